@@ -153,16 +153,14 @@ absl::StatusOr<PromptPlan> Answer::PlanPrompt(Episode* episode, const GatewayReq
     const GatewayRequest::RawPrompt& prompt = request.raw_prompts.at(raw_prompt);
     plan = planner.PlanRaw(prompt.text, prompt.ids);
   } else {
-    ConversationKeys keys = ConversationKeys::Of(request.conversation);
-    Continuation continued;
-    if (episode != nullptr) {
-      continued = episode->FindContinuation(request.conversation, keys, request.echoed_ids,
-                                            [&planner](const auto& conversation, size_t message,
-                                                       std::span<const int32_t> sampled, const std::string& prefill) {
-                                              return planner.KeptPrefixOf(conversation, message, sampled, prefill);
-                                            });
-    }
-    plan = planner.Plan(request.conversation, std::move(keys), std::move(continued));
+    const auto find_kept = [&planner](const auto& conversation, size_t message, std::span<const int32_t> sampled,
+                                      const std::string& prefill) {
+      return planner.KeptPrefixOf(conversation, message, sampled, prefill);
+    };
+    plan = planner.Plan(request.conversation,
+                        episode == nullptr
+                            ? Continuation()
+                            : episode->FindContinuation(request.conversation, request.echoed_ids, find_kept));
   }
   if (!plan.ok()) return BadRequest(request.prompt_field, std::string(plan.status().message()));
   return plan;

@@ -114,7 +114,7 @@ void ChatCall::Abort(absl::Status why) {
 }
 
 void ChatCall::SubmitComplete() {
-  if (!plan_->raw) setup_.episode->FinishCall(shared_from_this(), AskedKey::Of(plan_->keys).key);
+  if (!plan_->raw) setup_.episode->FinishCall(shared_from_this(), AskedKey::Of(plan_->continued.keys).key);
   core_.writers.Post([self = shared_from_this()] { self->Complete(); });
 }
 
@@ -192,7 +192,7 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
     call.echoed_arguments = echoed_arguments_;
     if (setup_.request->stream) call.streamed_ids = whole ? generation_.size() : delivery_->taken_tokens();
   }
-  setup_.episode->AddToHistory(plan_->continued, plan_->keys, delivered, std::move(call));
+  setup_.episode->AddToHistory(plan_->continued, delivered, std::move(call));
 }
 
 // OK: there is an answer to deliver, which delivery_ and echoed_arguments_ now hold.
@@ -250,7 +250,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_cached_tokens(generation_.cached_tokens);
   call.set_tool_call_malformed(whole && delivery_->malformed());
   if (whole && !plan_->raw) {  // for a later gateway, which may have to continue the call
-    const AskedKey asked = AskedKey::Of(plan_->keys);
+    const AskedKey asked = AskedKey::Of(plan_->continued.keys);
     call.set_asked_key(std::string(base::KeyBytes(asked.key)));
     call.set_asked_key_no_tools(std::string(base::KeyBytes(asked.no_tools)));
     call.set_prompt_text_key(plan_->text_key);

@@ -108,18 +108,29 @@ bool Episode::WaitForFinishing(const text::Conversation& conversation, const Con
   return true;
 }
 
-Continuation Episode::FindContinuation(const text::Conversation& conversation, const ConversationKeys& keys,
-                                       const EchoedIds& echoed, const History::FindKeptPrefix& find_kept) {
+Continuation Episode::FindContinuation(const text::Conversation& sent, const EchoedIds& echoed_with_sent,
+                                       const History::FindKeptPrefix& find_kept) {
+  ConversationKeys keys_of_sent = ConversationKeys::Of(sent);
   base::MutexLock lock(mu_);
   Continuation found;
-  found.match = history_.Find(conversation, keys, echoed, find_kept);
-  if (WaitForFinishing(conversation, keys, found.match)) {
-    found.match = history_.Find(conversation, keys, echoed, find_kept);
+  std::optional<JoinedTurns> joined;
+  const text::Conversation* conversation = &sent;
+  const EchoedIds* echoed = &echoed_with_sent;
+  ConversationKeys* keys = &keys_of_sent;
+  for (bool waited = false;; waited = true) {
+    joined = history_.JoinTurns(sent, keys_of_sent, echoed_with_sent);
+    conversation = joined.has_value() ? &joined->conversation : &sent;
+    echoed = joined.has_value() ? &joined->echoed : &echoed_with_sent;
+    keys = joined.has_value() ? &joined->keys : &keys_of_sent;
+    found.match = history_.Find(*conversation, *keys, *echoed, find_kept);
+    if (waited || !WaitForFinishing(*conversation, *keys, found.match)) break;
   }
   found.epoch = epoch_;
-  if (found.match.kept_call >= 0) found.match.parent = history_.AdoptClientTurn(keys, found.match);
+  if (found.match.kept_call >= 0) found.match.parent = history_.AdoptClientTurn(*keys, found.match);
   const int parent = found.match.parent;
-  found.conversation = history_.Restored(conversation, keys, echoed, parent);
+  found.conversation = history_.Restored(*conversation, *keys, *echoed, parent);
+  found.keys = std::move(*keys);
+  if (joined.has_value() && !found.conversation.has_value()) found.conversation = std::move(joined->conversation);
   if (parent < 0) return found;
   found.text_key = history_.text_key(parent);
   found.parent_call_id = history_.call_id(parent);
@@ -133,12 +144,12 @@ Continuation Episode::FindContinuation(const text::Conversation& conversation, c
   return found;
 }
 
-void Episode::AddToHistory(const Continuation& continued, const ConversationKeys& keys,
-                           const std::optional<text::Message>& delivered, History::Call call) {
+void Episode::AddToHistory(const Continuation& continued, const std::optional<text::Message>& delivered,
+                           History::Call call) {
   base::MutexLock lock(mu_);
   if (continued.epoch != epoch_) return;  // a session began a new history: the parent is forgotten
   call.parent = continued.match.parent;
-  history_.Add(AskedKey::Of(keys), delivered, std::move(call));
+  history_.Add(AskedKey::Of(continued.keys), delivered, std::move(call));
 }
 
 absl::StatusOr<int64_t> Episode::TakeTokens(int64_t prompt) {

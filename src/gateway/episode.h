@@ -69,11 +69,10 @@ class Episode {
 
   // The call that a request continues. If an assistant message is unknown but a call with the same prompt is being
   // recorded, waits for that call, at most 0.5 s. Never call this on a thread that records calls.
-  Continuation FindContinuation(const text::Conversation& conversation, const ConversationKeys& keys,
-                                const EchoedIds& echoed, const History::FindKeptPrefix& find_kept);
-  // Makes a call known to later requests; its parent is that of `continued`.
-  void AddToHistory(const Continuation& continued, const ConversationKeys& keys,
-                    const std::optional<text::Message>& delivered, History::Call call);
+  Continuation FindContinuation(const text::Conversation& sent, const EchoedIds& echoed,
+                                const History::FindKeptPrefix& find_kept);
+  // Makes a call known to later requests; its parent and its keys are those of `continued`.
+  void AddToHistory(const Continuation& continued, const std::optional<text::Message>& delivered, History::Call call);
 
   // History::Delivered.
   std::optional<text::Message> Delivered(std::string_view call_id) const {

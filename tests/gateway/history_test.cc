@@ -314,6 +314,71 @@ TEST_F(HistoryTest, CallsHaveTheIdsThatTheModelWroteBesideThoseOfTheClient) {
   EXPECT_FALSE(history_.Restored(*delivered, again, {}, Find(*delivered).parent).has_value());
 }
 
+// ---- Turns in parts ----
+
+// The messages after JoinTurns, each assistant's as "content|reasoning|calls".
+std::vector<std::string> Turns(const History& history, const Conversation& sent, const EchoedIds& echoed = {}) {
+  const auto joined = history.JoinTurns(sent, ConversationKeys::Of(sent), echoed);
+  std::vector<std::string> turns;
+  for (const Message& message : joined.has_value() ? joined->conversation.messages : sent.messages) {
+    std::string turn = message.content;
+    if (message.role == "assistant") absl::StrAppend(&turn, "|", message.reasoning, "|", message.tool_calls.size());
+    turns.push_back(turn);
+  }
+  return turns;
+}
+
+TEST_F(HistoryTest, PartsOfAnAnswerAreOneTurnInAnyOrder) {
+  const text::ToolCall ls = called_.tool_calls[0];
+  Call({{user_}, {}}, Assistant("I look. Done.", {ls}, "hm"));
+  std::vector<Message> parts = {Assistant("I look."), Assistant(" Done."), Assistant("", {ls}),
+                                Assistant("", {}, "hm")};
+  std::vector<int> order = {0, 1, 2, 3};
+  do {
+    Conversation sent{{user_}, {}};
+    for (const int part : order) sent.messages.push_back(parts[part]);
+    sent.messages.push_back(listed_);
+    const bool in_order = std::find(order.begin(), order.end(), 0) < std::find(order.begin(), order.end(), 1);
+    const auto joined = history_.JoinTurns(sent, ConversationKeys::Of(sent), {});
+    ASSERT_TRUE(joined.has_value());
+    ASSERT_EQ(joined->conversation.messages.size(), 3u);
+    EXPECT_EQ(history_.Find(joined->conversation, joined->keys).parent, in_order ? 0 : -1);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(HistoryTest, AnswersInARowStayTwoTurns) {
+  using ::testing::ElementsAre;
+  const Message one = Assistant("One."), two = Assistant("Two.");
+  Call({{user_}, {}}, one);
+  Call({{user_, one}, {}}, two);  // asked again without a word of the user's
+  EXPECT_THAT(Turns(history_, {{user_, one, two, listed_}, {}}),
+              ElementsAre("list the files", "One.||0", "Two.||0", "a b"));
+  // The same behind another prefix, as after a summary.
+  EXPECT_THAT(Turns(history_, {{User("summary"), one, two}, {}}), ElementsAre("summary", "One.||0", "Two.||0"));
+  // A client's own words end a request; then they are no part of the answer to it.
+  const Message own = Assistant("My words."), more = Assistant("More.");
+  Call({{user_, own, more}, {}}, one);
+  EXPECT_THAT(Turns(history_, {{user_, own, more, one}, {}}),
+              ElementsAre("list the files", "My words.\n\nMore.||0", "One.||0"));
+}
+
+TEST_F(HistoryTest, UnknownPartsAreOneTurnUnlessTheirIdsDiffer) {
+  using ::testing::ElementsAre;
+  const text::ToolCall ls = called_.tool_calls[0];
+  Call({{user_}, {}}, called_);
+  Call({{user_, called_, listed_}, {}}, answered_);
+  const Message a = Assistant("a", {}, "r"), b = Assistant("b", {ls}, "s");
+  EXPECT_THAT(Turns(history_, {{User("else"), a, b, listed_, a}, {}}),
+              ElementsAre("else", "a\n\nb|r\n\ns|1", "a b", "a|r|0"));
+  EXPECT_THAT(Turns(history_, {{User("else"), a, b}, {}}, {{}, {"msg_call1_0"}, {}}),
+              ElementsAre("else", "a|r|0", "b|s|1"));
+  const Conversation sent{{User("else"), a, b}, {}};
+  const auto joined = history_.JoinTurns(sent, ConversationKeys::Of(sent), {{}, {"rs_call0_0"}, {"msg_call0_0"}});
+  ASSERT_TRUE(joined.has_value());
+  EXPECT_EQ(joined->echoed, (EchoedIds{{}, {"rs_call0_0", "msg_call0_0"}}));
+  EXPECT_FALSE(history_.JoinTurns({{user_, a, user_, b}, {}}, ConversationKeys::Of(sent), {}).has_value());
+}
+
 TEST(CanonicalArgumentsTest, OnlyEqualValuesAreEqual) {
   const auto equal = [](const std::string& a, const std::string& b) {
     return CanonicalArguments(a) == CanonicalArguments(b);

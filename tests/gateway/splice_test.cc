@@ -287,7 +287,9 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   const auto add = [&](const std::string& id, const std::string& text) {
     text::Message delivered = sent.messages[1];
     delivered.content = text;
-    episode->AddToHistory(Continuation(), asked_keys, delivered,
+    Continuation continued;
+    continued.keys = asked_keys;
+    episode->AddToHistory(continued, delivered,
                           {.call_id = id,
                            .parent = -1,
                            .prompt = {},
@@ -303,7 +305,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   ASSERT_TRUE(episode->BeginCall(call, std::chrono::nanoseconds(0)).ok());
   Flag looked;
   const auto plan = [&] {
-    return episode->FindContinuation(sent, sent_keys, {}, [&](const auto&, size_t, auto, const auto&) {
+    return episode->FindContinuation(sent, {}, [&](const auto&, size_t, auto, const auto&) {
       looked.Set();
       return History::KeptPrefix();
     });
@@ -344,6 +346,52 @@ TEST(Splice, DroppedTurnsContinueTheTurnBeforeThem) {
 }
 
 // Anthropic's clients mark where the provider shall cache, and move the mark with every turn.
+// A call, words before it and a thought, sent back in another order than they were sampled in.
+TEST(Splice, PartsOfATurnContinueItInAnyOrder) {
+  const auto sampled = [calls = std::make_shared<std::atomic<int>>(0)](const auto&) {
+    return Say((*calls)++ % 2 == 0 ? "<think>\nhm\n</think>\n\nI add.\n<tool_call>\n{\"name\": \"add\", \"arguments\": "
+                                     "{\"a\": 1}}\n</tool_call>"
+                                   : "Done.");
+  };
+  World world(sampled);
+  object tool = CalculatorTools()[0].at("function").as_object();
+  tool["type"] = "function";
+  for (const bool with_ids : {true, false}) {
+    const auto episode = world.Open();
+    object body{{"input", array{Msg("user", "1+0?")}}, {"tools", array{tool}}};
+    const auto first = world.Ask("responses", episode.api_key(), base::PrintJson(body));
+    ASSERT_TRUE(first.status.ok()) << first.status;
+    array output = first.events[0].at("output").as_array();
+    ASSERT_EQ(output.size(), 3u);
+    std::reverse(output.begin(), output.end());
+    for (base::json::value& item : output) {
+      if (!with_ids) item.as_object().erase("id");
+      body["input"].as_array().push_back(item);
+    }
+    body["input"].as_array().push_back(
+        object{{"type", "function_call_output"}, {"call_id", output[0].at("call_id")}, {"output", "1"}});
+    ASSERT_TRUE(world.Ask("responses", episode.api_key(), base::PrintJson(body)).status.ok());
+    const auto calls = world.pool.calls();
+    EXPECT_EQ(calls.back().parent_call_id(), calls[calls.size() - 2].call_id()) << with_ids;
+    EXPECT_EQ(calls.back().fork_cause(), "");
+  }
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "1+0?")});
+  body["tools"] = CalculatorTools();
+  const auto first = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(first.status.ok()) << first.status;
+  object call = first.message().as_object();
+  call["content"] = nullptr;
+  array& messages = body["messages"].as_array();
+  messages.push_back(Msg("assistant", "I add."));
+  messages.push_back(call);
+  messages.push_back(Msg("tool", "1"));
+  ASSERT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+  const auto calls = world.pool.calls();
+  EXPECT_EQ(calls.back().parent_call_id(), calls[calls.size() - 2].call_id());
+  EXPECT_EQ(calls.back().fork_cause(), "");
+}
+
 TEST(Splice, AMovedCacheControlChangesNothing) {
   World world([](const auto&) { return Say("It is 3."); });
   const auto episode = world.Open();

@@ -23,7 +23,8 @@ class ConversationBuilder {
   void BeginTurn();
   // Adds a part of the assistant's turn. Without BeginTurn the part joins the last turn if both can be of one answer:
   //   1. Ids that this gateway gave (CallIdIn) decide, even across results of other calls of the turn.
-  //   2. Without such ids the order does: reasoning, content, calls.
+  //   2. Without such ids the order does: reasoning, content, calls. A part that comes in another order begins a message,
+  //      which History::JoinTurns joins to the turn that it is of.
   // `id`: the part's id as the client sent it, may be empty.
   void AddReasoning(std::string_view text, std::string_view id);
   void AddContent(std::string_view text, std::string_view id);

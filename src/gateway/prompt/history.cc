@@ -25,14 +25,14 @@ base::Key128 PreambleKey(const std::vector<base::json::value>& tools, const base
   return base::ContentKey128(text);
 }
 
-base::Key128 Chain(const base::Key128& before, const base::Key128& message) {
+}  // namespace
+
+base::Key128 Chain(const base::Key128& prefix, const base::Key128& message) {
   char both[2 * sizeof(base::Key128)];
-  std::copy(before.begin(), before.end(), both);
-  std::copy(message.begin(), message.end(), both + before.size());
+  std::copy(prefix.begin(), prefix.end(), both);
+  std::copy(message.begin(), message.end(), both + prefix.size());
   return base::ContentKey128({both, sizeof(both)});
 }
-
-}  // namespace
 
 ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first) {
   ReasoningKeys keys;

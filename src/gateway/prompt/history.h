@@ -15,6 +15,8 @@
 // is continued on the ids whose text it is (FindKeptPrefix). The record has no segment that ends with these ids, so the
 // calls that continue them store the prefix as a segment of their own (EndsUnrecorded).
 //
+// A client may send the parts of a turn as messages of their own, in any order. JoinTurns puts them together first.
+//
 // Plain value, not thread safe. Segments are shared: a chain of n calls costs its tokens once.
 #pragma once
 
@@ -53,6 +55,9 @@ struct ConversationKeys {
   static ConversationKeys Of(const text::Conversation& conversation);
 };
 
+// The key of a prefix that goes on with a message.
+base::Key128 Chain(const base::Key128& prefix, const base::Key128& message);
+
 // The key of a call's whole conversation, with its tools and without.
 struct AskedKey {
   base::Key128 key;
@@ -65,6 +70,13 @@ struct AskedKey {
 using ReasoningKeys = std::map<size_t, std::string>;
 // Covers the messages from `first` on.
 ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first);
+
+// A conversation whose neighbouring assistant messages are joined to turns.
+struct JoinedTurns {
+  text::Conversation conversation;
+  EchoedIds echoed;
+  ConversationKeys keys;
+};
 
 class History {
  public:
@@ -87,6 +99,15 @@ class History {
     int kept_call = -1;
     KeptPrefix kept = {};
   };
+
+  // Joins neighbouring assistant messages (history_join.cc): they are one turn, which a client sent in parts, unless an
+  // answer is known to have ended between them. nullopt: there is nothing to join.
+  //   1. The most parts that equal a delivered answer to the prefix are a turn.
+  //   2. Or else the parts at the end of a conversation that a call was asked with.
+  //   3. Or else the most parts that equal an answer to another prefix.
+  //   4. Otherwise all parts up to one that equals an answer, or whose ids name another call.
+  std::optional<JoinedTurns> JoinTurns(const text::Conversation& sent, const ConversationKeys& keys,
+                                       const EchoedIds& echoed) const;
 
   // `echoed`: empty, or one entry per message. `find_kept` null: prefixes of answers are not looked for.
   Match Find(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed = {},
@@ -188,6 +209,15 @@ class History {
   bool Names(int call, const text::Message& message, const std::vector<std::string>* ids) const;
   // The newest call, behind any prefix, that delivered this content and is named by an id in `message`; -1 = none.
   int NamedElsewhere(const text::Message& message, const base::Key128& key, const std::vector<std::string>* ids) const;
+  // The newest call that an id in `message` names; -1 = none.
+  int NamedCall(const text::Message& message, const std::vector<std::string>* ids) const;
+  struct TurnParts {
+    size_t count = 0;
+    const char* between = "";  // stands between the texts of two parts
+  };
+  // The parts of the turn that begins with message `first` behind the prefix `before`, among messages [first, end).
+  TurnParts PartsOfTurn(const text::Conversation& conversation, size_t first, size_t end, const base::Key128& before,
+                        const EchoedIds& echoed) const;
   // The index below `end` of the message that answers the call's prompt; `end` if there is none.
   size_t AnswerOf(int call, const ConversationKeys& keys, size_t end) const;
   // Whether all reasoning before `message`, the answer of `call`, was dropped or is that of the call's prompt.

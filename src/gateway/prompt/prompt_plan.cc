@@ -21,13 +21,11 @@ text::Conversation WithoutReasoning(text::Conversation conversation) {
 
 }  // namespace
 
-absl::StatusOr<PromptPlan> PromptPlanner::Plan(const text::Conversation& conversation, ConversationKeys keys,
-                                               Continuation continued) const {
+absl::StatusOr<PromptPlan> PromptPlanner::Plan(const text::Conversation& conversation, Continuation continued) const {
   PromptPlan plan;
-  plan.keys = std::move(keys);
   plan.continued = std::move(continued);
-  const std::optional<text::Conversation> restored = std::exchange(plan.continued.conversation, std::nullopt);
-  const text::Conversation& rendered = restored.has_value() ? *restored : conversation;
+  const std::optional<text::Conversation> changed = std::exchange(plan.continued.conversation, std::nullopt);
+  const text::Conversation& rendered = changed.has_value() ? *changed : conversation;
   if (plan.continued.match.parent >= 0) {
     const std::string cause = Continue(rendered, plan);
     if (!cause.empty()) {

@@ -31,7 +31,8 @@ namespace ingot::gateway {
 
 // The parent call of a request, with a copy of the parts of its path that a prompt needs.
 struct Continuation {
-  History::Match match;  // match.parent -1 = no parent; then all else but `conversation` is empty
+  History::Match match;   // match.parent -1 = no parent; then all else but `keys` and `conversation` is empty
+  ConversationKeys keys;  // of the request's conversation, its turns joined
   std::string parent_call_id;
   std::vector<int32_t> ids;          // of the parent's path, its sampled ids included
   size_t recorded_pieces = 0;        // sampled segments of the parent that its record holds
@@ -39,14 +40,13 @@ struct Continuation {
   std::string text_key;              // of the parent's prompt
   std::vector<int32_t> parent_turn;  // ids that the parent sampled
   int epoch = 0;                     // of the history that `match` refers to
-  // The conversation to render, if it is not the request's own (History::Restored).
+  // The conversation to render, if it is not the request's own (History::JoinTurns, History::Restored).
   std::optional<text::Conversation> conversation;
 };
 
 struct PromptPlan {
-  bool raw = false;       // the prompt came as text or ids; no later request continues it
-  ConversationKeys keys;  // empty if raw
-  Continuation continued;
+  bool raw = false;           // the prompt came as text or ids; no later request continues it
+  Continuation continued;     // its keys are empty if raw
   std::vector<Piece> pieces;  // segments of the prompt behind the continued path
   std::vector<int32_t> ids;   // the whole prompt
   std::string prefill;        // text::RenderedPrompt::prefill
@@ -63,9 +63,8 @@ class PromptPlanner {
                 bool keeps_reasoning)
       : tokenizer_(std::move(tokenizer)), format_(std::move(format)), keeps_reasoning_(keeps_reasoning) {}
 
-  // `keys`: of `conversation`. INVALID_ARGUMENT: the conversation cannot be rendered.
-  absl::StatusOr<PromptPlan> Plan(const text::Conversation& conversation, ConversationKeys keys,
-                                  Continuation continued) const;
+  // `conversation`: the request's own. INVALID_ARGUMENT: it cannot be rendered.
+  absl::StatusOr<PromptPlan> Plan(const text::Conversation& conversation, Continuation continued) const;
   // A prompt of `ids` or, if there are none, of `text`, in which special tokens are recognized. INVALID_ARGUMENT: it has
   // no tokens, or an id that is not in the vocabulary.
   absl::StatusOr<PromptPlan> PlanRaw(std::string_view text, std::span<const int32_t> ids) const;
