@@ -12,6 +12,7 @@
 #include "app/commands.h"
 #include "app/process.h"
 #include "app/text_command.h"
+#include "app/thread_waits.h"
 #include "base/config.h"
 
 namespace {
@@ -26,6 +27,7 @@ struct Command {
   // Adds the command's arguments to the parser; the result runs the command once they are parsed. Null = a group.
   Run (*declare)(CLI::App& parser) = nullptr;
   std::vector<Command> group = {};  // the commands of a group
+  bool computes = false;            // with threads of OpenMP
 };
 
 void AddRunArgs(CLI::App& parser, RunArgs& args) {
@@ -215,25 +217,29 @@ std::vector<Command> TextGroup() {
 std::vector<Command> Commands() {
   using namespace ingot::app;  // NOLINT(google-build-using-namespace)
   return {
-      {"train", "run everything in this process: data pool, scheduler, engine, gateway, agents, trainer",
-       DeclareResumable<Train>},
+      {"train",
+       "run everything in this process: data pool, scheduler, engine, gateway, agents, trainer",
+       DeclareResumable<Train>,
+       {},
+       true},
       {"launch", "run every role as its own supervised process on this machine", DeclareResumable<Launch>},
       {"datapool", "run the datapool role of a run as this process", DeclareRole},
       {"scheduler", "run the scheduler role of a run as this process", DeclareRole},
-      {"rollout", "run the rollout role of a run as this process", DeclareRole},
+      {"rollout", "run the rollout role of a run as this process", DeclareRole, {}, true},
       {"gateway", "run the gateway role of a run as this process", DeclareRole},
-      {"trainer", "run the trainer role of a run as this process", DeclareRole},
+      {"trainer", "run the trainer role of a run as this process", DeclareRole, {}, true},
       {"agents", "run the agents role of a run as this process", DeclareRole},
       {"status", "print the state of a launched run's roles", DeclareRun<ShowStatus>},
       {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
-      {"eval", "evaluate a configuration's held-out tasks on a checkpoint", DeclareEval},
-      {"serve", "serve a model folder over the gateway's API", DeclareServe},
+      {"eval", "evaluate a configuration's held-out tasks on a checkpoint", DeclareEval, {}, true},
+      {"serve", "serve a model folder over the gateway's API", DeclareServe, {}, true},
       {"inspect", "print a run's trajectories as trees", DeclareInspect},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,
        {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
-        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree}}},
+        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree}},
+       true},
       {"config",
        "check a configuration or explain its keys",
        nullptr,
@@ -284,11 +290,14 @@ std::string DescribeUnknown(const CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::vector<Command> commands = Commands();
+  const auto computes = [&](const Command& command) { return command.computes && command.name == argv[1]; };
+  if (argc > 1 && std::any_of(commands.begin(), commands.end(), computes)) ingot::app::BoundSpinning(argv);
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line by line: a run redirected into a file can be watched
   CLI::App app("Ingot: asynchronous reinforcement learning for agents");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
   int code = 0;
-  AddCommands(app, Commands(), code);
+  AddCommands(app, commands, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
