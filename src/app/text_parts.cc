@@ -34,9 +34,6 @@ std::string InfoJson(const std::string& chat_format) {
   return base::PrintJson(base::json::object{{"chat_format", chat_format}}) + "\n";
 }
 
-// The files of a chat template.
-constexpr const char* kTemplateFiles[] = {"chat_template.jinja", "tokenizer_config.json", "generation_config.json"};
-
 // Whether `name` is "template" or "template:NAME": the folder's own template, with the output format NAME.
 bool NamesTemplate(const std::string& name) { return name == kTemplate || name.starts_with(kTemplatePrefix); }
 
@@ -103,10 +100,10 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   INGOT_ASSIGN_OR_RETURN(parts.format, MakeFormat(name, model_dir, parts.tokenizer));
   INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, base::ReadFile(model_dir + "/tokenizer.json"));
   parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
-  for (const char* file : kTemplateFiles) {
-    const std::string path = absl::StrCat(model_dir, "/", file);
-    if (!NamesTemplate(name) || !std::filesystem::exists(path)) continue;
-    INGOT_ASSIGN_OR_RETURN(parts.files[file], base::ReadFile(path));
+  if (!NamesTemplate(name)) return parts;
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> files, text::ChatTemplateFiles(model_dir));
+  for (const std::string& file : files) {
+    INGOT_ASSIGN_OR_RETURN(parts.files[file], base::ReadFile(absl::StrCat(model_dir, "/", file)));
   }
   return parts;
 }

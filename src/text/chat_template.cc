@@ -13,6 +13,12 @@ using base::Find;
 namespace json = base::json;
 
 constexpr int64_t kMaxFileBytes = 64u << 20;
+constexpr char kDefault[] = "default", kToolUse[] = "tool_use";  // names of templates
+constexpr char kTemplateFile[] = "chat_template.jinja";
+constexpr char kTemplateFolder[] = "additional_chat_templates";
+constexpr std::string_view kTemplateSuffix = ".jinja";
+constexpr char kTokenizerConfig[] = "tokenizer_config.json", kGenerationConfig[] = "generation_config.json",
+               kModelConfig[] = "config.json";
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function", "ipython"};
 
 std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
@@ -31,17 +37,28 @@ const json::string* TokenText(const json::value& token) {
   return content != nullptr && content->is_string() ? &content->get_string() : nullptr;
 }
 
+// The name of the template in this file.
+std::string NameOf(const std::string& file) {
+  return file == kTemplateFile ? kDefault : std::filesystem::path(file).stem().string();
+}
+
 jinja::Value PlainText(std::string_view text) { return jinja::Value::Text(std::string(text)); }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
   const std::filesystem::path dir(model_dir);
-  INGOT_ASSIGN_OR_RETURN(const std::string source, ReadOptional(dir / "chat_template.jinja"));
-  INGOT_ASSIGN_OR_RETURN(const std::string tokenizer_config, ReadOptional(dir / "tokenizer_config.json"));
-  INGOT_ASSIGN_OR_RETURN(const std::string generation_config, ReadOptional(dir / "generation_config.json"));
-  INGOT_ASSIGN_OR_RETURN(const std::string model_config, ReadOptional(dir / "config.json"));
-  auto made = Make(source, tokenizer_config, generation_config, model_config);
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ChatTemplateFiles(model_dir));
+  std::map<std::string, std::string> templates;
+  for (const std::string& file : files) {
+    if (!std::string_view(file).ends_with(kTemplateSuffix)) continue;
+    INGOT_ASSIGN_OR_RETURN(std::string source, ReadOptional(dir / file));
+    if (!source.empty()) templates[file] = std::move(source);
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::string tokenizer_config, ReadOptional(dir / kTokenizerConfig));
+  INGOT_ASSIGN_OR_RETURN(const std::string generation_config, ReadOptional(dir / kGenerationConfig));
+  INGOT_ASSIGN_OR_RETURN(const std::string model_config, ReadOptional(dir / kModelConfig));
+  auto made = Make(templates, tokenizer_config, generation_config, model_config);
   if (!made.ok()) return base::Annotate(made.status(), model_dir);
   return made;
 }
@@ -50,34 +67,71 @@ absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Make(const std
                                                                        const std::string& tokenizer_config,
                                                                        const std::string& generation_config,
                                                                        const std::string& model_config) {
+  std::map<std::string, std::string> templates;
+  if (!template_jinja.empty()) templates[kTemplateFile] = template_jinja;
+  return Make(templates, tokenizer_config, generation_config, model_config);
+}
+
+absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Make(
+    const std::map<std::string, std::string>& templates, const std::string& tokenizer_config,
+    const std::string& generation_config, const std::string& model_config) {
+  std::map<std::string, std::string> by_name;  // an additional "default" replaces chat_template.jinja, as there
+  for (const bool additional : {false, true}) {
+    for (const auto& [file, source] : templates) {
+      if ((file != kTemplateFile) == additional) by_name[NameOf(file)] = file;
+    }
+  }
   std::shared_ptr<ChatTemplate> made(new ChatTemplate);
-  if (!template_jinja.empty()) {
-    INGOT_RETURN_IF_ERROR(base::Annotate(made->AddTemplate("default", template_jinja), "chat_template.jinja"));
+  for (const auto& [name, file] : by_name) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(made->AddTemplate(name, templates.at(file)), file));
   }
   if (!tokenizer_config.empty()) {
     INGOT_RETURN_IF_ERROR(
-        base::Annotate(made->ReadTokenizerConfig(tokenizer_config, !template_jinja.empty()), "tokenizer_config.json"));
+        base::Annotate(made->ReadTokenizerConfig(tokenizer_config, !templates.empty()), kTokenizerConfig));
   }
   for (const auto& [name, config] :
-       {std::pair("generation_config.json", &generation_config), std::pair("config.json", &model_config)}) {
+       {std::pair(kGenerationConfig, &generation_config), std::pair(kModelConfig, &model_config)}) {
     if (config->empty()) continue;
     const absl::StatusOr<std::vector<int32_t>> ids = EosIdsIn(*config);
     if (!ids.ok()) return base::Annotate(ids.status(), name);
     made->eos_ids_.insert(made->eos_ids_.end(), ids->begin(), ids->end());
   }
+  if (made->template_ == nullptr) made->template_ = made->tool_template_;
   if (made->template_ == nullptr) {
-    return absl::NotFoundError(
-        "there is no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json. Name a "
-        "built-in chat format instead");
+    return absl::NotFoundError(absl::StrCat("there is no chat template: neither ", kTemplateFile,
+                                            ", nor a 'default' in ", kTemplateFolder, ", nor chat_template in ",
+                                            kTokenizerConfig, ". Name a built-in chat format instead"));
   }
   return std::shared_ptr<const ChatTemplate>(std::move(made));
 }
 
-absl::Status ChatTemplate::AddTemplate(const std::string& name, const std::string& source) {
+absl::Status ChatTemplate::AddTemplate(std::string_view name, const std::string& source) {
+  if (name != kDefault && name != kToolUse) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(auto parsed, jinja::Template::Parse(source));
-  (name == "tool_use" ? tool_template_ : template_) = std::move(parsed);
+  (name == kToolUse ? tool_template_ : template_) = std::move(parsed);
   absl::StrAppend(&source_, source_.empty() ? "" : "\n", source);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ChatTemplateFiles(const std::string& model_dir) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files;
+  for (const char* file : {kTemplateFile, kTokenizerConfig, kGenerationConfig}) {
+    if (fs::exists(fs::path(model_dir) / file)) files.emplace_back(file);
+  }
+  const fs::path folder = fs::path(model_dir) / kTemplateFolder;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return files;
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with('.') && std::string_view(name).ends_with(kTemplateSuffix)) {
+      files.push_back(absl::StrCat(kTemplateFolder, "/", name));
+    }
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot list ", folder.string(), ": ", error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 absl::Status ChatTemplate::ReadTokenizerConfig(const std::string& text, bool template_given) {
@@ -93,18 +147,15 @@ absl::Status ChatTemplate::ReadTokenizerConfig(const std::string& text, bool tem
   }
   const json::value* chat = Find(config, "chat_template");
   if (template_given || chat == nullptr || chat->is_null()) return absl::OkStatus();
-  if (chat->is_string()) return AddTemplate("default", std::string(View(chat->get_string())));
+  if (chat->is_string()) return AddTemplate(kDefault, std::string(View(chat->get_string())));
   if (!chat->is_array()) return absl::InvalidArgumentError("chat_template must be a text or a list");
   for (const json::value& entry : chat->get_array()) {
     const json::value *name = Find(entry, "name"), *source = Find(entry, "template");
     if (name == nullptr || source == nullptr || !name->is_string() || !source->is_string()) {
       return absl::InvalidArgumentError("each entry of chat_template needs the texts 'name' and 'template'");
     }
-    const std::string_view named = View(name->get_string());
-    if (named != "default" && named != "tool_use") continue;  // rag and the like: no client asks for them
-    INGOT_RETURN_IF_ERROR(AddTemplate(std::string(named), std::string(View(source->get_string()))));
+    INGOT_RETURN_IF_ERROR(AddTemplate(View(name->get_string()), std::string(View(source->get_string()))));
   }
-  if (template_ == nullptr) template_ = tool_template_;
   return absl::OkStatus();
 }
 

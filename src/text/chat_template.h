@@ -1,8 +1,10 @@
 // A model folder's chat template with the variables that Hugging Face passes to it beside the messages.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,17 +18,22 @@ namespace ingot::text {
 class ChatTemplate {
  public:
   // Reads from the folder DIR:
-  //   the template       chat_template.jinja, else chat_template in tokenizer_config.json: a text, or a list of named
-  //                      templates, of which "default" is used and, for conversations with tools, "tool_use"
+  //   the templates      chat_template.jinja ("default") and additional_chat_templates/NAME.jinja; without such a file,
+  //                      chat_template in tokenizer_config.json: a text, or a list of named templates. "tool_use" is
+  //                      for conversations with tools, "default" for all others
   //   special tokens     tokenizer_config.json: bos_token and so on, as text or object
   //   ends of turns      eos_token_id in generation_config.json and config.json
   // NOT_FOUND: the folder has no template. INVALID_ARGUMENT names the file and its fault.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Load(const std::string& model_dir);
-  // The same from the files' texts; an empty text = no such file.
+  // The same from the files' texts; an empty text = no such file. `templates`: file to text, of the files of templates.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Make(const std::string& template_jinja,
                                                                   const std::string& tokenizer_config,
                                                                   const std::string& generation_config,
                                                                   const std::string& model_config = "");
+  static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Make(const std::map<std::string, std::string>& templates,
+                                                                  const std::string& tokenizer_config,
+                                                                  const std::string& generation_config,
+                                                                  const std::string& model_config);
 
   using Variables = std::vector<std::pair<std::string, jinja::Value>>;
   // Renders with the special tokens and with `variables`, which win over them. `tools` and `documents` are None unless
@@ -53,7 +60,8 @@ class ChatTemplate {
   jinja::RenderOptions OptionsFor(const Variables& variables, std::vector<jinja::Value> tracked) const;
   const jinja::Template& TemplateFor(const Variables& variables) const;
   absl::Status ReadTokenizerConfig(const std::string& text, bool template_given);
-  absl::Status AddTemplate(const std::string& name, const std::string& source);
+  // Of the named templates, those that no client asks for are ignored (rag and the like).
+  absl::Status AddTemplate(std::string_view name, const std::string& source);
 
   std::shared_ptr<const jinja::Template> template_;
   std::shared_ptr<const jinja::Template> tool_template_;  // for conversations with tools; null: template_
@@ -62,6 +70,10 @@ class ChatTemplate {
   std::string eos_token_;
   std::vector<int32_t> eos_ids_;
 };
+
+// The files in the folder from which a chat template is made (ChatTemplate::Load), by their names below the folder. They
+// must stay together: a checkpoint keeps them all.
+absl::StatusOr<std::vector<std::string>> ChatTemplateFiles(const std::string& model_dir);
 
 // The ids in eos_token_id of a generation_config.json or config.json, which is an id, a list or missing.
 absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json);

@@ -62,12 +62,21 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
   return steps;
 }
 
+// Whether `name` is that of a file in a checkpoint's folder, or in a folder in it.
+bool IsFileName(std::string_view name) {
+  const size_t slash = name.find('/');
+  const auto is_plain = [](std::string_view part) {
+    return !part.empty() && part[0] != '.' && part.find('/') == std::string_view::npos;
+  };
+  if (slash == std::string_view::npos) return is_plain(name);
+  return is_plain(name.substr(0, slash)) && is_plain(name.substr(slash + 1));
+}
+
 absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_files) {
   for (const auto& [name, contents] : extra_files) {
-    const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
     const bool taken =
         name == kState || name == "config.json" || name == model::kWeightsIndex || name.ends_with(".safetensors");
-    if (!plain || taken) {
+    if (!IsFileName(name) || taken) {
       return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be an extra file of a checkpoint"));
     }
   }
@@ -92,6 +101,19 @@ json::value StateJson(const CheckpointContents& contents, size_t shards, json::o
                       {"files", std::move(files)}};
 }
 
+absl::Status WriteExtraFiles(const std::string& dir, const std::map<std::string, std::string>& extra_files) {
+  std::set<std::string> folders;
+  for (const auto& [name, text] : extra_files) {
+    const std::string path = dir + "/" + name, folder = fs::path(path).parent_path().string();
+    std::error_code error;
+    if (folder != dir && folders.insert(folder).second) fs::create_directory(folder, error);
+    if (error) return absl::UnavailableError(absl::StrCat("cannot create ", folder, ": ", error.message()));
+    INGOT_RETURN_IF_ERROR(WriteFileDurably(path, text));
+  }
+  for (const std::string& folder : folders) INGOT_RETURN_IF_ERROR(SyncDir(folder));
+  return absl::OkStatus();
+}
+
 // Writes the files beside the shards: the rest of the model folder, the app's files and state.json.
 absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
                        const std::vector<CheckpointShard>& shards,
@@ -107,9 +129,11 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   }
   if (shards.size() > 1) INGOT_RETURN_IF_ERROR(model::SaveWeightsIndex(dir, file_of, bytes));
   INGOT_RETURN_IF_ERROR(model::SaveModelConfig(dir, contents.config));
-  for (const auto& [name, text] : extra_files) INGOT_RETURN_IF_ERROR(WriteFileDurably(dir + "/" + name, text));
+  INGOT_RETURN_IF_ERROR(WriteExtraFiles(dir, extra_files));
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(dir)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
+    if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(dir).generic_string());
+  }
   std::sort(names.begin(), names.end());
   json::object files;
   for (const std::string& name : names) {
@@ -241,7 +265,7 @@ absl::Status VerifyFiles(const std::string& path, const json::value& state) {
   }
   for (const auto& [key, entry] : files->as_object()) {
     const std::string name(key);
-    if (name.find('/') != std::string::npos) return Damaged(path, absl::StrCat("state.json lists '", name, "'"));
+    if (!IsFileName(name)) return Damaged(path, absl::StrCat("state.json lists '", name, "'"));
     const auto bytes = UnsignedField(entry, "bytes");
     const auto checksum = HexField(entry, "xxh3");
     if (!bytes.ok() || !checksum.ok()) return Damaged(path, absl::StrCat("state.json has no digest of ", name));

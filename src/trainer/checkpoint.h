@@ -61,8 +61,8 @@ struct CheckpointShard {
 std::string CheckpointName(int64_t step);
 
 // Writes ROOT/step-N, replacing one of the same number. Then removes temporary folders of crashed writers and, of the
-// checkpoints up to N, all but the `keep` newest and the one of last_sound_step. `extra_files`: plain file names to
-// contents. After an error (a full disk, ...) the earlier checkpoints are untouched; the message names the path.
+// checkpoints up to N, all but the `keep` newest and the one of last_sound_step. `extra_files`: names to contents;
+// a name is plain, or FOLDER/NAME. After an error (a full disk, ...) the earlier checkpoints are untouched; the message names the path.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
 

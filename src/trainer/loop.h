@@ -55,7 +55,7 @@ class StepObserver {
 
 struct LoopOptions {
   std::string checkpoint_root;                     // empty = no checkpoints
-  std::map<std::string, std::string> extra_files;  // into every checkpoint, by plain file name
+  std::map<std::string, std::string> extra_files;  // into every checkpoint, by name below its folder
   bool publish_start = true;                       // publish the start version before the first batch is asked for
   std::function<bool(int64_t version)> retain;     // versions that engines hold beside newer ones; null = none
   // Calls `write` again as long as its error may be transient; `what` names the write. Null = `write` is called once.

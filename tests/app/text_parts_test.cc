@@ -82,6 +82,24 @@ TEST_F(TextPartsTest, CopiedFilesGiveTheSameFormat) {
   EXPECT_EQ(Fingerprint("auto"), parts->format->fingerprint());
 }
 
+// So do templates in files of their own, which a conversation with tools needs.
+TEST_F(TextPartsTest, AdditionalTemplatesGoWithTheModel) {
+  std::filesystem::remove(dir_ / "ingot.json");
+  WriteTemplate();
+  std::filesystem::create_directory(dir_ / "additional_chat_templates");
+  Write("additional_chat_templates/tool_use.jinja", "{{ tools | length }} tools, then\n" + std::string(kTemplate));
+  Write("additional_chat_templates/rag.jinja", "{{ nope");
+  const auto parts = LoadTextParts(dir_, "auto");
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_EQ(parts->files.at("additional_chat_templates/rag.jinja"), "{{ nope");
+  std::filesystem::remove_all(dir_);
+  std::filesystem::create_directories(dir_ / "additional_chat_templates");
+  for (const auto& [name, text] : parts->files) Write(name, text);
+  EXPECT_EQ(Fingerprint("auto"), parts->format->fingerprint());
+  std::filesystem::remove_all(dir_ / "additional_chat_templates");
+  EXPECT_NE(Fingerprint("auto"), parts->format->fingerprint());
+}
+
 // An engine stops at every id that config.json names; the id is no text, whatever the format.
 TEST_F(TextPartsTest, TurnsEndWithTheModelsOwnIds) {
   const int32_t im_end = *MakeTextParts("hermes")->tokenizer->SpecialId("<|im_end|>");

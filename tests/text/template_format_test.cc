@@ -328,6 +328,37 @@ TEST_F(FolderTest, LoadsTheFilesOfModelFolders) {
   EXPECT_THAT(std::string(LoadChatFormat(dir_, Bytes(), "hermes").status().message()), HasSubstr("line 1"));
 }
 
+// As transformers reads them: the file's name is the template's, and files win over tokenizer_config.json.
+TEST_F(FolderTest, AdditionalTemplatesHaveTheNamesOfTheirFiles) {
+  const Conversation question = FromJson(R"({"messages": [{"role": "user", "content": "a"}]})");
+  Conversation with_tools = question;
+  with_tools.tools = FromJson(kToolLoop).tools;
+  const auto text = [&](const Conversation& conversation) {
+    const auto format = LoadChatFormat(dir_, Bytes(), "hermes");
+    if (!format.ok()) return std::string(format.status().message());
+    return Bytes()->Decode((*format)->Render(conversation, false)->ids, false);
+  };
+  Write("tokenizer_config.json", R"({"eos_token": "<|im_end|>", "chat_template": "config"})");
+  EXPECT_EQ(text(with_tools), "config");
+  std::filesystem::create_directories(dir_ / "additional_chat_templates");
+  Write("additional_chat_templates/tool_use.jinja", "{{ (tools or []) | length }} tools");
+  Write("additional_chat_templates/rag.jinja", "{{ nope");
+  Write("additional_chat_templates/README.md", "no template");
+  EXPECT_EQ(text(question), "0 tools") << "the folder's only template";
+  Write("chat_template.jinja", "plain");
+  EXPECT_EQ(text(question), "plain");
+  EXPECT_EQ(text(with_tools), "1 tools");
+  Write("additional_chat_templates/default.jinja", "default");
+  EXPECT_EQ(text(question), "default");
+  EXPECT_EQ(text(with_tools), "1 tools");
+  Write("additional_chat_templates/tool_use.jinja", "{% if %}");
+  EXPECT_THAT(text(question), HasSubstr("additional_chat_templates/tool_use.jinja"));
+  EXPECT_THAT(
+      *ChatTemplateFiles(dir_),
+      testing::ElementsAre("additional_chat_templates/default.jinja", "additional_chat_templates/rag.jinja",
+                           "additional_chat_templates/tool_use.jinja", "chat_template.jinja", "tokenizer_config.json"));
+}
+
 TEST_F(FolderTest, FindsTheOutputFormatOfTheCallsItWrites) {
   Write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
   Write("chat_template.jinja", kTemplate);

@@ -108,6 +108,23 @@ TEST(Checkpoint, IsAModelFolderWithTheAppsFiles) {
   EXPECT_TRUE(at::equal(model->parameters.at("model.norm.weight"), trainer->parameters().at("model.norm.weight")));
 }
 
+TEST(Checkpoint, KeepsFilesOfOneFolderWithin) {
+  TempDir dir;
+  auto trainer = Fresh();
+  const std::string name = "additional_chat_templates/tool_use.jinja";
+  const auto saved = trainer->SaveCheckpoint(dir.path(), {{name, "tools"}, {"chat_template.jinja", "x"}});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(ReadAll(saved->path + "/" + name), "tools");
+  EXPECT_TRUE(VerifyCheckpoint(saved->path).ok());
+  EXPECT_TRUE(model::LoadModelDir(saved->path).ok());
+  WriteAll(saved->path + "/" + name, "other");
+  EXPECT_THAT(std::string(VerifyCheckpoint(saved->path).status().message()), HasSubstr(name));
+  for (const char* outside : {"../a", "a/../b", "a/b/c", "/a", "a/", ".a", "a/.b", ""}) {
+    EXPECT_EQ(trainer->SaveCheckpoint(dir.path(), {{outside, "x"}}).status().code(), absl::StatusCode::kInvalidArgument)
+        << outside;
+  }
+}
+
 TEST(Checkpoint, KeepsTheNewestAndSweepsLeftovers) {
   TempDir dir;
   auto trainer = Fresh();
