@@ -139,7 +139,6 @@ std::vector<Workload> Workloads() {
 void RestrictRows(grammar::Compiler& compiler) {
   std::vector<float> row(kTokens);
   for (int32_t i = 0; i < kTokens; ++i) row[i] = static_cast<float>(8 * base::UniformAt(7, i));
-  rollout::Normalize(row).IgnoreError();
   rollout::ShapingScratch scratch;
   rollout::Sampler sampler;
   rollout::DrawOptions options;
@@ -148,12 +147,12 @@ void RestrictRows(grammar::Compiler& compiler) {
   const auto report = [&](const char* name, rollout::Constraint* constraint) {
     double restrict_us = 0, draw_us = 0;
     for (int i = 0; i < kRounds; ++i) {
-      rollout::ShapedRow shaped{row, {}, 1};
+      rollout::ShapedRow shaped{row, {}};
       const auto start = steady_clock::now();
       if (constraint != nullptr) shaped = *constraint->Restrict(row, scratch);
       restrict_us += MicrosSince(start);
       const auto middle = steady_clock::now();
-      if (sampler.Draw(shaped.logprobs, options, i, shaped.mass) < 0) std::exit(1);
+      if (!sampler.Draw(shaped, options, i).ok()) std::exit(1);
       draw_us += MicrosSince(middle);
     }
     std::printf("%-12s restrict %8.1f us, draw %8.1f us\n", name, restrict_us / kRounds, draw_us / kRounds);

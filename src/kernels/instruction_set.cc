@@ -10,6 +10,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_inner.h"
 #include "kernels/inner.h"
+#include "kernels/race_inner.h"
 
 namespace ingot::kernels {
 namespace {
@@ -108,6 +109,11 @@ const AttentionKernels<T>& GetAttention() {
 template const AttentionKernels<BFloat16>& GetAttention<BFloat16>();
 template const AttentionKernels<float>& GetAttention<float>();
 template const AttentionKernels<double>& GetAttention<double>();
+
+const RaceKernels& GetRace() {
+  const int level = Current().load(std::memory_order_relaxed);
+  return *(level >= kAvx512 ? RaceAvx512() : level == kAvx2 ? RaceAvx2() : RacePortable());
+}
 
 }  // namespace inner
 }  // namespace ingot::kernels

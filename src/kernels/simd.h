@@ -36,6 +36,11 @@ struct Vec<float> {
   static Type ZeroBelow(Type x, Type limit, Type value) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), value);
   }
+  // Bit i: a[i] >= b[i]; never for not-a-number.
+  static unsigned AtLeast(Type a, Type b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+  // The lower and the upper half of the lanes, widened.
+  static __m512d Low(Type x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
+  static __m512d High(Type x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
   static float Sum(Type x) { return _mm512_reduce_add_ps(x); }
   static float Top(Type x) { return _mm512_reduce_max_ps(x); }
   // Adds up the lanes of each of the four vectors; the four sums lie in the lanes of one __m128.
@@ -104,6 +109,11 @@ struct Vec<float> {
   static Type ZeroBelow(Type x, Type limit, Type value) {
     return _mm256_and_ps(_mm256_cmp_ps(x, limit, _CMP_NLT_UQ), value);
   }
+  static unsigned AtLeast(Type a, Type b) {
+    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)));
+  }
+  static __m256d Low(Type x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
+  static __m256d High(Type x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
   static float Sum(Type x) {
     __m128 q = _mm256_castps256_ps128(x) + _mm256_extractf128_ps(x, 1);
     q = q + _mm_movehl_ps(q, q);
@@ -210,9 +220,22 @@ struct Portable16 {
   }
 };
 template <>
-struct Vec<float> : Portable16<float, int32_t, 23, 127> {};
-template <>
 struct Vec<double> : Portable16<double, int64_t, 52, 1023> {};
+template <>
+struct Vec<float> : Portable16<float, int32_t, 23, 127> {
+  static unsigned AtLeast(Type a, Type b) {
+    const Int at_least = a >= b;
+#if defined(__SSE2__)
+    return static_cast<unsigned>(__builtin_ia32_movmskps((Type)at_least));
+#else
+    unsigned bits = 0;
+    for (int i = 0; i < kWidth; ++i) bits |= at_least[i] != 0 ? 1u << i : 0;
+    return bits;
+#endif
+  }
+  static Vec<double>::Type Low(Type x) { return Vec<double>::Type{x[0], x[1]}; }
+  static Vec<double>::Type High(Type x) { return Vec<double>::Type{x[2], x[3]}; }
+};
 
 #endif
 
@@ -232,14 +255,14 @@ struct ExpConstants<double> {
 };
 
 // exp to about one unit in the last place. Exactly 0 below kLowest, and so for -infinity; exactly 1 at 0. Not-a-number
-// stays not-a-number: Max returns its second argument if either is not a number.
-template <typename T>
+// stays not-a-number: Max returns its second argument if either is not a number. Ops replaces operations of Vec<T>.
+template <typename T, typename Ops = Vec<T>>
 V<T> Exp(V<T> x) {
   using C = ExpConstants<T>;
   const V<T> bounded = T(0) - Vec<T>::Max(Vec<T>::Set(-C::kHighest), T(0) - Vec<T>::Max(Vec<T>::Set(C::kLowest), x));
   const V<T> n = Vec<T>::Round(bounded * T(1.44269504088896340736));
-  V<T> r = Vec<T>::Fma(n, Vec<T>::Set(-C::kLn2High), bounded);
-  r = Vec<T>::Fma(n, Vec<T>::Set(-C::kLn2Low), r);
+  V<T> r = Ops::Fma(n, Vec<T>::Set(-C::kLn2High), bounded);
+  r = Ops::Fma(n, Vec<T>::Set(-C::kLn2Low), r);
   T coefficient = 1;  // 1/k!, folded by the compiler
   T inverse_factorial[C::kDegree + 1];
   inverse_factorial[0] = 1;
@@ -247,7 +270,7 @@ V<T> Exp(V<T> x) {
   for (int k = 1; k <= C::kDegree; ++k) inverse_factorial[k] = coefficient = coefficient / T(k);
   V<T> p = Vec<T>::Set(inverse_factorial[C::kDegree]);
 #pragma GCC unroll 16
-  for (int k = C::kDegree - 1; k >= 0; --k) p = Vec<T>::Fma(p, r, Vec<T>::Set(inverse_factorial[k]));
+  for (int k = C::kDegree - 1; k >= 0; --k) p = Ops::Fma(p, r, Vec<T>::Set(inverse_factorial[k]));
   return Vec<T>::ZeroBelow(x, Vec<T>::Set(C::kLowest), p * Vec<T>::Pow2(n));
 }
 

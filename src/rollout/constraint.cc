@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -15,22 +14,20 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// With less probability left, a subtraction from 1 leaves mostly rounding error.
-constexpr double kLeastLeft = 0.05;
-
-// Excludes the ids that `allowed` (a bit per id) lacks. Returns their probability.
-double MaskRow(std::span<const uint64_t> allowed, std::span<float> row) {
-  double excluded = 0;
+// Excludes the ids that `allowed` (a bit per id) lacks.
+void MaskRow(std::span<const uint64_t> allowed, std::span<float> row) {
   for (size_t word = 0; word < allowed.size(); ++word) {
-    const size_t first = word * 64, count = std::min<size_t>(64, row.size() - first);
+    const std::span<float> entries = row.subspan(word * 64, std::min<size_t>(64, row.size() - word * 64));
+    if (allowed[word] == 0) {
+      std::fill(entries.begin(), entries.end(), kNever);
+      continue;
+    }
     for (uint64_t out = ~allowed[word]; out != 0; out &= out - 1) {
       const auto bit = static_cast<size_t>(std::countr_zero(out));
-      if (bit >= count) break;
-      excluded += std::exp(row[first + bit]);
-      row[first + bit] = kNever;
+      if (bit >= entries.size()) break;
+      entries[bit] = kNever;
     }
   }
-  return excluded;
 }
 
 using Alternatives = std::vector<std::vector<grammar::Part>>;
@@ -144,21 +141,16 @@ absl::StatusOr<ShapedRow> Constraint::Restrict(std::span<const float> row, Shapi
       return absl::FailedPreconditionError(
           "the grammar leaves no token: this model's vocabulary cannot spell what must come next");
     }
-    return RestrictTo(row, ids_, scratch);
+    scratch.compact.clear();
+    for (const int32_t id : ids_) scratch.compact.push_back(row[id]);
+    return ShapedRow{scratch.compact, ids_};
   }
-  const bool is_policy = row.data() != scratch.row.data();  // a policy's row sums to 1
-  if (is_policy) scratch.row.assign(row.begin(), row.end());
+  if (row.data() != scratch.row.data()) scratch.row.assign(row.begin(), row.end());
   ends_.clear();
   for (const int32_t id : end_ids_) ends_.push_back(scratch.row[id]);
-  double left = 1 - MaskRow(allowed->bits(), scratch.row);
-  for (size_t i = 0; i < end_ids_.size(); ++i) {
-    float& end = scratch.row[end_ids_[i]];
-    const double change = (complete ? std::exp(ends_[i]) : 0) - std::exp(end);
-    left += change;
-    end = complete ? ends_[i] : kNever;
-  }
-  if (is_policy && left > kLeastLeft) return ShapedRow{scratch.row, {}, left};
-  return Normalize(scratch.row);
+  MaskRow(allowed->bits(), scratch.row);
+  for (size_t i = 0; i < end_ids_.size(); ++i) scratch.row[end_ids_[i]] = complete ? ends_[i] : kNever;
+  return ShapedRow{scratch.row, {}};
 }
 
 absl::Status Constraint::Accept(int32_t id) {

@@ -10,6 +10,7 @@
 #include "grammar/grammar.h"
 #include "proto/tree.pb.h"
 #include "rollout/logit_shaping.h"
+#include "rollout/sampling.h"
 #include "text/tokenizer.h"
 
 namespace ingot::rollout {
@@ -27,9 +28,8 @@ class Constraint {
   // `end_ids` end the turn. They are allowed when the text is complete, and then alone if it cannot continue.
   Constraint(std::shared_ptr<const grammar::Program> program, std::vector<int32_t> end_ids);
 
-  // The allowed part of `row` (log-probs up to a constant), normalised. FAILED_PRECONDITION: no token is left.
-  // INVALID_ARGUMENT: the grammar is too ambiguous (grammar/matcher.h). The result points into `row`, `scratch` and
-  // this object; `row` may be scratch.row.
+  // The allowed part of `row`. FAILED_PRECONDITION: the vocabulary has no allowed token. INVALID_ARGUMENT: the grammar
+  // is too ambiguous (grammar/matcher.h). The result points into `scratch` and this object; `row` may be scratch.row.
   absl::StatusOr<ShapedRow> Restrict(std::span<const float> row, ShapingScratch& scratch);
 
   // Advances by a drawn id. INTERNAL: the id was not allowed.

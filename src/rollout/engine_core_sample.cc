@@ -16,7 +16,7 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
                      " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
   }
   if (!sequence.forced_ids.empty()) return sequence.forced_ids[sequence.sampled()];
-  ShapedRow drawn_from{row, {}, 1};
+  ShapedRow drawn_from{row, {}};
   if (sequence.shaper.has_value()) {
     scratch_.row.assign(row.begin(), row.end());
     sequence.shaper->Shape(log_normalizer, scratch_.row);
@@ -24,11 +24,8 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
   }
   if (sequence.constraint.has_value()) {
     INGOT_ASSIGN_OR_RETURN(drawn_from, sequence.constraint->Restrict(drawn_from.logprobs, scratch_));
-  } else if (sequence.shaper.has_value()) {
-    INGOT_ASSIGN_OR_RETURN(drawn_from, Normalize(scratch_.row));
   }
-  const int32_t drawn = sampler_.Draw(drawn_from.logprobs, sequence.draw, sequence.sampled(), drawn_from.mass);
-  const int32_t id = drawn_from.ids.empty() ? drawn : drawn_from.ids[drawn];
+  INGOT_ASSIGN_OR_RETURN(const int32_t id, sampler_.Draw(drawn_from, sequence.draw, sequence.sampled()));
   if (sequence.constraint.has_value()) INGOT_RETURN_IF_ERROR(sequence.constraint->Accept(id));
   return id;
 }

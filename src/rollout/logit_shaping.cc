@@ -71,7 +71,9 @@ void LogitShaper::Shape(float log_normalizer, std::span<float> row) {
   if (repetition_ != 1) {
     const auto repeat = [&](int32_t id) {
       const float scaled = row[id] + log_normalizer;  // logit / T has the logit's sign
-      row[id] += (scaled > 0 ? scaled / repetition_ : scaled * repetition_) - scaled;
+      if (!std::isfinite(scaled)) return;             // -inf stays; a difference of infinities is not a number
+      const float change = (scaled > 0 ? scaled / repetition_ : scaled * repetition_) - scaled;
+      row[id] = std::min(row[id] + change, std::numeric_limits<float>::max());
     };
     for (const int32_t id : repeated_) repeat(id);
     penalty_acted_ = penalty_acted_ || !repeated_.empty();
@@ -84,28 +86,6 @@ void LogitShaper::Shape(float log_normalizer, std::span<float> row) {
   }
   for (const auto& [id, bias] : bias_) row[id] += bias;
   bias_acted_ = bias_acted_ || !bias_.empty();
-}
-
-absl::StatusOr<ShapedRow> Normalize(std::span<float> row) {
-  const float most = row.empty() ? kNever : *std::max_element(row.begin(), row.end());
-  if (!(most > kNever)) {
-    return absl::FailedPreconditionError(
-        "no token is left to draw: sampling.logit_bias excludes every one that could come next");
-  }
-  double sum = 0;
-  for (const float entry : row) sum += std::exp(entry - most);
-  const float normalizer = most + static_cast<float>(std::log(sum));
-  for (float& entry : row) entry -= normalizer;
-  return ShapedRow{row, {}, 1};
-}
-
-absl::StatusOr<ShapedRow> RestrictTo(std::span<const float> row, std::span<const int32_t> ids,
-                                     ShapingScratch& scratch) {
-  scratch.compact.clear();
-  for (const int32_t id : ids) scratch.compact.push_back(row[id]);
-  INGOT_ASSIGN_OR_RETURN(ShapedRow shaped, Normalize(scratch.compact));
-  shaped.ids = ids;
-  return shaped;
 }
 
 }  // namespace ingot::rollout

@@ -25,13 +25,6 @@ namespace ingot::rollout {
 // repetition penalty 0 (off) or 0.01 to 100, bias -100 to 100 on ids below `vocab_size`.
 absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_size);
 
-// The distribution from which a token is drawn.
-struct ShapedRow {
-  std::span<const float> logprobs;  // -inf = never drawn
-  std::span<const int32_t> ids;     // of the entries; empty = entry i is id i
-  double mass = 1;                  // the sum of the probabilities
-};
-
 // Working memory that all requests of one step thread share.
 struct ShapingScratch {
   std::vector<float> row, compact;
@@ -52,8 +45,8 @@ class LogitShaper {
   // Counts a sampled id.
   void RecordSampled(int32_t id);
 
-  // Changes `row` in place: log_softmax(logits / T) becomes a row that is not normalised. `log_normalizer` is
-  // logsumexp(logits / T), read where needs_normalizer().
+  // Changes `row` in place: log_softmax(logits / T) becomes a row that is not normalised. Entries of -inf stay.
+  // `log_normalizer` is logsumexp(logits / T), read where needs_normalizer().
   void Shape(float log_normalizer, std::span<float> row);
 
   // Whether Shape ever changed a logit.
@@ -68,10 +61,5 @@ class LogitShaper {
   std::unordered_set<int32_t> repeated_;          // ids of prompt and call, for repetition
   bool penalty_acted_ = false, bias_acted_ = false;
 };
-
-// Normalises `row` in place. FAILED_PRECONDITION: no id has a positive probability.
-absl::StatusOr<ShapedRow> Normalize(std::span<float> row);
-// The distribution over `ids` alone. The result points into `ids` and `scratch`.
-absl::StatusOr<ShapedRow> RestrictTo(std::span<const float> row, std::span<const int32_t> ids, ShapingScratch& scratch);
 
 }  // namespace ingot::rollout

@@ -1,7 +1,9 @@
 #include "rollout/sampling.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "base/rng.h"
@@ -12,26 +14,8 @@ namespace {
 
 struct MoreLikely {
   std::span<const float> logprobs;
-  bool operator()(int32_t a, int32_t b) const { return logprobs[a] != logprobs[b] ? logprobs[a] > logprobs[b] : a < b; }
+  bool operator()(int64_t a, int64_t b) const { return logprobs[a] != logprobs[b] ? logprobs[a] > logprobs[b] : a < b; }
 };
-
-int32_t Greedy(std::span<const float> logprobs) {
-  return static_cast<int32_t>(std::max_element(logprobs.begin(), logprobs.end()) - logprobs.begin());
-}
-
-// The sum of the row is known up to rounding. One walk suffices: the last possible token takes the rounding error.
-int32_t DrawWhole(std::span<const float> logprobs, double uniform) {
-  double sum = 0;
-  int32_t last = 0;
-  for (size_t id = 0; id < logprobs.size(); ++id) {
-    const float p = std::exp(logprobs[id]);
-    if (!(p > 0)) continue;
-    sum += p;
-    last = static_cast<int32_t>(id);
-    if (uniform < sum) break;
-  }
-  return last;
-}
 
 absl::Status Refuse(const char* field, double value, const char* allowed) {
   return absl::InvalidArgumentError(absl::StrCat("sampling.", field, " is ", value, "; it must be ", allowed));
@@ -62,52 +46,68 @@ DrawOptions DrawOptions::From(const v1::SamplingParams& params) {
           .seed = params.seed()};
 }
 
-int32_t Sampler::Draw(std::span<const float> logprobs, const DrawOptions& options, int64_t index, double mass) {
-  if (options.temperature == 0) return Greedy(logprobs);
-  const double uniform = base::UniformAt(options.seed, static_cast<uint64_t>(index));
-  const bool whole = (options.top_p == 0 || options.top_p >= 1) && options.min_p == 0 &&
-                     (options.top_k == 0 || options.top_k >= static_cast<int64_t>(logprobs.size()));
-  if (whole) return DrawWhole(logprobs, uniform * mass);
-  return DrawTruncated(logprobs, options, uniform);
+absl::StatusOr<int32_t> Sampler::Draw(const ShapedRow& row, const DrawOptions& options, int64_t index) {
+  const int64_t place = options.temperature == 0
+                            ? kernels::MostLikely(row.logprobs.data(), std::ssize(row.logprobs))
+                            : DrawPlace(row, options, base::DeriveSeed(options.seed, static_cast<uint64_t>(index)));
+  if (place < 0) {
+    return absl::FailedPreconditionError(
+        "no token is left to draw: sampling.logit_bias and the grammar exclude every one that could come next");
+  }
+  return row.ids.empty() ? static_cast<int32_t>(place) : row.ids[static_cast<size_t>(place)];
 }
 
-int32_t Sampler::DrawTruncated(std::span<const float> logprobs, const DrawOptions& options, double uniform) {
-  const MoreLikely more_likely{logprobs};
-  order_.resize(logprobs.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  if (options.top_k > 0 && options.top_k < static_cast<int64_t>(order_.size())) {
-    std::nth_element(order_.begin(), order_.begin() + options.top_k, order_.end(), more_likely);
-    order_.resize(options.top_k);
-  }
+int64_t Sampler::DrawPlace(const ShapedRow& row, const DrawOptions& options, uint64_t seed) {
+  const float* entries = row.logprobs.data();
+  const int64_t count = std::ssize(row.logprobs);
+  const kernels::RaceRow race{entries, count, row.ids.empty() ? nullptr : row.ids.data()};
   const bool nucleus = options.top_p > 0 && options.top_p < 1;
-  double needed = 0;
-  if (nucleus) {
-    for (const int32_t id : order_) needed += std::exp(static_cast<double>(logprobs[id]));
-    needed *= options.top_p;
+  kernels::RaceCut cut;
+  if (options.top_k > 0 && options.top_k < count) cut = TopK(row.logprobs, static_cast<size_t>(options.top_k));
+  if (!nucleus && options.min_p == 0) return kernels::Race(race, seed, cut);
+
+  const int64_t most_likely = kernels::MostLikely(entries, count);
+  if (most_likely < 0) return -1;
+  const float top = entries[most_likely];
+  const double needed = nucleus ? options.top_p * kernels::MassOf(entries, count, cut, top) : 0;
+  if (options.min_p > 0) {
+    const auto floor = static_cast<float>(top + kernels::Log(options.min_p));
+    if (floor > cut.floor) cut = {.floor = floor};
   }
-  // Both cuts are prefixes of the order by likelihood. Tokens are taken off a heap until a cut ends the loop, which
-  // avoids a sort of the vocabulary.
-  const auto heap_order = [&](int32_t a, int32_t b) { return more_likely(b, a); };
-  std::make_heap(order_.begin(), order_.end(), heap_order);
-  weights_.clear();
-  kept_.clear();
-  double total = 0;
-  for (size_t left = order_.size(); left > 0; --left) {
-    if (nucleus && !kept_.empty() && total >= needed) break;
-    std::pop_heap(order_.begin(), order_.begin() + left, heap_order);
-    const int32_t id = order_[left - 1];
-    const double weight = std::exp(static_cast<double>(logprobs[id]));
-    if (!kept_.empty() && (!(weight > 0) || weight < options.min_p * weights_[0])) break;
-    kept_.push_back(id);
-    weights_.push_back(weight);
-    total += weight;
+  // A nucleus holds the tokens with less than p of the sum before them. The winner among all is the winner of the
+  // nucleus if it is one of them. Otherwise no less likely token is, and the race is run again without those. Each run
+  // halves the sum that is left, on average.
+  for (;;) {
+    const int64_t winner = kernels::Race(race, seed, cut);
+    if (winner < 0 || !nucleus) return winner;
+    cut = {.floor = entries[winner], .split = winner};
+    if (!(kernels::MassOf(entries, count, cut, top) >= needed)) return winner;  // not-a-number ends the loop
   }
-  double sum = 0;
-  for (size_t i = 0; i < kept_.size(); ++i) {
-    sum += weights_[i];
-    if (uniform * total < sum) return kept_[i];
+}
+
+// Takes the largest entry of each of some interleaved parts of the row. The k-th of these is no larger than the k-th
+// entry, so few entries are left to be compared.
+kernels::RaceCut Sampler::TopK(std::span<const float> row, size_t k) {
+  const size_t parts = std::max<size_t>(1024, std::bit_ceil(4 * k));
+  float bound = std::numeric_limits<float>::lowest();
+  if (4 * parts <= row.size()) {
+    tops_.assign(parts, bound);
+    for (size_t begin = 0; begin < row.size(); begin += parts) {
+      const size_t n = std::min(parts, row.size() - begin);
+      const float* entries = row.data() + begin;
+      for (size_t i = 0; i < n; ++i) tops_[i] = entries[i] > tops_[i] ? entries[i] : tops_[i];
+    }
+    std::nth_element(tops_.begin(), tops_.begin() + static_cast<ptrdiff_t>(k) - 1, tops_.end(), std::greater<>());
+    bound = tops_[k - 1];
   }
-  return kept_.back();
+  const int64_t count = std::ssize(row);
+  const auto next = [&](int64_t from) { return kernels::NextAtLeast(row.data(), from, count, bound); };
+  places_.clear();
+  for (int64_t place = next(0); place < count; place = next(place + 1)) places_.push_back(place);
+  if (places_.size() <= k) return {.floor = bound};
+  const auto last = places_.begin() + static_cast<ptrdiff_t>(k) - 1;
+  std::nth_element(places_.begin(), last, places_.end(), MoreLikely{row});
+  return {.floor = row[static_cast<size_t>(*last)], .split = *last + 1};
 }
 
 v1::TopLogprobs TopOf(std::span<const float> logprobs, int32_t count) {

@@ -1,5 +1,6 @@
-// Sampler draws one token from a row of log-probs. The row holds log_softmax(logits / T) over the vocabulary, with T = 1
-// for a temperature of 0. Truncation changes which tokens may be drawn. It never changes the recorded log-prob.
+// Sampler draws one token from a row of log-probs by a race (kernels/race.h). A policy's row holds log_softmax(logits / T)
+// over the vocabulary, with T = 1 for a temperature of 0. Penalties, masks and truncation change which tokens may be
+// drawn, and how often. They never change the recorded log-prob.
 //
 // Truncation has three steps, in this order:
 //   top_k  keeps the k most likely tokens.
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/race.h"
 #include "proto/rollout.pb.h"
 
 namespace ingot::rollout {
@@ -31,20 +33,27 @@ struct DrawOptions {
   static DrawOptions From(const v1::SamplingParams& params);
 };
 
-// Greedy at temperature 0. Otherwise it inverts the distribution at one uniform number, a function of (seed, index)
-// alone: the rest of the batch does not influence a draw. Single-threaded; keeps scratch memory.
+// The distribution from which a token is drawn.
+struct ShapedRow {
+  std::span<const float> logprobs;  // plus any constant; -inf = never drawn
+  std::span<const int32_t> ids;     // of the entries, ascending; empty = entry i is id i
+};
+
+// Greedy at temperature 0. Otherwise a draw is a function of the row and (seed, index): the rest of the batch does not
+// influence it, and neither do the entries' number and constant. A token that leaves the row changes the draws of that
+// token alone. Single-threaded; keeps scratch memory.
 class Sampler {
  public:
-  // An index into `logprobs`, which is not empty. `index` counts the request's sampled tokens from 0. `mass` is the sum
-  // of the row's probabilities.
-  int32_t Draw(std::span<const float> logprobs, const DrawOptions& options, int64_t index, double mass = 1);
+  // The id drawn. `index` counts the request's sampled tokens from 0. FAILED_PRECONDITION: nothing may be drawn.
+  absl::StatusOr<int32_t> Draw(const ShapedRow& row, const DrawOptions& options, int64_t index);
 
  private:
-  int32_t DrawTruncated(std::span<const float> logprobs, const DrawOptions& options, double uniform);
+  int64_t DrawPlace(const ShapedRow& row, const DrawOptions& options, uint64_t seed);
+  kernels::RaceCut TopK(std::span<const float> row, size_t k);
 
   // Scratch.
-  std::vector<int32_t> order_, kept_;
-  std::vector<double> weights_;
+  std::vector<float> tops_;
+  std::vector<int64_t> places_;
 };
 
 // The `count` most likely tokens with their log-probs, most likely first.

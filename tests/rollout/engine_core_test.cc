@@ -118,7 +118,7 @@ class World {
         entries.push_back(FakeRunner::Entry(weights_of(i), tokens[i], static_cast<int64_t>(i)));
       }
       const auto row = FakeRunner::Row(entries, sampled_under(n), kVocab, temperature == 0 ? 1 : temperature);
-      const int32_t expected = reference.Draw(row, options, static_cast<int64_t>(n));
+      const int32_t expected = *reference.Draw({row, {}}, options, static_cast<int64_t>(n));
       ASSERT_EQ(results[id].ids[n], expected) << "request " << id << " token " << n;
       ASSERT_EQ(results[id].logprobs[n], row[expected]);
       tokens.push_back(expected);

@@ -27,11 +27,10 @@ struct Row {
 };
 
 // The row of `logits`, to 1e-5 after both are normalised.
-void ExpectIsRowOf(std::vector<float> shaped, const std::vector<float>& logits, float temperature = 1) {
-  const ShapedRow actual = *Normalize(shaped);
-  const Row expected(logits, temperature);
-  ASSERT_EQ(actual.logprobs.size(), logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(actual.logprobs[i], expected.entries[i], 1e-5) << "id " << i;
+void ExpectIsRowOf(const std::vector<float>& shaped, const std::vector<float>& logits, float temperature = 1) {
+  const Row actual(shaped), expected(logits, temperature);
+  ASSERT_EQ(shaped.size(), logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(actual.entries[i], expected.entries[i], 1e-5) << "id " << i;
 }
 
 TEST(LogitShapingTest, FrequencyCountsAndPresenceDoesNot) {
@@ -102,30 +101,31 @@ TEST(LogitShapingTest, ABiasOfMinusHundredExcludesAndOfPlusHundredForces) {
   LogitShaper shaper(params, {});
   Row row({20, -9, 1});
   shaper.Shape(0, row.entries);
-  const ShapedRow shaped = *Normalize(row.entries);
-  EXPECT_EQ(shaped.logprobs[0], -std::numeric_limits<float>::infinity());
-  EXPECT_NEAR(shaped.logprobs[1], 0, 1e-6);
+  EXPECT_EQ(row.entries[0], -std::numeric_limits<float>::infinity());
+  EXPECT_NEAR(Row(row.entries).entries[1], 0, 1e-6);
   EXPECT_TRUE(shaper.bias_acted());
 }
 
-TEST(LogitShapingTest, AllowedIdsAreNormalisedAmongThemselves) {
-  Row row({1, 5, 2, 3});
-  ShapingScratch scratch;
-  const std::vector<int32_t> allowed = {0, 3};
-  const ShapedRow shaped = *RestrictTo(row.entries, allowed, scratch);
-  ASSERT_EQ(shaped.logprobs.size(), 2u);
-  EXPECT_EQ(shaped.ids[1], 3);
-  EXPECT_NEAR(std::exp(shaped.logprobs[0]) + std::exp(shaped.logprobs[1]), 1, 1e-6);
-  EXPECT_NEAR(shaped.logprobs[1] - shaped.logprobs[0], 2, 1e-5);
-}
-
-TEST(LogitShapingTest, NoAllowedIdIsAnErrorNotADraw) {
-  ShapingScratch scratch;
-  const std::vector<int32_t> none;
-  Row row({1, 2});
-  EXPECT_EQ(RestrictTo(row.entries, none, scratch).status().code(), absl::StatusCode::kFailedPrecondition);
-  std::vector<float> never(3, -std::numeric_limits<float>::infinity());
-  EXPECT_EQ(Normalize(never).status().code(), absl::StatusCode::kFailedPrecondition);
+// No difference of infinities: an id that the model excludes stays excluded, and no entry becomes not-a-number or
+// infinite.
+TEST(LogitShapingTest, InfiniteAndHugeLogitsStayInOrder) {
+  const float never = -std::numeric_limits<float>::infinity();
+  for (const float penalty : {0.01f, 0.5f, 100.0f}) {
+    v1::SamplingParams params;
+    params.set_temperature(0.001f);
+    params.set_repetition_penalty(penalty);
+    params.set_frequency_penalty(-2);
+    params.set_presence_penalty(2);
+    for (int32_t id = 0; id < 4; ++id) (*params.mutable_logit_bias())[id] = 99;
+    LogitShaper shaper(params, std::vector<int32_t>{0, 1, 2, 3});
+    for (int32_t id = 0; id < 4; ++id) shaper.RecordSampled(id);
+    for (const float normalizer : {-3e38f, 0.0f, 3e38f, std::numeric_limits<float>::infinity()}) {
+      std::vector<float> row = {never, 0, -3e38f, 3e38f};
+      shaper.Shape(normalizer, row);
+      EXPECT_EQ(row[0], never);
+      for (const float entry : row) EXPECT_LT(entry, std::numeric_limits<float>::infinity());
+    }
+  }
 }
 
 TEST(LogitShapingTest, BadParametersAreRefusedByName) {
