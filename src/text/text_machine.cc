@@ -265,12 +265,17 @@ bool TextMachine::StepBroken() {
     }
     if (partial || !found.empty()) break;
   }
-  // Outside content, white space at the end of the text so far may belong to the format.
-  size_t last = at;
-  if (broken_ != Broken::kContent) {
+  // Outside content, white space at the end of the text so far may belong to the format; so may a call's envelope.
+  size_t last = at, first = scan_;
+  if (broken_ == Broken::kArguments) {
+    for (size_t i = scan_; i < at; ++i) envelope_.Read(in_[i]);
+    const bool is_end = !found.empty() || (final_ && at == in_.size());
+    first = at_;
+    last = is_end && !envelope_.whole() && envelope_.in_literal() ? at : at - envelope_.held();
+  } else if (broken_ == Broken::kJunk) {
     while (last > scan_ && kWhiteSpace.find(in_[last - 1]) != std::string_view::npos) --last;
   }
-  if (last > scan_) {
+  if (last > first) {
     if (broken_ == Broken::kJunk && !std::exchange(junk_begun_, true)) at_ = in_.find_first_not_of(kWhiteSpace, at_);
     const std::string_view text = std::string_view(in_).substr(at_, last - at_);
     if (broken_ == Broken::kArguments) {

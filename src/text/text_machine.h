@@ -70,6 +70,9 @@ class TextMachine final : public OutputMachine {
   void AddArgument(const std::string& json);
   Match CheckArguments();
   void ArgumentsDone(size_t written);
+  void BeginArguments();
+  void TakeArguments(size_t used);
+  std::vector<std::string_view> EnvelopeLiterals() const;
 
   const ParameterTypes& types_;
   State state_ = State::kStart;
@@ -84,6 +87,7 @@ class TextMachine final : public OutputMachine {
   const Program* program_ = nullptr;  // begin, call or end of section_, or the white space after a separator
   size_t element_ = 0;                // index in program_
   Broken broken_ = Broken::kContent;
+  EnvelopeScanner envelope_;  // behind JSON arguments
   bool junk_begun_ = false;
 
   // The current element.

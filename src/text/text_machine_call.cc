@@ -17,6 +17,16 @@ bool Contains(const std::vector<std::string>& keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+void AppendLiterals(const Program& program, size_t first, std::vector<std::string_view>& literals) {
+  for (size_t i = first; i < program.size(); ++i) {
+    if (program[i].kind == Element::kOptional) {
+      i += program[i].skip;
+    } else if (program[i].kind == Element::kLiteral) {
+      literals.push_back(program[i].text);
+    }
+  }
+}
+
 // The name in an id such as functions.get_weather:0.
 std::string NameOfId(std::string_view id, const OutputRow& row) {
   if (!row.id_prefix.empty() && id.starts_with(row.id_prefix)) id.remove_prefix(row.id_prefix.size());
@@ -96,7 +106,15 @@ void TextMachine::Fail() {
     const bool in_arguments = kind == Element::kJson || (kind == Element::kObject && part_ == Part::kValue &&
                                                          role_ == Role::kArguments && !repeated_);
     broken_ = in_arguments ? Broken::kArguments : Broken::kJunk;
-    if (!in_arguments) {
+    if (in_arguments) {
+      // A string without an end has taken the whole text.
+      if (!json_.in_string() || !envelope_.whole()) AddArguments(raw);
+      std::vector<std::string_view> literals = EnvelopeLiterals();
+      if (!section_->call_end.empty()) literals.pop_back();  // the broken text ends before it
+      const size_t needed = literals.size();
+      const bool braces = kind == Element::kObject;
+      envelope_ = EnvelopeScanner(std::move(literals), needed, braces ? std::optional(json_.depth()) : std::nullopt);
+    } else {
       const size_t first = raw.find_first_not_of(kWhiteSpace);
       junk_begun_ = first != std::string_view::npos;
       if (junk_begun_) Content(raw.substr(first));
@@ -202,19 +220,45 @@ TextMachine::Match TextMachine::CheckArguments() {
   return Match::kDone;
 }
 
+// Adds bytes of the text to the arguments. The end of a string is held while it may be the call's envelope instead, of a
+// string without an end.
+void TextMachine::TakeArguments(size_t used) {
+  const size_t end = at_ + used;
+  for (; at_ < end; ++at_) envelope_.Read(in_[at_]);
+  const size_t from = committed_ ? hold_ : end - used;
+  const size_t last = committed_ && json_.in_string() ? end - envelope_.held() : end;
+  if (last > from) AddArguments(std::string_view(in_).substr(from, last - from));
+  if (committed_) hold_ = last;
+}
+
+// The literals of the current call behind its arguments.
+std::vector<std::string_view> TextMachine::EnvelopeLiterals() const {
+  std::vector<std::string_view> literals;
+  if ((*program_)[element_].kind == Element::kObject) literals.emplace_back("}");
+  AppendLiterals(*program_, element_ + 1, literals);
+  return literals;
+}
+
+void TextMachine::BeginArguments() {
+  if (committed_) hold_ = at_;
+  json_ = {};
+  std::vector<std::string_view> literals = EnvelopeLiterals();
+  const size_t needed = literals.size();
+  AppendLiterals(section_->end, 0, literals);
+  envelope_ = EnvelopeScanner(std::move(literals), needed, std::nullopt);
+}
+
 TextMachine::Match TextMachine::RunJson() {
   if (part_ == Part::kBegin) {
     if (at_ == in_.size()) return Match::kMore;
     if (in_[at_] != '{') return Match::kFail;
-    json_ = {};
     CommitCall();
+    BeginArguments();
     part_ = Part::kValue;
   }
   size_t used = 0;
   const Scan scan = json_.Feed(Rest(), row_.json_stop, final_, used);
-  AddArguments(Rest().substr(0, used));
-  at_ += used;
-  if (committed_) hold_ = at_;
+  TakeArguments(used);
   if (scan == Scan::kDone) return CheckArguments();
   return scan == Scan::kMore ? Match::kMore : Match::kFail;
 }
@@ -227,9 +271,8 @@ TextMachine::Match TextMachine::RunObject() {
       size_t used = 0;
       const Scan scan = json_.Feed(Rest(), row_.json_stop, final_, used);
       const bool is_arguments = part_ == Part::kValue && role_ == Role::kArguments && !repeated_;
-      if (is_arguments) AddArguments(Rest().substr(0, used));
-      at_ += used;
-      if (is_arguments && committed_) hold_ = at_;
+      if (is_arguments) TakeArguments(used);
+      if (!is_arguments) at_ += used;
       if (scan != Scan::kDone) return scan == Scan::kMore ? Match::kMore : Match::kFail;
       const Match match = part_ == Part::kKey ? ObjectKeyDone() : ObjectValueDone();
       if (match != Match::kDone) return match;
@@ -295,6 +338,7 @@ TextMachine::Match TextMachine::ObjectValueBegin() {
     call().arguments_json.clear();
     has_arguments_ = true;
     if (has_name_) CommitCall();
+    BeginArguments();
   }
   json_ = {};
   value_ = at_;

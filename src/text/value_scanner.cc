@@ -15,7 +15,8 @@ constexpr std::array<bool, 256> kJsonBytes = [] {
   return table;
 }();
 
-bool EndsScalar(char c) { return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+bool EndsScalar(char c) { return c == ',' || c == '}' || c == ']' || IsSpace(c); }
 
 }  // namespace
 
@@ -64,6 +65,26 @@ Scan JsonScanner::Feed(std::string_view text, std::string_view stop, bool final,
   }
   used += text.size();
   return Scan::kMore;
+}
+
+void EnvelopeScanner::Read(char c) {
+  const auto goes_on = [&] {
+    if (matched_ == 0 && IsSpace(c)) return true;
+    if (found_ == literals_.size() || literals_[found_][matched_] != c) return false;
+    return found_ + matched_ > 0 || depth_.value_or(0) <= 0;
+  };
+  bool belongs = goes_on();
+  if (!belongs) {
+    found_ = matched_ = held_ = 0;
+    belongs = goes_on();
+  }
+  if (depth_.has_value()) *depth_ += (c == '{' || c == '[') - (c == '}' || c == ']');
+  if (!belongs) return;
+  ++held_;
+  if (matched_ == 0 && IsSpace(c)) return;
+  if (++matched_ < literals_[found_].size()) return;
+  ++found_;
+  matched_ = 0;
 }
 
 Scan PythonScanner::Feed(std::string_view text, bool final, size_t& used) {

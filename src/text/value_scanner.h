@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace ingot::text {
 
@@ -20,9 +23,40 @@ class JsonScanner {
   // beginning of `stop` is not used; feed it again with more text behind it.
   Scan Feed(std::string_view text, std::string_view stop, bool final, size_t& used);
 
+  int depth() const { return depth_; }  // brackets that are open
+  bool in_string() const { return in_string_; }
+
  private:
   int depth_ = 0;
   bool started_ = false, scalar_ = false, in_string_ = false, escaped_ = false;
+};
+
+// Finds the envelope of a call behind arguments that cannot be read: literals with any white space around them, at the
+// end of the text. So it is not taken for arguments.
+//
+//   {"city": Paris}}\n</tool_call>     behind {"city": Paris} stand the literals } and </tool_call>
+class EnvelopeScanner {
+ public:
+  EnvelopeScanner() = default;
+  // The first `needed` literals are an envelope, with or without further ones. `depth`: the arguments' open brackets; the
+  // envelope begins behind as many closing ones. nullopt: it may begin anywhere. The literals outlive the scanner.
+  EnvelopeScanner(std::vector<std::string_view> literals, size_t needed, std::optional<int> depth)
+      : literals_(std::move(literals)), needed_(needed), depth_(depth) {}
+
+  void Read(char c);
+  // The number of bytes at the end of the text that may belong to the envelope.
+  size_t held() const { return held_; }
+  // Whether these are an envelope, or end within a literal.
+  bool whole() const { return needed_ > 0 && found_ >= needed_ && matched_ == 0; }
+  bool in_literal() const { return matched_ > 0; }
+
+ private:
+  std::vector<std::string_view> literals_;
+  size_t needed_ = 0;
+  std::optional<int> depth_;
+  size_t found_ = 0;    // literals
+  size_t matched_ = 0;  // bytes of the next one
+  size_t held_ = 0;
 };
 
 // Scans one Python literal, up to a comma or a closing bracket that is not its own (not used). Knows '...', "..." and

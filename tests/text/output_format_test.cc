@@ -318,9 +318,9 @@ TEST(MalformedCalls, StreamedOnesStayCalls) {
     const auto parsed = Parse(format, text, CallMode::kStreamed);
     return Calls(parsed) + "|" + parsed.content;
   };
-  // The arguments stay as written, up to the text that ends the call; no text is lost.
+  // The arguments stay as written, up to the text that the format has behind them.
   EXPECT_EQ(streamed("hermes", "<tool_call>\n{\"name\": \"ping\", \"arguments\": {\"a\": 'x'}}\n</tool_call> ok"),
-            "MALFORMED ping({\"a\": 'x'}})| ok");
+            "MALFORMED ping({\"a\": 'x'})| ok");
   EXPECT_EQ(streamed("hermes", "<tool_call>\n{\"name\": \"ping\", \"arguments\": {\"a\": 1, }}\n</tool_call>"),
             "MALFORMED ping({\"a\": 1, })|");
   EXPECT_EQ(streamed("hermes",

@@ -37,6 +37,35 @@ void ExpectEqual(const Sum& sum, const ParsedOutput& whole, const std::string& o
   }
 }
 
+// Arguments that cannot be read are those of the model: the text around them is the format's, also where a string has no
+// end and takes the text to the end of the turn.
+TEST(OutputStreams, GiveUnreadableArgumentsWithoutTheTextAroundThem) {
+  const char* const written[] = {R"({"city": Paris})",          R"({"a": {"b": x}})",  R"({"a": print("}") })",
+                                 R"({"a": x}, "b": {"c": y}})", R"({"city": "Paris})", R"({"a": {"b": "say \"no\"})"};
+  int formats = 0;
+  for (const auto& format : All()) {
+    const auto frame = format->FrameOf("f");
+    if (!frame.ok()) continue;
+    ++formats;
+    for (const std::string arguments : written) {
+      const std::string output = frame->before + arguments + frame->after;
+      for (size_t size = 1; size <= output.size(); size = size < 5 ? size + 1 : 2 * size) {
+        OutputStream stream(format, {.calls = CallMode::kStreamed});
+        Sum sum;
+        for (size_t at = 0; at < output.size(); at += size) {
+          ASSERT_NO_FATAL_FAILURE(sum.Add(stream.Push(std::string_view(output).substr(at, size))));
+        }
+        ASSERT_NO_FATAL_FAILURE(sum.Add(stream.Finish()));
+        ASSERT_EQ(sum.calls.size(), 1u) << format->name() << ": " << output;
+        EXPECT_EQ(sum.calls[0].arguments_json, arguments) << format->name() << ": " << output;
+        EXPECT_EQ(sum.content, "") << format->name() << ": " << output;
+        EXPECT_TRUE(stream.message().malformed);
+      }
+    }
+  }
+  EXPECT_GT(formats, 8);
+}
+
 TEST(OutputStreams, GiveTheWholeMessageWhereverTheyAreCut) {
   int calls = 0, partial = 0, malformed = 0;
   for (const auto& format : All()) {
