@@ -180,6 +180,16 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   }
 }
 
+void ReadLogprobs(Fields& body, GatewayRequest& request) {
+  body.Read("logprobs", request.logprobs);
+  std::optional<int64_t> top;
+  body.Read("top_logprobs", 0, kMaxTopLogprobs, top);
+  if (top.value_or(0) > 0 && !request.logprobs) {
+    body.Fail(BadRequest("top_logprobs", "'top_logprobs' needs 'logprobs': true"));
+  }
+  request.top_logprobs = static_cast<int32_t>(top.value_or(0));
+}
+
 void SetEffort(const std::string& effort, GatewayRequest& request) {
   if (effort.empty()) return;
   SetThinking(effort != "none", request);

@@ -31,6 +31,10 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request);
 // Reads a list of token ids; false: it is no such list, or empty.
 bool ReadIds(const base::json::value& list, std::vector<int32_t>& ids);
 
+// Reads logprobs (true or false) and top_logprobs.
+inline constexpr int kMaxTopLogprobs = 20;
+void ReadLogprobs(Fields& body, GatewayRequest& request);
+
 // Sets the template variables for thinking, which each model names in its own way. Effort "none" switches thinking off.
 void SetEffort(const std::string& effort, GatewayRequest& request);
 void SetThinking(bool on, GatewayRequest& request);

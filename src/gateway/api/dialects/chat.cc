@@ -143,16 +143,6 @@ absl::Status ReadMessage(const value& json, size_t place, std::string& function_
   return ReadCalls(json, path, builder);
 }
 
-void ReadLogprobs(Fields& body, GatewayRequest& request) {
-  body.Read("logprobs", request.logprobs);
-  std::optional<int64_t> top;
-  body.Read("top_logprobs", 0, kMaxTopLogprobs, top);
-  if (top.value_or(0) > 0 && !request.logprobs) {
-    body.Fail(BadRequest("top_logprobs", "'top_logprobs' needs 'logprobs': true"));
-  }
-  request.top_logprobs = static_cast<int32_t>(top.value_or(0));
-}
-
 class Chat final : public Dialect {
  public:
   std::string_view name() const override { return "chat.completions"; }

@@ -141,8 +141,10 @@ class ChatRenderer final : public Renderer {
     if (!more.empty()) absl::StrAppend(&text, ",", base::PrintJson(more).substr(1));
     SendText("", std::move(text));
   }
-  static object LogprobsOf(const std::vector<Token>& tokens) {
-    return {{"content", LogprobsJson(tokens)}, {"refusal", nullptr}};
+  object LogprobsOf(const std::vector<Token>& tokens) const {
+    object json = LogprobsBeside(request(), tokens);
+    json["refusal"] = nullptr;
+    return json;
   }
   void AddTokens(const std::vector<Token>& tokens, object& choice) const {
     if (request().logprobs) choice["logprobs"] = LogprobsOf(tokens);

@@ -148,13 +148,13 @@ class CompletionsRenderer final : public Renderer {
     return json;
   }
   // Writes the older form of log-probs, parallel lists. A token's offset is the number of the answer's characters
-  // before its first character.
+  // before its first character. Beside ids, the end of the turn has its log-prob too.
   void AddTokens(const std::vector<Token>& tokens, int index, object& choice) {
     if (request().return_token_ids) choice["token_ids"] = IdsJson(tokens);
     if (!request().logprobs) return;
     array texts, logprobs, tops, offsets;
     for (const Token& token : tokens) {
-      if (!token.is_text) continue;
+      if (!token.is_text && !request().return_token_ids) continue;
       texts.emplace_back(TokenText(token.bytes));
       logprobs.emplace_back(token.logprob);
       object top;

@@ -74,7 +74,7 @@ object UsageJson(const Usage& usage, const UsageNames& names) {
 
 std::string TokenText(const std::string& bytes) { return text::ToUtf8(bytes); }
 
-array LogprobsJson(const std::vector<Token>& tokens) {
+array LogprobsJson(const std::vector<Token>& tokens, bool all) {
   const auto entry = [](float logprob, const std::string& bytes) {
     array numbers;
     for (const char byte : bytes) numbers.emplace_back(static_cast<unsigned char>(byte));
@@ -82,7 +82,7 @@ array LogprobsJson(const std::vector<Token>& tokens) {
   };
   array content;
   for (const Token& token : tokens) {
-    if (!token.is_text || !token.is_content) continue;
+    if (!all && (!token.is_text || !token.is_content)) continue;
     object json = entry(token.logprob, token.bytes);
     array top;
     for (const Token::Alternative& other : token.top) top.emplace_back(entry(other.logprob, other.bytes));
@@ -90,6 +90,10 @@ array LogprobsJson(const std::vector<Token>& tokens) {
     content.emplace_back(std::move(json));
   }
   return content;
+}
+
+object LogprobsBeside(const GatewayRequest& request, const std::vector<Token>& tokens) {
+  return {{"content", LogprobsJson(tokens, request.return_token_ids)}};
 }
 
 array IdsJson(const std::vector<Token>& tokens) {

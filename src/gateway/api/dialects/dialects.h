@@ -42,8 +42,11 @@ inline constexpr UsageNames kResponsesUsage = {"input_tokens", "input_tokens_det
                                                "output_tokens_details"};
 base::json::object UsageJson(const Usage& usage, const UsageNames& names);
 
-// {"token", "logprob", "bytes", "top_logprobs"} of the content's tokens, for chat completions and the Responses API.
-base::json::array LogprobsJson(const std::vector<Token>& tokens);
+// {"token", "logprob", "bytes", "top_logprobs"} of the content's tokens. `all`: of all of them, as in IdsJson.
+base::json::array LogprobsJson(const std::vector<Token>& tokens, bool all = false);
+// {"content": LogprobsJson} of a reply, with all tokens if the reply has their ids. So each id has its log-prob: also
+// the end of the turn, thoughts, calls and delimiters.
+base::json::object LogprobsBeside(const GatewayRequest& request, const std::vector<Token>& tokens);
 // The bytes of a token as UTF-8, which JSON requires.
 std::string TokenText(const std::string& bytes);
 base::json::array IdsJson(const std::vector<Token>& tokens);

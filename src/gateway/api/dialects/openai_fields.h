@@ -9,7 +9,6 @@
 
 namespace ingot::gateway {
 
-constexpr int kMaxTopLogprobs = 20;
 constexpr size_t kMaxListed = 1 << 20;  // messages or items; the body's size bounds them further
 
 // Reads n and stream_options.

@@ -151,6 +151,7 @@ class ResponsesRenderer final : public Renderer {
     if (request().return_token_ids) {
       changed["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
       changed["token_ids"] = IdsJson(choice.Tokens());
+      if (request().logprobs) changed["logprobs"] = LogprobsBeside(request(), choice.Tokens());
     }
     return Response(cut ? "incomplete" : "completed", std::move(changed));
   }
