@@ -410,7 +410,7 @@ struct ChunksAsJson {
   object Chunk(int choice, object delta, value finish, const std::vector<Token>* tokens) const {
     object json{{"index", choice}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", finish}};
     if (tokens != nullptr && request.logprobs) {
-      json["logprobs"] = object{{"content", LogprobsJson(*tokens)}, {"refusal", nullptr}};
+      json["logprobs"] = object{{"content", LogprobsJson(*tokens, request.return_token_ids)}, {"refusal", nullptr}};
     }
     if (tokens != nullptr && request.return_token_ids) json["token_ids"] = IdsJson(*tokens);
     object chunk{{"id", "chatcmpl-" + head.id},    {"object", "chat.completion.chunk"},

@@ -112,7 +112,7 @@ TEST(Stream, TellsEveryTokensLogprobOnce) {
   body["return_token_ids"] = true;
   const auto whole = world.Chat(episode.api_key(), body);
   const value& expected = whole.events[0].at("choices").at(0).at("logprobs").at("content");
-  EXPECT_EQ(expected.as_array().size(), TestTokenizer()->Encode("grüße <tool_call>no", true).size());
+  EXPECT_EQ(expected.as_array().size(), TestTokenizer()->Encode("grüße <tool_call>no<|im_end|>", true).size());
   body["stream"] = true;
   base::json::array tokens, ids;
   value prompt_ids;
@@ -131,6 +131,61 @@ TEST(Stream, TellsEveryTokensLogprobOnce) {
   EXPECT_EQ(prompt_ids, whole.events[0].at("prompt_token_ids"));
   const auto sent = world.engine->requests()[0].prompt_ids();
   EXPECT_EQ(prompt_ids, value(base::json::array(sent.begin(), sent.end())));
+}
+
+// The ids and log-probs of a reply or a chunk, each at most once.
+void CollectTokens(const value& json, base::json::array& ids, base::json::array& logprobs) {
+  if (const value* more = base::Find(json, "token_ids")) {
+    ids.insert(ids.end(), more->as_array().begin(), more->as_array().end());
+  }
+  const value* told = base::Find(json, "logprobs");
+  if (told == nullptr || told->is_null()) return;
+  if (const value* list = base::Find(*told, "token_logprobs")) {  // of completions
+    logprobs.insert(logprobs.end(), list->as_array().begin(), list->as_array().end());
+  } else {
+    for (const value& entry : told->at("content").as_array()) logprobs.push_back(entry.at("logprob"));
+  }
+}
+
+// With ids, each id has its log-prob in every dialect that returns ids: thoughts, calls and the end of the turn, too.
+TEST(Stream, PairsEachIdWithItsLogprob) {
+  const std::string text = absl::StrCat("<think>\nhm\n</think>\n\nI add.\n", kTwoCalls);
+  World world([&](const auto&) {
+    Script script;
+    script.text = text;
+    return script;
+  });
+  world.with_admission = world.with_pool = false;
+  const std::vector<int32_t> sampled = TestTokenizer()->Encode(text + "<|im_end|>", true);
+  const char* const tools = R"("tools":[{"type":"function","name":"add","function":{"name":"add"}}],)";
+  const std::pair<const char*, std::string> cases[] = {
+      {"chat.completions", absl::StrCat(R"({"logprobs":true,"messages":[{"role":"user","content":"x"}],)", tools)},
+      {"completions", R"({"logprobs":0,"prompt":"x",)"},
+      {"responses", absl::StrCat(R"({"include":["message.output_text.logprobs"],"input":"x",)", tools)},
+      {"messages", R"({"logprobs":true,"max_tokens":500,"messages":[{"role":"user","content":"x"}],
+                       "tools":[{"name":"add","input_schema":{"type":"object"}}],)"}};
+  for (const auto& [dialect, body] : cases) {
+    for (const bool stream : {false, true}) {
+      const auto outcome = world.Ask(
+          dialect, "key", absl::StrCat(body, R"("return_token_ids":true,"stream":)", stream ? "true}" : "false}"));
+      ASSERT_TRUE(outcome.status.ok()) << dialect << outcome.status;
+      base::json::array ids, logprobs;
+      for (const value& event : outcome.events) {
+        if (base::Find(event, "item_id") == nullptr) CollectTokens(event, ids, logprobs);  // Responses: not of a delta
+        const value* response = base::Find(event, "response");
+        if (response != nullptr) CollectTokens(*response, ids, logprobs);
+        const value* choices = base::Find(event, "choices");
+        if (choices == nullptr || choices->as_array().empty()) continue;
+        CollectTokens(choices->at(0), ids, logprobs);
+        EXPECT_EQ(ids.size(), logprobs.size()) << "within one chunk of " << dialect;
+      }
+      ASSERT_EQ(value(ids), value(base::json::array(sampled.begin(), sampled.end()))) << dialect << stream;
+      ASSERT_EQ(logprobs.size(), ids.size()) << dialect << stream;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        EXPECT_FLOAT_EQ(logprobs[i].to_number<float>(), -(1 + ids[i].as_int64() % 7) / 8.0f) << dialect << i;
+      }
+    }
+  }
 }
 
 TEST(Stream, SaysLengthWhenItWasCut) {

@@ -2,6 +2,7 @@
 
 #include "gateway/api/api_error.h"
 #include "text/python_json.h"
+#include "text/readable_object.h"
 
 namespace ingot::gateway {
 namespace {
@@ -132,6 +133,7 @@ absl::StatusOr<std::string> ResultText(const ClientTool& tool, Fields& item) {
 }
 
 std::string EchoedArguments(const GatewayRequest& request, const text::ToolCall& call) {
+  if (request.object_arguments) return text::ReadableObjectText(call.arguments_json);
   const Tool* tool = request.FindTool(call.name);
   if (tool == nullptr) return call.arguments_json;
   if (tool->kind == ToolKind::kCustom) return CustomArguments(CustomInput(call.arguments_json));

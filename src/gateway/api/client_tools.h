@@ -36,8 +36,8 @@ std::string ArgumentsOf(const ClientTool& tool, const base::json::object& asked)
 // The text of a result's item.
 absl::StatusOr<std::string> ResultText(const ClientTool& tool, Fields& item);
 
-// The arguments of a call as a client sends them back. For custom tools and client tools these are other words than the
-// model's, and they do not contain all that the model wrote.
+// The arguments of a call as a client sends them back. For custom tools, client tools and arguments that are delivered
+// as an object, these are other words than the model's, and they do not contain all that the model wrote.
 std::string EchoedArguments(const GatewayRequest& request, const text::ToolCall& call);
 
 }  // namespace ingot::gateway

@@ -101,6 +101,8 @@ struct GatewayRequest {
   std::string format_field = "response_format";  // the dialect's field with that schema, for errors
   std::optional<bool> thinking;                  // with or without reasoning; nullopt: the template decides
   bool tells_reasoning = true;                   // false: reasoning is recorded, but not part of the reply
+  // Messages: a call's arguments are delivered as an object, as far as they can be read (text::ReadableObject).
+  bool object_arguments = false;
 
   int32_t n = 1;           // answers per prompt
   int64_t max_tokens = 0;  // of the answer; 0 = the gateway's default

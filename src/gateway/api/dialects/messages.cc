@@ -309,8 +309,10 @@ class Messages : public Dialect {
 
  private:
   static absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) {
+    request.object_arguments = true;
     ReadCommon(headers, body, request);
     ReadThinking(body, request);
+    ReadLogprobs(body, request);
     const array* tools = body.List("tools", 4096);
     INGOT_RETURN_IF_ERROR(body.status());
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {

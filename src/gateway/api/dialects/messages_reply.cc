@@ -4,6 +4,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
 #include "gateway/api/dialects/dialects.h"
+#include "text/readable_object.h"
 
 namespace ingot::gateway {
 namespace {
@@ -33,10 +34,12 @@ const char* ErrorType(int http) {
   }
 }
 
-value InputJson(const std::string& arguments_json) {
-  auto input = base::ParseJson(arguments_json);
-  if (input.ok() && input->is_object()) return *std::move(input);
-  return object{{"__unparsedToolInput", arguments_json}};  // the wrapping that clients use, too (canonical.h)
+// The text of an object with a further member, whose value is JSON text.
+std::string WithMember(const object& json, std::string_view name, std::string_view text) {
+  std::string whole = base::PrintJson(json);
+  whole.back() = ',';
+  base::AppendJsonString(name, whole);
+  return whole.append(":").append(text).append("}");
 }
 
 class MessagesRenderer final : public Renderer {
@@ -45,19 +48,24 @@ class MessagesRenderer final : public Renderer {
 
   std::string Whole() override {
     const Choice& choice = choices()[0];
-    object json = Head();
-    array content;
+    std::string content = "[";
     for (size_t i = 0; i < choice.parts.size(); ++i) {
-      if (Tells(choice.parts[i])) content.emplace_back(Block(choice, i));
+      if (!Tells(choice.parts[i])) continue;
+      if (content.size() > 1) content += ',';
+      content += BlockText(choice, i);
     }
-    json["content"] = std::move(content);
-    Stop(choice, json);
-    json["usage"] = UsageJson(choice.end.usage);
+    content += ']';
+    object rest;
+    Stop(choice, rest);
+    rest["usage"] = UsageJson(choice.end.usage);
     if (request().return_token_ids) {
-      json["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
-      json["token_ids"] = IdsJson(choice.Tokens());
+      rest["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
+      rest["token_ids"] = IdsJson(choice.Tokens());
     }
-    return base::PrintJson(json);
+    if (request().logprobs) rest["logprobs"] = LogprobsBeside(request(), choice.Tokens());
+    std::string reply = WithMember(Head(), "content", content);
+    reply.back() = ',';
+    return reply.append(base::PrintJson(rest), 1);
   }
   std::string Trailer(const absl::Status& status) override {
     return status.ok() ? "" : WireEvent{"error", AnthropicError(status).body, {}}.Sse();
@@ -92,15 +100,17 @@ class MessagesRenderer final : public Renderer {
   }
   // Names the call to which the thinking belongs, for when a client sends it back.
   std::string Signature(size_t part) const { return EchoedId("sig", head().id, static_cast<int>(part)); }
-  object Block(const Choice& choice, size_t index) const {
+  // A call's input is the text that a stream sends, so that both have all digits of a number.
+  std::string BlockText(const Choice& choice, size_t index) const {
     const Part& part = choice.parts[index];
     switch (part.kind) {
       case PartKind::kReasoning:
-        return {{"type", "thinking"}, {"thinking", part.text}, {"signature", Signature(index)}};
+        return base::PrintJson(object{{"type", "thinking"}, {"thinking", part.text}, {"signature", Signature(index)}});
       case PartKind::kContent:
-        return {{"type", "text"}, {"text", part.text}};
+        return base::PrintJson(object{{"type", "text"}, {"text", part.text}});
       default:
-        return {{"type", "tool_use"}, {"id", part.id}, {"name", part.name}, {"input", InputJson(part.text)}};
+        return WithMember({{"type", "tool_use"}, {"id", part.id}, {"name", part.name}}, "input",
+                          text::ReadableObjectText(part.text));
     }
   }
 
@@ -108,6 +118,9 @@ class MessagesRenderer final : public Renderer {
     object json{{"type", type}};
     for (auto& [name, field] : data) json[name] = std::move(field);
     Send(type, json);
+  }
+  void SendInput(const Choice& choice, std::string json) {
+    if (!json.empty()) SendDelta(choice, {{"type", "input_json_delta"}, {"partial_json", std::move(json)}});
   }
   void SendDelta(const Choice& choice, object delta) {
     SendTyped("content_block_delta", {{"index", BlockIndex(choice)}, {"delta", std::move(delta)}});
@@ -135,6 +148,7 @@ class MessagesRenderer final : public Renderer {
       case PartKind::kCall:
         block = {{"type", "tool_use"}, {"id", choice.parts.back().id}, {"name", choice.parts.back().name}};
         block["input"] = object{};
+        input_ = {};
     }
     SendTyped("content_block_start", {{"index", BlockIndex(choice)}, {"content_block", std::move(block)}});
   }
@@ -146,7 +160,7 @@ class MessagesRenderer final : public Renderer {
       case PartKind::kContent:
         return SendDelta(choice, {{"type", "text_delta"}, {"text", delta.text}});
       case PartKind::kCall:
-        return SendDelta(choice, {{"type", "input_json_delta"}, {"partial_json", delta.text}});
+        return SendInput(choice, input_.Push(delta.text));
     }
   }
   void OnPartEnd(const Choice& choice) override {
@@ -154,6 +168,7 @@ class MessagesRenderer final : public Renderer {
     if (choice.parts.back().kind == PartKind::kReasoning) {
       SendDelta(choice, {{"type", "signature_delta"}, {"signature", Signature(choice.parts.size() - 1)}});
     }
+    if (choice.parts.back().kind == PartKind::kCall) SendInput(choice, input_.Finish());
     SendTyped("content_block_stop", {{"index", BlockIndex(choice)}});
   }
   void OnEnd(const Choice& choice) override {
@@ -161,9 +176,12 @@ class MessagesRenderer final : public Renderer {
     Stop(choice, delta);
     object json{{"delta", std::move(delta)}, {"usage", UsageJson(choice.end.usage)}};
     if (request().return_token_ids) json["token_ids"] = IdsJson(choice.Tokens());
+    if (request().logprobs) json["logprobs"] = LogprobsBeside(request(), choice.Tokens());
     SendTyped("message_delta", std::move(json));
     SendTyped("message_stop", {});
   }
+
+  text::ReadableObject input_;  // of the last part, if it is a call
 };
 
 }  // namespace
