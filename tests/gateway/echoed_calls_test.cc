@@ -1,6 +1,7 @@
 // Tool calls that a client is told in other words than the model's, and sends back as it was told them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -95,6 +96,57 @@ TEST(EchoedCalls, OfLocalShellsContinueAsTheyCame) {
         absl::StrCat("<tool_call>\n{\"name\": \"local_shell\", \"arguments\": ", arguments, "}\n</tool_call>");
     EXPECT_EQ(CauseAfterEcho("responses", text, false, false), "") << arguments;
     EXPECT_EQ(CauseAfterEcho("responses", text, false, true), "") << "after a restart: " << arguments;
+  }
+}
+
+// Haystack and LiteLLM send a turn's calls before its text; the Agents SDK sends a turn of chat as two messages.
+TEST(EchoedCalls, OfATurnInSeveralPartsContinueInAnyOrder) {
+  for (const bool chat : {false, true}) {
+    for (const bool calls_first : {false, true}) {
+      auto calls = std::make_shared<std::atomic<int>>(0);
+      World world([=](const auto&) {
+        Script script;
+        script.text = (*calls)++ > 0 ? "Done."
+                                     : "I add.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {}}\n</tool_call>\n"
+                                       "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+        return script;
+      });
+      const auto episode = world.Open();
+      const char* dialect = chat ? "chat.completions" : "responses";
+      object body{{chat ? "messages" : "input", array{Msg("user", "go")}}};
+      body["tools"] = chat ? base::json::value(CalculatorTools())
+                           : base::json::parse(R"([{"type":"function","name":"add","parameters":{"type":"object"}}])");
+      const auto first = world.Ask(dialect, episode.api_key(), base::PrintJson(body));
+      ASSERT_TRUE(first.status.ok()) << first.status;
+      array parts, results;
+      if (chat) {
+        object text = first.message().as_object(), called = text;
+        text.erase("tool_calls");
+        called["content"] = nullptr;
+        parts = {text, called};
+        for (const auto& call : called.at("tool_calls").as_array()) {
+          object result = Msg("tool", "3");
+          result["tool_call_id"] = call.at("id");
+          results.push_back(result);
+        }
+      } else {
+        parts = first.events[0].at("output").as_array();
+        ASSERT_EQ(parts.size(), 3u);
+        parts[0].as_object().erase("id");  // as a bridge that keeps the ids of calls alone
+        for (size_t i : {1, 2}) {
+          parts[i].as_object().erase("id");
+          results.push_back(
+              object{{"type", "function_call_output"}, {"call_id", parts[i].at("call_id")}, {"output", "3"}});
+        }
+      }
+      if (calls_first) std::rotate(parts.begin(), parts.begin() + 1, parts.end());
+      array& sent = body[chat ? "messages" : "input"].as_array();
+      for (const array* list : {&parts, &results}) sent.insert(sent.end(), list->begin(), list->end());
+      ASSERT_TRUE(world.Ask(dialect, episode.api_key(), base::PrintJson(body)).status.ok());
+      const auto recorded = world.pool.calls();
+      EXPECT_EQ(recorded.back().fork_cause(), "") << dialect << calls_first;
+      EXPECT_EQ(recorded.back().parent_call_id(), recorded.front().call_id()) << dialect << calls_first;
+    }
   }
 }
 
