@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/printable.h"
 
 namespace ingot::app {
 namespace {
@@ -93,7 +94,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
         record["eval/failed"] = result.failed();
         return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
       },
-      patience, [](const std::string& text) { std::printf("%s\n", text.c_str()); }));
+      patience, [](const std::string& text) { std::printf("%s\n", base::Printable(text).c_str()); }));
   run->Stop();
   return evaluated ? 0 : 1;
 }

@@ -13,6 +13,7 @@
 #include "app/stored_episodes.h"
 #include "app/text_parts.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "datapool/store.h"
 #include "trainer/checkpoint.h"
 #include "tree/episode_return.h"
@@ -57,10 +58,10 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
       const double seconds = episode.ended_unix_ns() > 0
                                  ? static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) * 1e-9
                                  : 0;
-      std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", episode.episode_id().c_str(),
+      std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", base::Printable(episode.episode_id()).c_str(),
                   purpose == v1::PURPOSE_TRAIN ? "train" : "eval", static_cast<long>(episode.ref().group_id()),
                   episode.ref().sample_index(), episode.ref().attempt(), tree::StateName(episode.state()).c_str(),
-                  tree::ReturnOf(episode), seconds, episode.task().task_id().c_str());
+                  tree::ReturnOf(episode), seconds, base::Printable(episode.task().task_id()).c_str());
       ++shown;
     };
     INGOT_ASSIGN_OR_RETURN(const bool more, VisitEpisodes(*run.pool, purpose, std::max(limit, 0), print));

@@ -20,6 +20,7 @@
 #include "app/run_dir.h"
 #include "app/supervisor.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/random.h"
 #include "datapool/grpc_client.h"
 #include "proto/gateway.grpc.pb.h"
@@ -192,15 +193,15 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
               dir.logs().c_str(), asked.c_str());
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);
-    std::printf("[%s] %s\n", config.name.c_str(), line.c_str());
+    std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
   });
 }
 
 template <typename T, typename Format>
 void PrintRole(const std::string& name, const std::string& address, const absl::StatusOr<T>& status, Format format) {
-  std::printf(
-      "%-10s %-22s %s\n", name.c_str(), address.c_str(),
-      status.ok() ? format(*status).c_str() : ("NOT REACHED: " + std::string(status.status().message())).c_str());
+  std::printf("%-10s %-22s %s\n", name.c_str(), address.c_str(),
+              status.ok() ? format(*status).c_str()
+                          : ("NOT REACHED: " + base::Printable(std::string(status.status().message()))).c_str());
 }
 
 absl::StatusOr<v1::GatewayStatusResponse> GatewayStatus(const std::string& address) {

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/printable.h"
+
 namespace ingot::app {
 namespace {
 
@@ -53,7 +55,7 @@ void DieWithParent(pid_t parent) {
 }
 
 int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ingot: %s\n", std::string(status.message()).c_str());
+  std::fprintf(stderr, "ingot: %s\n", base::PrintableLines(std::string(status.message())).c_str());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/printable.h"
 
 namespace ingot::app {
 namespace {
@@ -97,7 +98,7 @@ void StepLine::Step(int64_t step, const std::map<std::string, double>& metrics, 
 }
 
 void StepLine::Note(const std::string& text) {
-  std::fprintf(out_, "%s%s%s\n", tty_ ? "\033[1m" : "", text.c_str(), tty_ ? "\033[0m" : "");
+  std::fprintf(out_, "%s%s%s\n", tty_ ? "\033[1m" : "", base::Printable(text).c_str(), tty_ ? "\033[0m" : "");
   std::fflush(out_);
 }
 

@@ -17,7 +17,8 @@ class StepLine {
   // Prints a finished step with its metrics (docs/metrics.md), `elapsed_s` after the run's start.
   void Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s);
 
-  // Prints a line that scrolls, such as the start of a stage or the end of an evaluation.
+  // Prints one line that scrolls, such as the start of a stage or the end of an evaluation. Text from outside in it is
+  // escaped (base/printable.h), line ends too.
   void Note(const std::string& text);
 
  private:

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "app/evaluation.h"
 #include "app/model_setup.h"
 #include "app/persist.h"
@@ -415,7 +416,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(
       evaluations.Finish(recorder.OnEvaluation(), patience, [&line](const std::string& text) { line.Note(text); }));
 
-  line.Note(FormatSummary(tally, SecondsSince(start), first_step));
+  for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(start), first_step), '\n')) {
+    line.Note(std::string(text));
+  }
   // The record has the evaluations of this process and of those before it.
   const std::map<int64_t, double> evaluations_made = ReadRecord(dir.metrics()).evaluated;
   const auto newest = evaluations_made.find(trainer->version());

@@ -11,7 +11,8 @@
 namespace ingot::base {
 
 // Sends lines of `level` (trace, debug, info, warn, error) and above to `file`, and warnings to stderr too. An empty
-// `file` = all lines to stderr. Every line names `role`. Called once, at start.
+// `file` = all lines to stderr. Every line names `role`. Text of a line is printed as base/printable.h says. Called once,
+// at start.
 void InitLogging(const std::string& role, const std::string& level, const std::string& file);
 
 }  // namespace ingot::base

@@ -2,17 +2,35 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
 
 namespace ingot::base {
 namespace {
 
 constexpr std::array kDefaultSeconds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,  0.2,
                                         0.5,   1.0,   2.0,   5.0,  10.0, 20.0, 50.0, 100.0};
+
+constexpr char kOther[] = "other";
+constexpr char kOtherTotal[] = "ingot_metrics_labels_other_total";
+constexpr size_t kMaxValueBytes = 256;  // of a label
+constexpr size_t kMaxHelpBytes = 1024;
+// Series of a family for each value that one label may have: families have one label from outside, or two of which one
+// has few values.
+constexpr size_t kSeriesPerValue = 10;
+
+// Prometheus reads the help text to the end of its line, with escapes for '\' and line ends.
+std::string HelpText(std::string_view help) {
+  std::string text;
+  for (const char c : Printable(help, {.max_bytes = kMaxHelpBytes}))
+    text += c == '\\' ? std::string("\\\\") : std::string(1, c);
+  return text;
+}
 
 auto& Build(prometheus::Registry& registry, Counter*, const std::string& name, const std::string& help) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
@@ -24,7 +42,14 @@ auto& Build(prometheus::Registry& registry, Histogram*, const std::string& name,
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
-// Label names have no ':'. Names that begin with "__" are reserved for Prometheus.
+// Names that begin with "__" are reserved for Prometheus.
+std::string FamilyName(std::string_view name) {
+  std::string family = MetricName(name);
+  if (family.starts_with("__")) family.insert(0, "metric");
+  return family;
+}
+
+// The same; label names have no ':'.
 std::string LabelName(std::string_view name) {
   std::string label = MetricName(name);
   for (char& c : label) {
@@ -48,7 +73,7 @@ std::string MetricName(std::string_view name) {
   return mended.empty() ? "_" : mended;
 }
 
-Metrics::Metrics(size_t max_series) : max_series_(max_series) {}
+Metrics::Metrics(int max_labels) : max_labels_(static_cast<size_t>(std::max(max_labels, 1))) {}
 Metrics::~Metrics() = default;
 
 template <typename T>
@@ -56,7 +81,7 @@ Metrics::FamilyInfo& Metrics::FamilyOf(Kind kind, std::string name, std::string_
   while (true) {
     const auto it = families_.find(name);
     if (it == families_.end()) {
-      auto& family = Build(registry_, static_cast<T*>(nullptr), name, std::string(help));
+      auto& family = Build(registry_, static_cast<T*>(nullptr), name, HelpText(help));
       return families_.emplace(std::move(name), FamilyInfo{kind, &family}).first->second;
     }
     if (it->second.kind == kind) return it->second;
@@ -68,26 +93,49 @@ Metrics::FamilyInfo& Metrics::FamilyOf(Kind kind, std::string name, std::string_
   }
 }
 
+prometheus::Labels Metrics::Bounded(FamilyInfo& info, const MetricLabels& labels, std::vector<std::string>& over) {
+  prometheus::Labels bounded;
+  for (const auto& [key, value] : labels) {
+    const std::string label = LabelName(key);
+    std::string printable = Printable(value, {.max_bytes = kMaxValueBytes});
+    std::set<std::string>& known = info.values[label];
+    if (printable != kOther && !known.contains(printable)) {
+      if (known.size() < max_labels_) {
+        known.insert(printable);
+      } else {
+        printable = kOther;
+        over.push_back(label);
+      }
+    }
+    bounded.insert_or_assign(label, std::move(printable));
+  }
+  return bounded;
+}
+
 template <typename T, typename... Args>
 T& Metrics::Series(Kind kind, std::string_view name, std::string_view help, const MetricLabels& labels,
                    const Args&... args) {
-  prometheus::Labels mended;
-  for (const auto& [key, value] : labels) mended.emplace(LabelName(key), value);
-  if constexpr (sizeof...(Args) > 0) mended.erase("le");  // a histogram's own
+  std::vector<std::string> over;
   MutexLock lock(mu_);
-  FamilyInfo& info = FamilyOf<T>(kind, MetricName(name), help);
+  FamilyInfo& info = FamilyOf<T>(kind, FamilyName(name), help);
   auto& family = *static_cast<prometheus::Family<T>*>(info.family);
-  if (!family.Has(mended)) {
-    if (info.series >= max_series_) {
-      if (info.series == max_series_) {
-        INGOT_LOG(warn, "metric {} has {} label sets; further ones are counted as overflow=\"true\"", family.GetName(),
-                  max_series_);
-      }
-      mended = {{"overflow", "true"}};
+  prometheus::Labels bounded = Bounded(info, labels, over);
+  if constexpr (sizeof...(Args) > 0) bounded.erase("le");  // a histogram's own
+  if (!family.Has(bounded) && info.series >= kSeriesPerValue * max_labels_) {
+    for (auto& [label, value] : bounded) {
+      if (std::exchange(value, kOther) != kOther) over.push_back(label);
     }
-    info.series += family.Has(mended) ? 0 : 1;
   }
-  return family.Add(mended, args...);
+  info.series += family.Has(bounded) ? 0 : 1;
+  T& series = family.Add(bounded, args...);
+  if (over.empty()) return series;
+  FamilyInfo& counts =
+      FamilyOf<Counter>(Kind::kCounter, kOtherTotal, "Look-ups of series by a value that is counted as other.");
+  for (const std::string& label : over) {
+    const prometheus::Labels of = {{"metric", family.GetName()}, {"label", label}};
+    static_cast<prometheus::Family<Counter>*>(counts.family)->Add(of).Increment();
+  }
+  return series;
 }
 
 Counter& Metrics::GetCounter(std::string_view name, std::string_view help, const MetricLabels& labels) {

@@ -5,7 +5,12 @@
 // look-up takes a lock and compares names.
 //
 // No method fails. A character that Prometheus forbids in a name becomes '_'. A name that belongs to another kind of
-// metric gets the suffix "_conflict". Label sets beyond max_series share one series. The log tells of both once.
+// metric gets the suffix "_conflict"; the log tells of it once. Values of labels and help texts are made printable
+// (base/printable.h), so that no text from outside breaks a scrape. Names of metrics and of labels come from the code:
+// only a label's value may come from outside.
+//
+// A label has at most max_labels values in a family. Series with further values share the value "other", and the counter
+// ingot_metrics_labels_other_total counts the look-ups that were sent there, by metric and label.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -16,6 +21,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,9 +40,9 @@ std::string MetricName(std::string_view name);
 
 class Metrics {
  public:
-  // `max_series`: label sets of one family. It bounds the memory that labels from outside can take. Further label sets
-  // share a series labelled overflow="true".
-  explicit Metrics(size_t max_series = 1000);
+  static constexpr int kDefaultMaxLabels = 200;
+  // `max_labels` > 0 bounds the memory that labels from outside can take.
+  explicit Metrics(int max_labels = kDefaultMaxLabels);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -56,7 +62,8 @@ class Metrics {
   enum class Kind { kCounter, kGauge, kHistogram };
   struct FamilyInfo {
     Kind kind;
-    void* family;  // prometheus::Family<kind>*, owned by registry_
+    void* family;                                              // prometheus::Family<kind>*, owned by registry_
+    std::map<std::string, std::set<std::string>> values = {};  // of each label, without "other"
     size_t series = 0;
   };
   // The family of that name and kind. Its name gets a suffix if another kind has the name.
@@ -65,7 +72,11 @@ class Metrics {
   template <typename T, typename... Args>
   T& Series(Kind kind, std::string_view name, std::string_view help, const MetricLabels& labels, const Args&... args);
 
-  const size_t max_series_;
+  // The labels of a series within the bounds. `over`: the labels whose value became "other".
+  prometheus::Labels Bounded(FamilyInfo& info, const MetricLabels& labels, std::vector<std::string>& over)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const size_t max_labels_;
   prometheus::Registry registry_;  // synchronises itself
   mutable Mutex mu_;
   std::map<std::string, FamilyInfo> families_ ABSL_GUARDED_BY(mu_);

@@ -14,9 +14,12 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/printable.h"
 
 namespace ingot::base {
 namespace {
+
+constexpr size_t kMaxName = 1024;  // bytes of a number's name in the record
 
 absl::Status IoError(std::string_view what, const std::string& path) {
   return absl::UnavailableError(absl::StrCat("cannot ", View(what), " ", path, ": ", std::strerror(errno)));
@@ -118,6 +121,46 @@ void Flatten(const std::string& prefix, const json::object& fields, Scalars& sca
   }
 }
 
+// `fields` under names that every reader of the record can take. The names of signals, domains and scaffolds come from
+// agents and tasks.
+json::object WithPrintableNames(const json::object& fields) {
+  json::object named;
+  for (const auto& field : fields) {
+    const std::string name = Printable(std::string_view(field.key()), {.max_bytes = kMaxName});
+    named[name] =
+        field.value().is_object() ? json::value(WithPrintableNames(field.value().get_object())) : field.value();
+  }
+  return named;
+}
+
+// The gauge of a number of the record. A name that comes from outside becomes a label's value:
+//
+//   signal/NAME        ingot_signal{name="NAME"}
+//   METRIC@domain:D    ingot_METRIC{domain="D"}      the same for scaffold
+struct GaugeName {
+  std::string metric;  // in the record, without what became a label
+  MetricLabels labels;
+};
+
+GaugeName GaugeOf(std::string_view name) {
+  constexpr std::string_view kSignal = "signal/";
+  GaugeName gauge;
+  for (const std::string_view label : {"domain", "scaffold"}) {
+    const std::string mark = absl::StrCat("@", View(label), ":");
+    const size_t at = name.find(mark);
+    if (at == std::string_view::npos) continue;
+    gauge.labels[std::string(label)] = name.substr(at + mark.size());
+    name = name.substr(0, at);
+    break;
+  }
+  if (name.starts_with(kSignal)) {
+    gauge.labels["name"] = name.substr(kSignal.size());
+    name = "signal";
+  }
+  gauge.metric = name;
+  return gauge;
+}
+
 // The numbers of a line without "step" and "time".
 Scalars ScalarsOf(const json::object& line) {
   Scalars scalars;
@@ -167,7 +210,7 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
   json::object line;
   line["step"] = step;
   line["time"] = static_cast<double>(clock_.UnixNanos()) * 1e-9;
-  for (const auto& field : fields) {
+  for (const auto& field : WithPrintableNames(fields)) {
     if (field.key() != "step" && field.key() != "time") line[field.key()] = field.value();
   }
   const Scalars scalars = ScalarsOf(line);
@@ -183,7 +226,8 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
   }
   if (metrics_ != nullptr) {
     const auto set = [&](const std::string& name, double value) {
-      metrics_->GetGauge("ingot_" + name, "last value of " + name + " in metrics.jsonl").Set(value);
+      const auto& [metric, labels] = GaugeOf(name);
+      metrics_->GetGauge("ingot_" + metric, "last value of " + metric + " in metrics.jsonl", labels).Set(value);
     };
     const bool newest = step >= newest_;
     if (newest) set("step", static_cast<double>(step));

@@ -8,7 +8,9 @@
 //
 // A line is whole and durable when Write returns OK. A failed write is cut off again, so that no line follows half a
 // line. NaN and infinities are null in the JSON. Numbers in nested objects reach TensorBoard and the gauges as
-// "outer/inner"; strings, arrays and nulls are in the JSON alone.
+// "outer/inner"; strings, arrays and nulls are in the JSON alone. Names are made printable (base/printable.h). In a gauge's
+// name, text from agents and tasks becomes a label: signal/NAME is ingot_signal{name="NAME"}, and METRIC@domain:D is
+// ingot_METRIC{domain="D"}.
 //
 // Thread safe. Write blocks for one fsync.
 #pragma once

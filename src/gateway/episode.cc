@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "base/printable.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
-#include "gateway/api/cut_text.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::gateway {
@@ -22,8 +22,10 @@ absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
     if (!std::isfinite(number)) {
       return BadRequest("signals", absl::StrCat("signal '", name, "' must be a finite number"));
     }
-    if (name.empty() || name.size() > tree::kMaxSignalName) {
-      return BadRequest("signals", absl::StrCat("a signal's name must have 1 to ", tree::kMaxSignalName, " bytes"));
+    if (!tree::IsSignalName(name)) {
+      return BadRequest("signals", absl::StrCat("the name of a signal must have 1 to ", tree::kMaxSignalName,
+                                                " bytes without control characters or marks of direction: '",
+                                                base::Printable(name, {.max_bytes = 80}), "'"));
     }
   }
   for (const v1::CallReward& named : posted.call_rewards()) {
@@ -181,8 +183,9 @@ absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const
   for (const auto& [sequence, call_id] : recorded_) {
     if (call_id == sent || call_id == inside || sent.ends_with("-" + call_id)) return call_id;
   }
-  return ApiError(404, "call_not_found", "call_id",
-                  absl::StrCat("episode ", id(), " has recorded no call '", Printable(sent, 80), "'"));
+  return ApiError(
+      404, "call_not_found", "call_id",
+      absl::StrCat("episode ", id(), " has recorded no call '", base::Printable(sent, {.max_bytes = 80}), "'"));
 }
 
 absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "base/printable.h"
 #include "gateway/api/api_error.h"
-#include "gateway/api/cut_text.h"
 
 namespace ingot::gateway {
 namespace {
@@ -39,7 +39,7 @@ absl::Status CheckFields(const value& body, std::initializer_list<std::string_vi
   for (const auto& field : body.get_object()) {
     const std::string_view name(field.key().data(), field.key().size());
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string path = of + Printable(name, 80);
+    const std::string path = of + base::Printable(name, {.max_bytes = 80});
     std::string names;
     for (const std::string_view one : known) absl::StrAppend(&names, names.empty() ? "" : ", ", base::View(one));
     return BadRequest(path, absl::StrCat("there is no field '", path, "'; known: ", names));
@@ -104,11 +104,13 @@ absl::StatusOr<std::optional<v1::CallReward>> ReadCall(const value& body) {
 }  // namespace
 
 absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
-  if (request.scaffold().size() > kMaxName) {
-    return BadRequest("scaffold", absl::StrCat("'scaffold' must have at most ", kMaxName, " bytes"));
-  }
-  if (request.group().size() > kMaxName) {
-    return BadRequest("group", absl::StrCat("'group' must have at most ", kMaxName, " bytes"));
+  for (const auto& [field, name] : {std::pair("scaffold", &request.scaffold()),
+                                    {"group", &request.group()},
+                                    {"task.task_id", &request.task().task_id()},
+                                    {"task.domain", &request.task().domain()}}) {
+    if (name->size() <= kMaxName && base::IsPrintable(*name)) continue;
+    return BadRequest(field, absl::StrCat("'", field, "' must have at most ", kMaxName,
+                                          " bytes, without control characters or marks of direction"));
   }
   if (admission && request.has_task() == request.group().empty()) {
     return BadRequest(request.has_task() ? "group" : "task",

@@ -11,9 +11,9 @@
 #include "absl/time/time.h"
 #include "base/json.h"
 #include "base/mutex.h"
+#include "base/printable.h"
 #include "base/random.h"
 #include "gateway/api/api_error.h"
-#include "gateway/api/cut_text.h"
 #include "gateway/api/request_fields.h"
 #include "gateway/episode_request.h"
 #include "gateway/http_route.h"
@@ -121,11 +121,12 @@ http::Reply QuickReply(const Gateway& gateway, const HttpRequest& request) {
     std::string known;
     for (const Dialect* dialect : Dialects()) absl::StrAppend(&known, " /v1", base::View(dialect->path()));
     return error(404, "not_found",
-                 absl::StrCat("there is nothing at ", Printable(request.target, 200), "; try", known));
+                 absl::StrCat("there is nothing at ", base::Printable(request.target, {.max_bytes = 200}), "; try", known));
   }
   if (!HasMethod(request)) {
     http::Reply reply = error(405, "method_not_allowed",
-                              absl::StrCat("this path takes ", route.method, ", not ", Printable(request.method, 20)));
+                              absl::StrCat("this path takes ", route.method, ", not ",
+                                           base::Printable(request.method, {.max_bytes = 20})));
     reply.fields.emplace_back("Allow", route.method);
     return reply;
   }

@@ -65,9 +65,9 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
       return absl::InvalidArgumentError(absl::StrCat("more than ", tree::kMaxReportedSignals, " signals"));
     }
     for (const auto& [name, signal] : signals->get_object()) {
-      if (name.empty() || name.size() > tree::kMaxSignalName) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("a signal whose name has not 1 to ", tree::kMaxSignalName, " bytes"));
+      if (!tree::IsSignalName(name)) {
+        return absl::InvalidArgumentError(absl::StrCat("a signal whose name has not 1 to ", tree::kMaxSignalName,
+                                                       " bytes, or has control characters or marks of direction"));
       }
       const std::optional<double> part = AsNumber(signal);
       if (!part.has_value()) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tree/episode_return.h"
+#include "tree/signal_bounds.h"
 
 namespace ingot::trainer {
 namespace {
@@ -48,7 +49,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
   }
   for (const auto& [name, value] : episode.signals()) {
     if (signals_.contains(name) || static_cast<int64_t>(signals_.size()) == kMaxSignals) continue;
-    signals_[name] = name.starts_with("agent/") ? name : "signal/" + name;
+    signals_[name] = tree::HasOwnMetric(name) ? name : "signal/" + name;
   }
   const double calls = static_cast<double>(tree.calls_size());
   ForEach(episode, [&](Values& values) {

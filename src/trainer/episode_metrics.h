@@ -22,8 +22,8 @@ namespace ingot::trainer {
 //   agent/parallel_branches      calls that no other call continues: 1 for an agent that appends to one history
 //   agent/episode_seconds        from opening to end
 //
-// and every signal of Episode.signals, over the episodes that have it: under its own name if that begins with agent/,
-// else as signal/NAME.
+// and every signal of Episode.signals, over the episodes that have it: under its own name if tree/signal_bounds.h says
+// so, else as signal/NAME.
 //
 // If the batch holds more than one domain, each metric is repeated as NAME@domain:D; likewise NAME@scaffold:S.
 class EpisodeMetrics {

@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/printable.h"
 #include "tree/forest.h"
 #include "tree/trie.h"
 
@@ -47,50 +48,8 @@ std::string FinishName(v1::FinishReason finish) {
   }
 }
 
-// Length of the UTF-8 character at the beginning of `text`; 0 = it begins with no character (RFC 3629).
-size_t CharacterLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
-  const uint8_t first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool no_scalar = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
-  return overlong || no_scalar ? 0 : length;
-}
-
-// Escapes control characters, bytes that are no UTF-8 character and, with `ascii`, every byte above 127.
 std::string Escape(std::string_view text, bool ascii) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const auto byte = static_cast<uint8_t>(c);
-    if (byte >= 0x80 && !ascii) {
-      if (const size_t length = CharacterLength(text.substr(i)); length > 0) {
-        out += text.substr(i, length);
-        i += length - 1;
-        continue;
-      }
-    }
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte >= 0x7F) {
-      char buffer[8];
-      std::snprintf(buffer, sizeof(buffer), "\\x%02x", byte);
-      out += buffer;
-    } else {
-      out += c;
-    }
-  }
-  return out;
+  return base::Printable(text, {.ascii = ascii, .quoted = true});
 }
 
 // `text` without its middle, cut between characters.

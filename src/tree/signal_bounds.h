@@ -1,7 +1,12 @@
-// Bounds of an episode's signals. The gateway refuses more; a report that keeps within them is accepted.
+// Names and bounds of an episode's signals. The gateway refuses more; a report that keeps within them is accepted.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <string_view>
+
+#include "base/printable.h"
 
 namespace ingot::tree {
 
@@ -9,5 +14,19 @@ inline constexpr size_t kMaxSignals = 256;
 inline constexpr size_t kMaxSignalName = 256;  // bytes, at least one
 // Signals of one report; the others are left to the runner's own measurements.
 inline constexpr size_t kMaxReportedSignals = kMaxSignals - 32;
+
+// Whether a signal may have this name: 1 to kMaxSignalName bytes, all of them printable.
+inline bool IsSignalName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxSignalName && base::IsPrintable(name);
+}
+
+// Whether a signal is a metric under its own name. Every other one is the metric signal/NAME, so that an agent makes up no
+// metric and changes none that the trainer measures.
+inline bool HasOwnMetric(std::string_view signal) {
+  constexpr std::array<std::string_view, 6> kOwn = {
+      "agent/completion_seconds", "agent/cpu_seconds", "agent/crash", "agent/flood", "agent/timeout",
+      "agent/tool_error_rate"};
+  return std::find(kOwn.begin(), kOwn.end(), signal) != kOwn.end();
+}
 
 }  // namespace ingot::tree

@@ -4,6 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "base/hostile_text.h"
+#include "base/printable.h"
 
 namespace ingot::app {
 namespace {
@@ -31,6 +37,21 @@ TEST(StepLine, PrintsADashForUnknownMetrics) {
   EXPECT_THAT(line, HasSubstr("reward - "));
   EXPECT_THAT(line, HasSubstr("tree - of - (-)  idle train - roll -  mismatch -  eta -"));
   EXPECT_THAT(line, Not(HasSubstr("nan")));
+}
+
+TEST(StepLine, NotesAreOneLineWhateverTheySay) {
+  for (const std::string& name : base::HostileTexts()) {
+    char* text = nullptr;
+    size_t size = 0;
+    std::FILE* const out = open_memstream(&text, &size);
+    StepLine(out, "run", 4).Note("the last failure: " + name);
+    std::fclose(out);
+    std::string printed(text, size);
+    std::free(text);
+    ASSERT_TRUE(printed.ends_with('\n'));
+    printed.pop_back();
+    EXPECT_TRUE(base::IsPrintable(printed)) << printed;
+  }
 }
 
 }  // namespace

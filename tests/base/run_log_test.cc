@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "base/hostile_text.h"
+#include "base/printable.h"
 #include "base/retry.h"
 
 namespace ingot::base {
@@ -56,6 +58,39 @@ class RunLogTest : public ::testing::Test {
   Metrics metrics_;
 };
 
+// Reads an event file by its format's description: framing, checksums, then the scalars of each event.
+struct ReadEvent {
+  int64_t step = 0;
+  std::string raw;
+};
+
+std::vector<ReadEvent> ReadEvents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream buffer;
+  buffer << in.rdbuf();
+  const std::string bytes = std::move(buffer).str();
+  const auto masked = [](std::string_view data) {
+    const uint32_t crc = Crc32c(data);
+    return static_cast<uint32_t>(((crc >> 15) | (crc << 17)) + 0xA282EAD8u);
+  };
+  std::vector<ReadEvent> events;
+  for (size_t at = 0; at < bytes.size();) {
+    uint64_t length = 0;
+    uint32_t crc = 0;
+    std::memcpy(&length, bytes.data() + at, 8);
+    std::memcpy(&crc, bytes.data() + at + 8, 4);
+    EXPECT_EQ(crc, masked(std::string_view(bytes).substr(at, 8)));
+    const std::string data = bytes.substr(at + 12, length);
+    std::memcpy(&crc, bytes.data() + at + 12 + length, 4);
+    EXPECT_EQ(crc, masked(data));
+    EXPECT_EQ(data[0], 0x09);  // wall_time, 8 bytes
+    EXPECT_EQ(data[9], 0x10);  // step, one byte below 128
+    events.push_back({data[10], data.substr(11)});
+    at += 16 + length;
+  }
+  return events;
+}
+
 TEST_F(RunLogTest, WritesOneObjectPerStepWithNullForNaN) {
   auto log = MustOpen(Options());
   ASSERT_TRUE(log->Write(3, {{"reward/mean", 0.5},
@@ -84,6 +119,50 @@ TEST_F(RunLogTest, MirrorsTheLastStepAsGauges) {
   EXPECT_THAT(text, HasSubstr("\ningot_reward_mean 0.75"));
   EXPECT_THAT(text, HasSubstr("\ningot_domain_math 2"));
   EXPECT_THAT(text, HasSubstr("\ningot_step 2"));
+}
+
+TEST_F(RunLogTest, NamesOfAgentsAndTasksAreLabelsOfTheGauges) {
+  auto log = MustOpen(Options());
+  ASSERT_TRUE(log->Write(1, {{"reward/mean", 0.25},
+                             {"reward/batch_mean@domain:math/2", 0.5},
+                             {"signal/lint", 4},
+                             {"signal/lint@scaffold:my codex", 3},
+                             {"agent/timeout", 0.125}})
+                  .ok());
+  const std::string text = metrics_.RenderText();
+  for (const char* line : {"ingot_reward_mean 0.25\n", "ingot_reward_batch_mean{domain=\"math/2\"} 0.5\n",
+                           "ingot_signal{name=\"lint\"} 4\n", "ingot_signal{name=\"lint\",scaffold=\"my codex\"} 3\n",
+                           "ingot_agent_timeout 0.125\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(RunLogTest, HostileNamesReachNoReaderOfTheRecord) {
+  auto log = MustOpen(Options());
+  json::object fields;
+  for (const std::string& name : HostileTexts()) {
+    fields["signal/" + name] = 1;
+    fields["reward/batch_mean@domain:" + name] = 2;
+    fields["outer"] = json::object{{name, 3}};
+  }
+  ASSERT_TRUE(log->Write(1, fields).ok());
+  ASSERT_EQ(Lines().size(), 1u);
+  EXPECT_TRUE(IsPrintable(Lines()[0]));
+  const auto line = ParseJson(Lines()[0]);
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->at("signal/bad\\nname").to_number<int>(), 1);
+  for (const auto& field : line->get_object()) {
+    EXPECT_TRUE(IsPrintable(std::string_view(field.key())));
+    EXPECT_LE(field.key().size(), 1024u);
+  }
+  const std::string path = std::filesystem::directory_iterator(directory_ + "/tensorboard")->path();
+  const std::string event = ReadEvents(path).back().raw;
+  EXPECT_EQ(event.find("\x1b["), std::string::npos);
+  EXPECT_EQ(event.find("bad\n"), std::string::npos);
+  EXPECT_THAT(event, HasSubstr("signal/bad\\nname"));
+  const std::string gauges = metrics_.RenderText();
+  EXPECT_THAT(gauges, HasSubstr("ingot_signal{name=\"bad\\\\nname\"} 1\n"));
+  EXPECT_EQ(gauges.find("forged 1\n"), std::string::npos);
 }
 
 TEST_F(RunLogTest, ALateLineOfAnOlderVersionKeepsTheStepGauge) {
@@ -149,39 +228,6 @@ TEST_F(RunLogTest, AFailedWriteLeavesNoHalfLine) {
   int status = 0;
   waitpid(pid, &status, 0);
   EXPECT_EQ(status, 0);
-}
-
-// Reads an event file by its format's description: framing, checksums, then the scalars of each event.
-struct ReadEvent {
-  int64_t step = 0;
-  std::string raw;
-};
-
-std::vector<ReadEvent> ReadEvents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream buffer;
-  buffer << in.rdbuf();
-  const std::string bytes = std::move(buffer).str();
-  const auto masked = [](std::string_view data) {
-    const uint32_t crc = Crc32c(data);
-    return static_cast<uint32_t>(((crc >> 15) | (crc << 17)) + 0xA282EAD8u);
-  };
-  std::vector<ReadEvent> events;
-  for (size_t at = 0; at < bytes.size();) {
-    uint64_t length = 0;
-    uint32_t crc = 0;
-    std::memcpy(&length, bytes.data() + at, 8);
-    std::memcpy(&crc, bytes.data() + at + 8, 4);
-    EXPECT_EQ(crc, masked(std::string_view(bytes).substr(at, 8)));
-    const std::string data = bytes.substr(at + 12, length);
-    std::memcpy(&crc, bytes.data() + at + 12 + length, 4);
-    EXPECT_EQ(crc, masked(data));
-    EXPECT_EQ(data[0], 0x09);  // wall_time, 8 bytes
-    EXPECT_EQ(data[9], 0x10);  // step, one byte below 128
-    events.push_back({data[10], data.substr(11)});
-    at += 16 + length;
-  }
-  return events;
 }
 
 TEST_F(RunLogTest, WritesEventFilesThatCarryTheScalars) {

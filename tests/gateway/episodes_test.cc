@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/hostile_text.h"
+#include "base/printable.h"
 #include "base/random.h"
 #include "gateway/api/api_error.h"
 #include "gateway/episode_request.h"
@@ -218,6 +220,31 @@ TEST(Rewards, NameTheirFaults) {
     EXPECT_EQ(HttpStatusOf(status), 400) << json;
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(std::string("'") + field + "'")) << json;
   }
+}
+
+TEST(Rewards, AndOpeningsRefuseNamesThatWouldSteerWhatPrintsThem) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  for (const std::string& name : base::HostileTexts()) {
+    if (base::IsPrintable(name) && name.size() <= 256) continue;
+    v1::EpisodeRewardRequest reward;
+    reward.set_episode_id(episode.episode_id());
+    reward.set_api_key(episode.api_key());
+    reward.set_reward(1);
+    (*reward.mutable_signals())[name] = 1;
+    const absl::Status refused = world.gateway().RewardEpisode(reward);
+    EXPECT_EQ(HttpStatusOf(refused), 400);
+    EXPECT_TRUE(base::IsPrintable(std::string(refused.message()))) << refused;
+    for (const int field : {0, 1, 2, 3}) {
+      v1::EpisodeOpenRequest open;
+      open.set_group(field == 0 ? name : "g");
+      open.set_scaffold(field == 1 ? name : "s");
+      open.mutable_task()->set_task_id(field == 2 ? name : "t");
+      open.mutable_task()->set_domain(field == 3 ? name : "d");
+      EXPECT_EQ(HttpStatusOf(CheckOpen(open, true)), 400) << field;
+    }
+  }
+  EXPECT_FALSE(world.pool.episode(episode.episode_id()).has_reward());
 }
 
 TEST(Ending, RefusesUnknownFields) {

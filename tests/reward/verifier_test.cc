@@ -279,6 +279,8 @@ TEST(VerifierTest, SignalsThatTheGatewayWouldRefuseAreAMalformedReport) {
   EXPECT_TRUE(IsOne(Score(options, with(1, std::string(255, 'n')))));
   EXPECT_TRUE(IsMalformed(Score(options, with(1, std::string(256, 'n')))));
   EXPECT_TRUE(IsMalformed(Score(options, R"({"reward":1,"signals":{"":1}})")));
+  EXPECT_TRUE(IsMalformed(Score(options, R"({"reward":1,"signals":{"bad\nname":1}})")));
+  EXPECT_TRUE(IsMalformed(Score(options, R"({"reward":1,"signals":{"\u202eevil":1}})")));
   // In a command's report it is the verifier's fault.
   EXPECT_FALSE(Score(ShellVerifier(R"(echo '{"reward":1,"signals":{"":1}}')", "json"), "x").ok());
 }

@@ -361,6 +361,8 @@ TEST(PrepareBatch, ReportsEpisodeMetricsByDomainAndScaffold) {
   one.set_ended_unix_ns(3'500'000'000);
   (*one.mutable_signals())["agent/tool_error_rate"] = 0.25;
   (*one.mutable_signals())["lint"] = 4;
+  (*one.mutable_signals())["agent/truncated_ratio"] = 100;  // by an agent: the trainer measures this one itself
+  (*one.mutable_signals())["agent/mine"] = 5;
   a.mutable_calls(1)->set_parent_call_id(a.calls(0).call_id());
   a.mutable_calls(1)->set_finish(v1::FINISH_LENGTH);
   a.mutable_calls(2)->set_fork_cause("retry");
@@ -382,6 +384,9 @@ TEST(PrepareBatch, ReportsEpisodeMetricsByDomainAndScaffold) {
   EXPECT_EQ(m.at("agent/episode_seconds"), 2.5);  // of the one episode with known times
   EXPECT_EQ(m.at("agent/tool_error_rate"), 0.25);
   EXPECT_EQ(m.at("signal/lint"), 4);
+  EXPECT_EQ(m.at("signal/agent/truncated_ratio"), 100);
+  EXPECT_EQ(m.at("signal/agent/mine"), 5);
+  EXPECT_FALSE(m.contains("agent/mine"));
   EXPECT_FALSE(m.contains("signal/lint@scaffold:opencode"));
 }
 

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_split.h"
+#include "base/hostile_text.h"
+#include "base/printable.h"
 #include "tree/makers.h"
 
 namespace ingot::tree {
@@ -61,6 +67,23 @@ TEST(RenderTreeTest, InvalidUtf8IsEscaped) {
   AddCall(tree, {Prompt(bytes)}, {});
   EXPECT_THAT(*RenderTree(tree, Letters), HasSubstr("\"\xC3\xA9|\\xa9|\\xc0\\xaf|\\xed\\xa0\\x80|"
                                                     "\\xf4\\x90\\x80\\x80|\\xe2\\x82\""));
+}
+
+TEST(RenderTreeTest, NoNameSteersTheTerminal) {
+  for (const std::string& name : base::HostileTexts()) {
+    v1::EpisodeTree tree;
+    v1::Episode& episode = *tree.mutable_episode();
+    episode.set_episode_id(name);
+    episode.mutable_task()->set_task_id(name);
+    episode.set_detail(name);
+    (*episode.mutable_signals())[name] = 1;
+    v1::Call& call = AddCall(tree, {Prompt({'a'})}, {Sampled({'b'}, 1)});
+    call.set_branch(name);
+    call.set_fork_cause(name);
+    const std::string text = *RenderTree(tree, [&](std::span<const int32_t>) { return name; });
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6) << text;
+    for (const auto line : absl::StrSplit(text, '\n')) EXPECT_TRUE(base::IsPrintable(std::string(line))) << line;
+  }
 }
 
 TEST(RenderTreeTest, LongTextsLoseTheirMiddle) {

@@ -1,4 +1,4 @@
-// Shortens text from outside, or makes it printable, for records and messages.
+// Shortens text from outside for records and messages; base/printable.h escapes it.
 #pragma once
 
 #include <string>
@@ -12,15 +12,6 @@ inline std::string CutText(std::string_view text, size_t max_bytes) {
   size_t end = max_bytes;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return std::string(text.substr(0, end));
-}
-
-// The first `max_bytes` at most, with '?' in place of bytes that are not printable ASCII.
-inline std::string Printable(std::string_view bytes, size_t max_bytes) {
-  std::string text(bytes.substr(0, max_bytes));
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text;
 }
 
 }  // namespace ingot::gateway

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.h"
 #include "gateway/api/cut_text.h"
 #include "gateway/api/request_fields.h"
 
@@ -77,7 +78,7 @@ std::string SessionOfUser(const std::string& user) {
 
 std::string Name(Place place, const char* name, const Headers& headers, const Fields& body) {
   if (name == nullptr) return "";
-  if (place == Place::kHeader) return Printable(headers.Get(name), kMaxName);
+  if (place == Place::kHeader) return base::Printable(headers.Get(name), {.max_bytes = kMaxName});
   const std::string text = BodyName(body, name);
   return CutText(place == Place::kUser ? SessionOfUser(text) : text, kMaxName);
 }
