@@ -36,6 +36,7 @@ struct ServeArgs {
   int max_tokens = 0;               // of an answer; 0 = as many as the context has room for
   int64_t kv_cache_tokens = 65536;  // also bounds the context
   std::string script;               // file with the calls' answers (gateway/script.h); empty = the model samples them
+  std::string metrics_socket;       // file of a socket that serves /metrics to this user; empty = none
   std::string record;               // folder that stores every call (served_record.h); empty = calls are not stored
   int threads = 0;                  // 0 = all cores
   std::string device = "auto";

@@ -28,6 +28,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<GatewayEpisodes> episodes;
   std::unique_ptr<agents::Runner> runner;  // null = agents come from elsewhere
   std::string url;
+  base::Metrics* metrics = nullptr;
   std::string device;
   base::Executor timers{{.name = "timers"}};
   base::Timer scheduler_tick;
@@ -37,6 +38,7 @@ EmbeddedRun::EmbeddedRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)
 EmbeddedRun::~EmbeddedRun() { Stop(); }
 
 const std::string& EmbeddedRun::url() const { return parts_->url; }
+std::string EmbeddedRun::MetricsText() const { return parts_->gateway->MetricsText() + parts_->metrics->RenderText(); }
 
 absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig& config, const RunDir& dir,
                                                                 const ModelSetup& model, int64_t resume_step,
@@ -72,11 +74,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   if (admin_key.empty() && !config.agents.recipes.empty()) admin_key = base::RandomHex(24);
   gateway.admin_key = admin_key;
   INGOT_ASSIGN_OR_RETURN(parts->gateway, gateway::Gateway::Create(config.gateway, gateway));
-  gateway::Gateway* const served = parts->gateway.get();
-  INGOT_ASSIGN_OR_RETURN(parts->http, gateway::HttpServer::Start(config.http, *parts->gateway, [served, &metrics] {
-                           return served->MetricsText() + metrics.RenderText();
-                         }));
+  INGOT_ASSIGN_OR_RETURN(parts->http, gateway::HttpServer::Start(config.http, *parts->gateway));
   parts->url = parts->http->url();
+  parts->metrics = &metrics;
 
   parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));
   if (!config.agents.recipes.empty()) {

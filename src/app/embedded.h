@@ -35,6 +35,8 @@ class EmbeddedRun {
   void Stop();
 
   const std::string& url() const;
+  // Prometheus' text of the gateway's and the run's metrics.
+  std::string MetricsText() const;
 
  private:
   struct Parts;

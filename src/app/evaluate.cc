@@ -11,6 +11,7 @@
 #include "app/embedded.h"
 #include "app/evaluation.h"
 #include "app/process.h"
+#include "app/run_metrics.h"
 #include "app/snapshots.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -71,9 +72,11 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   base::json::object record{{"checkpoint", path}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
-  base::Metrics metrics;
+  base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
+  INGOT_ASSIGN_OR_RETURN(
+      auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
   const TrainingSeams seams = run->Seams();
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, 0, MostEvaluations(config),
                                                                       *seams.scheduler, *seams.publisher));
@@ -95,6 +98,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
         return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
       },
       patience, [](const std::string& text) { std::printf("%s\n", base::Printable(text).c_str()); }));
+  endpoints.clear();  // before the metrics that they show
   run->Stop();
   return evaluated ? 0 : 1;
 }

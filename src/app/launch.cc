@@ -83,6 +83,9 @@ absl::Status CheckPortsFree(const RunConfig& config) {
   for (int i = 0; i < cluster.rollout_engines; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", cluster.host, cluster.rollout_port + i));
   }
+  for (int i = 0; config.metrics.port != 0 && i < 5 + cluster.rollout_engines; ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPortFree("metrics.port", config.metrics.host, config.metrics.port + i));
+  }
   return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 = any free one
 }
 

@@ -130,6 +130,8 @@ Run DeclareServe(CLI::App& parser) {
       ->check(CLI::Range(0, 65535));
   parser.add_option("--chat-format", args->chat_format, "chat format; default: the folder's");
   parser.add_option("--script", args->script, "a scripted model: JSON lines with the answer of each call");
+  parser.add_option("--metrics-socket", args->metrics_socket,
+                    "serve /metrics (Prometheus) on a socket of this file name, for this user alone");
   parser.add_option("--record", args->record, "folder that stores every call and every request to the engine");
   parser
       .add_option("--max-tokens", args->max_tokens,

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/secret.h"
+
 namespace ingot::app {
 namespace {
 
@@ -34,17 +36,25 @@ http::Reply PlainText(int status, std::string body) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const std::string& host, int port,
-                                                                        const base::Metrics& metrics) {
+absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::OnSocket(const std::string& path, Text text) {
   http::Options options;
-  options.host = AddressOf(host);
-  options.port = port;
+  options.unix_socket = path;
+  return Start(std::move(options), "", std::move(text));
+}
+
+absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::AtAddress(http::Options options, std::string key,
+                                                                            Text text) {
+  options.host = AddressOf(options.host);
+  return Start(std::move(options), std::move(key), std::move(text));
+}
+
+absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(http::Options options, std::string key,
+                                                                        Text text) {
   options.max_connections = 64;
   options.max_body_bytes = options.max_buffered_bytes = 4096;
-  options.allow_plaintext = true;  // as the roles' gRPC, for which cluster.host is a private network
-  auto endpoint = std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint(metrics));
+  auto endpoint = std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint(std::move(key), std::move(text)));
   auto listening = http::Server::Listen(options, *endpoint);
-  if (!listening.ok()) return base::Annotate(listening.status(), "metrics (cluster.metrics_port)");
+  if (!listening.ok()) return base::Annotate(listening.status(), "metrics");
   endpoint->server_ = *std::move(listening);
   endpoint->server_->Serve();
   return endpoint;
@@ -58,8 +68,16 @@ http::Opening MetricsEndpoint::Head(http::RequestHead head) {
     reply.fields.emplace_back("Allow", "GET, HEAD");
     return {.refusal = std::move(reply)};
   }
+  if (!key_.empty() && !base::SameSecret(head.Key(), key_)) {
+    http::Reply reply =
+        PlainText(401,
+                  "/metrics needs the gateway's admin key, that in the file that gateway.admin_key_file "
+                  "names, as Authorization: Bearer\n");
+    reply.fields.emplace_back("WWW-Authenticate", "Bearer");
+    return {.refusal = std::move(reply)};
+  }
   return {.exchange = http::MakeExchange([this](const std::string&) {
-            http::Reply reply = PlainText(200, metrics_.RenderText());
+            http::Reply reply = PlainText(200, text_());
             reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
             return reply;
           })};

@@ -23,11 +23,11 @@ std::string RolloutAddress(const ClusterOptions& cluster, int engine) {
   return At(cluster, cluster.rollout_port + engine);
 }
 
-int MetricsPort(const ClusterOptions& cluster, const std::string& role, int index) {
-  if (cluster.metrics_port == 0 || (role == "trainer" && index > 0)) return 0;
+int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index) {
+  if (metrics.port == 0) return 0;
   static const char* const kOrder[] = {"datapool", "scheduler", "gateway", "trainer", "agents", "rollout"};
   const auto number = std::find(std::begin(kOrder), std::end(kOrder), role) - std::begin(kOrder);
-  return cluster.metrics_port + static_cast<int>(number) + index;
+  return metrics.port + static_cast<int>(number) + index;
 }
 
 std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster) {

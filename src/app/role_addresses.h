@@ -15,9 +15,9 @@ std::string SchedulerAddress(const ClusterOptions& cluster);
 std::string GatewayAddress(const ClusterOptions& cluster);
 std::string RolloutAddress(const ClusterOptions& cluster, int engine);
 
-// The port of a role's /metrics: cluster.metrics_port + its number (datapool 0, scheduler 1, gateway 2, trainer 3,
-// agents 4, engine i 5 + i). 0 = it has none: cluster.metrics_port is 0, or this is a rank of the trainer other than 0.
-int MetricsPort(const ClusterOptions& cluster, const std::string& role, int index);
+// The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,
+// trainer 3, agents 4, engine i 5 + i). 0 = it has none: metrics.port is 0.
+int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index);
 
 // One client over all engines (rollout/engine_set.h).
 std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster);

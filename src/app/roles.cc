@@ -13,11 +13,11 @@
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_server.h"
-#include "app/metrics_endpoint.h"
 #include "app/model_setup.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
+#include "app/run_metrics.h"
 #include "app/seams.h"
 #include "app/supervised.h"
 #include "app/supervisor.h"
@@ -60,6 +60,14 @@ struct RoleContext {
   DeviceChoice device;    // of the roles that compute
   std::string admin_key;  // of the supervisor, to open episodes; empty = anybody may
 };
+
+absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(const RoleContext& context,
+                                                                               const std::string& role,
+                                                                               const MetricsEndpoint::Text& text) {
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
+  const std::string name = role == "rollout" ? absl::StrCat(role, "-", context.index) : role;
+  return ServeMetrics(context.config, dir, name, MetricsPort(context.config.metrics, role, context.index), text);
+}
 
 void WaitForStop() {
   while (!StopFlag()) std::this_thread::sleep_for(milliseconds(50));
@@ -143,8 +151,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   const auto start = [&](int port) {
     http::Options options = context.config.http;
     options.port = port;
-    return gateway::HttpServer::Start(options, gateway,
-                                      [&] { return gateway.MetricsText() + context.metrics.RenderText(); });
+    return gateway::HttpServer::Start(options, gateway);
   };
   const int configured = context.config.http.port;
   int before = 0;
@@ -180,6 +187,9 @@ absl::Status RunGateway(const RoleContext& context) {
   INGOT_RETURN_IF_ERROR(
       base::Annotate(scheduler->Reconcile().status(), "reconciling open episodes with the scheduler"));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
+  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeRoleMetrics(context, "gateway", [&] {
+                           return gateway->MetricsText() + context.metrics.RenderText();
+                         }));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(gateway::NewGatewayService(*gateway));
   const std::string address = GatewayAddress(config.cluster);
@@ -322,13 +332,14 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
     INGOT_ASSIGN_OR_RETURN(device, OpenDevice(config.device, place));
   }
   base::InitLogging(role, config.log_level, "");
-  base::Metrics metrics;
+  base::Metrics metrics(config.metrics.max_labels);
   if (computes) ReportDevice(device, metrics);
-  std::unique_ptr<MetricsEndpoint> endpoint;
-  if (const int port = MetricsPort(config.cluster, role, index); port != 0) {
-    INGOT_ASSIGN_OR_RETURN(endpoint, MetricsEndpoint::Start(config.cluster.host, port, metrics));
-  }
   const RoleContext context{loaded, config, args.resume, index, metrics, device, std::move(admin_key)};
+  std::vector<std::unique_ptr<MetricsEndpoint>> endpoints;
+  const bool follows = role == "trainer" && index > 0;  // rank 0 has the trainer's metrics
+  if (role != "gateway" && !follows) {
+    INGOT_ASSIGN_OR_RETURN(endpoints, ServeRoleMetrics(context, role, [&metrics] { return metrics.RenderText(); }));
+  }
   if (role == "trainer") return RunTrainer(context);
   absl::Status status;
   if (role == "datapool") status = RunDataPool(context);

@@ -99,13 +99,21 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field("cluster.rank_deadline_s", &cluster.rank_deadline_s,
                "seconds without a sign of life (not: without progress) after which a rank of the trainer counts as "
                "dead, and all are started again from the last checkpoint");
-  schema.Field("cluster.metrics_port", &cluster.metrics_port,
-               "Prometheus port of the first role (the others follow); 0: only the gateway's /metrics");
   schema.Field("cluster.trainer_stop_s", &cluster.trainer_stop_s,
                "seconds for the trainer of a stopped run to end its step and save its weights");
   schema.Field(
       "cluster.max_restarts", &cluster.max_restarts,
       "restarts of a crashed role (or rank of the trainer); after an hour of running, earlier ones do not count");
+}
+
+void BindMetrics(base::Schema& schema, MetricsConfig& metrics) {
+  schema.Field("metrics.host", &metrics.host, "address of metrics.port");
+  schema.Field(
+      "metrics.port", &metrics.port,
+      "TCP port of /metrics for whoever shows the key in gateway.admin_key_file; `ingot launch`: the first "
+      "role's, the others follow; 0: only the socket files RUN/sockets/metrics-ROLE.sock, for this user alone");
+  schema.Field("metrics.max_labels", &metrics.max_labels,
+               "greatest number of values of a label of a metric; further ones are counted as other");
 }
 
 // Sets the fields that follow from other keys, once, so that they cannot differ between roles.
@@ -220,6 +228,17 @@ absl::Status CheckCluster(const ClusterOptions& cluster) {
   return absl::OkStatus();
 }
 
+absl::Status CheckMetrics(const RunConfig& config) {
+  const MetricsConfig& metrics = config.metrics;
+  if (metrics.max_labels < 1) return absl::InvalidArgumentError("metrics.max_labels must be at least 1");
+  if (metrics.port < 0 || metrics.port > 65535) return absl::InvalidArgumentError("metrics.port must be in [0, 65535]");
+  if (metrics.port == 0 || !config.gateway.admin_key_file.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "metrics.port is for whoever shows the admin key, and gateway.admin_key_file names no file with one: name one, "
+      "or "
+      "read the socket files in RUN/sockets instead");
+}
+
 absl::Status CheckData(const RunConfig& config) {
   if (!config.tasks.empty() || !config.sft_data.empty() || !config.dpo_data.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -233,6 +252,7 @@ absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckGoal(config.goal, !config.eval.tasks.empty()));
   INGOT_RETURN_IF_ERROR(CheckCompute(config));
   INGOT_RETURN_IF_ERROR(CheckCluster(config.cluster));
+  INGOT_RETURN_IF_ERROR(CheckMetrics(config));
   INGOT_RETURN_IF_ERROR(CheckData(config));
   return CheckStages(config);
 }
@@ -265,6 +285,7 @@ base::Schema BindSchema(RunConfig& config) {
   BindAgents(schema, config.agents);
   BindEval(schema, config);
   BindCluster(schema, config.cluster);
+  BindMetrics(schema, config.metrics);
   return schema;
 }
 

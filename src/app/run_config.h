@@ -10,6 +10,7 @@
 #include "agents/options.h"
 #include "app/run_dir.h"
 #include "base/config.h"
+#include "base/metrics.h"
 #include "datapool/store.h"
 #include "gateway/options.h"
 #include "http/options.h"
@@ -67,8 +68,14 @@ struct ClusterOptions {
   int32_t trainer_port = 7404;    // the ranks' meeting place, if there are several
   double trainer_stop_s = 600;    // grace of a stopped run's trainer to end its step and save
   int64_t rank_deadline_s = 30;   // of a rank's silence, after which the group is restarted
-  int32_t metrics_port = 0;       // first port of the roles' Prometheus endpoints; 0 = only the gateway's /metrics
   int32_t max_restarts = 3;       // of a role, or of a rank of the trainer
+};
+
+// Prometheus' endpoints: socket files in the run's folder and, if there is a port, TCP for whoever shows the admin key.
+struct MetricsConfig {
+  std::string host = "127.0.0.1";
+  int32_t port = 0;                                       // of the first process; 0 = none
+  int32_t max_labels = base::Metrics::kDefaultMaxLabels;  // values of a label
 };
 
 struct WeightsConfig {
@@ -103,6 +110,7 @@ struct RunConfig {
   EvalOptions eval;
   GoalOptions goal;
   ClusterOptions cluster;
+  MetricsConfig metrics;
 };
 
 // The schema with every key bound to its field of `config`.

@@ -92,9 +92,10 @@ absl::StatusOr<RunDir> RunDir::Attach(const std::string& root, const std::string
 }
 
 absl::Status RunDir::MakeFolders() const {
-  for (const std::string& folder : {checkpoints(), logs()}) {
+  for (const std::string& folder : {checkpoints(), logs(), sockets()}) {
     std::error_code error;
     fs::create_directories(folder, error);
+    if (!error && folder == sockets()) fs::permissions(folder, fs::perms::owner_all, error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot create '", folder, "': ", error.message()));
   }
   return absl::OkStatus();

@@ -36,6 +36,8 @@ class RunDir {
   std::string pool() const { return path_ + "/pool"; }
   std::string logs() const { return path_ + "/logs"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
+  // Socket files of the run's processes. Only this user may enter the folder.
+  std::string sockets() const { return path_ + "/sockets"; }
 
   // Writes a file of the run. It is durable on OK; until then the old content stays.
   absl::Status WriteFile(const std::string& name, const std::string& text) const;

@@ -9,6 +9,7 @@
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_server.h"
+#include "app/metrics_endpoint.h"
 #include "app/model_setup.h"
 #include "app/process.h"
 #include "app/served_record.h"
@@ -137,6 +138,11 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
                      "--allow-plaintext where the network is private"));
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, std::move(started));
+  std::unique_ptr<MetricsEndpoint> metrics;
+  if (!args.metrics_socket.empty()) {
+    INGOT_ASSIGN_OR_RETURN(metrics,
+                           MetricsEndpoint::OnSocket(args.metrics_socket, [&] { return gateway->MetricsText(); }));
+  }
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> tokens, ServeTokens(args, *model.engine));
   std::printf("serving %s (%.1fM parameters, a context of %d tokens, %d threads, %s) at %s/v1",
               gateway_options.model_name.c_str(), static_cast<double>(model.shape.ParameterCount()) * 1e-6,

@@ -7,6 +7,7 @@
 #include "app/embedded.h"
 #include "app/process.h"
 #include "app/resume_check.h"
+#include "app/run_metrics.h"
 #include "app/supervised.h"
 #include "base/log.h"
 #include "trainer/checkpoint.h"
@@ -40,7 +41,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
 
-  base::Metrics metrics;
+  base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
   if (config.tasks.empty()) {
     INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag()));
@@ -51,11 +52,15 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
                          EmbeddedRun::Start(config, dir, model, resume_step, metrics));
-  std::printf("%s: %s\ngateway %s  metrics %s/metrics  run folder %s\n", config.name.c_str(),
-              DescribeCores(SplitCores(config)).c_str(), run->url().c_str(), run->url().c_str(), dir.path().c_str());
+  INGOT_ASSIGN_OR_RETURN(
+      auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
+  std::printf("%s: %s\ngateway %s  metrics %s  run folder %s\n", config.name.c_str(),
+              DescribeCores(SplitCores(config)).c_str(), run->url().c_str(),
+              endpoints.empty() ? "none" : endpoints.back()->url().c_str(), dir.path().c_str());
   if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(run->url()).c_str());
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag()));
+  endpoints.clear();  // before the metrics that they show
   run->Stop();
   return result.goal_met ? 0 : 1;
 }

@@ -2,18 +2,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/secret.h"
 #include "gateway/api/api_error.h"
 #include "gateway/episode_key.h"
 #include "gateway/gateway.h"
 
 namespace ingot::gateway {
 
-bool Gateway::IsAdmin(const std::string& key) const {
-  if (admin_key_.empty() || key.size() != admin_key_.size()) return false;
-  int differs = 0;  // compares every byte, so that the time does not depend on the key
-  for (size_t i = 0; i < key.size(); ++i) differs |= key[i] ^ admin_key_[i];
-  return differs == 0;
-}
+bool Gateway::IsAdmin(const std::string& key) const { return !admin_key_.empty() && base::SameSecret(key, admin_key_); }
 
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& episode_id, const std::string& key) {
   const auto known = [&] {

@@ -64,17 +64,6 @@ http::Reply Error(const Gateway& gateway, const absl::Status& status) {
   return ErrorReply(ChatDialect(), status, gateway.options().retry_after_s);
 }
 
-std::string KeyOf(std::string_view authorization, std::string_view api_key) {
-  constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() > kScheme.size() && std::equal(kScheme.begin(), kScheme.end(), authorization.begin(),
-                                                          [](char a, char b) { return a == std::tolower(b); })) {
-    const size_t begin = authorization.find_first_not_of(' ', kScheme.size());
-    if (begin == std::string_view::npos) return "";
-    return std::string(authorization.substr(begin, authorization.find_last_not_of(' ') - begin + 1));
-  }
-  return std::string(api_key);
-}
-
 absl::StatusOr<value> ObjectBody(const HttpRequest& request) {
   if (request.body.find_first_not_of(" \t\r\n") == std::string::npos) return value(object{});
   return ParseBody(request.body);
@@ -120,13 +109,14 @@ http::Reply QuickReply(const Gateway& gateway, const HttpRequest& request) {
   if (route.kind == HttpRoute::Kind::kNone || root) {
     std::string known;
     for (const Dialect* dialect : Dialects()) absl::StrAppend(&known, " /v1", base::View(dialect->path()));
-    return error(404, "not_found",
-                 absl::StrCat("there is nothing at ", base::Printable(request.target, {.max_bytes = 200}), "; try", known));
+    return error(
+        404, "not_found",
+        absl::StrCat("there is nothing at ", base::Printable(request.target, {.max_bytes = 200}), "; try", known));
   }
   if (!HasMethod(request)) {
-    http::Reply reply = error(405, "method_not_allowed",
-                              absl::StrCat("this path takes ", route.method, ", not ",
-                                           base::Printable(request.method, {.max_bytes = 20})));
+    http::Reply reply = error(
+        405, "method_not_allowed",
+        absl::StrCat("this path takes ", route.method, ", not ", base::Printable(request.method, {.max_bytes = 20})));
     reply.fields.emplace_back("Allow", route.method);
     return reply;
   }
@@ -348,7 +338,7 @@ class WorkerExchange final : public http::Exchange, public std::enable_shared_fr
 
 http::Opening HttpApi::Head(http::RequestHead head) {
   HttpRequest request;
-  request.key = KeyOf(head.Find("authorization"), head.Find("x-api-key"));
+  request.key = head.Key();
   for (const auto& [name, text] : head.fields) request.headers.Add(name, text);
   request.route = HttpRoute::Of(head.target, request.headers);
   request.method = std::move(head.method);
@@ -372,12 +362,6 @@ http::Opening HttpApi::Head(http::RequestHead head) {
         break;
       case HttpRoute::Kind::kEnd:
         answer = [&gateway = gateway_](const HttpRequest& r) { return End(gateway, r); };
-        break;
-      case HttpRoute::Kind::kMetrics:
-        answer = [&gateway = gateway_, metrics = metrics_](const HttpRequest&) {
-          return http::Reply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                             .body = metrics ? metrics() : gateway.MetricsText()};
-        };
         break;
       default:
         break;

@@ -2,7 +2,7 @@
 //
 //   POST /v1{path of any dialect}   GET /v1/models   GET /v1/models/{id}   HEAD /       the same under /s/{episode}
 //   POST /ingot/v1/episodes         POST /ingot/v1/episodes/{id}/reward    POST /ingot/v1/episodes/{id}/end
-//   GET /ingot/v1/status   GET /healthz and /health   GET /version   GET /metrics
+//   GET /ingot/v1/status   GET /healthz and /health   GET /version
 //
 // Clients join their base URL and a path, and differ in which of the two has the /v1 and the slash: /v1 may be left
 // out, or stand twice, and so may a slash. Every answer names its request in x-request-id and request-id: a call's id where a model answers.
@@ -10,9 +10,7 @@
 // Thread safe. Work that blocks runs on the gateway's workers.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <utility>
+#include <string_view>
 
 #include "gateway/gateway.h"
 #include "http/handler.h"
@@ -21,16 +19,14 @@ namespace ingot::gateway {
 
 class HttpApi final : public http::Handler {
  public:
-  // `metrics` makes the text of /metrics; null = the gateway's own metrics. `gateway` outlives this and its exchanges.
-  explicit HttpApi(Gateway& gateway, std::function<std::string()> metrics = nullptr)
-      : gateway_(gateway), metrics_(std::move(metrics)) {}
+  // `gateway` outlives this and its exchanges.
+  explicit HttpApi(Gateway& gateway) : gateway_(gateway) {}
 
   http::Opening Head(http::RequestHead head) override;
   http::Reply Refuse(std::string_view target, const http::Refusal& why) override;
 
  private:
   Gateway& gateway_;
-  const std::function<std::string()> metrics_;
 };
 
 }  // namespace ingot::gateway

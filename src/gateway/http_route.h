@@ -9,20 +9,7 @@
 namespace ingot::gateway {
 
 struct HttpRoute {
-  enum class Kind {
-    kNone,
-    kDialect,
-    kRoot,
-    kModels,
-    kModel,
-    kOpen,
-    kReward,
-    kEnd,
-    kStatus,
-    kHealth,
-    kVersion,
-    kMetrics
-  };
+  enum class Kind { kNone, kDialect, kRoot, kModels, kModel, kOpen, kReward, kEnd, kStatus, kHealth, kVersion };
   Kind kind = Kind::kNone;
   const char* method = "GET";
   const Dialect* dialect = nullptr;  // of kDialect; otherwise the one that words errors

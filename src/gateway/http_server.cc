@@ -18,9 +18,8 @@ absl::Status NameKeys(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const http::Options& options, Gateway& gateway,
-                                                              std::function<std::string()> metrics) {
-  auto made = std::unique_ptr<HttpServer>(new HttpServer(gateway, std::move(metrics)));
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const http::Options& options, Gateway& gateway) {
+  auto made = std::unique_ptr<HttpServer>(new HttpServer(gateway));
   auto listening = http::Server::Listen(options, made->api_);
   if (!listening.ok()) return NameKeys(listening.status());
   made->server_ = *std::move(listening);

@@ -4,7 +4,6 @@
 // Stop (and destruction) lets the requests in flight finish for shutdown_grace_s, then aborts them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,10 +16,8 @@ namespace ingot::gateway {
 
 class HttpServer {
  public:
-  // Listens and serves at once; errors are those of http::Server::Listen. `metrics` makes the text of /metrics; null =
-  // the gateway's own metrics. `gateway` outlives the server.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway,
-                                                           std::function<std::string()> metrics = nullptr);
+  // Listens and serves at once; errors are those of http::Server::Listen. `gateway` outlives the server.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway);
 
   void Stop() { server_->Stop(); }
   int port() const { return server_->port(); }
@@ -28,7 +25,7 @@ class HttpServer {
   int connections() const { return server_->connections(); }
 
  private:
-  HttpServer(Gateway& gateway, std::function<std::string()> metrics) : api_(gateway, std::move(metrics)) {}
+  explicit HttpServer(Gateway& gateway) : api_(gateway) {}
 
   HttpApi api_;
   std::unique_ptr<http::Server> server_;  // last: it is stopped first

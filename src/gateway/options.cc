@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/bounds.h"
-#include "base/file.h"
+#include "base/secret.h"
 
 namespace ingot::gateway {
 namespace {
@@ -53,16 +53,9 @@ bool PinsVersion(const GatewayOptions& options, int64_t version) {
 }
 
 absl::StatusOr<std::string> ReadAdminKey(const GatewayOptions& options) {
-  constexpr size_t kShortest = 16;
   if (options.admin_key_file.empty()) return std::string();
-  const absl::StatusOr<std::string> file = base::ReadFile(options.admin_key_file);
-  if (!file.ok()) return absl::InvalidArgumentError(absl::StrCat("admin_key_file: ", file.status().message()));
-  const std::string& text = *file;
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  std::string key = begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
-  if (key.size() >= kShortest && key.find_first_of(" \t\r\n") == std::string::npos) return key;
-  return absl::InvalidArgumentError(absl::StrCat("admin_key_file '", options.admin_key_file, "' must hold one word of ",
-                                                 kShortest, " bytes or more, e.g. of `openssl rand -hex 24`"));
+  absl::StatusOr<std::string> key = base::ReadSecret(options.admin_key_file);
+  return key.ok() ? std::move(key) : base::Annotate(key.status(), "admin_key_file");
 }
 
 absl::Status GatewayOptions::Validate() const {

@@ -60,7 +60,7 @@ struct GatewayOptions {
   double retry_after_s = 1;      // seconds that a 429 or 503 asks its client to wait
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
   bool auto_episodes = false;  // an unknown API key opens a session instead of 401: recorded, never trained on
-  // A file with the admin key (>= 16 bytes; white space around it is ignored). Opening an episode requires it; it also
+  // A file with the admin key (>= 16 bytes; white space around it is ignored), which its owner alone may read. Opening an episode requires it; it also
   // rewards and ends any episode, and calls no model. Empty = the key of GatewayParts, if there is one.
   std::string admin_key_file;
   int32_t worker_threads = 16;      // threads that parse, render and wait for admission
@@ -74,7 +74,7 @@ struct GatewayOptions {
 // Whether a model is pinned to that version, which engines then retain for the whole run.
 bool PinsVersion(const GatewayOptions& options, int64_t version);
 
-// The key in admin_key_file; empty if no file is named. INVALID_ARGUMENT: it cannot be read, or is too short.
+// The key in admin_key_file; empty if no file is named. INVALID_ARGUMENT: as base::ReadSecret.
 absl::StatusOr<std::string> ReadAdminKey(const GatewayOptions& options);
 
 }  // namespace ingot::gateway

@@ -39,6 +39,15 @@ std::string_view RequestHead::Find(std::string_view name) const {
   return found == fields.end() ? std::string_view() : std::string_view(found->second);
 }
 
+std::string RequestHead::Key() const {
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string_view authorization = Find("authorization");
+  if (!EqualsWithoutCase(authorization.substr(0, kScheme.size()), kScheme)) return std::string(Find("x-api-key"));
+  const size_t begin = authorization.find_first_not_of(' ', kScheme.size());
+  if (begin == std::string_view::npos) return "";
+  return std::string(authorization.substr(begin, authorization.find_last_not_of(' ') - begin + 1));
+}
+
 Reply Handler::Refuse(std::string_view, const Refusal& why) {
   Reply reply{.status = why.status, .content_type = "text/plain; charset=utf-8", .body = why.message + "\n"};
   if (why.status == 503) reply.fields.emplace_back("Retry-After", "1");

@@ -10,8 +10,8 @@
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/basic_waitable_timer.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <optional>
@@ -23,8 +23,9 @@ using Loop = boost::asio::io_context;
 using LoopExecutor = Loop::executor_type;
 template <typename T>
 using LoopTask = boost::asio::awaitable<T, LoopExecutor>;
-using LoopSocket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, LoopExecutor>;
-using LoopAcceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, LoopExecutor>;
+// Of TCP, or a unix socket.
+using LoopSocket = boost::asio::basic_stream_socket<boost::asio::generic::stream_protocol, LoopExecutor>;
+using LoopAcceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol, LoopExecutor>;
 using LoopTimer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
                                                     boost::asio::wait_traits<std::chrono::steady_clock>, LoopExecutor>;
 constexpr boost::asio::use_awaitable_t<LoopExecutor> kAwait;

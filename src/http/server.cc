@@ -1,10 +1,16 @@
 #include "http/server.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <cstring>
 #include <set>
 #include <thread>
 #include <utility>
@@ -15,11 +21,13 @@
 #include "http/connection.h"
 #include "http/limits.h"
 #include "http/tls.h"
+#include "http/unix_socket.h"
 
 namespace ingot::http {
 namespace {
 
 namespace asio = boost::asio;
+using asio::generic::stream_protocol;
 using asio::ip::tcp;
 using boost::system::error_code;
 
@@ -52,29 +60,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       INGOT_ASSIGN_OR_RETURN(tls_, NewTlsContext(options_.tls_certificate, options_.tls_key));
     }
     shared_ = std::make_unique<const ServerShared>(ServerShared{options_, handler_, bodies_, tls_.get()});
-    const std::string where = absl::StrCat(options_.host, ":", options_.port);
-    const auto fail = [&](const error_code& error) {
-      const bool taken = error == asio::error::address_in_use;
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", where, ": ", error.message(),
-                       taken ? "; stop what listens there, or choose another port (0: any free one)" : ""));
-    };
-    error_code error;
-    const auto address = asio::ip::make_address(options_.host, error);
-    if (error) return absl::InvalidArgumentError(absl::StrCat("host '", options_.host, "' is not an IP address"));
-    if (!address.is_loopback() && tls_ == nullptr && !options_.allow_plaintext) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "host ", options_.host,
-          " is reached from other machines, and without TLS everybody on the way can read what is sent: set "
-          "tls_certificate and tls_key, or allow_plaintext where the network is private"));
-    }
-    const tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
-    if (acceptor_.open(endpoint.protocol(), error); error) return fail(error);
-    if (acceptor_.set_option(asio::socket_base::reuse_address(true), error); error) return fail(error);
-    if (acceptor_.bind(endpoint, error); error) return fail(error);
-    if (acceptor_.listen(asio::socket_base::max_listen_connections, error); error) return fail(error);
-    port_ = acceptor_.local_endpoint(error).port();
-    return absl::OkStatus();
+    return options_.unix_socket.empty() ? ListenAt() : ListenFile();
   }
 
   void Serve() {
@@ -92,14 +78,12 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       if (stopped_) return;
       stopped_ = true;  // no connection enters any more
     }
-    error_code ignored;
     if (threads_.empty()) {  // Serve was not called
-      acceptor_.close(ignored);
+      CloseAcceptor();
       return;
     }
     asio::post(*loops_[0], [self = shared_from_this()] {
-      error_code ignored;
-      self->acceptor_.close(ignored);
+      self->CloseAcceptor();
       self->pause_.cancel();
       for (LoopTimer* timer : self->repeats_) timer->cancel();
     });
@@ -121,6 +105,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   int port() const { return port_; }
   std::string url() const {
+    if (!options_.unix_socket.empty()) return absl::StrCat("unix:", options_.unix_socket);
     const bool v6 = options_.host.find(':') != std::string::npos;
     return absl::StrCat(tls_ != nullptr ? "https://" : "http://", v6 ? "[" : "", options_.host, v6 ? "]" : "", ":",
                         port_);
@@ -131,6 +116,50 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
+  absl::Status ListenFile() {
+    INGOT_ASSIGN_OR_RETURN(const int fd, ListenUnix(options_.unix_socket));
+    error_code error;
+    acceptor_.assign(stream_protocol(AF_UNIX, 0), fd, error);
+    if (!error) return absl::OkStatus();
+    close(fd);
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.unix_socket, ": ", error.message()));
+  }
+
+  absl::Status ListenAt() {
+    const std::string where = absl::StrCat(options_.host, ":", options_.port);
+    const auto fail = [&](const error_code& error) {
+      const bool taken = error == asio::error::address_in_use;
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", where, ": ", error.message(),
+                       taken ? "; stop what listens there, or choose another port (0: any free one)" : ""));
+    };
+    error_code error;
+    const auto address = asio::ip::make_address(options_.host, error);
+    if (error) return absl::InvalidArgumentError(absl::StrCat("host '", options_.host, "' is not an IP address"));
+    if (!address.is_loopback() && tls_ == nullptr && !options_.allow_plaintext) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "host ", options_.host,
+          " is reached from other machines, and without TLS everybody on the way can read what is sent: set "
+          "tls_certificate and tls_key, or allow_plaintext where the network is private"));
+    }
+    const tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
+    if (acceptor_.open(stream_protocol(endpoint.protocol()), error); error) return fail(error);
+    if (acceptor_.set_option(asio::socket_base::reuse_address(true), error); error) return fail(error);
+    if (acceptor_.bind(endpoint, error); error) return fail(error);
+    if (acceptor_.listen(asio::socket_base::max_listen_connections, error); error) return fail(error);
+    const stream_protocol::endpoint listened = acceptor_.local_endpoint(error);
+    tcp::endpoint bound;
+    std::memcpy(bound.data(), listened.data(), std::min(bound.capacity(), listened.size()));
+    port_ = bound.port();
+    return absl::OkStatus();
+  }
+
+  void CloseAcceptor() {
+    error_code ignored;
+    acceptor_.close(ignored);
+    if (!options_.unix_socket.empty()) unlink(options_.unix_socket.c_str());
+  }
+
   bool WaitForConnections(std::chrono::nanoseconds timeout) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     base::MutexLock lock(mu_);

@@ -6,6 +6,7 @@
 //   - A client that goes away ends its exchange. A client that closes its sending side only still gets its answer.
 //   - A send is tried at once, on the connection's thread; only the rest waits for the socket.
 //   - With a certificate the server speaks TLS 1.2 and 1.3 only.
+//   - With Options::unix_socket it listens on a file that only this user can open; Stop removes it.
 //
 // Listen fails with
 //   UNAVAILABLE, naming host:port, if it cannot listen there,
@@ -42,8 +43,8 @@ class Server {
   // but the server's may call it, more than once.
   void Stop();
 
-  int port() const;         // listened on, also where Options::port was 0
-  std::string url() const;  // "http://host:port", or "https://..."
+  int port() const;         // listened on, also where Options::port was 0; 0 = on a unix socket
+  std::string url() const;  // "http://host:port", "https://..." or "unix:PATH"
   int connections() const;  // open now
 
  private:

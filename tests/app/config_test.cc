@@ -66,6 +66,19 @@ TEST(Presets, ContradictionsAreFoundAfterExpansion) {
   EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
 }
 
+TEST(RunConfig, MetricsOverTcpNeedAnAdminKey) {
+  const auto loaded = Load(kAgents, {"metrics.max_labels=3"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config->metrics.max_labels, 3);
+  EXPECT_EQ(loaded->config->metrics.port, 0);
+  EXPECT_THAT(std::string(Load(kAgents, {"metrics.port=9464"}).status().message()),
+              HasSubstr("gateway.admin_key_file"));
+  EXPECT_TRUE(Load(kAgents, {"metrics.port=9464", "gateway.admin_key_file=key"}).ok());
+  for (const char* wrong : {"metrics.port=-1", "metrics.port=65536", "metrics.max_labels=0"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(Load(kAgents, {wrong, "gateway.admin_key_file=key"}).status())) << wrong;
+  }
+}
+
 TEST(RunConfig, TheSchedulerGetsKeepSteps) {
   const auto all = Load(kAgents), some = Load(kAgents, {"datapool.keep_steps=50", "trainer.keep_checkpoints=3"});
   ASSERT_TRUE(all.ok()) << all.status();

@@ -222,6 +222,19 @@ def wait_for_rows(ingot, process, name, rows):
     wait_until(lambda: ingot.rows(name) >= rows, f"row {rows} of {name}", process)
 
 
+def scrape(folder, process):
+    """The metrics of a process of the run in `folder`, from its socket file, which is its user's alone."""
+    path = f"{folder}/sockets/metrics-{process}.sock"
+    check(os.stat(path).st_mode & 0o777 == 0o600, f"the mode of {path}: {os.stat(path).st_mode:o}")
+    connection = http.client.HTTPConnection("run", timeout=30)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(os.path.relpath(path))  # a long path does not fit into an address
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    check(answer.status == 200, f"{path}: {answer.status}")
+    return answer.read().decode()
+
+
 def role_process(launch, role):
     """The process id of a role of the launched run."""
     children = subprocess.run(["pgrep", "-P", str(launch.pid), "-f", f"ingot {role} "], capture_output=True,
@@ -257,6 +270,12 @@ def case_launch(ingot, options):
     agents.request("POST", "/ingot/v1/episodes", json.dumps({"scaffold": "an agent's own"}))
     answer = agents.getresponse()
     check(answer.status == 401, f"an agent opened an episode of its own: {answer.status} {answer.read()}")
+    answer.read()
+    agents.request("GET", "/metrics")
+    check(agents.getresponse().status == 404, "agents see metrics")
+    for process, metric in (("gateway", "ingot_gateway_calls_total"), ("trainer", "ingot_reward_mean"),
+                            ("agents", "agents_opened"), ("scheduler", "scheduler_"), ("rollout-0", ""), ("datapool", "")):
+        check(metric in scrape(f"{ingot.folder}/launched", process), f"{process} does not show {metric}")
     environment = pathlib.Path(f"/proc/{role_process(launch, 'gateway')}/environ").read_bytes()
     check(b"INGOT_ADMIN_KEY" in environment and b"INGOT_ADMIN_KEY=\0" in environment, "the role's environment shows the key")
     config.write_text("run: {name: the next experiment}\n")

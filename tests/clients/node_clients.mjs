@@ -63,7 +63,7 @@ async function read(pieces, leaves) {
 // The gateway has noticed that the client left, and recorded what was sampled.
 async function waitUntilIdle() {
   for (let i = 0; i < 600; ++i) {
-    if ((await (await fetch(url + "/metrics")).text()).includes("\ningot_gateway_active_calls 0\n")) return;
+    if ((await (await fetch(url + "/ingot/v1/status")).json()).active_calls === 0) return;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   check(false, "the call goes on without its client");

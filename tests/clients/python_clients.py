@@ -67,8 +67,8 @@ def leave(pieces, close):
 def wait_until_idle():
     """The gateway has noticed that the client left, and recorded what was sampled."""
     for _ in range(600):
-        with urllib.request.urlopen(url + "/metrics", timeout=30) as response:
-            if b"\ningot_gateway_active_calls 0\n" in response.read():
+        with urllib.request.urlopen(url + "/ingot/v1/status", timeout=30) as response:
+            if json.load(response)["active_calls"] == 0:
                 return
         time.sleep(0.05)
     check(False, "the call goes on without its client")

@@ -11,15 +11,16 @@ be installed is reported as skipped, with the reason; with --require that is a f
 licence no test can accept.
 """
 import argparse
+import http.client
 import json
 import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 NPM = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic",
@@ -83,8 +84,10 @@ class Server:
         path = folder / "script.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in script))
         self.record = folder / "record"
+        self.metrics = folder / "metrics.sock"
         self.process = subprocess.Popen([binary, "serve", str(model), "--port", "0", "--model", "ingot", "--script",
-                                         str(path), "--record", str(self.record)], stdout=subprocess.PIPE, text=True)
+                                         str(path), "--record", str(self.record), "--metrics-socket", str(self.metrics)],
+                                        stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if "http://" not in line:
             raise SystemExit(f"ingot serve did not start: {line}")
@@ -102,8 +105,12 @@ class Server:
         return read("engine.jsonl"), read("calls.jsonl")
 
     def figures(self):
-        with urllib.request.urlopen(self.url + "/metrics", timeout=30) as response:
-            text = response.read().decode()
+        connection = http.client.HTTPConnection("ingot", timeout=30)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(self.metrics))
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
         value = lambda name: int(float(re.search(rf"^{name} (\S+)$", text, re.M).group(1)))
         return {"completed": value(r'ingot_gateway_calls_total\{outcome="completed"\}'),
                 "failed": value(r'ingot_gateway_calls_total\{outcome="failed"\}'),

@@ -467,6 +467,7 @@ class AdminKey : public ::testing::Test {
  protected:
   AdminKey() : path_(std::filesystem::temp_directory_path() / ("ingot-admin-key-" + base::RandomHex(8))) {
     std::ofstream(path_) << kKey << "\n";
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   }
   ~AdminKey() override { std::filesystem::remove(path_); }
 
@@ -569,6 +570,10 @@ TEST_F(AdminKey, FilesWithoutAKeyAreRefused) {
     std::ofstream(path_) << bad;
     EXPECT_TRUE(absl::IsInvalidArgument(ReadAdminKey(options).status())) << bad;
   }
+  std::ofstream(path_) << kKey;
+  EXPECT_EQ(*ReadAdminKey(options), kKey);
+  std::filesystem::permissions(path_, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
+  EXPECT_THAT(std::string(ReadAdminKey(options).status().message()), ::testing::HasSubstr("chmod 600 "));
   options.admin_key_file += "-missing";
   EXPECT_TRUE(absl::IsInvalidArgument(ReadAdminKey(options).status()));
 }

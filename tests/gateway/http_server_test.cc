@@ -354,15 +354,17 @@ TEST(HttpServer, TellsMonitorsItsHealthAndVersionAndNoMore) {
   EXPECT_EQ(site.Ask("GET", "/health", "").status, 503);
 }
 
-TEST(HttpServer, AnswersModelsHealthStatusAndMetrics) {
+TEST(HttpServer, AnswersModelsHealthAndStatusAndShowsAgentsNoMetrics) {
   Site site([](const auto&) { return Say("hello"); });
   EXPECT_EQ(site.Ask("GET", "/v1/models", "").json().at("data").at(0).at("id").as_string(), "ingot");
   EXPECT_EQ(site.Ask("GET", "/s/abc/v1/models", "").status, 200);
   EXPECT_EQ(site.Ask("GET", "/v1/models/ingot?x=1", "").status, 200);
   EXPECT_EQ(site.Ask("GET", "/healthz", "").json().at("status").as_string(), "ok");
   EXPECT_EQ(site.Ask("GET", "/ingot/v1/status", "").json().at("active_calls").as_int64(), 0);
-  EXPECT_NE(site.Ask("GET", "/metrics", "").body.find("ingot_gateway_calls_total{outcome=\"completed\"} 0"),
-            std::string::npos);
+  for (const char* path : {"/metrics", "/v1/metrics", "/s/abc/metrics"}) {
+    EXPECT_EQ(site.Ask("GET", path, "").status, 404) << path;
+  }
+  EXPECT_NE(site.gateway().MetricsText().find("ingot_gateway_calls_total{outcome=\"completed\"} 0"), std::string::npos);
   Wire wire(site.server().port());
   wire.Send(Request("HEAD", "/healthz", ""));
   EXPECT_EQ(Read(wire, true).status, 200);

@@ -15,6 +15,17 @@ TEST(RequestHead, FindsFieldsWithoutCase) {
   EXPECT_EQ(head.Find("hos"), "");
 }
 
+TEST(RequestHead, ReadsTheKeyOfEitherField) {
+  const auto key = [](Fields fields) { return RequestHead{.method = "GET", .target = "/", .fields = fields}.Key(); };
+  EXPECT_EQ(key({{"Authorization", "Bearer  abc  "}, {"X-Api-Key", "other"}}), "abc");
+  EXPECT_EQ(key({{"authorization", "bEARER abc"}}), "abc");
+  EXPECT_EQ(key({{"x-api-key", "abc"}}), "abc");
+  EXPECT_EQ(key({{"Authorization", "Basic abc"}, {"x-api-key", "other"}}), "other");
+  EXPECT_EQ(key({{"Authorization", "Bearer "}}), "");
+  EXPECT_EQ(key({{"Authorization", "Bearer"}}), "");
+  EXPECT_EQ(key({}), "");
+}
+
 TEST(Handler, RefusesInPlainText) {
   struct Nobody final : Handler {
     Opening Head(RequestHead) override { return {}; }

@@ -1,0 +1,27 @@
+// Keys and tokens: made, read from files of their owner's alone, and compared without a hint to who guesses.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace ingot::base {
+
+// Compares every byte, so that the time tells nothing of where two secrets differ. Secrets of different lengths differ.
+inline bool SameSecret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char differs = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const volatile unsigned char bits = static_cast<unsigned char>(a[i] ^ b[i]);
+    differs = static_cast<unsigned char>(differs | bits);
+  }
+  return differs == 0;
+}
+
+// The one word of the file at `path`, of 16 bytes or more; white space around it is ignored. INVALID_ARGUMENT: the file
+// cannot be read, is open to other users (chmod 600), or holds something else. The error never shows the content.
+absl::StatusOr<std::string> ReadSecret(const std::string& path);
+
+}  // namespace ingot::base

@@ -1,0 +1,15 @@
+// A listening unix socket for one user of the machine. Internal to the folder.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::http {
+
+// Makes the socket file `path` of mode 0600 and listens. Returns the descriptor, which the caller owns. A socket file on
+// which nobody listens, left by a process that was killed, is replaced. `path` may be longer than a socket's address.
+// UNAVAILABLE: somebody listens there, the file is no socket, or the system refuses; the error names `path`.
+absl::StatusOr<int> ListenUnix(const std::string& path);
+
+}  // namespace ingot::http
