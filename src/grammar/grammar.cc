@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "grammar/chars.h"
+#include "grammar/regex.h"
 #include "grammar/schema_compiler.h"
 
 namespace ingot::grammar {
@@ -21,7 +22,11 @@ void PutParts(std::string& key, const std::vector<Parts>& alternatives) {
   for (const Parts& parts : alternatives) {
     absl::StrAppend(&key, "|", parts.size(), ";");
     for (const Part& part : parts) {
-      absl::StrAppend(&key, part.parameters.has_value() ? "p" : part.keywords ? "k" : part.is_schema ? "s" : "l");
+      absl::StrAppend(&key, part.parameters.has_value() ? "p"
+                            : part.keywords             ? "k"
+                            : part.is_schema            ? "s"
+                            : part.is_regex             ? "r"
+                                                        : "l");
       PutSized(key, part.text);
       if (part.parameters.has_value()) {
         const ParameterSyntax& syntax = *part.parameters;
@@ -52,7 +57,7 @@ struct Sizes {
   void Add(const std::vector<Parts>& alternatives) {
     for (const Parts& alternative : alternatives) {
       for (const Part& part : alternative) {
-        (part.is_schema ? schemas : literals) += part.text.size();
+        (part.is_schema || part.is_regex ? schemas : literals) += part.text.size();
         if (part.parameters.has_value()) {
           literals += part.parameters->begin.size() + part.parameters->value_end.size() +
                       part.parameters->text_key_end.size() + part.parameters->json_key_end.size();
@@ -105,6 +110,7 @@ class PartsCompiler {
   // Adds one part; returns the state behind it.
   absl::StatusOr<int32_t> Add(int32_t from, const Part& part, const std::string& place) {
     if (!part.repeated.empty()) return AddRepeated(from, part, place);
+    if (part.is_regex) return AddRegex(from, part.text, place + ".regex");
     if (!part.is_schema) return builder_.AddLiteral(from, part.text);
     const absl::StatusOr<base::json::value> schema = base::ParseJson(part.text);
     if (!schema.ok()) return base::FaultError({place + ".json_schema", std::string(schema.status().message())});
@@ -133,6 +139,27 @@ class PartsCompiler {
     }
     const bool plain = type != nullptr && compile(base::json::object{{"type", *type}}).ok();
     return plain ? absl::OkStatus() : compile(true);
+  }
+
+  absl::StatusOr<int32_t> AddRegex(int32_t from, const std::string& regex, const std::string& place) {
+    const auto whole = RegexDfa(regex);
+    if (!whole.ok()) return base::FaultError({place, absl::StrCat("the expression ", whole.status().message())});
+    if (whole->empty()) return base::FaultError({place, "no text matches the expression"});
+    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
+    if (whole->Accepts("")) INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, behind}));
+    const auto make = [&]() -> absl::StatusOr<Dfa> {
+      INGOT_ASSIGN_OR_RETURN(const Dfa some, LengthDfa(1, UINT32_MAX, builder_.budget(), Spelling::kRaw));
+      return Intersect(*whole, some, builder_.budget());
+    };
+    INGOT_ASSIGN_OR_RETURN(const auto leaf, builder_.pool().Get(absl::StrCat("regex ", regex), make));
+    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, behind, leaf));
+    return behind;
+  }
+
+  // The pattern is checked alone, since its brackets need not be balanced.
+  absl::StatusOr<Dfa> RegexDfa(const std::string& regex) {
+    INGOT_RETURN_IF_ERROR(CheckPattern(regex));
+    return PatternDfa(absl::StrCat("^(?:", regex, ")$"), builder_.budget(), Spelling::kRaw);
   }
 
   // The loop returns to a state of its own, so that edges of `from` do not become part of it.

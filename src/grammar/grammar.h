@@ -61,14 +61,16 @@
 
 namespace ingot::grammar {
 
-// One part of an alternative: a literal, a schema or a repetition.
+// One part of an alternative: a literal, a schema, a regular expression or a repetition.
 struct Part {
   bool is_schema = false;
-  std::string text;  // the literal, or the JSON Schema; in a repetition, the separator
+  std::string text;  // the literal, JSON Schema or regular expression; in a repetition, the separator
   // Only with is_schema, of an object: how its properties are written. parameters: one by one between delimiters.
   // keywords: as Python's keyword arguments. Neither: as JSON.
   std::optional<ParameterSyntax> parameters = {};
   bool keywords = false;
+  // Only without is_schema. The part is a text in UTF-8 that all of this expression matches (grammar/regex.h).
+  bool is_regex = false;
   // Only without is_schema. Not empty: one or more of these alternatives, with `text` between each two.
   std::vector<std::vector<Part>> repeated = {};
 };

@@ -52,6 +52,8 @@ absl::StatusOr<grammar::Part> PartOf(const v1::GrammarPart& part, int depth) {
       return grammar::Part{.is_schema = false, .text = part.literal()};
     case v1::GrammarPart::kJsonSchema:
       return grammar::Part{.is_schema = true, .text = part.json_schema()};
+    case v1::GrammarPart::kRegex:
+      return grammar::Part{.is_schema = false, .text = part.regex(), .is_regex = true};
     case v1::GrammarPart::kParameters:
       return PartOf(part.parameters());
     case v1::GrammarPart::kPythonKeywords:
@@ -69,7 +71,7 @@ absl::StatusOr<grammar::Part> PartOf(const v1::GrammarPart& part, int depth) {
     }
     default:
       return absl::InvalidArgumentError(
-          "a grammar part must have literal, json_schema, parameters, repeat or python_keywords set");
+          "a grammar part must have literal, json_schema, regex, parameters, repeat or python_keywords set");
   }
 }
 

@@ -208,13 +208,14 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
   if (!request.sampling().ignore_eos()) {
     sequence->stop_ids.insert(sequence->stop_ids.end(), runner_->eos_ids().begin(), runner_->eos_ids().end());
   }
+  sequence->min_new_tokens = request.sampling().min_new_tokens();
   if (request.sampling().stop_size() > 0) {
     sequence->stops.emplace(
         tokenizer_, std::vector<std::string>(request.sampling().stop().begin(), request.sampling().stop().end()),
         sequence->tokens.back());
   }
   if (request.forced_ids_size() == 0 && LogitShaper::IsRequested(request.sampling())) {
-    sequence->shaper.emplace(request.sampling(), sequence->tokens);
+    sequence->shaper.emplace(request.sampling(), sequence->tokens, sequence->stop_ids);
   }
   if (request.forced_ids_size() == 0 && request.sampling().has_grammar()) {
     INGOT_RETURN_IF_ERROR(AddConstraint(request.sampling().grammar(), sequence.get()));

@@ -69,7 +69,9 @@ v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, v1::Genera
   if (std::find(sequence.stop_ids.begin(), sequence.stop_ids.end(), id) != sequence.stop_ids.end()) {
     return v1::FINISH_STOP;
   }
-  if (sequence.stops.has_value()) {
+  if (sequence.stops.has_value() && sequence.sampled() <= sequence.min_new_tokens) {
+    sequence.stops->Skip(id);
+  } else if (sequence.stops.has_value()) {
     if (const int stop = sequence.stops->Push(id); stop >= 0) {
       chunk->set_stop_string(sequence.stops->stop(stop));
       return v1::FINISH_STOP;

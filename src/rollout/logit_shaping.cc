@@ -33,6 +33,10 @@ absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_siz
     return absl::InvalidArgumentError(
         absl::StrCat("sampling.repetition_penalty is ", repetition, "; it must be 0 (off) or between 0.01 and 100"));
   }
+  if (params.min_new_tokens() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sampling.min_new_tokens is ", params.min_new_tokens(), "; it must be at least 0"));
+  }
   for (const auto& [id, bias] : params.logit_bias()) {
     if (id < 0 || id >= vocab_size) {
       return base::FaultError(
@@ -48,14 +52,17 @@ absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_siz
 
 bool LogitShaper::IsRequested(const v1::SamplingParams& params) {
   return params.frequency_penalty() != 0 || params.presence_penalty() != 0 || RepetitionOf(params) != 1 ||
-         params.logit_bias_size() > 0;
+         params.logit_bias_size() > 0 || params.min_new_tokens() > 0;
 }
 
-LogitShaper::LogitShaper(const v1::SamplingParams& params, std::span<const int32_t> prompt_ids)
+LogitShaper::LogitShaper(const v1::SamplingParams& params, std::span<const int32_t> prompt_ids,
+                         std::span<const int32_t> stop_ids)
     : inverse_temperature_(params.temperature() == 0 ? 1 : 1 / params.temperature()),
       repetition_(RepetitionOf(params)),
       frequency_(params.frequency_penalty()),
-      presence_(params.presence_penalty()) {
+      presence_(params.presence_penalty()),
+      held_draws_(params.min_new_tokens()),
+      held_ids_(stop_ids.begin(), stop_ids.end()) {
   for (const auto& [id, bias] : params.logit_bias()) {
     if (bias != 0) bias_.emplace_back(id, bias <= -kMaxBias ? kNever : bias * inverse_temperature_);
   }
@@ -63,6 +70,7 @@ LogitShaper::LogitShaper(const v1::SamplingParams& params, std::span<const int32
 }
 
 void LogitShaper::RecordSampled(int32_t id) {
+  --held_draws_;
   if (frequency_ != 0 || presence_ != 0) ++sampled_[id];
   if (repetition_ != 1) repeated_.insert(id);
 }
@@ -86,6 +94,12 @@ void LogitShaper::Shape(float log_normalizer, std::span<float> row) {
   }
   for (const auto& [id, bias] : bias_) row[id] += bias;
   bias_acted_ = bias_acted_ || !bias_.empty();
+  for (const int32_t id : held_ids_) {
+    if (held_draws_ <= 0) break;
+    if (id < 0 || static_cast<size_t>(id) >= row.size()) continue;
+    row[id] = kNever;
+    bias_acted_ = true;
+  }
 }
 
 }  // namespace ingot::rollout

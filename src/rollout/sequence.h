@@ -46,6 +46,7 @@ struct Sequence {
   std::optional<LogitShaper> shaper;     // penalties and biases, if it asks for any
   std::optional<Constraint> constraint;  // its grammar, if it has one
   std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's own
+  int64_t min_new_tokens = 0;            // ids whose text has no stop string
   std::chrono::nanoseconds deadline{0};  // on the engine's clock; max() = no deadline
   size_t prompt_size = 0;
   size_t limit = 0;   // tokens.size() at which it ends with FINISH_LENGTH

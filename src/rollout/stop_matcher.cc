@@ -20,6 +20,11 @@ std::string StopMatcher::NewText(int32_t id) const {
   return tokenizer_->Decode(std::span(pair).last(1), /*skip_special=*/false);
 }
 
+void StopMatcher::Skip(int32_t id) {
+  tail_.clear();
+  previous_ = id;
+}
+
 int StopMatcher::Push(int32_t id) {
   if (stops_.empty()) return -1;
   tail_ += NewText(id);

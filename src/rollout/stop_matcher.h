@@ -22,6 +22,9 @@ class StopMatcher {
   // completes several, the one that ends first, then the longest.
   int Push(int32_t id);
 
+  // The same without a match: no stop string contains text of the tokens so far.
+  void Skip(int32_t id);
+
   const std::string& stop(int index) const { return stops_[index]; }
 
  private:

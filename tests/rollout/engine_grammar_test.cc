@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <regex>
+#include <set>
 
 #include "base/fault.h"
 #include "base/json.h"
@@ -107,6 +109,56 @@ constexpr const char* kSchema =
     R"({"type":"object","properties":{"id":{"type":"integer","minimum":0,"maximum":99999},
         "name":{"type":"string","maxLength":12},"kind":{"enum":["caf\u00e9","tea"]},
         "tags":{"type":"array","items":{"type":"boolean"},"maxItems":3}},"required":["id","name","kind"]})";
+
+TEST(EngineGrammarTest, TextsMatchAllOfTheirExpression) {
+  GrammarRig rig;
+  const char* const expressions[] = {"(yes|no)[0-9]{2}", "[a-c]*", "caf\u00e9|x?", "a|b$"};
+  std::set<std::string> seen;
+  for (const std::string expression : expressions) {
+    const std::string bytes = expression == "caf\\u00e9|x?" ? "caf\xC3\xA9|x?" : expression;
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      v1::GenerateRequest ask = Ask(seed);
+      ask.mutable_sampling()->mutable_grammar()->add_alternatives()->add_parts()->set_regex(expression);
+      const auto result = Answer(rig, ask);
+      ASSERT_EQ(result->last.finish(), v1::FINISH_STOP) << TextOf(*result);
+      EXPECT_TRUE(std::regex_match(TextOf(*result), std::regex(bytes))) << TextOf(*result) << " of " << expression;
+      seen.insert(TextOf(*result));
+    }
+  }
+  EXPECT_TRUE(seen.contains("") && seen.contains("caf\xC3\xA9")) << "an expression may match nothing";
+  for (const char* bad : {"a)|(b", "(?=a)b", "[^\\s\\S]"}) {
+    v1::GenerateRequest ask = Ask(1);
+    ask.mutable_sampling()->mutable_grammar()->add_alternatives()->add_parts()->set_regex(bad);
+    const absl::Status fault = FaultOf(rig, ask);
+    EXPECT_EQ(fault.code(), absl::StatusCode::kInvalidArgument) << bad;
+    ASSERT_TRUE(base::FaultOf(fault).has_value()) << fault;
+    EXPECT_EQ(base::FaultOf(fault)->field, "grammar.alternatives[0].parts[0].regex");
+  }
+}
+
+// The model is all but sure to end at once, or to repeat the stop string.
+TEST(EngineGrammarTest, NothingEndsACallBeforeItsLeastLength) {
+  GrammarRig rig;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    v1::GenerateRequest ask = Ask(seed, 60);
+    (*ask.mutable_sampling()->mutable_logit_bias())[kEnd] = 20;
+    EXPECT_EQ(Answer(rig, ask)->ids.size(), 1u);
+    ask.mutable_sampling()->set_min_new_tokens(10);
+    const auto ended = Answer(rig, ask);
+    EXPECT_EQ(ended->ids.size(), 11u);
+    EXPECT_EQ(std::count(ended->ids.begin(), ended->ids.end(), kEnd), 1);
+    EXPECT_TRUE(ended->last.bias_acted());
+    EXPECT_EQ(ended->last.finish(), v1::FINISH_STOP);
+    ask = Ask(seed, 60);
+    (*ask.mutable_sampling()->mutable_logit_bias())['a'] = 20;
+    ask.mutable_sampling()->add_stop("aaa");
+    EXPECT_EQ(Answer(rig, ask)->ids.size(), 3u);
+    ask.mutable_sampling()->set_min_new_tokens(10);
+    const auto stopped = Answer(rig, ask);
+    EXPECT_EQ(stopped->ids.size(), 13u) << "the stop string stands behind the least length";
+    EXPECT_EQ(stopped->last.stop_string(), "aaa");
+  }
+}
 
 TEST(EngineGrammarTest, TextsAreWholeAndEndWithTheTurn) {
   GrammarRig rig;

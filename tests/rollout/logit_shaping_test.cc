@@ -38,7 +38,7 @@ TEST(LogitShapingTest, FrequencyCountsAndPresenceDoesNot) {
   params.set_temperature(1);
   params.set_frequency_penalty(0.5f);
   params.set_presence_penalty(0.25f);
-  LogitShaper shaper(params, std::vector<int32_t>{3});
+  LogitShaper shaper(params, std::vector<int32_t>{3}, {});
   EXPECT_FALSE(shaper.needs_normalizer());
   Row row({1, 2, 3, 4});
   shaper.Shape(0, row.entries);
@@ -57,7 +57,7 @@ TEST(LogitShapingTest, PenaltiesAndBiasAreInLogitsBeforeTheTemperature) {
   params.set_temperature(0.5f);
   params.set_frequency_penalty(1);
   (*params.mutable_logit_bias())[1] = 2;
-  LogitShaper shaper(params, {});
+  LogitShaper shaper(params, {}, {});
   shaper.RecordSampled(0);
   Row row({1, -2, 0.5f}, 0.5f);
   shaper.Shape(0, row.entries);
@@ -69,7 +69,7 @@ TEST(LogitShapingTest, RepetitionDividesPositiveAndMultipliesNegativeLogitsOnceE
     v1::SamplingParams params;
     params.set_temperature(temperature);
     params.set_repetition_penalty(1.5f);
-    LogitShaper shaper(params, std::vector<int32_t>{0, 0, 1});
+    LogitShaper shaper(params, std::vector<int32_t>{0, 0, 1}, {});
     ASSERT_TRUE(shaper.needs_normalizer());
     shaper.RecordSampled(2);
     shaper.RecordSampled(2);
@@ -86,7 +86,7 @@ TEST(LogitShapingTest, RepetitionComesBeforeFrequencyAndBias) {
   params.set_repetition_penalty(2);
   params.set_frequency_penalty(0.5f);
   (*params.mutable_logit_bias())[0] = -3;
-  LogitShaper shaper(params, {});
+  LogitShaper shaper(params, {}, {});
   shaper.RecordSampled(0);
   Row row({1, 2});
   shaper.Shape(row.normalizer, row.entries);
@@ -98,12 +98,32 @@ TEST(LogitShapingTest, ABiasOfMinusHundredExcludesAndOfPlusHundredForces) {
   params.set_temperature(0);  // greedy: the row is at temperature 1
   (*params.mutable_logit_bias())[0] = -100;
   (*params.mutable_logit_bias())[1] = 100;
-  LogitShaper shaper(params, {});
+  LogitShaper shaper(params, {}, {});
   Row row({20, -9, 1});
   shaper.Shape(0, row.entries);
   EXPECT_EQ(row.entries[0], -std::numeric_limits<float>::infinity());
   EXPECT_NEAR(Row(row.entries).entries[1], 0, 1e-6);
   EXPECT_TRUE(shaper.bias_acted());
+}
+
+TEST(LogitShapingTest, IdsThatEndTheCallAreHeldBackForSoManyDraws) {
+  v1::SamplingParams params;
+  params.set_temperature(1);
+  EXPECT_FALSE(LogitShaper::IsRequested(params));
+  params.set_min_new_tokens(2);
+  EXPECT_TRUE(LogitShaper::IsRequested(params));
+  LogitShaper shaper(params, {}, std::vector<int32_t>{1, 2, 99});  // one is not in the row
+  for (int drawn = 0; drawn < 4; ++drawn) {
+    Row row({1, 2, 3, 4});
+    shaper.Shape(0, row.entries);
+    EXPECT_EQ(row.entries[1] == -std::numeric_limits<float>::infinity(), drawn < 2);
+    EXPECT_EQ(row.entries[2] == -std::numeric_limits<float>::infinity(), drawn < 2);
+    EXPECT_GT(row.entries[0], -10);
+    shaper.RecordSampled(0);
+  }
+  EXPECT_TRUE(shaper.bias_acted());
+  params.set_min_new_tokens(-1);
+  EXPECT_EQ(ValidateShaping(params, 4).code(), absl::StatusCode::kInvalidArgument);
 }
 
 // No difference of infinities: an id that the model excludes stays excluded, and no entry becomes not-a-number or
@@ -117,7 +137,7 @@ TEST(LogitShapingTest, InfiniteAndHugeLogitsStayInOrder) {
     params.set_frequency_penalty(-2);
     params.set_presence_penalty(2);
     for (int32_t id = 0; id < 4; ++id) (*params.mutable_logit_bias())[id] = 99;
-    LogitShaper shaper(params, std::vector<int32_t>{0, 1, 2, 3});
+    LogitShaper shaper(params, std::vector<int32_t>{0, 1, 2, 3}, {});
     for (int32_t id = 0; id < 4; ++id) shaper.RecordSampled(id);
     for (const float normalizer : {-3e38f, 0.0f, 3e38f, std::numeric_limits<float>::infinity()}) {
       std::vector<float> row = {never, 0, -3e38f, 3e38f};

@@ -36,6 +36,16 @@ TEST(StopMatcherTest, ReturnsTheStringThatEndsFirstThenTheLongest) {
   EXPECT_EQ(FirstMatch({"", "abcd"}, {"cd", "bcd"}, {1}), Match(0, "bcd"));
 }
 
+TEST(StopMatcherTest, TextOfSkippedTokensIsNoPartOfAStopString) {
+  StopMatcher matcher(std::make_shared<PieceTokenizer>(std::vector<std::string>{"", "xEN", "D", "END"}, false), {"END"},
+                      0);
+  matcher.Skip(3);
+  matcher.Skip(1);
+  EXPECT_EQ(matcher.Push(2), -1) << "its beginning was skipped";
+  EXPECT_EQ(matcher.Push(1), -1);
+  EXPECT_EQ(matcher.Push(2), 0);
+}
+
 TEST(StopMatcherTest, MatchesBytesOfAnIncompleteCharacter) {
   EXPECT_EQ(FirstMatch({"", "\xe2", "\x82", "\xac!"}, {"\xe2\x82\xac"}, {1, 2, 3}), Match(2, "\xe2\x82\xac"));
 }
