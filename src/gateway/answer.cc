@@ -137,6 +137,7 @@ absl::Status Answer::MakeCalls(const std::shared_ptr<Episode>& episode) {
 absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPrompts(Episode& episode,
                                                                                    const GatewayRequest& request) {
   INGOT_RETURN_IF_ERROR(CheckToolChoice(*core_.parts.format, request));
+  INGOT_RETURN_IF_ERROR(CheckStopIds(*core_.parts.tokenizer, request));
   std::vector<std::shared_ptr<const PromptPlan>> plans;
   for (int i = 0; i < request.prompts(); ++i) {
     INGOT_ASSIGN_OR_RETURN(PromptPlan plan, PlanPrompt(&episode, request, i));

@@ -11,10 +11,19 @@ namespace {
 
 std::string Bytes(int32_t id, const text::Tokenizer& tokenizer) { return tokenizer.TokenBytes(id); }
 
+// Ids that are no text at the end of an answer.
+std::vector<int32_t> EndsOf(const GatewayParts& parts, const GatewayRequest& request) {
+  std::vector<int32_t> ends = parts.format->end_of_turn_ids();
+  if (!request.tells_stop) ends.insert(ends.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
+  return ends;
+}
+
 TurnText::Options ReadingOf(const GatewayParts& parts, const GatewayRequest& request, const PromptPlan& plan) {
   TurnText::Options options{.tokenizer = parts.tokenizer,
-                            .ends = parts.format->end_of_turn_ids(),
+                            .ends = EndsOf(parts, request),
                             .stop = request.stop,
+                            .tells_stop = request.tells_stop,
+                            .stop_from = request.min_tokens,
                             .marks_content = request.wants_tokens()};
   if (request.raw_output) return options;
   options.format = parts.format->output();
@@ -115,7 +124,7 @@ void Delivery::ClosePart(std::vector<Event>& out, bool cut) {
 std::vector<Token> Delivery::TakeTokens(const Generation& generation, int last) {
   std::vector<Token> tokens;
   if (!request_->wants_tokens()) return tokens;
-  const int text_end = TextTokens(generation);
+  const int text_end = text_tokens(generation);
   for (; told_ < last; ++told_) {
     Token token{.id = generation.segment.token_ids(told_),
                 .logprob = generation.segment.logprobs(told_),
@@ -134,10 +143,9 @@ std::vector<Token> Delivery::TakeTokens(const Generation& generation, int last) 
   return tokens;
 }
 
-// The number of sampled ids that are text: all but an end-of-turn id at the end.
-int Delivery::TextTokens(const Generation& generation) const {
+int Delivery::text_tokens(const Generation& generation) const {
   const auto& ids = generation.segment.token_ids();
-  const auto& ends = parts_.format->end_of_turn_ids();
+  const std::vector<int32_t> ends = EndsOf(parts_, *request_);
   const bool ended = !ids.empty() && std::find(ends.begin(), ends.end(), ids[ids.size() - 1]) != ends.end();
   return ids.size() - (ended ? 1 : 0);
 }

@@ -35,6 +35,8 @@ class Delivery {
   // The events of `generation` since the last call. Each call confirms that the events of the call before were sent.
   // After End the last event is AnswerEnd, once.
   void Take(const Generation& generation, std::vector<Event>& out);
+  // The number of sampled ids that are text: all but one that ends the answer.
+  int text_tokens(const Generation& generation) const;
   // Numbers of sampled ids: those whose text surely was sent, and those whose text may have been sent.
   int confirmed_tokens() const { return confirmed_; }
   int taken_tokens() const { return text_.delivered_tokens(); }
@@ -46,7 +48,6 @@ class Delivery {
   void ClosePart(std::vector<Event>& out, bool cut);
   // The tokens before id `last` that no event carried yet.
   std::vector<Token> TakeTokens(const Generation& generation, int last);
-  int TextTokens(const Generation& generation) const;
 
   const GatewayParts& parts_;
   const std::shared_ptr<const GatewayRequest> request_;

@@ -1,6 +1,8 @@
 #include "gateway/sampling.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 #include <utility>
 
 #include "base/json.h"
@@ -86,6 +88,7 @@ class SequenceWriter {
   }
 
   void Value(const std::string& schema) { sequence_->add_parts()->set_json_schema(schema); }
+  void Regex(const std::string& regex) { sequence_->add_parts()->set_regex(regex); }
 
   void Call(const text::OutputFormat& format, const text::OutputFormat::CallShape& shape, const std::string& schema) {
     using Piece = text::OutputFormat::CallPiece;
@@ -145,6 +148,15 @@ absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayReques
   return absl::OkStatus();
 }
 
+absl::Status CheckStopIds(const text::Tokenizer& tokenizer, const GatewayRequest& request) {
+  for (const int32_t id : request.stop_token_ids) {
+    if (id < tokenizer.vocab_size()) continue;
+    return BadRequest("stop_token_ids", absl::StrCat("'stop_token_ids' has ", id, ", and the vocabulary has ",
+                                                     tokenizer.vocab_size(), " tokens"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckContext(const Backend& backend, const char* field, size_t prompt_tokens) {
   if (backend.context_length == 0) {
     auto status = backend.engine->Status();
@@ -163,7 +175,7 @@ std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const Gatew
                                      bool thinking_open) {
   const ToolChoice& choice = request.tool_choice;
   const bool required = choice.mode == ToolChoice::Mode::kRequired;
-  if (!required && !request.json_schema.has_value()) return std::nullopt;
+  if (!required && !request.holds_answer()) return std::nullopt;
   v1::Grammar grammar;
   const text::ChatFormat::ReasoningSyntax reasoning = format.SyntaxOfReasoning();
   const bool after_reasoning =
@@ -194,7 +206,10 @@ std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const Gatew
     call.Call(output, *shape, schema);
     if (!several) call.Text(shape->end);
   }
-  if (!required) begin().Value(*request.json_schema);
+  if (required) return grammar;
+  if (request.json_schema.has_value()) begin().Value(*request.json_schema);
+  if (request.regex.has_value()) begin().Regex(*request.regex);
+  for (const std::string& text : request.choice_texts) begin().Text(text);
   return grammar;
 }
 
@@ -202,10 +217,15 @@ std::string ParamOf(const std::string& field, const GatewayRequest& request, con
   if (field == "sampling.logit_bias") return "logit_bias";
   if (!sent.has_grammar()) return "";
   if (request.tool_choice.mode == ToolChoice::Mode::kRequired) return "tools";
-  // In GrammarOf the answer's schema is the last alternative, behind the tools' alternatives.
-  const std::string last = absl::StrCat("grammar.alternatives[", sent.grammar().alternatives_size() - 1, "]");
-  const bool of_tools = field.starts_with("grammar.alternatives[") && !field.starts_with(last);
-  return of_tools ? "tools" : request.format_field;
+  // In GrammarOf the answer's alternatives are the last ones, behind the tools'.
+  constexpr std::string_view kAlternative = "grammar.alternatives[";
+  const size_t answers = std::max<size_t>(request.choice_texts.size(), 1);
+  const size_t of_tools = sent.grammar().alternatives_size() - answers;
+  size_t place = of_tools;
+  if (field.starts_with(kAlternative)) {
+    std::from_chars(field.data() + kAlternative.size(), field.data() + field.size(), place);
+  }
+  return place < of_tools ? "tools" : request.format_field;
 }
 
 v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request,
@@ -224,7 +244,13 @@ v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, co
   if (context > 0) limit = std::min<int64_t>(limit, context - static_cast<int64_t>(prompt.ids.size()));
   params.set_max_new_tokens(static_cast<int32_t>(limit));
   for (const std::string& stop : request.stop) params.add_stop(stop);
-  for (const int32_t id : core.parts.format->end_of_turn_ids()) params.add_stop_token_ids(id);
+  for (const int32_t id : request.stop_token_ids) params.add_stop_token_ids(id);
+  params.set_ignore_eos(request.ignore_eos);
+  for (const int32_t id : core.parts.format->end_of_turn_ids()) {
+    if (!request.ignore_eos) params.add_stop_token_ids(id);
+  }
+  params.set_min_new_tokens(request.min_tokens);
+  if (request.min_tokens > 0) params.set_bias_acted(true);
   if (auto grammar = GrammarOf(*core.parts.format, request, ThinkingIsOpen(*core.parts.format, prompt.prefill))) {
     *params.mutable_grammar() = *std::move(grammar);
     params.set_grammar_acted(true);

@@ -19,10 +19,13 @@ namespace ingot::gateway {
 absl::Status CheckContext(const Backend& backend, const char* field, size_t prompt_tokens);
 
 // Training and evaluation sample from the configured distribution, without the client's penalties and biases, so that
-// their calls can be trained on. Constraints on the answer (response_format, tool_choice) apply in every episode; such
-// calls are flagged and left out of training. Each choice of a request draws by its own seed.
+// their calls can be trained on. Constraints on the answer (response_format, tool_choice, min_tokens) apply in every
+// episode; such calls are flagged and left out of training. Each choice of a request draws by its own seed.
 v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request,
                                 int32_t sequence, int choice, const PromptPlan& prompt);
+
+// 400: a stop id is not in the vocabulary.
+absl::Status CheckStopIds(const text::Tokenizer& tokenizer, const GatewayRequest& request);
 
 // 400 tool_choice_unsupported: a call is required, but the output format cannot write it, or sampling cannot be
 // constrained to it.

@@ -28,7 +28,8 @@ inline const std::pair<const char*, const char*> kFullBodies[] = {
   "reasoning_effort":"low","chat_template_kwargs":{"enable_thinking":false},"metadata":{"branch":"sub"},"unknown":[{}]})"},
     {"completions",
      R"({"model":"m","prompt":["a",[98,99]],"n":2,"logprobs":3,"stop":"x","seed":5,"max_tokens":7,"best_of":2,"stream":true,
-  "return_token_ids":true})"},
+  "return_token_ids":true,"structured_outputs":{"choice":["a","b"],"regex":null},"stop_token_ids":[5],"ignore_eos":false,
+  "include_stop_str_in_output":true})"},
     {"messages",
      R"({"model":"m","max_tokens":64,"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],"messages":[
   {"role":"user","content":"q"},{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"EqQ="},

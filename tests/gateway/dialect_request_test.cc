@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/fault.h"
 #include "gateway/api/client_tools.h"
 #include "gateway/api/conversation_builder.h"
 #include "gateway/api/dialects/dialects.h"
@@ -422,6 +423,7 @@ std::string SequencesText(const Sequences& sequences) {
                syntax.value_end() + "|" + syntax.stop() + " " + syntax.json_schema() + "}";
       }
       if (part.has_python_keywords()) all += "(" + part.python_keywords() + ")";
+      if (part.has_regex()) all += "/" + part.regex() + "/";
       if (part.has_repeat()) {
         all += "some '" + part.repeat().between() + "'(\n" + SequencesText(part.repeat().alternatives()) + ")";
       }
@@ -475,6 +477,108 @@ TEST(Grammar, ConstrainsTheAnswerToTheRequest) {
   EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}})", true), thought);
   EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}},"reasoning_effort":"low")"),
             thought);
+}
+
+// The fields by which vLLM, SGLang and llama.cpp constrain an answer, in every dialect that has an answer.
+TEST(Grammar, ConstrainsTheAnswerByTheFieldsOfOtherServers) {
+  struct Case {
+    const char* fields;
+    const char* alternatives;
+    const char* field;  // for errors
+  };
+  const Case cases[] = {
+      {R"("structured_outputs":{"json":{"type":"array"}})", "<{\"type\":\"array\"}>\n", "structured_outputs.json"},
+      {R"("structured_outputs":{"json":"{\"type\":\"array\"}","disable_fallback":true})", "<{\"type\":\"array\"}>\n",
+       "structured_outputs.json"},
+      {R"("structured_outputs":{"regex":"a+","json":null,"disable_any_whitespace":false})", "/a+/\n",
+       "structured_outputs.regex"},
+      {R"("structured_outputs":{"choice":["yes","no"]})", "'yes'\n'no'\n", "structured_outputs.choice"},
+      {R"("structured_outputs":{"json_object":true})", "<{\"type\":\"object\"}>\n", "structured_outputs.json_object"},
+      {R"("guided_json":{"type":"array"})", "<{\"type\":\"array\"}>\n", "guided_json"},
+      {R"("guided_regex":"a+","guided_grammar":null)", "/a+/\n", "guided_regex"},
+      {R"("guided_choice":["yes","no"],"guided_decoding_backend":"xgrammar")", "'yes'\n'no'\n", "guided_choice"},
+      {R"("json_schema":{"type":"array"},"grammar":"")", "<{\"type\":\"array\"}>\n", "json_schema"},
+      {R"("regex":"a+")", "/a+/\n", "regex"},
+      {R"("structured_outputs":{"json_object":false},"structured_outputs":{})", "none\n", "response_format"},
+  };
+  for (const Case& one : cases) {
+    for (const auto& [dialect, prompt] :
+         {std::pair("chat.completions", R"("messages":[{"role":"user","content":"x"}])"),
+          std::pair("completions", R"("prompt":"x")"), std::pair("responses", R"("input":"x")"),
+          std::pair("messages", R"("max_tokens":9,"messages":[{"role":"user","content":"x"}])")}) {
+      const auto request = Parse(dialect, absl::StrCat("{", prompt, ",", one.fields, "}"));
+      ASSERT_TRUE(request.ok()) << request.status() << one.fields;
+      const auto grammar = GrammarOf(*TestFormat(), *request, false);
+      EXPECT_EQ(grammar.has_value() ? Alternatives(*grammar) : "none\n", one.alternatives) << dialect << one.fields;
+      EXPECT_EQ(request->format_field, one.field) << dialect;
+    }
+  }
+  // A schema inside json_object, as llama.cpp's.
+  EXPECT_EQ(GrammarText(R"("tool_choice":"none","response_format":{"type":"json_object","schema":{"type":"array"}})"),
+            "<{\"type\":\"array\",\"x-lenient\":true}>\n");
+  EXPECT_EQ(
+      GrammarText(
+          R"("tool_choice":"none","response_format":{"type":"json_object","strict":true,"schema":{"type":"array"}})"),
+      "<{\"type\":\"array\"}>\n");
+  EXPECT_EQ(GrammarText(R"("tool_choice":"none","response_format":{"type":"json_object","schema":null})"),
+            "<{\"type\":\"object\"}>\n");
+}
+
+// No constraint is dropped without a word.
+TEST(Requests, RefuseConstraintsThatTheyCannotHoldTo) {
+  const char* const refused[][2] = {
+      {R"("grammar":"root ::= \"a\"")", "grammar"},
+      {R"("guided_grammar":"root ::= \"a\"")", "guided_grammar"},
+      {R"("ebnf":"root ::= \"a\"")", "ebnf"},
+      {R"("structural_tag":{"type":"structural_tag"})", "structural_tag"},
+      {R"("guided_whitespace_pattern":"[ ]")", "guided_whitespace_pattern"},
+      {R"("structured_outputs":{"grammar":"root ::= \"a\""})", "structured_outputs.grammar"},
+      {R"("structured_outputs":{"structural_tag":"{}"})", "structured_outputs.structural_tag"},
+      {R"("structured_outputs":{"json":{},"whitespace_pattern":" "})", "structured_outputs.whitespace_pattern"},
+      {R"("structured_outputs":{"json":{},"disable_any_whitespace":true})",
+       "structured_outputs.disable_any_whitespace"},
+      {R"("structured_outputs":{"lark":"start: x"})", "structured_outputs.lark"},
+      {R"("structured_outputs":{"json":[]})", "structured_outputs.json"},
+      {R"("structured_outputs":{"json":"{"})", "structured_outputs.json"},
+      {R"("structured_outputs":{"choice":[]})", "structured_outputs.choice"},
+      {R"("structured_outputs":{"choice":["a",1]})", "structured_outputs.choice"},
+      {R"("structured_outputs":{"regex":1})", "structured_outputs.regex"},
+      {R"("structured_outputs":"json")", "structured_outputs"},
+      {R"("structured_outputs":{"json":{},"regex":"a"})", "structured_outputs.regex"},
+      {R"("guided_json":{},"guided_choice":["a"])", "guided_choice"},
+      {R"("guided_json":{},"response_format":{"type":"json_object"})", "response_format"},
+      {R"("continue_final_message":true)", "continue_final_message"},
+      {R"("add_generation_prompt":false)", "add_generation_prompt"},
+      {R"("allowed_token_ids":[1])", "allowed_token_ids"},
+      {R"("bad_words":["no"])", "bad_words"},
+      {R"("use_beam_search":true)", "use_beam_search"},
+      {R"("prompt_logprobs":0)", "prompt_logprobs"},
+      {R"("truncate_prompt_tokens":9)", "truncate_prompt_tokens"},
+      {R"("stop_token_ids":["a"])", "stop_token_ids"},
+      {R"("stop_token_ids":[-1])", "stop_token_ids"},
+      {R"("min_tokens":-1)", "min_tokens"},
+      {R"("min_tokens":10,"max_tokens":9)", "min_tokens"},
+      {R"("min_tokens":1,"guided_regex":"a")", "min_tokens"},
+      {R"("ignore_eos":true,"guided_regex":"a")", "ignore_eos"},
+      {R"("ignore_eos":1)", "ignore_eos"},
+      {R"("include_stop_str_in_output":"yes")", "include_stop_str_in_output"},
+  };
+  const std::string body = R"({"messages":[{"role":"user","content":"x"}],)";
+  for (const auto& [fields, param] : refused) {
+    const absl::Status status = Parse("chat.completions", body + fields + "}").status();
+    EXPECT_EQ(HttpStatusOf(status), 400) << fields;
+    EXPECT_EQ(base::ParseJson(ErrorJson(status))->at("error").at("param"), param) << fields << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(absl::StrCat("'", param, "'")));
+  }
+  // The values with which clients ask for nothing.
+  EXPECT_TRUE(Parse("chat.completions", body + R"("grammar":"","guided_json":null,"continue_final_message":false,
+      "add_generation_prompt":true,"bad_words":[],"allowed_token_ids":null,"use_beam_search":false,"min_tokens":0,
+      "prompt_logprobs":null,"stop_token_ids":[],"ignore_eos":false,"structured_outputs":null})")
+                  .ok());
+  EXPECT_EQ(
+      HttpStatusOf(
+          Parse("messages", R"({"max_tokens":1,"messages":[{"role":"user","content":"x"}],"grammar":"a"})").status()),
+      400);
 }
 
 // A chat format with the calls of another output format.
@@ -542,6 +646,63 @@ TEST(Grammar, IsFlaggedInTrainingAndPenaltiesAreLeftOut) {
   EXPECT_EQ(sampling.frequency_penalty(), 0);
   EXPECT_TRUE(sampling.logit_bias().empty());
   EXPECT_NE(world.gateway().MetricsText().find("ingot_gateway_flagged_calls_total 1"), std::string::npos);
+}
+
+// A fault of the expression or of a choice is one of the field that the client sent.
+TEST(Grammar, NamesTheFieldThatTheEngineRefuses) {
+  World world([](const auto&) {
+    Script script;
+    script.error = base::FaultError({"grammar.alternatives[0].parts[0].regex", "the expression has a look-around"});
+    return script;
+  });
+  const auto episode = world.Open();
+  const auto param = [&](object fields) {
+    object body = Body({Msg("user", "x")});
+    for (auto& [name, field] : fields) body[name] = field;
+    const absl::Status status = world.Chat(episode.api_key(), body).status;
+    EXPECT_EQ(HttpStatusOf(status), 400) << status;
+    return std::string(base::ParseJson(ErrorJson(status))->at("error").at("param").as_string());
+  };
+  EXPECT_EQ(param({{"structured_outputs", object{{"regex", "(?=a)"}}}}), "structured_outputs.regex");
+  EXPECT_EQ(param({{"guided_choice", array{"a", "b"}}}), "guided_choice");
+  EXPECT_EQ(param({{"guided_choice", array{"a", "b"}}, {"tools", CalculatorTools()}}), "tools");
+}
+
+// Fields about the end of an answer.
+TEST(Sampling, HoldsToTheEndThatTheClientAsksFor) {
+  World world([](const v1::GenerateRequest&) {
+    Script script;
+    script.text = "one!";
+    script.end_of_turn = false;
+    return script;
+  });
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "x")});
+  body["stop_token_ids"] = array{33};  // '!'
+  body["min_tokens"] = 2;
+  const auto first = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(first.status.ok()) << first.status;
+  EXPECT_EQ(first.message().at("content"), "one") << "the token that ends the answer is no text of it";
+  v1::SamplingParams sampling = world.engine->requests().back().sampling();
+  std::vector<int32_t> ends = TestFormat()->end_of_turn_ids();
+  ends.insert(ends.begin(), 33);
+  EXPECT_EQ(std::vector<int32_t>(sampling.stop_token_ids().begin(), sampling.stop_token_ids().end()), ends);
+  EXPECT_EQ(sampling.min_new_tokens(), 2);
+  EXPECT_TRUE(sampling.bias_acted()) << "what is drawn so is not trained on";
+  EXPECT_FALSE(sampling.ignore_eos());
+  body["include_stop_str_in_output"] = true;
+  EXPECT_EQ(world.Chat(episode.api_key(), body).message().at("content"), "one!");
+  object endless = Body({Msg("user", "x")});
+  endless["ignore_eos"] = true;
+  ASSERT_TRUE(world.Chat(episode.api_key(), endless).status.ok());
+  sampling = world.engine->requests().back().sampling();
+  EXPECT_TRUE(sampling.ignore_eos());
+  EXPECT_TRUE(sampling.stop_token_ids().empty());
+  EXPECT_FALSE(sampling.bias_acted());
+  body["stop_token_ids"] = array{TestTokenizer()->vocab_size()};
+  const absl::Status status = world.Chat(episode.api_key(), body).status;
+  EXPECT_EQ(HttpStatusOf(status), 400);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("'stop_token_ids'"));
 }
 
 TEST(ParallelCalls, EndTheTurnAfterTheFirstWhereTheyAreNotWanted) {

@@ -91,6 +91,45 @@ std::string Random(std::mt19937& random) {
   return text;
 }
 
+// The stop string that ended the turn is told if the client asks for it, but nothing behind it; and the text of the
+// first ids has none.
+TEST(TurnText, EndsAtTheStopStringThatEndedIt) {
+  struct Case {
+    const char* text;  // "STOP" ends it
+    bool tells;
+    int from;
+    const char* told;
+  };
+  for (const Case& one :
+       {Case{"one STOPped", false, 0, "one "}, Case{"one STOPped", true, 0, "one STOP"},
+        Case{"STOP two STOPped", false, 1, "STOP two "}, Case{"STOP two STOPped", true, 4, "STOP two STOP"},
+        Case{"STSTOP", true, 0, "STSTOP"}, Case{"ü STOP", true, 2, "ü STOP"}}) {
+    for (size_t size = 1; size < 20; ++size) {
+      TurnText turn({.tokenizer = TestTokenizer(),
+                     .ends = TestFormat()->end_of_turn_ids(),
+                     .format = TestFormat()->output(),
+                     .reading = {.calls = text::CallMode::kText},
+                     .stop = {"STOP", "never"},
+                     .tells_stop = one.tells,
+                     .stop_from = one.from});
+      const std::vector<int32_t> ids = TestTokenizer()->Encode(one.text, true);
+      std::string streamed;
+      const auto take = [&] {
+        for (const TurnText::Delta& delta : turn.Take()) streamed += delta.text;
+        EXPECT_TRUE(std::string_view(one.told).starts_with(streamed)) << streamed;
+      };
+      for (size_t at = 0; at < ids.size(); at += size) {
+        turn.Push(std::span(ids).subspan(at, std::min(size, ids.size() - at)));
+        take();
+      }
+      turn.Finish("STOP");
+      take();
+      EXPECT_EQ(streamed, one.told);
+      EXPECT_EQ(turn.message().content, one.told);
+    }
+  }
+}
+
 TEST(TurnText, StreamedPiecesAddUpToTheMessageWhateverTheOutput) {
   std::mt19937 random(1);
   int calls = 0, reasoned = 0, malformed = 0;

@@ -96,9 +96,12 @@ struct GatewayRequest {
 
   std::vector<Tool> tools;  // of conversation.tools, in the same order
   ToolChoice tool_choice;
-  bool parallel_tool_calls = true;               // false: the turn ends after its first call
-  std::optional<std::string> json_schema;        // the answer must be one JSON value that this schema allows
-  std::string format_field = "response_format";  // the dialect's field with that schema, for errors
+  bool parallel_tool_calls = true;  // false: the turn ends after its first call
+  // At most one of these constrains the answer: to one JSON value that the schema allows, to a text that all of the
+  // expression matches (grammar/regex.h), or to one of the texts.
+  std::optional<std::string> json_schema, regex;
+  std::vector<std::string> choice_texts;
+  std::string format_field = "response_format";  // the field with the constraint, for errors
   std::optional<bool> thinking;                  // with or without reasoning; nullopt: the template decides
   bool tells_reasoning = true;                   // false: reasoning is recorded, but not part of the reply
   // Messages: a call's arguments are delivered as an object, as far as they can be read (text::ReadableObject).
@@ -111,6 +114,10 @@ struct GatewayRequest {
   std::optional<uint64_t> seed;
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids;  // extension: ids that end the answer, beside the end of the turn
+  bool tells_stop = false;              // extension: the answer's text includes the stop string that ended it
+  bool ignore_eos = false;              // extension: the end of the turn does not end the answer
+  int32_t min_tokens = 0;               // extension: nothing but max_tokens ends the answer before so many tokens
 
   bool stream = false;
   bool include_usage = false;     // chat completions: a usage chunk ends the stream
@@ -127,6 +134,7 @@ struct GatewayRequest {
   int32_t prompts() const { return raw_prompts.empty() ? 1 : static_cast<int32_t>(raw_prompts.size()); }
   int32_t choices() const { return n * prompts(); }
   bool tools_enabled() const { return !conversation.tools.empty() && tool_choice.mode != ToolChoice::Mode::kNone; }
+  bool holds_answer() const { return json_schema.has_value() || regex.has_value() || !choice_texts.empty(); }
   bool wants_tokens() const { return logprobs || return_token_ids || token_events; }
   const Tool* FindTool(std::string_view name) const;
 };

@@ -9,6 +9,7 @@
 
 #include "base/json_text.h"
 #include "gateway/api/api_error.h"
+#include "gateway/api/constraint_fields.h"
 #include "gateway/api/cut_text.h"
 #include "gateway/api/thread_names.h"
 #include "text/python_json.h"
@@ -160,6 +161,7 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   body.Read("model", request.model);
   request.model = CutText(request.model, kMaxName);
   ReadSampling(body, request);
+  ReadConstraints(body, request);
   ReadThread(headers, body, request);
   body.Read("stream", request.stream);
   body.Read("return_token_ids", request.return_token_ids);
@@ -272,22 +274,25 @@ void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, G
   const value* type = base::Find(*format, "type");
   if (type == nullptr || !type->is_string()) return owner.Wrong(name, "an object with a string 'type'");
   const std::string_view kind(type->get_string());
-  if (kind == "text") return;
-  request.format_field = owner.PathOf(name);
-  if (kind == "json_object") {
-    request.json_schema = R"({"type":"object"})";
-    return;
-  }
-  const value* nested = base::Find(*format, "json_schema");
-  const value* schema = base::Find(nested == nullptr ? *format : *nested, "schema");
-  const bool usable = schema == nullptr ? nested != nullptr && nested->is_object()  // chat completions': any JSON
+  if (kind == "text" || !BeginAnswerConstraint(owner, name, request)) return;
+  const bool any_object = kind == "json_object";
+  const value* nested = any_object ? nullptr : base::Find(*format, "json_schema");
+  const value& holder = nested == nullptr ? *format : *nested;
+  const value* schema = base::Find(holder, "schema");
+  if (any_object && schema != nullptr && schema->is_null()) schema = nullptr;
+  // Chat completions' json_schema without a schema is any JSON.
+  const bool usable = schema == nullptr ? any_object || (nested != nullptr && nested->is_object())
                                         : schema->is_object() || schema->is_bool();
-  if (kind != "json_schema" || !usable) {
+  if ((kind != "json_schema" && !any_object) || !usable) {
     return owner.Wrong(name, "of type \"text\", \"json_object\" or \"json_schema\" with an object 'schema'");
   }
-  const value* strict = base::Find(nested == nullptr ? *format : *nested, "strict");
+  const value* strict = base::Find(holder, "strict");
   const bool held = strict == nullptr || strict->is_null() ? strict_unless_said : *strict == true;
-  request.json_schema = schema == nullptr ? "{}" : base::PrintJson(held ? *schema : LenientSchema(*schema));
+  if (schema == nullptr) {
+    request.json_schema = any_object ? kAnyObject : "{}";
+  } else {
+    request.json_schema = base::PrintJson(held ? *schema : LenientSchema(*schema));
+  }
 }
 
 value LenientSchema(const value& schema) {
@@ -336,6 +341,18 @@ absl::Status CheckRequest(const GatewayRequest& request) {
   }
   if (request.raw_prompts.empty() && request.conversation.messages.empty()) {
     return BadRequest(request.prompt_field, "there must be at least one message");
+  }
+  if (request.max_tokens > 0 && request.min_tokens > request.max_tokens) {
+    return BadRequest("min_tokens", "'min_tokens' must be at most the largest number of tokens");
+  }
+  // A constrained text ends when it is whole.
+  const bool constrained = request.holds_answer() || request.tool_choice.mode == ToolChoice::Mode::kRequired;
+  const std::pair<const char*, bool> ends[] = {{"min_tokens", request.min_tokens > 0},
+                                               {"ignore_eos", request.ignore_eos}};
+  for (const auto& [name, set] : ends) {
+    if (!set || !constrained) continue;
+    const std::string other = request.holds_answer() ? request.format_field : "tool_choice";
+    return BadRequest(name, absl::StrCat("'", name, "' and '", other, "' contradict each other: send one of them"));
   }
   for (const GatewayRequest::RawPrompt& prompt : request.raw_prompts) {
     if (!prompt.ids.empty() || !prompt.text.empty()) continue;

@@ -22,8 +22,8 @@ absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 // Reads a call's `arguments`, a string of JSON; 400 if it has too many values.
 void ReadArguments(Fields& call, std::string& out);
 
-// Reads model, sampling, limits, stop strings, seed, penalties, logit_bias, stream, token ids in and out, thread and
-// template variables, under all names that any dialect has for them: max_tokens = max_completion_tokens =
+// Reads model, sampling, limits, stop strings, seed, penalties, logit_bias, constraints (constraint_fields.h), stream,
+// token ids in and out, thread and template variables, under all names that any dialect has for them: max_tokens = max_completion_tokens =
 // max_output_tokens (the last one present wins), stop = stop_sequences, metadata.branch, reasoning_effort,
 // chat_template_kwargs.
 void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request);
@@ -60,8 +60,11 @@ absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request);
 absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request);
 
 // Reads the answer's format: {"type":"text"|"json_object"|"json_schema", ...} with the schema in `schema` or, in chat
-// completions, in json_schema.schema. `strict_unless_said`: without a field `strict` the schema is strict.
+// completions, in json_schema.schema. `strict_unless_said`: without a field `strict` the schema is strict. A json_object
+// may have a schema, too, as llama.cpp's.
 void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, GatewayRequest& request);
+// The schema of a JSON object.
+inline constexpr char kAnyObject[] = R"({"type":"object"})";
 // A schema that is not strict: sampling is constrained to it as far as possible (grammar/grammar.h, x-lenient).
 base::json::value LenientSchema(const base::json::value& schema);
 

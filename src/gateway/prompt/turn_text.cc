@@ -39,30 +39,37 @@ void TurnText::Push(std::span<const int32_t> ids) {
 void TurnText::Add(int32_t id) {
   const bool is_token = text::IsWrittenToken(*options_.tokenizer, id, options_.tokenizer->TokenBytes(id));
   if (is_token && decode_.holds()) {  // an incomplete character belongs to the ids before
-    Append(decode_.Flush());
+    Append(decode_.Flush(), ids_.size() - 1);
     ids_.back().end = text_.size();
   }
-  Append(decode_.Push(id));
+  Append(decode_.Push(id), ids_.size());
   ids_.push_back({.end = text_.size(), .is_token = is_token});
   if (!decode_.holds()) whole_ids_ = ids_.size();
   size_t limit = text_.size();
-  for (const StopHold& stop : stops_) limit = std::min(limit, stop.clear());
+  for (const StopHold& stop : stops_) {
+    limit = std::min(limit, stop_begin_ + (options_.tells_stop ? stop.seen() : stop.clear()));
+  }
   Feed(limit);
 }
 
-void TurnText::Append(std::string_view text) {
+// `id`: the index of the id whose text it is.
+void TurnText::Append(std::string_view text, size_t id) {
   text_ += text;
-  for (StopHold& stop : stops_) stop.Push(text);
+  if (id < static_cast<size_t>(options_.stop_from)) {
+    stop_begin_ = text_.size();
+  } else {
+    for (StopHold& stop : stops_) stop.Push(text);
+  }
 }
 
 void TurnText::Finish(const std::string& stop_string) {
-  Append(decode_.Flush());
+  Append(decode_.Flush(), ids_.empty() ? 0 : ids_.size() - 1);
   if (!ids_.empty()) ids_.back().end = text_.size();
   if (!stop_string.empty()) {
     // The turn ended as soon as the stop string was complete: it does not occur earlier, and at most the rest of its
     // last token stands behind it.
-    const size_t cut = text_.find(stop_string);
-    if (cut != std::string::npos) text_.resize(cut);
+    const size_t cut = text_.find(stop_string, stop_begin_);
+    if (cut != std::string::npos) text_.resize(cut + (options_.tells_stop ? stop_string.size() : 0));
     for (Id& id : ids_) {
       if (id.end <= text_.size()) continue;
       id = {.end = text_.size(), .is_token = false, .is_content = id.is_content};

@@ -25,12 +25,14 @@ class TurnText {
     std::shared_ptr<const text::OutputFormat> format = {};  // null = all text is content
     text::ParseOptions reading = {};                        // only the constructor reads the memory it refers to
     std::vector<std::string> stop = {};                     // stop strings, which are no part of the text
+    bool tells_stop = false;                                // the stop string that ends the turn is part of its text
+    int stop_from = 0;                                      // ids whose text has no stop string
     bool marks_content = false;                             // is_content will be called
   };
   explicit TurnText(const Options& options);
 
   void Push(std::span<const int32_t> ids);
-  // No more ids come. `stop_string`: the one that ended the turn, from which on the text is cut; empty = none.
+  // No more ids come. `stop_string`: the one that ended the turn, at which the text is cut; empty = none.
   void Finish(const std::string& stop_string);
 
   // A piece of the message.
@@ -62,7 +64,7 @@ class TurnText {
     bool is_content = false;
   };
   void Add(int32_t id);
-  void Append(std::string_view text);
+  void Append(std::string_view text, size_t id);
   void Feed(size_t limit);
   void Read(std::string_view text, bool is_token);
   void Tell(text::OutputDelta delta);
@@ -79,9 +81,10 @@ class TurnText {
 
   std::string text_;
   std::vector<Id> ids_;
-  size_t whole_ids_ = 0;  // number of ids up to the last one that ends with a whole character
-  size_t fed_ = 0;        // bytes of text_ read by stream_
-  size_t next_ = 0;       // index of the id whose text was read last
+  size_t stop_begin_ = 0;  // bytes of text_ in which no stop string is looked for
+  size_t whole_ids_ = 0;   // number of ids up to the last one that ends with a whole character
+  size_t fed_ = 0;         // bytes of text_ read by stream_
+  size_t next_ = 0;        // index of the id whose text was read last
   std::vector<Delta> untaken_;
   int delivered_ = 0;
   int reasoning_begin_ = 0, reasoning_end_ = 0;  // ids

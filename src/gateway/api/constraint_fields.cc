@@ -1,0 +1,168 @@
+#include "gateway/api/constraint_fields.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/request_fields.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+constexpr size_t kMaxChoiceTexts = 1024;
+constexpr size_t kMaxStopIds = 1024;
+
+// A field that changes an answer elsewhere and has no effect here.
+struct UnheldField {
+  const char* name;
+  const char* instead;
+  bool unasked = false;  // the value with which the client asks for nothing, if it is true or false
+};
+constexpr char kNoGrammar[] = "grammars are not read: send a JSON schema, a regular expression or choices";
+constexpr char kNoTags[] = "structural tags are not read: send a JSON schema, or tools with tool_choice";
+constexpr UnheldField kUnheld[] = {
+    {"grammar", kNoGrammar},
+    {"guided_grammar", kNoGrammar},
+    {"ebnf", kNoGrammar},
+    {"structural_tag", kNoTags},
+    {"guided_whitespace_pattern", "JSON has the white space that its writer chose"},
+    {"continue_final_message", "an answer that the client began is not continued: end with another role's message"},
+    {"add_generation_prompt", "every prompt ends with the beginning of an answer", true},
+    {"allowed_token_ids", "sampling is not held to ids: use logit_bias"},
+    {"bad_words", "sampling is not kept from words: use logit_bias"},
+    {"use_beam_search", "answers are sampled"},
+    {"logits_processors", "no code of a client's is run"},
+    {"truncate_prompt_tokens", "a prompt is never cut: shorten it"},
+    {"prompt_logprobs", "prompts are not scored"},
+    {"chat_template", "the model's own template is used"},
+};
+constexpr UnheldField kUnheldInStructuredOutputs[] = {
+    {"grammar", kNoGrammar},
+    {"structural_tag", kNoTags},
+    {"whitespace_pattern", "JSON has the white space that its writer chose"},
+    {"disable_any_whitespace", "JSON has the white space that its writer chose"},
+};
+// Members of structured_outputs that change no answer here: an object is closed unless its schema opens it.
+constexpr const char* kIdle[] = {"disable_fallback", "disable_additional_properties", "backend", "_backend",
+                                 "_backend_was_auto"};
+constexpr const char* kForms[] = {"json", "regex", "choice", "json_object"};
+
+bool AsksNothing(const value& field, bool unasked) {
+  if (field.is_bool()) return field.get_bool() == unasked;
+  if (field.is_string()) return field.get_string().empty();
+  if (field.is_array()) return field.get_array().empty();
+  return field.is_object() && field.get_object().empty();
+}
+
+template <size_t n>
+void RefuseUnheld(Fields& owner, const UnheldField (&fields)[n]) {
+  for (const UnheldField& field : fields) {
+    const value* sent = owner.Get(field.name);
+    if (sent == nullptr || AsksNothing(*sent, field.unasked)) continue;
+    const std::string path = owner.PathOf(field.name);
+    owner.Fail(
+        ApiError(400, "unsupported_parameter", path, absl::StrCat("'", path, "' is not supported: ", field.instead)));
+  }
+}
+
+// A schema as an object, or as text.
+void ReadSchema(Fields& owner, const char* name, GatewayRequest& request) {
+  const value* schema = owner.Get(name);
+  if (schema == nullptr || !BeginAnswerConstraint(owner, name, request)) return;
+  std::string text = schema->is_string() ? std::string(schema->get_string()) : base::PrintJson(*schema);
+  const auto parsed = base::ParseJson(text);
+  if (!parsed.ok() || (!parsed->is_object() && !parsed->is_bool())) {
+    return owner.Wrong(name, "a JSON schema, as an object or as its text");
+  }
+  request.json_schema = std::move(text);
+}
+
+void ReadRegex(Fields& owner, const char* name, GatewayRequest& request) {
+  std::string regex;
+  owner.Read(name, regex);
+  if (owner.Get(name) == nullptr || !BeginAnswerConstraint(owner, name, request)) return;
+  request.regex = std::move(regex);
+}
+
+void ReadChoice(Fields& owner, const char* name, GatewayRequest& request) {
+  const value* choice = owner.Get(name);
+  if (choice == nullptr || !BeginAnswerConstraint(owner, name, request)) return;
+  const base::json::array* texts = choice->if_array();
+  bool good = texts != nullptr && !texts->empty() && texts->size() <= kMaxChoiceTexts;
+  for (size_t i = 0; good && i < texts->size(); ++i) {
+    good = (*texts)[i].is_string();
+    if (good) request.choice_texts.emplace_back((*texts)[i].get_string());
+  }
+  if (!good) owner.Wrong(name, absl::StrCat("a list of 1 to ", kMaxChoiceTexts, " strings"));
+}
+
+template <size_t n>
+bool Lists(const char* const (&names)[n], std::string_view name) {
+  for (const char* known : names) {
+    if (name == known) return true;
+  }
+  return false;
+}
+
+void ReadStructuredOutputs(Fields& body, GatewayRequest& request) {
+  const object* outputs = body.Object("structured_outputs");
+  if (outputs == nullptr) return;
+  Fields fields(*body.Get("structured_outputs"), "structured_outputs");
+  RefuseUnheld(fields, kUnheldInStructuredOutputs);
+  ReadSchema(fields, "json", request);
+  ReadRegex(fields, "regex", request);
+  ReadChoice(fields, "choice", request);
+  bool any_object = false;
+  fields.Read("json_object", any_object);
+  if (any_object && BeginAnswerConstraint(fields, "json_object", request)) request.json_schema = kAnyObject;
+  for (const auto& [key, field] : *outputs) {
+    const std::string name(key);
+    bool known = Lists(kForms, name) || Lists(kIdle, name) || field.is_null();
+    for (const UnheldField& unheld : kUnheldInStructuredOutputs) known = known || name == unheld.name;
+    if (!known) fields.Wrong(name, "left out: it is no constraint that is known here");
+  }
+  body.Fail(fields.status());
+}
+
+void ReadEnd(Fields& body, GatewayRequest& request) {
+  std::optional<int64_t> least;
+  body.Read("min_tokens", 0, INT32_MAX, least);
+  request.min_tokens = static_cast<int32_t>(least.value_or(0));
+  body.Read("ignore_eos", request.ignore_eos);
+  body.Read("include_stop_str_in_output", request.tells_stop);
+  const value* ids = body.Get("stop_token_ids");
+  if (ids == nullptr || (ids->is_array() && ids->get_array().empty())) return;
+  if (!ReadIds(*ids, request.stop_token_ids) || request.stop_token_ids.size() > kMaxStopIds) {
+    body.Wrong("stop_token_ids", absl::StrCat("a list of at most ", kMaxStopIds, " token ids"));
+  }
+}
+
+}  // namespace
+
+bool BeginAnswerConstraint(Fields& owner, std::string_view name, GatewayRequest& request) {
+  const std::string path = owner.PathOf(name);
+  if (request.holds_answer()) {
+    owner.Fail(BadRequest(path, absl::StrCat("'", path, "' and '", request.format_field,
+                                             "' both constrain the answer: send one of them")));
+    return false;
+  }
+  request.format_field = path;
+  return true;
+}
+
+void ReadConstraints(Fields& body, GatewayRequest& request) {
+  RefuseUnheld(body, kUnheld);
+  ReadStructuredOutputs(body, request);
+  for (const char* name : {"guided_json", "json_schema"}) ReadSchema(body, name, request);
+  for (const char* name : {"guided_regex", "regex"}) ReadRegex(body, name, request);
+  ReadChoice(body, "guided_choice", request);
+  ReadEnd(body, request);
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,19 @@
+// Reads the fields by which vLLM, SGLang and llama.cpp let a client constrain an answer, in every dialect. Pure
+// functions.
+#pragma once
+
+#include "gateway/api/fields.h"
+#include "gateway/api/request.h"
+
+namespace ingot::gateway {
+
+// Reads structured_outputs, guided_json, guided_regex, guided_choice, json_schema and regex (the answer's text), and
+// min_tokens, ignore_eos, stop_token_ids and include_stop_str_in_output (its end). A field that is known elsewhere and
+// cannot be held to here is a 400 that names it (continue_final_message, grammars, ...).
+void ReadConstraints(Fields& body, GatewayRequest& request);
+
+// Before a constraint on the answer's text is set: false, and a 400 names both fields, if there is one already.
+// Otherwise `name` becomes request.format_field.
+bool BeginAnswerConstraint(Fields& owner, std::string_view name, GatewayRequest& request);
+
+}  // namespace ingot::gateway
