@@ -188,7 +188,12 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
                      .reasoning = plan_->reasoning};
   {
     base::MutexLock lock(mu_);
-    if (whole) delivered = delivery_->message();
+    if (whole) {
+      delivered = delivery_->message();
+      call.ending = {.stops = setup_.request->stop,
+                     .stop = generation_.stop_string,
+                     .text_ids = static_cast<size_t>(delivery_->text_tokens(generation_))};
+    }
     call.echoed_arguments = echoed_arguments_;
     if (setup_.request->stream) call.streamed_ids = whole ? generation_.size() : delivery_->taken_tokens();
   }
@@ -254,7 +259,8 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
     call.set_asked_key(std::string(base::KeyBytes(asked.key)));
     call.set_asked_key_no_tools(std::string(base::KeyBytes(asked.no_tools)));
     call.set_prompt_text_key(plan_->text_key);
-    call.set_delivered_json(DeliveredJson(delivery_->message(), echoed_arguments_));
+    call.set_delivered_json(DeliveredJson(
+        {.message = delivery_->message(), .echoed_arguments = echoed_arguments_, .stop = generation_.stop_string}));
   }
   return call;
 }

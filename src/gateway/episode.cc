@@ -135,6 +135,7 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
   if (joined.has_value() && !found.conversation.has_value()) found.conversation = std::move(joined->conversation);
   if (parent < 0) return found;
   found.text_key = history_.text_key(parent);
+  found.behind = history_.behind(parent);
   found.parent_call_id = history_.call_id(parent);
   found.parent_turn = history_.Sampled(parent);
   constexpr size_t kTurnIds = 2048;  // room for the tail of most turns, so that appending it copies nothing

@@ -59,6 +59,17 @@ int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
   return call.context_tokens() + IdsIn(tree, call.sampled_keys());
 }
 
+History::Ending EndingOf(const v1::Call& call, std::string stop, const std::vector<Piece>& sampled) {
+  History::Ending ending{.stops = {call.sampling().stop().begin(), call.sampling().stop().end()},
+                         .stop = std::move(stop)};
+  if (sampled.empty()) return ending;
+  const auto& ids = sampled.back().segment->token_ids();
+  const auto& ends = call.sampling().stop_token_ids();
+  const bool ended = !ids.empty() && std::find(ends.begin(), ends.end(), ids[ids.size() - 1]) != ends.end();
+  ending.text_ids = ids.size() - (ended ? 1 : 0);
+  return ending;
+}
+
 // The history of an episode's recorded calls. A call whose parent cannot be continued becomes a root with its whole
 // path.
 absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
@@ -88,6 +99,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     INGOT_RETURN_IF_ERROR(pieces.Append(context, inherited, known.prompt));
     INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
     known.echoed_arguments = std::move(delivered.echoed_arguments);
+    known.ending = EndingOf(call, std::move(delivered.stop), known.sampled);
     index[call.call_id()] = history.Add({*asked, *asked_no_tools}, delivered.message, std::move(known));
   }
   return history;

@@ -92,6 +92,8 @@ struct TailOptions {
   // RenderedPrompt::text_key of the prompt that the turn was sampled from; the template must still write that text.
   // Empty: not checked.
   std::string_view sampled_from = {};
+  // The client went on with this text behind the turn: the content of its message ends with it. It begins the tail.
+  std::string_view behind = {};
 };
 
 // The ids behind a sampled turn. The other fields are RenderedPrompt's, for the whole conversation.
@@ -117,7 +119,7 @@ class ChatFormat {
   // `turn`. `turn` may lack its end-of-turn id, if it was truncated.
   //
   // REQUIRES: message first_new - 1 is the assistant's; `turn` are its ids, and its fields say the same, reasoning
-  // included.
+  // included. With options.behind `turn` has no end-of-turn id.
   //
   // Under kAsTemplate the template must write the same text before the turn as when the turn was sampled. The turn must
   // follow byte for byte, or as the template wrote it when it was the last one, with a thought exactly where one was

@@ -168,6 +168,7 @@ class SpecFormat final : public ChatFormat {
     INGOT_RETURN_IF_ERROR(Check(messages, first_new));
     if (options.earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
     Assembler out(*tokenizer_, markers_);
+    out.Plain(options.behind);
     // Another stop token is not the template's end of the turn, and the history would lack the border.
     if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
     out.Literal(spec_.after_turn);

@@ -39,6 +39,11 @@ struct EncodedLayout {
   }
 };
 
+// Templates may cut white space off the end of a message.
+std::string_view WithoutSpaceAtEnd(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+}
+
 // The end of a turn.
 struct TurnEnd {
   Region region;    // of the closing token; the point behind the turn's text if there is none
@@ -132,12 +137,13 @@ class TemplateFormat final : public ChatFormat {
     }
     size_t tail = 0;
     if (as_template) {
-      INGOT_ASSIGN_OR_RETURN(tail, FindTail(conversation, input, whole, first_new - 1, turn, prompt));
+      INGOT_ASSIGN_OR_RETURN(tail, FindTail(conversation, input, whole, first_new - 1, turn, prompt, options.behind));
     } else {
-      tail = TailBegin(FindTurnEnd(whole.rendered, RegionOf(whole, first_new - 1), first_new - 1, turn), turn);
+      const TurnEnd closing = FindTurnEnd(whole.rendered, RegionOf(whole, first_new - 1), first_new - 1, turn);
+      INGOT_ASSIGN_OR_RETURN(tail, BehindBegin(whole, first_new - 1, TailBegin(closing, turn), options.behind));
     }
     if (other) return OtherText(first_new - 1);
-    return RenderedTail{.ids = EncodeTail(whole, tail),
+    return RenderedTail{.ids = options.behind.empty() ? EncodeTail(whole, tail) : EncodeMidText(whole, tail, turn),
                         .prefill = std::string(output_->PrefillOf(whole.generation_prompt)),
                         .text_key = std::move(keyed.key)};
   }
@@ -269,11 +275,24 @@ class TemplateFormat final : public ChatFormat {
     return closed ? closing.region.end : closing.region.begin;
   }
 
+  // Where the text that a client wrote behind message `turn` begins: at its last place before `end`. ABORTED: the
+  // template does not write it.
+  static absl::StatusOr<size_t> BehindBegin(const Layout& whole, size_t turn, size_t end, std::string_view behind) {
+    const Region region = RegionOf(whole, turn);
+    const std::string_view written =
+        std::string_view(whole.rendered.text).substr(0, end).substr(std::min(region.begin, end));
+    for (const std::string_view text : {behind, WithoutSpaceAtEnd(behind)}) {
+      const size_t found = written.rfind(text);
+      if (found != std::string_view::npos) return end - written.size() + found;
+    }
+    return OtherText(turn);
+  }
+
   // Where the tail begins in `whole`, if the template writes message `turn` as it was sampled: as `ids` behind `prompt`
-  // (nullopt: unknown).
+  // (nullopt: unknown), with `behind` at its end.
   absl::StatusOr<size_t> FindTail(const Conversation& conversation, const TemplateInput& input, const Layout& whole,
-                                  size_t turn, std::span<const int32_t> ids,
-                                  std::optional<std::string_view> prompt) const {
+                                  size_t turn, std::span<const int32_t> ids, std::optional<std::string_view> prompt,
+                                  std::string_view behind) const {
     const Region region = RegionOf(whole, turn);
     const std::string_view text = whole.rendered.text;
     if (prompt.has_value()) INGOT_RETURN_IF_ERROR(CheckBegins(conversation, *prompt, whole));
@@ -281,7 +300,9 @@ class TemplateFormat final : public ChatFormat {
     if (known) {
       const std::string said = TextOf(WithoutEnd(ids)), all = TextOf(ids);
       const bool same = text.substr(prompt->size()).starts_with(all);
-      if (same && prompt->size() + said.size() <= region.end) return prompt->size() + all.size();
+      const size_t end = prompt->size() + said.size();
+      const std::string_view rest = text.substr(std::min(end, region.end), region.end - std::min(end, region.end));
+      if (same && end <= region.end && rest.starts_with(WithoutSpaceAtEnd(behind))) return prompt->size() + all.size();
       const TurnEnd closing = FindTurnEnd(whole.rendered, {prompt->size(), region.end}, turn, ids);
       const ThoughtMatch thoughts = thoughts_.Compare({.message = conversation.messages[turn],
                                                        .prompt = prompt->substr(region.begin),
@@ -296,12 +317,12 @@ class TemplateFormat final : public ChatFormat {
     INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, turn + 1, false));
     const TurnEnd closing = FindTurnEnd(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
-    if (text.starts_with(kept)) return TailBegin(closing, ids);
+    if (text.starts_with(kept)) return BehindBegin(whole, turn, TailBegin(closing, ids), behind);
     if (!known) return CheckBegins(conversation, kept, whole);
     // Both have the same thoughts; an empty one may have stood in the last message alone.
     const std::string without = thoughts_.WithoutEmptyThought(kept, region.begin);
     if (!text.starts_with(without)) return OtherText(turn);
-    return TailBegin(closing, ids) - (kept.size() - without.size());
+    return BehindBegin(whole, turn, TailBegin(closing, ids) - (kept.size() - without.size()), behind);
   }
 
   // OK if the template still writes `text`, which it wrote before more messages followed.
@@ -337,6 +358,19 @@ class TemplateFormat final : public ChatFormat {
       if (end > from) cuts.push_back(end - from);
     }
     return encoder_->Encode(std::string_view(rendered.text).substr(from), marks, cuts).ids;
+  }
+
+  // The same for a tail that goes on within the text of `turn`.
+  std::vector<int32_t> EncodeMidText(const Layout& whole, size_t from, std::span<const int32_t> turn) const {
+    if (turn.empty()) return EncodeTail(whole, from);
+    std::vector<size_t> cuts = {from};
+    for (const size_t end : whole.ends) {
+      if (end > from) cuts.push_back(end);
+    }
+    std::vector<int32_t> ids =
+        encoder_->Encode(whole.rendered.text, whole.rendered.marks, cuts, {.ids = {turn.back()}, .at_cuts = {1}}).ids;
+    ids.erase(ids.begin());
+    return ids;
   }
 
   void FindEndOfTurn(const Tokenizer& tokenizer) {

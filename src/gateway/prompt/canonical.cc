@@ -10,17 +10,23 @@
 namespace ingot::gateway {
 namespace {
 
-std::string_view Trim(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
-
 // An error means that the text is compared as it is written.
 absl::StatusOr<base::json::value> Parsed(std::string_view text) {
   if (HasTooManyValues(text)) return absl::ResourceExhaustedError("too many values");
   return base::ParseJson(text);
+}
+
+// The canonical form of JSON: printed by base::CanonicalJson, so a line end within a text is \r\n.
+std::string Canonical(const base::json::value& json) {
+  const std::string printed = base::CanonicalJson(json);
+  if (printed.find("\\r\\n") == std::string::npos) return printed;
+  std::string text;
+  for (size_t at = 0; at < printed.size(); ++at) {
+    if (std::string_view(printed).substr(at).starts_with("\\r\\n")) at += 2;
+    text += printed[at];
+    if (printed[at] == '\\') text += printed[++at];  // an escape in one piece, since \\r\n begins none
+  }
+  return text;
 }
 
 // The length comes first, so that no two lists of fields print the same.
@@ -31,28 +37,42 @@ void Put(std::string& out, std::string_view field) {
 
 }  // namespace
 
+std::string WithLineFeeds(std::string_view text) {
+  std::string lines;
+  lines.reserve(text.size());
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '\r' || at + 1 == text.size() || text[at + 1] != '\n') lines += text[at];
+  }
+  return lines;
+}
+
 std::string CanonicalArguments(std::string_view arguments) {
   auto json = Parsed(arguments);
   if (!json.ok()) {
     const std::optional<std::string> translated = text::JsonOfPython(arguments);
     if (translated.has_value()) json = Parsed(*translated);
   }
-  if (!json.ok()) return std::string(arguments);
+  if (!json.ok()) return WithLineFeeds(arguments);
   const base::json::value* raw = base::Find(*json, "__unparsedToolInput");
   if (raw != nullptr && raw->is_string() && json->as_object().size() == 1) {
     // One layer only: no client wraps its own wrapping.
     const std::string_view inner(raw->get_string().data(), raw->get_string().size());
     const auto parsed = Parsed(inner);
-    return parsed.ok() ? base::CanonicalJson(*parsed) : std::string(inner);
+    return parsed.ok() ? Canonical(*parsed) : WithLineFeeds(inner);
   }
-  return base::CanonicalJson(*json);
+  return Canonical(*json);
 }
 
-size_t TrimmedSize(std::string_view text) { return Trim(text).size(); }
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
 
 std::string ReasoningKey(std::string_view reasoning) {
   const std::string_view said = Trim(reasoning);
-  return said.empty() ? "" : base::ContentKey(said);
+  return said.empty() ? "" : base::ContentKey(WithLineFeeds(said));
 }
 
 bool SameReasoning(std::string_view sent, std::string_view key) {
@@ -63,7 +83,11 @@ base::Key128 MessageKey(const text::Message& message) {
   std::string canonical;
   canonical.reserve(64 + message.content.size());
   Put(canonical, message.role);
-  Put(canonical, message.role == "assistant" ? Trim(message.content) : std::string_view(message.content));
+  if (message.role == "assistant") {
+    Put(canonical, WithLineFeeds(Trim(message.content)));
+  } else {
+    Put(canonical, message.content);
+  }
   Put(canonical, message.name);
   for (const text::ToolCall& call : message.tool_calls) {
     Put(canonical, call.name);

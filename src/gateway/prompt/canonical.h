@@ -9,23 +9,28 @@
 
 namespace ingot::gateway {
 
-// A tool call's arguments as JSON with sorted keys. Three spellings have the same canonical form:
+// `text` with a line feed in place of each carriage return and line feed: clients store lines so on Windows.
+std::string WithLineFeeds(std::string_view text);
+
+// A tool call's arguments as JSON with sorted keys, and line feeds in its texts (WithLineFeeds). Three spellings have
+// the same canonical form:
 //   1. JSON with any spacing, order of keys and escapes
 //   2. a Python literal of the value, such as {'all': False}, from clients that print a parsed call
 //   3. {"__unparsedToolInput": "..."}, the wrapping of clients that could not parse them (Claude Code)
 // Any other text is its own canonical form.
 std::string CanonicalArguments(std::string_view arguments);
 
-// Bytes of a text without the white space around it.
-size_t TrimmedSize(std::string_view text);
+// A text without the white space around it, and its bytes.
+std::string_view Trim(std::string_view text);
+inline size_t TrimmedSize(std::string_view text) { return Trim(text).size(); }
 
 // Whether the reasoning that a client sent is empty, since clients drop it, or has this key. White space around it does
-// not count. The key of no reasoning is empty.
+// not count, nor do carriage returns (WithLineFeeds). The key of no reasoning is empty.
 bool SameReasoning(std::string_view sent, std::string_view key);
 std::string ReasoningKey(std::string_view reasoning);
 
-// The key of role, text (an assistant's without white space around it), name, and the names and canonical arguments of
-// tool calls. Ids and reasoning do not count: clients rename ids and drop reasoning (SameReasoning).
+// The key of role, text (an assistant's with line feeds and without white space around it), name, and the names and
+// canonical arguments of tool calls. Ids and reasoning do not count: clients rename ids and drop reasoning (SameReasoning).
 base::Key128 MessageKey(const text::Message& message);
 
 }  // namespace ingot::gateway

@@ -89,6 +89,15 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
         return kept;
       }
     }
+    if (Match grown = MatchBehind(conversation, keys, i, echoed); grown.kept_call >= 0) {
+      if (asked_.contains(keys.after.back())) {
+        grown.fork_cause = kForkRetry;
+      } else if (calls_[grown.kept_call].continued) {
+        grown.fork_cause = kForkEarlierTurn;
+      }
+      if (!match.fork_cause.empty()) grown.fork_cause = match.fork_cause;
+      return grown;
+    }
     if (!any_assistant) {
       match.fork_cause = found == by_prefix_.end() ? ForkCause(conversation, keys, echoed, i) : kForkContentChanged;
     }
@@ -250,10 +259,13 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   entry.streamed_ids = call.streamed_ids;
   entry.broken_off = !delivered.has_value();
   if (delivered.has_value()) entry.delivered = *delivered;
+  if (delivered.has_value()) entry.ending = std::move(call.ending);
+  const bool stoppable = !entry.ending.stops.empty() && !call.sampled.empty() && entry.delivered.tool_calls.empty();
   calls_.push_back(std::move(entry));
-  if (call.parent >= 0) calls_[call.parent].continued = true;
+  for (int parent = call.parent; parent >= 0; parent = calls_[parent].adopted_from) calls_[parent].continued = true;
   asked_.insert(asked.key);
   if (streamed) streamed_[asked.key].push_back(index);
+  if (stoppable) stoppable_[asked.key].push_back(index);
   if (delivered.has_value()) Index(asked, index);
   return index;
 }
@@ -269,8 +281,15 @@ int History::AdoptClientTurn(const ConversationKeys& asked, const Match& match) 
   }
   entry.delivered = match.kept.message;
   entry.broken_off = entry.continued = false;
+  entry.ending = {};
+  entry.behind = match.behind;
+  entry.adopted_from = match.kept_call;
+  ++adopted_;
   calls_.push_back(std::move(entry));
   Index({asked.after[match.first_new - 1], asked.after_no_tools[match.first_new - 1]}, index);
+  // The client's spelling of the message may have less white space.
+  std::vector<int>& here = by_prefix_[asked.after[match.first_new]];
+  if (here.empty() || here.back() != index) here.push_back(index);
   return index;
 }
 

@@ -15,6 +15,9 @@
 // is continued on the ids whose text it is (FindKeptPrefix). The record has no segment that ends with these ids, so the
 // calls that continue them store the prefix as a segment of their own (EndsUnrecorded).
 //
+// A client may write the stop string that ended an answer back, and go on behind it (history_behind.cc). Such a message
+// is continued on the answer's ids; the text behind them begins the tail.
+//
 // A client may send the parts of a turn as messages of their own, in any order. JoinTurns puts them together first.
 //
 // Plain value, not thread safe. Segments are shared: a chain of n calls costs its tokens once.
@@ -95,9 +98,11 @@ class History {
     int parent = -1;         // -1 = none: the whole conversation is rendered
     size_t first_new = 0;    // the first message of the tail
     std::string fork_cause;  // why the request begins a branch; empty: it continues the newest call, or is the first
-    // The call of whose answer the client kept a prefix; AdoptClientTurn makes a parent of it. -1 = none.
+    // The call of whose answer the client kept a prefix, or wrote on behind it; AdoptClientTurn makes a parent of it.
+    // -1 = none.
     int kept_call = -1;
     KeptPrefix kept = {};
+    std::string behind = {};  // the text with which the client's message goes on behind kept.ids
   };
 
   // Joins neighbouring assistant messages (history_join.cc): they are one turn, which a client sent in parts, unless an
@@ -126,6 +131,13 @@ class History {
   std::optional<text::Conversation> Restored(const text::Conversation& conversation, const ConversationKeys& keys,
                                              const EchoedIds& echoed, int call) const;
 
+  // How an answer ended, for clients that write its stop string back.
+  struct Ending {
+    std::vector<std::string> stops;  // the stop strings of its request
+    std::string stop;                // the one that ended it; empty = none did
+    size_t text_ids = 0;             // ids of the last sampled segment, without one that ended the turn
+  };
+
   // A call with the segments behind the path of its parent.
   struct Call {
     std::string call_id;
@@ -139,11 +151,12 @@ class History {
     std::vector<std::string> echoed_arguments = {};
     // Reasoning of the messages behind the parent's delivered message; nullopt: unknown, not compared.
     std::optional<ReasoningKeys> reasoning = {};
+    Ending ending = {};
   };
   // Adds a call and returns its index. `delivered` nullopt: the call broke off, so later requests can continue only a
   // prefix that the client kept.
   int Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call);
-  // Adds the prefix that the client kept (Match::kept) as a call of its own and returns its index.
+  // Adds the client's form of an answer (Match::kept, Match::behind) as a call of its own and returns its index.
   int AdoptClientTurn(const ConversationKeys& asked, const Match& match);
 
   // The segments from the root to the last sampled id of the call; the empty path for -1.
@@ -168,9 +181,12 @@ class History {
   }
   const std::string& call_id(int call) const { return calls_[call].call_id; }
   const std::string& text_key(int call) const { return calls_[call].text_key; }
+  // The text that a client wrote behind the ids of the call, in the same message.
+  const std::string& behind(int call) const { return calls_[call].behind; }
   // All ids that the call sampled.
   std::vector<int32_t> Sampled(int call) const;
-  size_t size() const { return calls_.size(); }
+  // Without the answers that clients changed (AdoptClientTurn).
+  size_t size() const { return calls_.size() - adopted_; }
   // Ids in all segments, shared ones counted once.
   int64_t tokens() const { return tokens_; }
 
@@ -191,6 +207,9 @@ class History {
     bool broken_off = false;  // `delivered` is empty
     bool unrecorded = false;  // AdoptClientTurn made it: its last segment is in no record
     bool continued = false;   // another call continues it
+    Ending ending;            // of an answer that was delivered
+    std::string behind;       // AdoptClientTurn made it: Match::behind
+    int adopted_from = -1;    // the call of which AdoptClientTurn made it
   };
   // The id that the model wrote for a call that a client sent.
   const std::string& WrittenId(const text::ToolCall& call) const;
@@ -203,6 +222,16 @@ class History {
   // The newest streamed answer to the prefix before `message` of which `message` is a prefix.
   Match MatchKeptPrefix(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                         const FindKeptPrefix& find_kept) const;
+  // The newest answer to the prefix before `message` with which, and a stop string of its request, `message` begins.
+  Match MatchBehind(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
+                    const EchoedIds& echoed) const;
+  // The content of a client's message that begins with the call's answer and a stop string, in the answer's spelling.
+  // nullopt: it does not.
+  struct GrownAnswer {
+    std::string content;
+    size_t behind = 0;  // where the text begins that was not sampled
+  };
+  std::optional<GrownAnswer> GrownAnswerOf(int call, const text::Message& sent) const;
   // The delivered message of the call in the words in which a client sends it back.
   text::Message Echoed(int call) const;
   // Whether `message` carries an id of the call's delivered message.
@@ -236,11 +265,13 @@ class History {
   using Keys = std::unordered_set<base::Key128, base::Key128Hash>;
   Calls by_prefix_;         // by ConversationKeys::after, the delivered message included
   Calls streamed_;          // by the key of their whole conversation
+  Calls stoppable_;         // with stop strings, by the key of their whole conversation
   Keys asked_;              // keys of whole conversations
   Keys prefixes_no_tools_;  // the keys of by_prefix_ without tools
   Calls by_message_;        // by the key of the delivered message alone
   std::unordered_map<std::string, std::string> written_ids_;  // ids that the model wrote, by the delivered id
   bool any_reasoning_ = false;
+  size_t adopted_ = 0;  // calls that AdoptClientTurn made
   int64_t tokens_ = 0;
   int path_call_ = -1;             // the last argument of PathIds
   std::vector<int32_t> path_ids_;  // its result

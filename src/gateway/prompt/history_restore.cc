@@ -84,7 +84,10 @@ std::optional<text::Conversation> History::Restored(const text::Conversation& co
     const size_t answer = AnswerOf(call, keys, end);
     if (answer == end) break;
     end = answer;
-    if (!SaysAsDelivered(messages[answer], entry.delivered)) SayAsDelivered(entry.delivered, messages.Change(answer));
+    if (SaysAsDelivered(messages[answer], entry.delivered)) continue;
+    const std::optional<GrownAnswer> grown = GrownAnswerOf(call, messages[answer]);
+    SayAsDelivered(entry.delivered, messages.Change(answer));
+    if (grown.has_value()) messages.Change(answer).content = grown->content;
   }
   return messages.Take();
 }

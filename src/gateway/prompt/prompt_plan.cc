@@ -66,12 +66,13 @@ absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, 
 std::string PromptPlanner::Continue(const text::Conversation& conversation, PromptPlan& plan) const {
   Continuation& continued = plan.continued;
   const size_t first_new = continued.match.first_new;
-  auto tail =
-      keeps_reasoning_
-          ? format_->RenderTail(WithoutReasoning(conversation), first_new, continued.parent_turn,
-                                {.earlier = text::EarlierTurns::kAsSampled, .sampled_from = continued.text_key})
-          : format_->RenderTail(conversation, first_new, continued.parent_turn,
-                                {.earlier = text::EarlierTurns::kAsTemplate, .sampled_from = continued.text_key});
+  const text::TailOptions options{
+      .earlier = keeps_reasoning_ ? text::EarlierTurns::kAsSampled : text::EarlierTurns::kAsTemplate,
+      .sampled_from = continued.text_key,
+      .behind = continued.behind};
+  auto tail = keeps_reasoning_
+                  ? format_->RenderTail(WithoutReasoning(conversation), first_new, continued.parent_turn, options)
+                  : format_->RenderTail(conversation, first_new, continued.parent_turn, options);
   if (!tail.ok()) {
     INGOT_LOG(debug, "after call {}: the tail does not render ({}): rendering everything", continued.parent_call_id,
               std::string(tail.status().message()));
@@ -126,13 +127,16 @@ History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conver
                      .calls = conversation.tools.empty() ? text::CallMode::kText : text::CallMode::kStreamed}});
   };
   TurnText streamed = reader();
-  std::string content;
+  std::string content;  // with line feeds
   size_t pushed = 0;
-  while (TrimmedSize(content) < TrimmedSize(sent.content)) {
+  for (const size_t kept = TrimmedSize(WithLineFeeds(sent.content)); TrimmedSize(content) < kept;) {
     if (pushed == sampled.size()) return {};
     streamed.Push(sampled.subspan(pushed++, 1));
     for (const TurnText::Delta& delta : streamed.Take()) {
-      if (delta.kind == PartKind::kContent) content += delta.text;
+      if (delta.kind != PartKind::kContent) continue;
+      const bool within = content.ends_with('\r');  // a line end of two pieces
+      content.resize(content.size() - within);
+      content += WithLineFeeds((within ? "\r" : "") + delta.text);
     }
   }
   // Text of the last ids may be held back until further ids come, so fewer ids than were pushed are delivered.

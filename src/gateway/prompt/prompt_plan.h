@@ -39,6 +39,7 @@ struct Continuation {
   std::optional<Piece> unrecorded;   // the segment behind them, if it is in no record (History::EndsUnrecorded)
   std::string text_key;              // of the parent's prompt
   std::vector<int32_t> parent_turn;  // ids that the parent sampled
+  std::string behind;                // text of the client's behind that turn, in the same message
   int epoch = 0;                     // of the history that `match` refers to
   // The conversation to render, if it is not the request's own (History::JoinTurns, History::Restored).
   std::optional<text::Conversation> conversation;

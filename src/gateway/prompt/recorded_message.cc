@@ -6,14 +6,16 @@ namespace ingot::gateway {
 namespace {
 
 constexpr char kEchoedArguments[] = "echoed_arguments";  // of a tool call
+constexpr char kStopString[] = "stop_string";            // of the message
 
 }  // namespace
 
-std::string DeliveredJson(const text::Message& message, const std::vector<std::string>& echoed_arguments) {
-  base::json::value json = text::MessageToJson(message);
-  for (size_t i = 0; i < echoed_arguments.size(); ++i) {
-    json.at("tool_calls").at(i).as_object()[kEchoedArguments] = echoed_arguments[i];
+std::string DeliveredJson(const DeliveredMessage& delivered) {
+  base::json::value json = text::MessageToJson(delivered.message);
+  for (size_t i = 0; i < delivered.echoed_arguments.size(); ++i) {
+    json.at("tool_calls").at(i).as_object()[kEchoedArguments] = delivered.echoed_arguments[i];
   }
+  if (!delivered.stop.empty()) json.as_object()[kStopString] = delivered.stop;
   return base::PrintJson(json);
 }
 
@@ -21,6 +23,10 @@ absl::StatusOr<DeliveredMessage> ReadDelivered(std::string_view json) {
   INGOT_ASSIGN_OR_RETURN(const base::json::value value, base::ParseJson(json));
   DeliveredMessage delivered;
   INGOT_ASSIGN_OR_RETURN(delivered.message, text::MessageFromJson(value));
+  delivered.message.extra.erase(kStopString);
+  if (const base::json::value* stop = base::Find(value, kStopString); stop != nullptr && stop->is_string()) {
+    delivered.stop = std::string(stop->get_string());
+  }
   for (size_t i = 0; i < delivered.message.tool_calls.size(); ++i) {
     const base::json::value* echoed = base::Find(value.at("tool_calls").at(i), kEchoedArguments);
     if (echoed == nullptr || !echoed->is_string()) break;

@@ -1,5 +1,5 @@
 // The delivered message in a call's record (v1::Call::delivered_json): its JSON, with the echoed arguments of its tool
-// calls, by which a later gateway recognizes them. Pure functions.
+// calls and the stop string that ended it, by which a later gateway recognizes it. Pure functions.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace ingot::gateway {
 
 struct DeliveredMessage {
   text::Message message;
-  std::vector<std::string> echoed_arguments;  // History::Call::echoed_arguments
+  std::vector<std::string> echoed_arguments;  // History::Call::echoed_arguments: one for each tool call, or none
+  std::string stop = {};                      // History::Ending::stop
 };
 
-// `echoed_arguments`: one for each of the message's tool calls, or none at all.
-std::string DeliveredJson(const text::Message& message, const std::vector<std::string>& echoed_arguments);
+std::string DeliveredJson(const DeliveredMessage& delivered);
 // INVALID_ARGUMENT: `json` is no message.
 absl::StatusOr<DeliveredMessage> ReadDelivered(std::string_view json);
 
