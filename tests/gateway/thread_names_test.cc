@@ -117,7 +117,7 @@ TEST(ThreadNames, HaveAnOrder) {
 TEST(ThreadNames, AreCutAndPrintable) {
   const std::string longest(300, 'x');
   EXPECT_EQ(ThreadOf({{"x-session-id", longest.c_str()}}, "{}").first.size(), 256u);
-  EXPECT_EQ(ThreadOf({{"x-session-id", "a\x01\xff"}}, "{}").first, "a??");
+  EXPECT_EQ(ThreadOf({{"x-session-id", "a\x01\xff"}}, "{}").first, R"(a\x01\xff)");
   EXPECT_EQ(ThreadOf({}, ("{\"prompt_cache_key\":\"" + longest + "\"}").c_str()).first.size(), 256u);
 }
 
