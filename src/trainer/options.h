@@ -44,7 +44,7 @@ struct TrustRegionOptions {
   double share = 0.1;       // share of the batch's merged rows whose calls are measured; (0, 1]
   int64_t places = 4;       // number of places in the batch where the calls are taken; > 0
   int64_t positions = 256;  // greatest number of positions per rank, drawn ones beside them; > 0
-  int64_t halvings = 2;     // number of times that a step is halved before it is taken back; >= 0
+  int64_t halvings = 6;     // number of times that a step is halved before it is taken back; >= 0
 
   bool on() const { return max_mean > 0 || max_position > 0; }
   absl::Status Validate() const;
