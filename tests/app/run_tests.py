@@ -466,7 +466,9 @@ def case_ranks_lost(ingot, options):
     steps = 16
     settings = ranks_settings("lost", **{
         "cluster.trainer_ranks": 3, "cluster.max_restarts": 0, "scheduler.total_steps": steps,
-        "trainer.sharding": "layers"})
+        "trainer.sharding": "layers",
+        # Each rank measures a step at positions of its own, so that fewer ranks may decide otherwise.
+        "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0})
     launch = ingot.start("launch", settings)
     before = []
     try:
