@@ -1,20 +1,19 @@
 #include "agents/episode_run.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "sandbox/workdir.h"
 
 namespace ingot::agents {
 namespace {
 
 using sandbox::Ending;
 using sandbox::Outcome;
-using sandbox::WorkDir;
 
 constexpr size_t kShownStderr = 400;
 
@@ -71,7 +70,7 @@ class EpisodeRunner {
       report_.has_reward = false;
     }
     if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
-    if (folder_.has_value()) {
+    if (room_ != nullptr) {
       CleanUp();
       if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep())
         PreserveFolder();
@@ -86,9 +85,10 @@ class EpisodeRunner {
     const auto payload = base::ParseJson(task_);
     if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
     if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
-    auto folder = WorkDir::Create(context_.work_root);
-    if (!folder.ok()) return Trouble{"sandbox", Message(folder.status())};
-    folder_.emplace(std::move(*folder));
+    auto room = context_.substrate->Prepare();
+    if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
+    room_ = *std::move(room);
+    base_url_ = room_->InsideUrl(episode_.base_url());
     FillVariables();
     if (auto trouble = MakeEnvironment()) return trouble;
     if (auto trouble = WriteFiles()) return trouble;
@@ -98,21 +98,21 @@ class EpisodeRunner {
   }
 
   void FillVariables() {
-    variables_.text = {{"base_url", episode_.base_url()},
+    variables_.text = {{"base_url", base_url_},
                        {"api_key", episode_.api_key()},
                        {"task_id", episode_.task().task_id()},
                        {"episode_id", episode_.episode_id()},
-                       {"workdir", folder_->work()},
-                       {"home", folder_->home()},
+                       {"workdir", room_->work()},
+                       {"home", room_->home()},
                        {"cwd", context_.cwd}};
     variables_.json = {{"task", base::JsonText(task_)}};
   }
 
   std::optional<Trouble> MakeEnvironment() {
     env_ = sandbox::InheritedEnvironment(recipe_.options.inherit_env);
-    env_["HOME"] = folder_->home();
-    env_["TMPDIR"] = folder_->tmp();
-    env_["OPENAI_BASE_URL"] = episode_.base_url();
+    env_["HOME"] = room_->home();
+    env_["TMPDIR"] = room_->tmp();
+    env_["OPENAI_BASE_URL"] = base_url_;
     env_["OPENAI_API_KEY"] = episode_.api_key();
     env_["INGOT_EPISODE_ID"] = episode_.episode_id();
     env_["INGOT_TASK_ID"] = episode_.task().task_id();
@@ -129,7 +129,7 @@ class EpisodeRunner {
     for (const auto& [path, text] : recipe_.files) {
       const auto content = text.Render(variables_);
       if (!content.ok()) return Trouble{"task", absl::StrCat("files.", path, ": ", Message(content.status()))};
-      if (const absl::Status written = folder_->WriteFile(path, *content); !written.ok()) {
+      if (const absl::Status written = room_->WriteFile(path, *content); !written.ok()) {
         return Trouble{"sandbox", Message(written)};
       }
     }
@@ -138,7 +138,7 @@ class EpisodeRunner {
 
   absl::StatusOr<sandbox::Command> MakeCommand(const CommandTemplate& command) const {
     INGOT_ASSIGN_OR_RETURN(auto argv, RenderCommand(command, variables_));
-    return sandbox::Command{.argv = std::move(argv), .env = env_, .working_dir = folder_->work(), .stdin_text = ""};
+    return sandbox::Command{.argv = std::move(argv), .env = env_, .working_dir = room_->work(), .stdin_text = ""};
   }
 
   std::optional<Trouble> SetUp() {
@@ -146,7 +146,7 @@ class EpisodeRunner {
     for (size_t i = 0; i < recipe_.setup.size(); ++i) {
       const auto command = MakeCommand(recipe_.setup[i]);
       if (!command.ok()) return Trouble{"task", absl::StrCat("setup[", i, "]: ", Message(command.status()))};
-      const auto outcome = sandbox::RunCommand(*command, limits, context_.cancel);
+      const auto outcome = room_->Run(*command, limits, context_.cancel);
       if (!outcome.ok())
         return Trouble{"setup", absl::StrCat("setup[", i, "] did not run: ", Message(outcome.status()))};
       if (!outcome->ok()) {
@@ -160,7 +160,7 @@ class EpisodeRunner {
   std::optional<Trouble> RunAgent() {
     const auto command = MakeCommand(recipe_.command);
     if (!command.ok()) return Trouble{"task", absl::StrCat("command: ", Message(command.status()))};
-    auto outcome = sandbox::RunCommand(*command, recipe_.agent_limits, context_.cancel);
+    auto outcome = room_->Run(*command, recipe_.agent_limits, context_.cancel);
     if (!outcome.ok()) return Trouble{"sandbox", absl::StrCat("the agent did not start: ", Message(outcome.status()))};
     agent_ = std::move(*outcome);
     report_.agent_ran = true;
@@ -198,12 +198,13 @@ class EpisodeRunner {
     if (!recipe_.verifier->decides()) return std::nullopt;
     reward::VerifierInput input;
     input.task = task_;
-    input.workdir = folder_->work();
-    input.home = folder_->home();
+    input.room = room_.get();
+    input.workdir = room_->work();
+    input.home = room_->home();
     if (recipe_.options.verifier.kind == "command") {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
-        auto made = folder_->AddFolder(name);
+        auto made = room_->AddFolder(name);
         if (!made.ok()) return Trouble{"sandbox", Message(made.status())};
         *folder = *std::move(made);
       }
@@ -212,7 +213,7 @@ class EpisodeRunner {
     input.cwd = context_.cwd;
     input.cancel = context_.cancel;
     if (recipe_.options.answer_from == "file") {
-      const auto content = folder_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);
+      const auto content = room_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);
       if (content.ok()) input.answer = *content;
       input.no_answer_reason = Message(content.status());
     } else {
@@ -235,7 +236,7 @@ class EpisodeRunner {
       const double seconds = recipe_.options.cleanup_timeout_s;
       const sandbox::Limits limits = recipe_.LimitsFor(stopping ? std::min(seconds, 1.0) : seconds);
       const auto command = MakeCommand(step);
-      const auto outcome = command.ok() ? sandbox::RunCommand(*command, limits) : command.status();
+      const auto outcome = command.ok() ? room_->Run(*command, limits, nullptr) : command.status();
       if (!outcome.ok() || !outcome->ok()) {
         INGOT_LOG(warn, "clean-up of episode {}: {}", episode_.episode_id(),
                   outcome.ok() ? sandbox::Describe(*outcome, limits) + Tail(outcome->err) : Message(outcome.status()));
@@ -244,11 +245,10 @@ class EpisodeRunner {
   }
 
   void PreserveFolder() {
-    // Beside work/, whose files are the agent's.
-    (void)folder_->WriteBeside("stdout.txt", agent_.out);
-    (void)folder_->WriteBeside("stderr.txt", agent_.err);
-    (void)folder_->WriteBeside("failure.txt", absl::StrCat(report_.cause, ": ", report_.detail, "\n"));
-    const auto kept = folder_->Detach(episode_.episode_id());
+    const auto kept =
+        room_->Keep(episode_.episode_id(), {{"stdout.txt", agent_.out},
+                                            {"stderr.txt", agent_.err},
+                                            {"failure.txt", absl::StrCat(report_.cause, ": ", report_.detail, "\n")}});
     INGOT_LOG(info, "episode {} failed ({}); {}", episode_.episode_id(), report_.cause,
               kept.ok() ? "its folder is " + *kept : Message(kept.status()));
   }
@@ -257,7 +257,8 @@ class EpisodeRunner {
   const v1::EpisodeOpenResponse& episode_;
   const EpisodeContext& context_;
   std::string task_ = "{}";  // the task's payload, JSON
-  std::optional<WorkDir> folder_;
+  std::unique_ptr<sandbox::Room> room_;
+  std::string base_url_;  // as the room reaches it
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;
   Outcome agent_;

@@ -10,12 +10,13 @@
 #include "agents/recipe.h"
 #include "proto/gateway.pb.h"
 #include "sandbox/process.h"
+#include "sandbox/substrate.h"
 
 namespace ingot::agents {
 
 // The result of an episode, for the gateway and for metrics. Causes of a failure:
 //   task      the task's payload is no JSON object, or lacks a field that a template names
-//   sandbox   a folder, file or process could not be made
+//   sandbox   a room, file or process could not be made, or broke
 //   setup     a set-up command did not exit with 0
 //   crash     the agent exited with another code than 0, or died of a signal
 //   timeout   the agent ran past its time
@@ -36,7 +37,7 @@ struct EpisodeReport {
 };
 
 struct EpisodeContext {
-  std::string work_root;
+  sandbox::Substrate* substrate = nullptr;  // never null
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
   // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.

@@ -41,6 +41,28 @@ absl::StatusOr<std::vector<CommandTemplate>> ParseSteps(const std::vector<StepOp
 
 }  // namespace
 
+std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recipes, const std::string& cwd) {
+  const sandbox::Variables fixed{.text = {{"cwd", cwd}}, .json = {}};
+  std::vector<sandbox::Program> programs;
+  for (const RecipeOptions& recipe : recipes) {
+    const std::string path = sandbox::SearchPath(sandbox::InheritedEnvironment(recipe.inherit_env));
+    const auto add = [&](const std::string& key, const std::vector<std::string>& argv) {
+      sandbox::Program program{absl::StrCat("agents.recipes '", recipe.name, "' ", key), {}, path};
+      for (const std::string& argument : argv) {
+        const auto text = Template::Parse(argument, RecipeVariables());
+        const auto rendered = text.ok() ? text->Render(fixed) : text.status();
+        program.argv.push_back(rendered.ok() ? *rendered : "");  // it differs between episodes
+      }
+      programs.push_back(std::move(program));
+    };
+    add("command", recipe.command);
+    for (const StepOptions& step : recipe.setup) add("setup", step.command);
+    for (const StepOptions& step : recipe.cleanup) add("cleanup", step.command);
+    if (recipe.verifier.kind == "command") add("verifier.command", recipe.verifier.command);
+  }
+  return programs;
+}
+
 const std::vector<std::string>& RecipeVariables() {
   static const auto* const names = new std::vector<std::string>{"base_url", "api_key",    "task", "task.", "task_id",
                                                                 "workdir",  "episode_id", "home", "cwd"};

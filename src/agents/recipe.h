@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "reward/verifier.h"
 #include "sandbox/process.h"
+#include "sandbox/substrate.h"
 #include "sandbox/template.h"
 
 namespace ingot::agents {
@@ -33,6 +34,10 @@ struct Recipe {
   // The agent's limits with a time limit of `seconds`.
   sandbox::Limits LimitsFor(double seconds) const;
 };
+
+// The programs of `recipes`, with the arguments that are the same in every episode. `cwd`: the folder in which ingot was
+// started. REQUIRES: the recipes are valid.
+std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recipes, const std::string& cwd);
 
 // The names that a recipe's templates may use.
 const std::vector<std::string>& RecipeVariables();

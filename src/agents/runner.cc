@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/retry.h"
-#include "sandbox/workdir.h"
 
 namespace ingot::agents {
 namespace {
@@ -77,7 +76,8 @@ struct Runner::Series {
   }
 };
 
-absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& options, Episodes& episodes,
+absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& options,
+                                                     std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
                                                      const base::Clock& clock, base::Metrics* metrics) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (options.recipes.empty()) {
@@ -88,13 +88,16 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
     INGOT_ASSIGN_OR_RETURN(auto made, Recipe::Make(recipe));
     recipes.push_back(std::move(made));
   }
-  return std::unique_ptr<Runner>(new Runner(options, std::move(recipes), episodes, clock, metrics));
+  return std::unique_ptr<Runner>(
+      new Runner(options, std::move(recipes), std::move(substrate), episodes, clock, metrics));
 }
 
-Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes, Episodes& episodes,
-               const base::Clock& clock, base::Metrics* metrics)
+Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
+               std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
+               base::Metrics* metrics)
     : options_(options),
       recipes_(std::move(recipes)),
+      substrate_(std::move(substrate)),
       episodes_(episodes),
       clock_(clock),
       series_(metrics == nullptr ? nullptr : std::make_unique<Series>(*metrics)),
@@ -110,9 +113,6 @@ Runner::~Runner() {
 }
 
 absl::Status Runner::Start() {
-  if (const int removed = sandbox::RemoveStale(options_.work_root); removed > 0) {
-    INGOT_LOG(info, "removed {} work folders that an earlier run left in {}", removed, options_.work_root);
-  }
   if (const absl::Status started = slots_.AddThreads(options_.concurrency); !started.ok()) {
     return base::Annotate(started, absl::StrCat("agents.concurrency is ", options_.concurrency, "; lower it"));
   }
@@ -258,7 +258,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
 
 EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode) {
   EpisodeContext context;
-  context.work_root = options_.work_root;
+  context.substrate = substrate_.get();
   context.cwd = cwd_;
   context.cancel = &cancel_;
   context.may_keep = [this] { return MayKeepFolder(); };

@@ -12,9 +12,8 @@
 //
 // An agent's processes are gone before the end of its episode is reported.
 //
-// Threads: a slot is one long task of the runner's executor, which has a thread per slot. A slot spawns its commands on
-// that thread, which outlives them (sandbox/process.h says why that matters). Deadlines and waits are counted on
-// `clock`. Thread safe; one thread calls Start and the destructor.
+// Threads: a slot is one long task of the runner's executor, which has a thread per slot, and waits for its commands.
+// Deadlines and waits are counted on `clock`. Thread safe; one thread calls Start and the destructor.
 #pragma once
 
 #include <chrono>
@@ -36,6 +35,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "sandbox/process.h"
+#include "sandbox/substrate.h"
 
 namespace ingot::agents {
 
@@ -58,15 +58,15 @@ class Runner {
  public:
   // INVALID_ARGUMENT: RunnerOptions::Validate refuses the options, or there is no recipe. `episodes`, `clock` and
   // `metrics` (null = none) outlive the runner.
-  static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options, Episodes& episodes,
+  static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options,
+                                                      std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
                                                       const base::Clock& clock, base::Metrics* metrics = nullptr);
   // Stop(), then waits for the slots without a deadline.
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Removes the folders that a killed run left in work_root, and starts the slots. To be called once.
-  // RESOURCE_EXHAUSTED: the machine gives too few threads; no slot was started.
+  // Starts the slots. To be called once. RESOURCE_EXHAUSTED: the machine gives too few threads; no slot was started.
   absl::Status Start();
 
   // Kills the running agents and ends the slots. The episodes are reported as FENCED, cause "stopped": an attempt that
@@ -82,8 +82,9 @@ class Runner {
  private:
   struct Series;  // metrics, looked up once
 
-  Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes, Episodes& episodes,
-         const base::Clock& clock, base::Metrics* metrics);
+  Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
+         std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
+         base::Metrics* metrics);
   void Slot();
   // The episode that a slot asks for. After an Open without an answer the gateway may have opened it: the slot asks
   // again under the same key and gets the same episode.
@@ -121,6 +122,7 @@ class Runner {
   // Constant after construction.
   const RunnerOptions options_;
   const std::vector<std::shared_ptr<const Recipe>> recipes_;
+  const std::unique_ptr<sandbox::Substrate> substrate_;
   Episodes& episodes_;
   const base::Clock& clock_;
   const std::unique_ptr<Series> series_;  // null: no metrics

@@ -76,4 +76,15 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
       "the kinds of agents; empty: the run starts none, and agents from elsewhere use its gateway");
 }
 
+void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o) {
+  schema.Choice("sandbox.require", &o.require, {"none", "landlock", "namespaces", "full"},
+                "least rung of the wall around agents; a run that would get less is refused at its start");
+  schema.Choice("sandbox.agent_uid", &o.agent_uid, {"auto", "own", "shared"},
+                "own: a uid for each running episode, or no start; shared: agents have ingot's uid and capabilities; "
+                "auto: own where the machine grants it and it reaches every recipe's program, else ingot's uid without "
+                "capabilities");
+  schema.Field("sandbox.uid_base", &o.uid_base,
+               "first uid of episodes; the next 65,535 are theirs too, for all runs of the machine");
+}
+
 }  // namespace ingot::app

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "agents/runner.h"
+#include "app/agents_substrate.h"
 #include "app/role_addresses.h"
 #include "app/seams.h"
 #include "base/executor.h"
@@ -80,8 +81,10 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
 
   parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));
   if (!config.agents.recipes.empty()) {
-    INGOT_ASSIGN_OR_RETURN(parts->runner,
-                           agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
+    ReportGrant(substrate->grant(), metrics);
+    INGOT_ASSIGN_OR_RETURN(parts->runner, agents::Runner::Make(config.agents, std::move(substrate), *parts->episodes,
+                                                               base::Clock::Real(), &metrics));
   }
   scheduler::Scheduler* const ticked = parts->scheduler.get();
   parts->scheduler_tick = parts->timers.PostEvery(std::chrono::seconds(1), [ticked] {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "app/agents_substrate.h"
 #include "app/commands.h"
 #include "app/data_files.h"
 #include "app/device.h"
@@ -177,6 +178,8 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
   const Roles roles(config, dir, std::move(binary));
+  // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
+  if (roles.StartsAgents()) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config, dir).status());
   SupervisorOptions options;
   options.max_restarts = config.cluster.max_restarts;
   options.min_members = config.cluster.min_trainer_ranks;

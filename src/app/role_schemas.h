@@ -13,5 +13,6 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& options, http::O
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& options);
 void BindWeights(base::Schema& schema, WeightsConfig& options);
 void BindAgents(base::Schema& schema, agents::RunnerOptions& options);
+void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& options);
 
 }  // namespace ingot::app

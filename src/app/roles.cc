@@ -10,6 +10,7 @@
 
 #include "agents/grpc_episodes.h"
 #include "agents/runner.h"
+#include "app/agents_substrate.h"
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_server.h"
@@ -211,8 +212,12 @@ absl::Status RunAgents(const RoleContext& context) {
   base::Executor timers({.name = "timers"});
   const base::Timer connecting = KeepConnecting(timers, {gateway});
   const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(context.config, dir));
+  ReportGrant(substrate->grant(), context.metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
-                         agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
+                         agents::Runner::Make(context.config.agents, std::move(substrate), *episodes,
+                                              base::Clock::Real(), &context.metrics));
   INGOT_RETURN_IF_ERROR(runner->Start());
   while (!StopFlag() && !runner->WaitDone(milliseconds(200))) {
   }

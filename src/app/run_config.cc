@@ -170,7 +170,9 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
-  return config.tasks.empty() ? absl::OkStatus() : base::Annotate(config.agents.Validate(), "agents");
+  if (config.tasks.empty()) return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
+  return base::Annotate(config.agents.Validate(), "agents");
 }
 
 absl::Status CheckEvaluation(const RunConfig& config) {
@@ -283,6 +285,7 @@ base::Schema BindSchema(RunConfig& config) {
       "number of newest trained steps whose trees stay, beside those that a checkpoint may replay; 0: all stay");
   BindWeights(schema, config.weights);
   BindAgents(schema, config.agents);
+  BindSandbox(schema, config.sandbox);
   BindEval(schema, config);
   BindCluster(schema, config.cluster);
   BindMetrics(schema, config.metrics);

@@ -16,6 +16,7 @@
 #include "http/options.h"
 #include "kernels/numerics.h"
 #include "rollout/engine_options.h"
+#include "sandbox/substrate.h"
 #include "scheduler/options.h"
 #include "trainer/options.h"
 #include "weights/publisher.h"
@@ -107,6 +108,7 @@ struct RunConfig {
   trainer::TrainerOptions trainer;
   WeightsConfig weights;
   agents::RunnerOptions agents;
+  sandbox::SubstrateOptions sandbox;  // work_root, hidden and programs are filled in by agents_substrate.cc
   EvalOptions eval;
   GoalOptions goal;
   ClusterOptions cluster;

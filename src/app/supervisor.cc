@@ -38,7 +38,7 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
   }
   // A role stays in this session, so that a terminal and a job system see one job.
   const absl::StatusOr<pid_t> pid =
-      sandbox::Spawn(command, sandbox::Limits{}, {null.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
+      sandbox::Spawn(command, {null.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
                      {.own_session = false, .dumps_core = true});
   if (!pid.ok()) return base::Annotate(pid.status(), absl::StrCat("cannot start role ", spec.name));
   return pid;

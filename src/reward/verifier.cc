@@ -255,7 +255,8 @@ class CommandVerifier final : public AnswerVerifier {
     command.env["INGOT_EPISODE_ID"] = input.episode_id;
     command.working_dir = input.workdir;
     command.stdin_text = answer;
-    const auto outcome = sandbox::RunCommand(command, limits_, input.cancel);
+    if (input.room == nullptr) return absl::InternalError("the verifier's command has no room to run in");
+    const auto outcome = input.room->Run(command, limits_, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the verifier's command did not run");
     return options_.reward_from == "json" ? FromJson(*outcome) : FromExitCode(*outcome);
   }

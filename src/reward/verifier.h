@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "sandbox/process.h"
+#include "sandbox/substrate.h"
 
 namespace ingot::reward {
 
@@ -27,7 +28,7 @@ struct VerifierOptions {
   // numeric         The answer is a number within the tolerances of `expected`.
   // regex           The whole answer matches `pattern`.
   // json_field      The answer is JSON whose `field` equals `expected`: lists in order, objects by their fields.
-  // command         `command` decides. It runs after the agent, in the agent's work folder, the answer on its stdin.
+  // command         `command` decides. It runs after the agent, in the agent's room and work folder, the answer on stdin.
   //                 Its HOME and TMPDIR are its own, so files that the agent left in ${home} do not decide by accident.
   // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number}}.
   //                 tree/signal_bounds.h limits the number of signals and the length of their names.
@@ -69,6 +70,7 @@ struct VerifierInput {
   std::string_view task = "{}";       // the task's payload, a JSON object; not owned
   std::optional<std::string> answer;  // nullopt = there is none, for `no_answer_reason`
   std::string no_answer_reason;
+  sandbox::Room* room = nullptr;  // where a command runs; null = the verifier runs none
   std::string workdir;
   std::string home;      // the agent's
   std::string own_home;  // HOME of a command: an empty folder that no agent has used

@@ -4,9 +4,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,21 +13,15 @@
 #include <cerrno>
 
 #include "absl/strings/str_split.h"
-#include "sandbox/group_guard.h"
 
 namespace ingot::sandbox {
 namespace {
 
-enum Stage : int { kStdio, kChdir, kLimit, kParentGone, kExec };
+enum Stage : int { kStdio, kChdir, kExec };
 
 struct Failure {
   int stage;
   int error;
-};
-
-struct OneLimit {
-  int resource;
-  rlim_t value;
 };
 
 // The child's data, made before vfork: between vfork and exec nothing may allocate, lock, or throw.
@@ -39,10 +31,7 @@ struct Plan {
   char* const* envp;
   const char* working_dir;  // nullptr: stay
   SpawnIo io;
-  OneLimit limits[5];
-  int limit_count;
   SpawnOptions options;
-  pid_t parent;
   int failure_fd;
 };
 
@@ -50,17 +39,6 @@ struct Plan {
   const Failure failure{stage, errno};
   [[maybe_unused]] const ssize_t written = write(plan.failure_fd, &failure, sizeof(failure));
   _exit(127);
-}
-
-// Sends "+pid\n", without stdio.
-void TellGuard(int guard_fd, pid_t pid) {
-  char text[16];
-  int at = sizeof(text);
-  text[--at] = '\n';
-  for (pid_t rest = pid; rest > 0; rest /= 10) text[--at] = static_cast<char>('0' + rest % 10);
-  text[--at] = '+';
-  // Lost if the guard's socket is full: the first process still has PDEATHSIG.
-  [[maybe_unused]] const ssize_t sent = send(guard_fd, text + at, sizeof(text) - at, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 // Some code in this process opens descriptors without O_CLOEXEC: Asio's accepted sockets lack it.
@@ -74,11 +52,6 @@ void CloseOthersAtExec() {
 
 [[noreturn]] void RunChild(const Plan& plan) {
   if (plan.options.own_session) setsid();
-  if (plan.options.dies_with_thread) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    errno = ESRCH;
-    if (getppid() != plan.parent) Fail(plan, kParentGone);
-  }
   // Handlers of the parent must not run in the memory that it shares with the child. A signal that the parent ignores
   // would stay ignored.
   struct sigaction action;
@@ -88,21 +61,24 @@ void CloseOthersAtExec() {
   if (dup2(plan.io.in, 0) < 0 || dup2(plan.io.out, 1) < 0 || dup2(plan.io.err, 2) < 0) Fail(plan, kStdio);
   CloseOthersAtExec();
   if (plan.working_dir != nullptr && chdir(plan.working_dir) != 0) Fail(plan, kChdir);
-  if (plan.options.guard_fd >= 0) TellGuard(plan.options.guard_fd, getpid());
-  for (int i = 0; i < plan.limit_count; ++i) {
-    const rlimit limit{plan.limits[i].value, plan.limits[i].value};
-    if (setrlimit(static_cast<__rlimit_resource_t>(plan.limits[i].resource), &limit) != 0) Fail(plan, kLimit);
+  if (!plan.options.dumps_core) {
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_CORE, &none);
   }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  execve(plan.path, plan.argv, plan.envp);
+  if (plan.options.program_fd >= 0) {
+    syscall(SYS_execveat, plan.options.program_fd, "", plan.argv, plan.envp, AT_EMPTY_PATH);
+  } else {
+    execve(plan.path, plan.argv, plan.envp);
+  }
   Fail(plan, kExec);
 }
 
 // A frame of its own, so that no variable of the caller lives in a register across vfork.
 __attribute__((noinline)) pid_t VforkAndRun(const Plan& plan) {
-  // posix_spawn sets neither PDEATHSIG nor limits. RunChild makes only calls that are safe in the parent's memory.
+  // posix_spawn closes no descriptors and executes no open file. RunChild makes only calls that are safe in the parent's memory.
   // NOLINTNEXTLINE(bugprone-unsafe-functions,clang-analyzer-security.insecureAPI.vfork)
   const pid_t pid = vfork();
   if (pid == 0) RunChild(plan);  // NOLINT(clang-analyzer-unix.Vfork)
@@ -118,35 +94,12 @@ bool IsExecutableFile(const std::string& path) {
 absl::StatusOr<std::string> FindExecutable(const Command& command) {
   const std::string& name = command.argv[0];
   if (name.find('/') != std::string::npos) return name;
-  const auto path = command.env.find("PATH");
-  const std::string folders = path == command.env.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second;
+  const std::string folders = SearchPath(command.env);
   for (const std::string& folder : std::vector<std::string>(absl::StrSplit(folders, ':'))) {
     std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", name);
     if (IsExecutableFile(candidate)) return candidate;
   }
   return absl::NotFoundError(absl::StrCat("no executable '", name, "' in PATH=", folders));
-}
-
-absl::Status CheckNoNul(const std::string& text, const std::string& what) {
-  if (text.find('\0') == std::string::npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " contains a NUL byte, which no command can be given"));
-}
-
-absl::Status CheckStrings(const Command& command) {
-  if (command.argv.empty() || command.argv[0].empty()) {
-    return absl::InvalidArgumentError("the command is empty: it needs at least the program's name");
-  }
-  for (size_t i = 0; i < command.argv.size(); ++i) {
-    INGOT_RETURN_IF_ERROR(CheckNoNul(command.argv[i], absl::StrCat("argument ", i, " of '", command.argv[0], "'")));
-  }
-  for (const auto& [name, value] : command.env) {
-    if (name.empty() || name.find('=') != std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be the name of an environment variable"));
-    }
-    INGOT_RETURN_IF_ERROR(CheckNoNul(name, "the name of an environment variable"));
-    INGOT_RETURN_IF_ERROR(CheckNoNul(value, absl::StrCat("environment variable ", name)));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status FailureStatus(const Failure& failure, const Command& command, const std::string& path) {
@@ -156,11 +109,6 @@ absl::Status FailureStatus(const Failure& failure, const Command& command, const
     case kChdir:
       return ErrnoStatus(failure.error, absl::StrCat("cannot enter the working folder '", command.working_dir,
                                                      "' to run '", path, "'"));
-    case kLimit:
-      return ErrnoStatus(failure.error, absl::StrCat("cannot set the resource limits of '", path,
-                                                     "' (a limit above this process's own hard limit?)"));
-    case kParentGone:
-      return absl::CancelledError("the spawning process is going away");
     default:
       return ErrnoStatus(failure.error, absl::StrCat("cannot execute '", path, "'"));
   }
@@ -208,10 +156,12 @@ absl::Status ErrnoStatus(int errno_value, const std::string& what) {
   }
 }
 
-absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const SpawnIo& io,
-                            const SpawnOptions& options) {
-  INGOT_RETURN_IF_ERROR(CheckStrings(command));
-  INGOT_ASSIGN_OR_RETURN(const std::string path, FindExecutable(command));
+absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const SpawnOptions& options) {
+  INGOT_RETURN_IF_ERROR(CheckCommand(command));
+  std::string path = command.argv[0];
+  if (options.program_fd < 0) {
+    INGOT_ASSIGN_OR_RETURN(path, FindExecutable(command));
+  }
   INGOT_ASSIGN_OR_RETURN(const Fd in, AboveStdio(io.in));
   INGOT_ASSIGN_OR_RETURN(const Fd out, AboveStdio(io.out));
   INGOT_ASSIGN_OR_RETURN(const Fd err, AboveStdio(io.err));
@@ -232,24 +182,13 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const 
   for (const std::string& entry : env) envp.push_back(const_cast<char*>(entry.c_str()));
   envp.push_back(nullptr);
 
-  Plan plan{.path = path.c_str(),
-            .argv = argv.data(),
-            .envp = envp.data(),
-            .working_dir = command.working_dir.empty() ? nullptr : command.working_dir.c_str(),
-            .io = {in.get(), out.get(), err.get()},
-            .limits = {},
-            .limit_count = 0,
-            .options = options,
-            .parent = getpid(),
-            .failure_fd = failure_write.get()};
-  const auto limit = [&](int resource, int64_t value) {
-    if (value > 0) plan.limits[plan.limit_count++] = {resource, static_cast<rlim_t>(value)};
-  };
-  limit(RLIMIT_AS, limits.memory_bytes);
-  limit(RLIMIT_NOFILE, limits.open_files);
-  limit(RLIMIT_CPU, limits.cpu_seconds);
-  limit(RLIMIT_FSIZE, limits.file_bytes);
-  if (!options.dumps_core) plan.limits[plan.limit_count++] = {RLIMIT_CORE, 0};
+  const Plan plan{.path = path.c_str(),
+                  .argv = argv.data(),
+                  .envp = envp.data(),
+                  .working_dir = command.working_dir.empty() ? nullptr : command.working_dir.c_str(),
+                  .io = {in.get(), out.get(), err.get()},
+                  .options = options,
+                  .failure_fd = failure_write.get()};
 
   // No handler may run in the child while it shares this memory. The child empties its mask just before exec.
   sigset_t all, before;
@@ -266,8 +205,6 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const 
   do got = read(failure_read.get(), &failure, sizeof(failure));
   while (got < 0 && errno == EINTR);
   if (got != sizeof(failure)) return pid;  // closed by exec
-  // The guard may have been told of it. While the process is a zombie, its id is not used again.
-  if (options.guard_fd >= 0) ForgetGroup(pid);
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
   return FailureStatus(failure, command, path);
 }

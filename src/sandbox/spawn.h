@@ -1,5 +1,5 @@
-// Spawn starts a process; every process that Ingot makes comes from here. The code between vfork and exec is in
-// spawn.cc and is async-signal-safe.
+// Spawn starts a process of Ingot's own: a role, or the launcher, which starts everybody else's (sandbox/launcher.h).
+// The code between vfork and exec is in spawn.cc and is async-signal-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -41,15 +41,13 @@ struct SpawnIo {
 };
 
 struct SpawnOptions {
-  bool own_session = true;        // false: the process stays in the caller's session and process group
-  bool dies_with_thread = false;  // SIGKILL when the calling thread ends
-  bool dumps_core = false;        // false: RLIMIT_CORE is 0
-  int guard_fd = -1;              // is told "+pid\n" before the command's first instruction; -1 = nobody is told
+  bool own_session = true;  // false: the process stays in the caller's session and process group
+  bool dumps_core = false;  // false: RLIMIT_CORE is 0
+  int program_fd = -1;      // the program, an open file; -1 = argv[0] names it
 };
 
-// Starts the command and returns once it runs. The error is about a command that did not start, as for RunCommand. No
-// other descriptor of the caller reaches the process; its signals have their default actions.
-absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const SpawnIo& io,
-                            const SpawnOptions& options);
+// Starts the command and returns once it runs; it gets no stdin_text. The error is about a command that did not start.
+// No other descriptor of the caller reaches the process; its signals have their default actions.
+absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const SpawnOptions& options);
 
 }  // namespace ingot::sandbox

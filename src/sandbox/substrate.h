@@ -58,7 +58,7 @@ struct Grant {
   std::vector<std::string> refused;
 
   // True: nothing but good manners keeps an agent from Ingot's own processes.
-  bool is_open() const { return !own_uid && !(user_namespace && pid_namespace); }
+  bool is_open() const { return !own_uid && !pid_namespace; }
   // One line for the start of a run: "rung process: a uid per room (from 1900000000), ..; not: .. (reason)".
   std::string Describe() const;
 };
@@ -113,12 +113,12 @@ class Room {
 
   // Runs one command in the room. An error means that it did not run, or that the substrate broke under it: NOT_FOUND
   // (no such program or folder), PERMISSION_DENIED, INVALID_ARGUMENT (empty argv, a NUL byte, too large, not an
-  // executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the launcher
-  // died). A command that ran has an Outcome, however it ended. `cancel` may be null.
+  // executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the room's
+  // first process died). A command that ran has an Outcome, however it ended. `cancel` may be null.
   virtual absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) = 0;
 
-  // Leaves the folders to people, as kept-`name` under the work root with the files `beside` (name to content) next to
-  // work/, and returns the path outside. Nothing runs in the room afterwards. No later room can enter the folder.
+  // Leaves the folders to people, as kept-`name` under the work root, and returns the path outside. `beside`: files next
+  // to work/, name to content. Nothing runs in the room afterwards. No later room can enter the folder.
   virtual absl::StatusOr<std::string> Keep(const std::string& name,
                                            const std::map<std::string, std::string>& beside) = 0;
 };

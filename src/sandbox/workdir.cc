@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -61,16 +62,18 @@ absl::Status CheckRelative(const std::string& relative) {
       absl::StrCat("'", relative, "' is no file below the work folder: give a relative path without '..'"));
 }
 
-// Opens the folder of `relative`, one part of the path at a time and never through a link. `make`: missing folders are
-// made.
-absl::StatusOr<Fd> OpenParent(const std::string& work, const fs::path& relative, bool make) {
+// Opens the folder of `relative`, one part of the path at a time and never through a link. Missing folders are made for
+// `maker`; null: they are an error.
+absl::StatusOr<Fd> OpenParent(const std::string& work, const fs::path& relative,
+                              const std::function<absl::Status(int fd)>& maker) {
   Fd folder(open(work.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", work));
   for (const fs::path& part : relative.parent_path()) {
     if (part == "." || part.empty()) continue;
-    if (make) mkdirat(folder.get(), part.c_str(), 0755);
+    const bool made = maker != nullptr && mkdirat(folder.get(), part.c_str(), 0755) == 0;
     Fd next(openat(folder.get(), part.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (!next.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open the folder of ", relative.string()));
+    if (made) INGOT_RETURN_IF_ERROR(maker(next.get()));
     folder = std::move(next);
   }
   return folder;
@@ -88,26 +91,42 @@ absl::Status WriteAll(int fd, std::string_view content, const std::string& name)
 
 }  // namespace
 
-absl::StatusOr<WorkDir> WorkDir::Create(const std::string& root) {
+absl::StatusOr<WorkDir> WorkDir::Create(const std::string& root, std::optional<uid_t> owner) {
   static std::atomic<uint64_t> next{0};
   std::error_code error;
   fs::create_directories(root, error);
   const fs::path absolute = fs::absolute(root, error);
   const std::string path = (absolute / absl::StrCat(OwnPrefix(), next++)).string();
   if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make a work folder in ", root));
-  WorkDir folder(path);
+  WorkDir folder(path, owner);
+  // Its owner may pass through, and no other uid.
+  if (owner.has_value() && (chown(path.c_str(), geteuid(), *owner) != 0 || chmod(path.c_str(), 0710) != 0)) {
+    return ErrnoStatus(errno, absl::StrCat("cannot give ", path, " to uid ", *owner));
+  }
   for (const std::string& part : {folder.home(), folder.work(), folder.tmp()}) {
-    if (mkdir(part.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", part));
+    INGOT_RETURN_IF_ERROR(folder.MakeFolder(part));
   }
   return folder;
 }
 
+absl::Status WorkDir::MakeFolder(const std::string& path) const {
+  if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", path));
+  if (!owner_.has_value() || chown(path.c_str(), *owner_, *owner_) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("cannot give ", path, " to uid ", *owner_));
+}
+
+absl::Status WorkDir::GiveToOwner(int fd, const std::string& name) const {
+  if (!owner_.has_value() || fchownat(fd, "", *owner_, *owner_, AT_EMPTY_PATH) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("cannot give ", name, " to uid ", *owner_));
+}
+
 WorkDir::~WorkDir() { Remove(); }
-WorkDir::WorkDir(WorkDir&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+WorkDir::WorkDir(WorkDir&& other) noexcept : path_(std::exchange(other.path_, "")), owner_(other.owner_) {}
 WorkDir& WorkDir::operator=(WorkDir&& other) noexcept {
   if (this != &other) {
     Remove();
     path_ = std::exchange(other.path_, "");
+    owner_ = other.owner_;
   }
   return *this;
 }
@@ -120,18 +139,20 @@ void WorkDir::Remove() {
 absl::Status WorkDir::WriteFile(const std::string& relative, std::string_view content) const {
   INGOT_RETURN_IF_ERROR(CheckRelative(relative));
   const fs::path path(relative);
-  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work(), path, /*make=*/true));
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work(), path, [&](int fd) { return GiveToOwner(fd, relative); }));
+  const std::string name = path.filename().string();
+  unlinkat(folder.get(), name.c_str(), 0);
   const mode_t mode = content.starts_with("#!") ? 0755 : 0644;
-  const Fd file(
-      openat(folder.get(), path.filename().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
+  const Fd file(openat(folder.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot write ", relative));
+  INGOT_RETURN_IF_ERROR(GiveToOwner(file.get(), relative));
   return WriteAll(file.get(), content, relative);
 }
 
 absl::StatusOr<std::string> WorkDir::ReadFile(const std::string& relative, int64_t limit_bytes) const {
   INGOT_RETURN_IF_ERROR(CheckRelative(relative));
   const fs::path path(relative);
-  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work(), path, /*make=*/false));
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work(), path, nullptr));
   const Fd file(openat(folder.get(), path.filename().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
   struct stat info;
@@ -162,7 +183,7 @@ absl::Status WorkDir::WriteBeside(const std::string& name, std::string_view cont
 
 absl::StatusOr<std::string> WorkDir::AddFolder(const std::string& name) const {
   std::string path = absl::StrCat(path_, "/", name, "-", base::RandomHex(8));
-  if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", path));
+  INGOT_RETURN_IF_ERROR(MakeFolder(path));
   return path;
 }
 
@@ -171,6 +192,9 @@ absl::StatusOr<std::string> WorkDir::Detach(const std::string& name) {
   for (const char c : name) safe += (std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_') ? c : '_';
   std::string kept = (fs::path(path_).parent_path() / absl::StrCat("kept-", safe)).string();
   std::error_code error;
+  if (owner_.has_value() && (chown(path_.c_str(), geteuid(), getegid()) != 0 || chmod(path_.c_str(), 0700) != 0)) {
+    return ErrnoStatus(errno, absl::StrCat("cannot close ", path_, " to uid ", *owner_));
+  }
   if (fs::exists(kept, error)) RemoveTree(kept);
   fs::rename(path_, kept, error);
   if (error) {

@@ -5,12 +5,16 @@
 //                                   tmp/    TMPDIR
 //                                   NAME-<random>/  of AddFolder
 //
-// Detach() renames the folder to root/kept-<name> instead of removing it. RemoveStale removes folders of killed
+// With an owner, home/, work/ and tmp/ belong to that uid, and the folder around them to this process. The owner cannot
+// enter other folders of `root`. Detach() renames the folder to root/kept-<name> instead of removing it. RemoveStale removes folders of killed
 // processes, which it knows by the pid in their names: a root belongs to one machine and one PID namespace at a time.
 // No symbolic link is followed, neither by a removal nor by a write. Not thread safe; different objects are
 // independent.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,8 +24,8 @@ namespace ingot::sandbox {
 
 class WorkDir {
  public:
-  // Makes `root` too if it is missing.
-  static absl::StatusOr<WorkDir> Create(const std::string& root);
+  // Makes `root` too if it is missing. `owner` is a uid and the number of its group; nullopt = this process's.
+  static absl::StatusOr<WorkDir> Create(const std::string& root, std::optional<uid_t> owner = std::nullopt);
   ~WorkDir();
   WorkDir(WorkDir&& other) noexcept;
   WorkDir& operator=(WorkDir&& other) noexcept;
@@ -32,8 +36,8 @@ class WorkDir {
   std::string work() const { return path_ + "/work"; }
   std::string tmp() const { return path_ + "/tmp"; }
 
-  // Writes work/`relative` and makes the folders on the way. INVALID_ARGUMENT: the path leaves work/. A text that
-  // begins with "#!" becomes executable.
+  // Writes work/`relative` and makes the folders on the way; replaces a file, link or pipe of that name. INVALID_ARGUMENT:
+  // the path leaves work/. A text that begins with "#!" becomes executable.
   absl::Status WriteFile(const std::string& relative, std::string_view content) const;
 
   // Reads work/`relative`. NOT_FOUND; RESOURCE_EXHAUSTED above `limit_bytes`; INVALID_ARGUMENT if it is no regular
@@ -49,13 +53,17 @@ class WorkDir {
   absl::Status WriteBeside(const std::string& name, std::string_view content) const;
 
   // Renames the folder to kept-`name`, which this object no longer removes, and returns its path. Replaces an older
-  // one.
+  // one. An owner can enter it no more.
   absl::StatusOr<std::string> Detach(const std::string& name);
 
  private:
-  explicit WorkDir(std::string path) : path_(std::move(path)) {}
+  WorkDir(std::string path, std::optional<uid_t> owner) : path_(std::move(path)), owner_(owner) {}
+  // Makes a private folder of the owner.
+  absl::Status MakeFolder(const std::string& path) const;
+  absl::Status GiveToOwner(int fd, const std::string& name) const;
   void Remove();
   std::string path_;  // empty = no folder is owned
+  std::optional<uid_t> owner_;
 };
 
 // Removes the folders under `root` whose processes are gone. Returns their number; 0 for a missing root.

@@ -3,9 +3,6 @@
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +15,8 @@
 
 #include "agents/fake_episodes.h"
 #include "base/retry.h"
+#include "sandbox/marked_processes.h"
+#include "sandbox/test_room.h"
 
 namespace ingot::agents {
 namespace {
@@ -28,21 +27,9 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// True: within 10 s the process is gone, or a zombie that nobody has reaped.
-bool Dies(pid_t pid) {
-  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (fd < 0) return errno == ESRCH;
-  pollfd wait{fd, POLLIN, 0};
-  const bool dead = poll(&wait, 1, 10000) == 1;
-  close(fd);
-  return dead;
-}
-
 class RunnerTest : public testing::Test {
  protected:
-  RunnerTest() {
-    char name[] = "/tmp/ingot-runner-XXXXXX";
-    root_ = mkdtemp(name);
+  RunnerTest() : root_(folder_.path()) {
     options_.work_root = root_ + "/work";
     options_.concurrency = 2;
     options_.backoff_initial_s = 0.001;
@@ -50,14 +37,21 @@ class RunnerTest : public testing::Test {
     recipe().timeout_s = 60;
     SetScript("echo 42");
   }
-  ~RunnerTest() override { fs::remove_all(root_); }
 
   RecipeOptions& recipe() { return options_.recipes[0]; }
   void SetScript(const std::string& script) { recipe().command = {"/bin/sh", "-c", script}; }
 
+  std::unique_ptr<sandbox::Substrate> Ground() const {
+    sandbox::SubstrateOptions options;
+    options.work_root = options_.work_root;
+    auto substrate = sandbox::MakeSubstrate(options);
+    EXPECT_TRUE(substrate.ok()) << substrate.status();
+    return substrate.ok() ? *std::move(substrate) : nullptr;
+  }
+
   // Runs until the gateway has no more tasks.
   RunnerStats RunAll(FakeEpisodes& episodes) {
-    auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+    auto runner = Runner::Make(options_, Ground(), episodes, base::Clock::Real());
     EXPECT_TRUE(runner.ok()) << runner.status();
     EXPECT_TRUE((*runner)->Start().ok());
     EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
@@ -84,14 +78,16 @@ class RunnerTest : public testing::Test {
     return std::string(std::istreambuf_iterator<char>(file), {});
   }
 
-  std::string root_;
+  const sandbox::TestFolder folder_;
+  const std::string root_;
+  const sandbox::MarkedProcesses marked_;  // "sleep " + marked_.sleep() runs until it is killed, and can be found
   RunnerOptions options_;
 };
 
 TEST_F(RunnerTest, NeedsARecipe) {
   options_.recipes.clear();
   FakeEpisodes episodes(1);
-  const auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+  const auto runner = Runner::Make(options_, Ground(), episodes, base::Clock::Real());
   EXPECT_THAT(std::string(runner.status().message()), HasSubstr("agents.recipes is empty"));
 }
 
@@ -147,29 +143,29 @@ TEST_F(RunnerTest, AWrongAnswerIsAFinishedEpisodeWithRewardZero) {
 
 TEST_F(RunnerTest, AHangingAgentAndItsGrandchildAreDeadBeforeTheEndIsReported) {
   recipe().timeout_s = 0.3;
-  recipe().env = {{"OUT", Path("pids")}};
-  SetScript("trap '' TERM; (trap '' TERM; while :; do sleep 1000; done) & echo $$ $! > $OUT; wait");
+  recipe().env = {{"OUT", Path("started")}};
+  const std::string hang = "while :; do sleep " + marked_.sleep() + "; done";
+  SetScript("trap '' TERM; (trap '' TERM; " + hang + ") & echo yes > $OUT; " + hang);
   FakeEpisodes episodes(1);
   bool dead = false;
   episodes.before_end = [&](const auto&) {
-    std::ifstream file(Path("pids"));
-    pid_t agent = 0, grandchild = 0;
-    file >> agent >> grandchild;
-    dead = agent > 0 && grandchild > 0 && Dies(agent) && Dies(grandchild);
+    dead = marked_.Count() == 0;
     return absl::OkStatus();
   };
   EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"timeout", 1}}));
+  EXPECT_EQ(Content(Path("started")), "yes\n");
   EXPECT_TRUE(dead);
   EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("limit of 0.3 s"));
 }
 
-TEST_F(RunnerTest, AnAgentThatLeavesAProcessBehindCannotCallAfterItsEnd) {
-  recipe().env = {{"OUT", Path("pid")}};
-  SetScript("sleep 1000 & echo $! > $OUT; echo 42");
+TEST_F(RunnerTest, AnAgentThatLeavesADaemonBehindCannotCallAfterItsEnd) {
+  recipe().env = {{"OUT", Path("started")}};
+  SetScript("setsid sh -c 'echo yes > $OUT; exec sleep " + marked_.sleep() +
+            "' & while [ ! -s $OUT ]; do sleep 0.01; done; echo 42");
   FakeEpisodes episodes(1);
   bool dead = false;
   episodes.before_end = [&](const auto&) {
-    dead = Dies(std::stoi(Content(Path("pid"))));
+    dead = marked_.Count() == 0;
     return absl::OkStatus();
   };
   EXPECT_EQ(RunAll(episodes).finished, 1);
@@ -261,10 +257,14 @@ TEST_F(RunnerTest, SpawnErrorsDoNotEndTheRunner) {
   EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("/no/such/agent"));
 }
 
-TEST_F(RunnerTest, AnUnusableWorkRootIsAnEpisodesFailureToo) {
-  std::ofstream(root_ + "/work") << "a file where the folder should be";
+TEST_F(RunnerTest, AWorkRootThatBecomesUnusableIsAnEpisodesFailureToo) {
   FakeEpisodes episodes(3);
-  EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"sandbox", 3}}));
+  auto runner = Runner::Make(options_, Ground(), episodes, base::Clock::Real());
+  fs::remove_all(options_.work_root);
+  std::ofstream(options_.work_root) << "a file where the folder was";
+  ASSERT_TRUE((*runner)->Start().ok());
+  EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
+  EXPECT_EQ((*runner)->Stats().failures, (std::map<std::string, int64_t>{{"sandbox", 3}}));
 }
 
 TEST_F(RunnerTest, TheAnswerCanStandInAFile) {
@@ -331,7 +331,7 @@ TEST_F(RunnerTest, KeepsTheFoldersOfTheFirstFailures) {
   recipe().keep_failed = true;
   options_.keep_failed_max = 2;
   options_.concurrency = 1;
-  SetScript("echo said; echo why >&2; echo mine > notes; mkfifo ../stdout.txt stdout.txt; exit 1");
+  SetScript("echo said; echo why >&2; echo mine > notes; mkfifo ../stdout.txt stdout.txt 2>/dev/null; exit 1");
   FakeEpisodes episodes(4);
   RunAll(episodes);
   EXPECT_EQ(Content(root_ + "/work/kept-ep0/stdout.txt"), "said\n");
@@ -376,7 +376,7 @@ TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainAtTheTimeThatItNamed) {
     while (refusals < 3) changed.Wait(mu);  // all three ask before the first is refused
     return base::WithRetryAfter(absl::ResourceExhaustedError("full"), 5000);
   };
-  auto runner = Runner::Make(options_, episodes, clock);
+  auto runner = Runner::Make(options_, Ground(), episodes, clock);
   ASSERT_TRUE(runner.ok());
   ASSERT_TRUE((*runner)->Start().ok());
   for (const int wave : {3, 4, 5}) {
@@ -504,10 +504,10 @@ TEST_F(RunnerTest, StopKillsRunningAgentsReportsThemAndLeavesNothing) {
   options_.concurrency = 4;
   recipe().timeout_s = 1000;
   recipe().env = {{"OUT", root_}};
-  recipe().cleanup = {{{"sh", "-c", "echo x >> $OUT/cleaned"}}};
-  SetScript("sleep 1000 & echo $! > $OUT/$INGOT_EPISODE_ID; wait");
+  recipe().cleanup = {{{"sh", "-c", "echo x > $OUT/cleaned-$INGOT_EPISODE_ID"}}};
+  SetScript("sleep " + marked_.sleep() + " & wait");
   FakeEpisodes episodes(100);
-  auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+  auto runner = Runner::Make(options_, Ground(), episodes, base::Clock::Real());
   ASSERT_TRUE((*runner)->Start().ok());
   ASSERT_TRUE(episodes.AwaitOpened(4));
   const absl::Status stopped = (*runner)->Stop();
@@ -518,12 +518,8 @@ TEST_F(RunnerTest, StopKillsRunningAgentsReportsThemAndLeavesNothing) {
     EXPECT_EQ(end.state(), v1::EPISODE_FENCED) << "no attempt that counts against its sample";
     EXPECT_THAT(end.detail(), StartsWith("stopped: "));
   }
-  for (int i = 0; i < 4; ++i) {
-    const std::string pid = Content(Path(absl::StrCat("ep", i)));  // empty: killed before it wrote
-    if (!pid.empty()) {
-      EXPECT_TRUE(Dies(std::stoi(pid)));
-    }
-  }
+  EXPECT_EQ(marked_.Count(), 0);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Content(Path(absl::StrCat("cleaned-ep", i))), "x\n");
   EXPECT_TRUE(WorkRootIsEmpty());
   EXPECT_TRUE((*runner)->Stop().ok());
 }
@@ -537,7 +533,7 @@ TEST_F(RunnerTest, ARewardThatCannotBePostedBeforeTheStopIsNoFailedAttempt) {
     ++posts;
     return absl::UnavailableError("away");
   };
-  auto runner = Runner::Make(options_, episodes, clock);
+  auto runner = Runner::Make(options_, Ground(), episodes, clock);
   ASSERT_TRUE((*runner)->Start().ok());
   while (posts == 0) std::this_thread::yield();
   EXPECT_TRUE((*runner)->Stop().ok());
@@ -550,7 +546,7 @@ TEST_F(RunnerTest, StopWhileWaitingForAdmissionIsImmediate) {
   options_.backoff_initial_s = options_.backoff_max_s = 1000;
   FakeEpisodes episodes(1);
   episodes.before_open = [] { return absl::ResourceExhaustedError("full"); };
-  auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+  auto runner = Runner::Make(options_, Ground(), episodes, base::Clock::Real());
   ASSERT_TRUE((*runner)->Start().ok());
   while ((*runner)->Stats().refused == 0) std::this_thread::yield();
   EXPECT_TRUE((*runner)->Stop().ok());
@@ -569,7 +565,7 @@ TEST_F(RunnerTest, StopReturnsAtItsDeadlineWhenTheGatewayHangs) {
     while (!released) changed.Wait(mu);
     return absl::UnavailableError("late");
   };
-  auto runner = Runner::Make(options_, episodes, clock);
+  auto runner = Runner::Make(options_, Ground(), episodes, clock);
   ASSERT_TRUE((*runner)->Start().ok());
   {
     base::MutexLock lock(mu);
@@ -596,7 +592,7 @@ int OpenDescriptors() {
 
 TEST_F(RunnerTest, TwoHundredEpisodesLeaveNoDescriptorNoZombieAndNoFolder) {
   FakeEpisodes first(1);
-  RunAll(first);  // starts the group guard
+  RunAll(first);
   const int before = OpenDescriptors();
   options_.concurrency = 4;
   recipe().files = {{"f", "x"}};
@@ -604,7 +600,7 @@ TEST_F(RunnerTest, TwoHundredEpisodesLeaveNoDescriptorNoZombieAndNoFolder) {
   EXPECT_EQ(RunAll(episodes).finished, 200);
   EXPECT_EQ(OpenDescriptors(), before);
   siginfo_t info{};
-  EXPECT_TRUE(waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0);
+  EXPECT_EQ(waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT), -1) << "a child is left: " << info.si_pid;
   EXPECT_TRUE(WorkRootIsEmpty());
 }
 
@@ -612,7 +608,7 @@ TEST_F(RunnerTest, MetricsCarryCausesAndTimes) {
   base::Metrics metrics;
   FakeEpisodes episodes(3);
   SetScript("test $INGOT_EPISODE_ID != ep1 && echo 42");
-  auto runner = Runner::Make(options_, episodes, base::Clock::Real(), &metrics);
+  auto runner = Runner::Make(options_, Ground(), episodes, base::Clock::Real(), &metrics);
   ASSERT_TRUE((*runner)->Start().ok());
   EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
   const std::string text = metrics.RenderText();

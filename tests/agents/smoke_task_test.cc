@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "sandbox/process.h"
 #include "sandbox/template.h"
+#include "sandbox/test_room.h"
 
 namespace ingot::agents {
 namespace {
@@ -160,7 +161,7 @@ TEST(SmokeTaskTest, TheGeneratorMakesTheCommittedFiles) {
                                  .env = sandbox::InheritedEnvironment({"PATH", "HOME"}),
                                  .working_dir = "",
                                  .stdin_text = ""};
-  const auto outcome = sandbox::RunCommand(command, sandbox::Limits{});
+  const auto outcome = sandbox::RunInRoom(command);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_TRUE(outcome->ok()) << outcome->err;
   for (const char* name : {"/train.jsonl", "/eval.jsonl", "/sft.jsonl"}) {

@@ -12,6 +12,7 @@
 #include "agents/runner.h"
 #include "sandbox/process.h"
 #include "sandbox/template.h"
+#include "sandbox/test_room.h"
 
 namespace ingot::agents {
 namespace {
@@ -54,7 +55,7 @@ class ToolAgentTest : public testing::Test {
     command.argv.insert(command.argv.end(), more.begin(), more.end());
     command.env = {{"OPENAI_BASE_URL", url}, {"OPENAI_API_KEY", "secret"}};
     command.working_dir = folder_;
-    const auto outcome = sandbox::RunCommand(command, sandbox::Limits{});
+    const auto outcome = sandbox::RunInRoom(command);
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     return outcome.ok() ? *outcome : sandbox::Outcome{};
   }
@@ -229,7 +230,7 @@ TEST_F(ToolAgentTest, ImportsAlmostNothingAndMakesOneRequestATurn) {
   EXPECT_EQ(requests_.size(), 2u);
   sandbox::Command bare;
   bare.argv = {"/usr/bin/python3", "-I", "-S", "-X", "importtime", "-c", "pass"};
-  const auto bare_outcome = sandbox::RunCommand(bare, sandbox::Limits{});
+  const auto bare_outcome = sandbox::RunInRoom(bare);
   ASSERT_TRUE(bare_outcome.ok()) << bare_outcome.status();
   const int64_t bare_modules = ImportedModules(bare_outcome->err);
   ASSERT_GT(bare_modules, 0) << bare_outcome->err;
@@ -262,7 +263,7 @@ TEST_F(ToolAgentTest, TheSmokeRecipeScoresARightAnswer) {
   recipe.env = {{"OPENAI_BASE_URL", server.url()}};
   options.recipes = {recipe};
   FakeEpisodes episodes(3, line);
-  auto runner = Runner::Make(options, episodes, base::Clock::Real());
+  auto runner = Runner::Make(options, sandbox::SharedUidSubstrate(options.work_root), episodes, base::Clock::Real());
   ASSERT_TRUE(runner.ok()) << runner.status();
   ASSERT_TRUE((*runner)->Start().ok());
   ASSERT_TRUE((*runner)->WaitDone(std::chrono::seconds(60)));

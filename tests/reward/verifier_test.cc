@@ -7,6 +7,8 @@
 #include <cmath>
 #include <random>
 
+#include "sandbox/test_room.h"
+
 namespace ingot::reward {
 namespace {
 
@@ -17,6 +19,14 @@ absl::StatusOr<Verdict> Score(const VerifierOptions& options, std::optional<std:
   INGOT_ASSIGN_OR_RETURN(const auto verifier, Verifier::Make(options));
   VerifierInput input;
   input.task = task;
+  const sandbox::TestFolder folder;
+  std::unique_ptr<sandbox::Substrate> substrate;
+  std::unique_ptr<sandbox::Room> room;
+  if (options.kind == "command") {
+    substrate = sandbox::SharedUidSubstrate(folder.path());
+    INGOT_ASSIGN_OR_RETURN(room, substrate->Prepare());
+  }
+  input.room = room.get();
   input.answer = std::move(answer);
   input.no_answer_reason = "it printed nothing";
   input.workdir = "/";

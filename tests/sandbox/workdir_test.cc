@@ -90,6 +90,33 @@ TEST_F(WorkDirTest, ReadingNeitherBlocksNorGrows) {
   EXPECT_EQ(folder->ReadFile("none", 9).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(WorkDirTest, AnOwnerHasItsFoldersAndNothingAroundThem) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives folders away";
+  constexpr uid_t kOwner = 12345;
+  auto folder = WorkDir::Create(root_, kOwner);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_TRUE(folder->WriteFile("a/b/c", "text").ok());
+  struct stat info;
+  for (const std::string& path : {folder->home(), folder->work(), folder->tmp(), folder->AddFolder("own").value()}) {
+    ASSERT_EQ(stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_uid, kOwner) << path;
+    EXPECT_EQ(info.st_mode & 0777, 0700) << path;
+  }
+  for (const char* path : {"/a", "/a/b", "/a/b/c"}) {
+    ASSERT_EQ(stat((folder->work() + path).c_str(), &info), 0);
+    EXPECT_EQ(info.st_uid, kOwner) << path;
+    EXPECT_EQ(info.st_gid, kOwner) << path;
+  }
+  ASSERT_EQ(stat(folder->path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 0u);
+  EXPECT_EQ(info.st_gid, kOwner);
+  EXPECT_EQ(info.st_mode & 0777, 0710);
+  const std::string kept = folder->Detach("ep1").value();
+  ASSERT_EQ(stat(kept.c_str(), &info), 0);
+  EXPECT_EQ(info.st_gid, 0u);
+  EXPECT_EQ(info.st_mode & 0777, 0700);
+}
+
 TEST_F(WorkDirTest, AddedFoldersAreNewAndGoWithIt) {
   std::string first, second;
   {

@@ -1,0 +1,223 @@
+#include "sandbox/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+
+// The linker's names of the embedded program (CMakeLists.txt).
+extern "C" const char _binary_ingot_launcher_start[];
+extern "C" const char _binary_ingot_launcher_end[];
+
+namespace ingot::sandbox {
+namespace {
+
+// A launcher answers its SetUp within milliseconds; a machine under load may need more.
+constexpr int kSetUpPatienceMs = 10'000;
+
+absl::StatusOr<Fd> MemoryFile(const char* name, std::string_view content) {
+  Fd file(memfd_create(name, MFD_CLOEXEC));
+  if (!file.valid()) return ErrnoStatus(errno, "cannot make a file in memory");
+  while (!content.empty()) {
+    const ssize_t wrote = write(file.get(), content.data(), content.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return ErrnoStatus(errno, "cannot write a file in memory");
+    content.remove_prefix(static_cast<size_t>(wrote));
+  }
+  return file;
+}
+
+template <typename Header>
+std::string Parcel(const Header& header) {
+  return std::string(reinterpret_cast<const char*>(&header), sizeof(header));
+}
+
+void AddString(std::string& parcel, std::string_view text) {
+  parcel += text;
+  parcel += '\0';
+}
+
+std::string SetUpParcel(const LauncherOptions& options) {
+  std::string strings;
+  SetUpHeader header{.walls = options.walls};
+  for (const std::string& path : options.hidden) {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) continue;
+    AddString(strings, absl::StrCat(S_ISDIR(info.st_mode) ? "d" : "f", path));
+    ++header.hidden;
+  }
+  return Parcel(header) + strings;
+}
+
+std::string StartParcel(const StartOptions& start) {
+  StartHeader header{.uid = static_cast<uint32_t>(start.uid),
+                     .checks = start.checks ? 1u : 0u,
+                     .arguments = static_cast<uint32_t>(start.arguments.size()),
+                     .variables = static_cast<uint32_t>(start.variables.size()),
+                     .limits = static_cast<uint32_t>(start.limits.size()),
+                     .limit = {}};
+  std::copy(start.limits.begin(), start.limits.end(), header.limit);
+  std::string parcel = Parcel(header);
+  for (const std::string* text : {&start.work_root, &start.room, &start.working_dir, &start.path}) {
+    AddString(parcel, *text);
+  }
+  for (const auto* strings : {&start.arguments, &start.variables}) {
+    for (const std::string& text : *strings) AddString(parcel, text);
+  }
+  return parcel;
+}
+
+// One byte with descriptors. False: the other end is gone (errno).
+bool SendDescriptors(int socket, std::initializer_list<int> fds) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kStartDescriptors)] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = buffer;
+  message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
+  cmsghdr* const control = CMSG_FIRSTHDR(&message);
+  control->cmsg_level = SOL_SOCKET;
+  control->cmsg_type = SCM_RIGHTS;
+  control->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
+  memcpy(CMSG_DATA(control), std::data(fds), sizeof(int) * fds.size());
+  ssize_t sent;
+  do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent >= 0;
+}
+
+struct SocketPair {
+  Fd ours, theirs;
+};
+
+absl::StatusOr<SocketPair> MakeSocketPair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return ErrnoStatus(errno, "cannot make a pair of sockets");
+  }
+  return SocketPair{Fd(ends[0]), Fd(ends[1])};
+}
+
+const char* StepName(LaunchStep step) {
+  switch (step) {
+    case LaunchStep::kNone:
+      return "no failure";
+    case LaunchStep::kMessage:
+      return "message to the launcher";
+    case LaunchStep::kNamespaces:
+      return "new process or namespaces (clone)";
+    case LaunchStep::kIdMap:
+      return "ids of the user namespace";
+    case LaunchStep::kMounts:
+      return "mounts of an own namespace";
+    case LaunchStep::kHide:
+      return "mount over a hidden path";
+    case LaunchStep::kProc:
+      return "mount of /proc";
+    case LaunchStep::kFolder:
+      return "mount of the room's folder";
+    case LaunchStep::kSession:
+      return "descriptors of the command";
+    case LaunchStep::kUid:
+      return "change of uid";
+    case LaunchStep::kLimit:
+      return "resource limit (above this process's own hard limit?)";
+    case LaunchStep::kWorkingFolder:
+      return "working folder";
+    case LaunchStep::kExec:
+      return "execution";
+    case LaunchStep::kReach:
+      return "access";
+  }
+  return "start";
+}
+
+}  // namespace
+
+std::string DescribeFailure(const LaunchFailure& failure) {
+  return absl::StrCat(StepName(failure.step), ": ", strerror(failure.error));
+}
+
+absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Make(LauncherOptions options, LaunchFailure& failure) {
+  std::unique_ptr<Launcher> launcher(new Launcher(std::move(options)));
+  base::MutexLock lock(launcher->mu_);
+  INGOT_RETURN_IF_ERROR(launcher->Begin(failure));
+  return launcher;
+}
+
+Launcher::~Launcher() {
+  base::MutexLock lock(mu_);
+  End();
+}
+
+void Launcher::End() {
+  socket_.Reset();
+  if (pid_ <= 0) return;
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;  // it ends with its socket
+  pid_ = -1;
+}
+
+absl::Status Launcher::Begin(LaunchFailure& failure) {
+  const std::string_view program(_binary_ingot_launcher_start,
+                                 static_cast<size_t>(_binary_ingot_launcher_end - _binary_ingot_launcher_start));
+  INGOT_ASSIGN_OR_RETURN(const Fd file, MemoryFile("ingot-launcher", program));
+  INGOT_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
+  INGOT_ASSIGN_OR_RETURN(const Fd set_up, MemoryFile("ingot-launcher-set-up", SetUpParcel(options_)));
+  const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
+  const Command command{.argv = {"ingot-launcher"}, .env = {}, .working_dir = "/", .stdin_text = ""};
+  const absl::StatusOr<pid_t> pid =
+      Spawn(command, {pair.theirs.get(), null.get(), null.get()}, {.program_fd = file.get()});
+  if (!pid.ok()) {
+    return base::Annotate(pid.status(),
+                          "cannot start the launcher of agents, a file in memory (the sysctl vm.memfd_noexec must not "
+                          "be 2)");
+  }
+  pid_ = *pid;
+  socket_ = std::move(pair.ours);
+  pair.theirs.Reset();
+  LaunchReport report;
+  pollfd answer{socket_.get(), POLLIN, 0};
+  const bool answered = SendDescriptors(socket_.get(), {set_up.get()}) && poll(&answer, 1, kSetUpPatienceMs) == 1 &&
+                        recv(socket_.get(), &report, sizeof(report), 0) == sizeof(report);
+  if (!answered) kill(pid_, SIGKILL);
+  if (answered && report.failure.step == LaunchStep::kNone) return absl::OkStatus();
+  End();
+  if (!answered) return absl::UnavailableError("the launcher of agents did not answer");
+  failure = report.failure;
+  return absl::FailedPreconditionError(DescribeFailure(failure));
+}
+
+absl::StatusOr<Fd> Launcher::Start(const StartOptions& start, const SpawnIo& io) {
+  INGOT_ASSIGN_OR_RETURN(const Fd parcel, MemoryFile("ingot-start", StartParcel(start)));
+  INGOT_ASSIGN_OR_RETURN(SocketPair control, MakeSocketPair());
+  const std::initializer_list<int> fds = {parcel.get(), io.in, io.out, io.err, control.theirs.get()};
+  base::MutexLock lock(mu_);
+  if (socket_.valid() && SendDescriptors(socket_.get(), fds)) return std::move(control.ours);
+  INGOT_LOG(warn, "the launcher of agents died ({}); it is started again, and running agents go on", strerror(errno));
+  End();
+  LaunchFailure failure;
+  INGOT_RETURN_IF_ERROR(Begin(failure));
+  if (SendDescriptors(socket_.get(), fds)) return std::move(control.ours);
+  return ErrnoStatus(errno, "the launcher of agents takes no start");
+}
+
+pid_t Launcher::pid() const {
+  base::MutexLock lock(mu_);
+  return pid_;
+}
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,96 @@
+#include "sandbox/launcher/descendants.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace ingot::sandbox::launcher {
+namespace {
+
+struct Seen {
+  pid_t pid;
+  pid_t parent;
+};
+
+// A later pass finds the ones that did not fit.
+constexpr int kMostSeen = 65536;
+Seen seen[kMostSeen];
+
+// One bit for each possible id: the largest pid_max is 1 << 22.
+constexpr int kMostIds = 1 << 22;
+unsigned char below[kMostIds / 8];
+
+bool IsBelow(pid_t pid) { return pid < kMostIds && (below[pid / 8] >> (pid % 8) & 1) != 0; }
+
+// 0 = there is no such process. /proc has "PID (NAME) STATE PARENT ..", where NAME may hold any character.
+pid_t ParentOf(const char* pid) {
+  char path[64], text[512];
+  snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t got = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (got <= 0) return 0;
+  text[got] = 0;
+  const char* const name_end = strrchr(text, ')');
+  if (name_end == nullptr || strlen(name_end) < 4 || name_end[2] == 'Z' || name_end[2] == 'X') return 0;
+  return static_cast<pid_t>(strtol(name_end + 4, nullptr, 10));
+}
+
+int ListProcesses() {
+  DIR* const proc = opendir("/proc");
+  if (proc == nullptr) return 0;
+  int count = 0;
+  while (const dirent* const entry = readdir(proc)) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || count == kMostSeen) continue;
+    const pid_t parent = ParentOf(entry->d_name);
+    if (parent > 0) seen[count++] = {static_cast<pid_t>(strtol(entry->d_name, nullptr, 10)), parent};
+  }
+  closedir(proc);
+  return count;
+}
+
+void MarkDescendants(int count, bool (*spares)(pid_t)) {
+  memset(below, 0, sizeof(below));
+  const pid_t self = getpid();
+  for (bool more = true; more;) {
+    more = false;
+    for (int i = 0; i < count; ++i) {
+      const auto [pid, parent] = seen[i];
+      if (IsBelow(pid) || pid >= kMostIds) continue;
+      if (parent == self ? spares != nullptr && spares(pid) : !IsBelow(parent)) continue;
+      below[pid / 8] = static_cast<unsigned char>(below[pid / 8] | 1 << pid % 8);
+      more = true;
+    }
+  }
+}
+
+// While the descriptor is open, the id names one process. It may have changed hands since it was listed: the parent is
+// read again.
+bool SignalIfSame(const Seen& process, int signal) {
+  const int held = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
+  if (held < 0) return false;
+  char pid[24];
+  snprintf(pid, sizeof(pid), "%d", process.pid);
+  const bool sent = ParentOf(pid) == process.parent && syscall(SYS_pidfd_send_signal, held, signal, nullptr, 0) == 0;
+  close(held);
+  return sent;
+}
+
+}  // namespace
+
+int SignalDescendants(int signal, bool (*spares)(pid_t child)) {
+  const int count = ListProcesses();
+  MarkDescendants(count, spares);
+  int sent = 0;
+  for (int i = 0; i < count; ++i) {
+    if (IsBelow(seen[i].pid) && SignalIfSame(seen[i], signal)) ++sent;
+  }
+  return sent;
+}
+
+}  // namespace ingot::sandbox::launcher

@@ -1,0 +1,34 @@
+// The parts of the wall that are raised by system calls alone: ids of a user namespace, mounts, capabilities. Each
+// function returns 0 or errno.
+#pragma once
+
+#include <sys/types.h>
+
+namespace ingot::sandbox::launcher {
+
+// In a new user namespace: maps `uid` and `gid`, the ids outside, to themselves. No other id exists inside.
+int MapIds(uid_t uid, gid_t gid);
+
+// In a new mount namespace: later mounts of the host arrive, none leaves.
+int DetachMounts();
+
+// Covers a folder with an empty one that is read-only, or a file with /dev/null. A path that is not there is no error.
+int HidePath(const char* path, bool is_folder);
+
+// Mounts a /proc of the calling process's PID namespace.
+int MountProc();
+
+// Covers `work_root` with an empty folder in which `room` alone is left. REQUIRES: room lies directly in work_root.
+int ShowOneRoom(const char* work_root, const char* room);
+
+// Programs that this process executes give it no capability: neither by setuid bits, nor as files, nor as root's.
+int BoundCapabilities();
+
+// Covers /etc/passwd with room/passwd, in which the room's uid has a name: programs such as git ask for it. A machine
+// without one of the files needs none.
+int NameUid(const char* room);
+
+// Gives up the capabilities that this process has.
+int DropCapabilities();
+
+}  // namespace ingot::sandbox::launcher

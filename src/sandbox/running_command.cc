@@ -1,0 +1,114 @@
+#include "sandbox/running_command.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+
+namespace ingot::sandbox {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// Time that killed processes get to go away. A process in a system call that cannot be interrupted may need more.
+constexpr int kKillPatienceMs = 5'000;
+
+}  // namespace
+
+absl::StatusOr<Outcome> RunningCommand::RunToEnd(const Limits& limits, const Cancellation* cancel,
+                                                 LaunchFailure& failure) {
+  const std::optional<Ending> cut = Watch(limits, cancel);
+  if (cut.has_value()) Kill();
+  if (!report_.has_value() && !cut.has_value()) {
+    return absl::UnavailableError("the first process of the agent's room was killed");
+  }
+  if (!report_.has_value()) {
+    INGOT_LOG(warn, "processes of a command are still there {} s after SIGKILL", kKillPatienceMs / 1000);
+    report_.emplace();
+  }
+  failure = report_->failure;
+  Outcome outcome;
+  outcome.wall = SteadyClock::now() - start_;
+  outcome.cpu = nanoseconds(report_->cpu_ns);
+  outcome.max_rss_bytes = report_->max_rss_kib * 1024;
+  outcome.out = std::move(out_text_);
+  outcome.err = std::move(err_text_);
+  if (cut.has_value()) {
+    outcome.ending = *cut;
+  } else if (WIFSIGNALED(report_->wait_status)) {
+    outcome.ending = Ending::kSignalled;
+    outcome.signal = WTERMSIG(report_->wait_status);
+  } else {
+    outcome.exit_code = WEXITSTATUS(report_->wait_status);
+  }
+  return outcome;
+}
+
+std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancellation* cancel) {
+  auto deadline = start_ + limits.wall_time;
+  bool terminated = false;
+  while (true) {
+    const nanoseconds left = deadline - SteadyClock::now();
+    if (left.count() <= 0) {
+      if (terminated || limits.term_grace.count() == 0) return Ending::kTimedOut;
+      terminated = true;
+      send(control_.get(), &kTerminate, 1, MSG_NOSIGNAL);
+      deadline = SteadyClock::now() + limits.term_grace;
+      continue;
+    }
+    pollfd fds[4] = {{control_.get(), POLLIN, 0},
+                     {out_.get(), POLLIN, 0},
+                     {err_.get(), POLLIN, 0},
+                     {cancel == nullptr ? -1 : cancel->fd(), POLLIN, 0}};
+    const timespec wait{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
+    if (ppoll(fds, 4, &wait, nullptr) < 0) continue;  // EINTR
+    if (fds[0].revents == 0 && fds[3].revents != 0) return Ending::kCancelled;
+    if (fds[1].revents != 0 && !Read(out_, out_text_, limits)) return Ending::kOutputOverflow;
+    if (fds[2].revents != 0 && !Read(err_, err_text_, limits)) return Ending::kOutputOverflow;
+    if (fds[0].revents != 0) {
+      TakeReport();
+      // Its last output may have come after the reads above.
+      if (!Read(out_, out_text_, limits) || !Read(err_, err_text_, limits)) return Ending::kOutputOverflow;
+      return terminated && report_.has_value() ? std::optional(Ending::kTimedOut) : std::nullopt;
+    }
+  }
+}
+
+void RunningCommand::Kill() {
+  if (report_.has_value()) return;
+  send(control_.get(), &kKill, 1, MSG_NOSIGNAL);
+  pollfd answer{control_.get(), POLLIN, 0};
+  int ready;
+  do ready = poll(&answer, 1, kKillPatienceMs);
+  while (ready < 0 && errno == EINTR);
+  if (ready == 1) TakeReport();
+}
+
+void RunningCommand::TakeReport() {
+  LaunchReport report;
+  if (recv(control_.get(), &report, sizeof(report), 0) == sizeof(report)) report_ = report;
+}
+
+bool RunningCommand::Read(Fd& fd, std::string& text, const Limits& limits) {
+  char buffer[16384];
+  while (fd.valid()) {
+    const ssize_t got = read(fd.get(), buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return true;
+    if (got <= 0) {
+      fd.Reset();
+      return true;
+    }
+    const int64_t room = limits.output_bytes - static_cast<int64_t>(out_text_.size() + err_text_.size());
+    text.append(buffer, static_cast<size_t>(std::min<int64_t>(got, room)));
+    if (got > room) return false;
+  }
+  return true;
+}
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,43 @@
+// RunningCommand watches one command of a room: it gathers output, holds the limits, and waits for the report of the
+// room's first process (launch_messages.h).
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "sandbox/launch_messages.h"
+#include "sandbox/process.h"
+#include "sandbox/spawn.h"
+
+namespace ingot::sandbox {
+
+class RunningCommand {
+ public:
+  // The ends that this process keeps; the command has the others.
+  RunningCommand(Fd control, Fd out, Fd err)
+      : control_(std::move(control)), out_(std::move(out)), err_(std::move(err)) {}
+
+  // Blocks until the last process of the command is gone. UNAVAILABLE: the room's first process died. `failure` is set
+  // if the command did not start; the outcome is then empty. `cancel` may be null.
+  absl::StatusOr<Outcome> RunToEnd(const Limits& limits, const Cancellation* cancel, LaunchFailure& failure);
+
+ private:
+  using SteadyClock = std::chrono::steady_clock;
+
+  // The limit that was met; nullopt = the report came first, or can come no more.
+  std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel);
+  // Tells the room to end everything, and waits for the report.
+  void Kill();
+  void TakeReport();
+  // Appends the output that is there now to `text`. Closes `fd` at end of file. False: the limit is exceeded.
+  bool Read(Fd& fd, std::string& text, const Limits& limits);
+
+  Fd control_, out_, err_;
+  const SteadyClock::time_point start_ = SteadyClock::now();
+  std::string out_text_, err_text_;
+  std::optional<LaunchReport> report_;
+};
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,137 @@
+"""One attack of an agent on the run, its neighbours and its own end: attack.py NAME.
+
+Prints "contained: ..." or "open: ...", by what it got. The environment names its victims: OWNER and SIBLING (pids outside),
+SIBLING_WORK, TASKS, RUNS. Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
+wall stands.
+"""
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+OWNER, SIBLING = int(os.environ["OWNER"]), int(os.environ["SIBLING"])
+TASKS, RUNS, SIBLING_WORK = os.environ["TASKS"], os.environ["RUNS"], os.environ["SIBLING_WORK"]
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read(1 << 20)
+
+
+def memory(pid):
+    """True if some memory of `pid` was read."""
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as mem:
+        for line in maps:
+            bounds, rights = line.split()[:2]
+            if not rights.startswith("rw"):
+                continue
+            mem.seek(int(bounds.split("-")[0], 16))
+            return len(mem.read(16)) > 0
+    return False
+
+
+def environ_of_all(secret):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if int(pid) != os.getpid() and secret in read(f"/proc/{pid}/environ"):
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def attach(pid):
+    if LIBC.ptrace(16, pid, 0, 0) != 0:  # PTRACE_ATTACH
+        return False
+    os.waitpid(pid, 0x40000000)
+    LIBC.ptrace(17, pid, 0, 0)  # PTRACE_DETACH
+    return True
+
+
+def writable(folder):
+    path = os.path.join(folder, "planted-" + os.environ["NONCE"])
+    with open(path, "w") as file:
+        file.write("planted")
+    return True  # the test looks for it from outside
+
+
+def uncover(path):
+    """Takes away what covers a path, in a user namespace of its own."""
+    script = f"umount -l {path}; cat {path}"
+    out = subprocess.run(["unshare", "-Urm", "sh", "-c", script], capture_output=True).stdout
+    return b"secret answer" in out
+
+
+def capabilities():
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status["CapEff"], 16) != 0 or int(status["CapPrm"], 16) != 0 or status["NoNewPrivs"].strip() != "1"
+
+
+def daemons():
+    """Leaves three processes: in a group, in a session, and in a session of an orphan."""
+    sleep = ["sleep", os.environ["SLEEP"]]
+    subprocess.Popen(sleep, preexec_fn=os.setpgrp)
+    subprocess.Popen(sleep, start_new_session=True)
+    middle = os.fork()
+    if middle == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            subprocess.Popen(sleep, start_new_session=True)
+        os._exit(0)
+    os.waitpid(middle, 0)
+    return False  # the test counts them
+
+
+def kill_parent():
+    os.kill(os.getppid(), signal.SIGKILL)
+    signal.sigtimedwait([], 1)
+    return False  # still here; the test looks at the launcher
+
+
+def kill_all():
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return False  # the test looks at its neighbours
+
+
+def signals(pid):
+    os.kill(pid, 0)
+    return True
+
+
+ATTACKS = {
+    "parent_memory": lambda: memory(os.getppid()),
+    "parent_environ": lambda: read(f"/proc/{os.getppid()}/environ") is not None,
+    "owner_memory": lambda: memory(OWNER),
+    "owner_environ": lambda: read(f"/proc/{OWNER}/environ") is not None,
+    "owner_signal": lambda: signals(OWNER),
+    "sibling_environ": lambda: environ_of_all(b"sibling's key"),
+    "sibling_memory": lambda: memory(SIBLING),
+    "sibling_ptrace": lambda: attach(SIBLING),
+    "sibling_signal": lambda: signals(SIBLING),
+    "sibling_folder": lambda: b"sibling's file" in read(SIBLING_WORK + "/file"),
+    "sibling_write": lambda: writable(SIBLING_WORK),
+    "tasks_read": lambda: b"secret answer" in read(TASKS),
+    "tasks_read_by_root_link": lambda: b"secret answer" in read("/proc/1/root" + TASKS),
+    "tasks_uncover": lambda: uncover(TASKS),
+    "runs_read": lambda: b"record" in read(RUNS + "/run/metrics.jsonl"),
+    "runs_write": lambda: writable(RUNS + "/run"),
+    "runs_replace": lambda: os.rename(RUNS + "/run", RUNS + "/taken") is None,
+    "capabilities": capabilities,
+    "descriptors": lambda: sorted(map(int, os.listdir("/proc/self/fd")))[3:] not in ([], [3]),
+    "daemons": daemons,
+    "kill_parent": kill_parent,
+    "kill_all": kill_all,
+}
+
+if __name__ == "__main__":
+    try:
+        print("open: it succeeded" if ATTACKS[sys.argv[1]]() else "contained: it got nothing")
+    except OSError as error:
+        print(f"contained: {error.strerror}")

@@ -1,0 +1,228 @@
+// The probe of a machine, the choice of a grant, and the refusals of a start.
+#include "sandbox/substrate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+
+#include "sandbox/test_room.h"
+#include "sandbox/uid_range.h"
+
+namespace ingot::sandbox {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class SubstrateTest : public testing::Test {
+ protected:
+  SubstrateTest() { options_.work_root = folder_.path() + "/work"; }
+
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+  std::string Script(const std::string& name) const {
+    std::filesystem::create_directories(std::filesystem::path(Path(name)).parent_path());
+    std::ofstream(Path(name)) << "#!/bin/sh\necho here\n";
+    std::filesystem::permissions(Path(name), std::filesystem::perms::owner_all | std::filesystem::perms::others_read |
+                                                 std::filesystem::perms::others_exec);
+    return Path(name);
+  }
+
+  const TestFolder folder_;
+  SubstrateOptions options_;
+};
+
+TEST_F(SubstrateTest, TheGrantIsWhatCommandsGet) {
+  const auto substrate = MakeSubstrate(options_);
+  ASSERT_TRUE(substrate.ok()) << substrate.status();
+  const Grant& grant = (*substrate)->grant();
+  EXPECT_EQ(grant.rung, Rung::kProcess);
+  EXPECT_THAT(grant.Describe(), HasSubstr("rung process: "));
+  EXPECT_EQ(grant.own_uid, geteuid() == 0 && grant.refused.empty());
+  auto room = (*substrate)->Prepare();
+  ASSERT_TRUE(room.ok()) << room.status();
+  const auto outcome = (*room)->Run({.argv = {"/bin/sh", "-c", "id -u; echo $$; ls -d /proc/[0-9]* | wc -l"},
+                                     .env = {},
+                                     .working_dir = "",
+                                     .stdin_text = ""},
+                                    Limits{}, nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  int64_t uid = 0, pid = 0, processes = 0;
+  ASSERT_EQ(std::sscanf(outcome->out.c_str(), "%ld %ld %ld", &uid, &pid, &processes), 3) << outcome->out;
+  if (grant.own_uid) {
+    EXPECT_GE(uid, grant.first_uid);
+  } else {
+    EXPECT_EQ(uid, geteuid());
+  }
+  EXPECT_TRUE(!grant.pid_namespace || pid == 2) << pid;
+  EXPECT_TRUE(!grant.private_proc || processes <= 5) << processes;
+}
+
+TEST_F(SubstrateTest, EachRoomHasAUidThatNoOtherHas) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto uid_in = [](Room& room) {
+    const Command command{.argv = {"id", "-u"}, .env = {}, .working_dir = "", .stdin_text = ""};
+    return room.Run(command, Limits{}, nullptr).value().out;
+  };
+  options_.agent_uid = "own";
+  const auto one = MakeSubstrate(options_), other = MakeSubstrate(options_);
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_TRUE(other.ok()) << other.status();
+  auto first = (*one)->Prepare().value(), second = (*one)->Prepare().value(), third = (*other)->Prepare().value();
+  const std::string uid = uid_in(*first);
+  EXPECT_NE(uid, uid_in(*second));
+  EXPECT_NE(uid, uid_in(*third)) << "of another run";
+  EXPECT_NE(uid_in(*second), uid_in(*third));
+  first.reset();
+  EXPECT_EQ(uid_in(*(*one)->Prepare().value()), uid) << "a room that is gone gives its uid back";
+}
+
+TEST_F(SubstrateTest, TheUidOfARoomHasANameAndAHome) {
+  const auto substrate = MakeSubstrate(options_);
+  ASSERT_TRUE(substrate.ok()) << substrate.status();
+  if (!(*substrate)->grant().own_uid || !(*substrate)->grant().mount_namespace) GTEST_SKIP() << "not granted";
+  const auto room = (*substrate)->Prepare().value();
+  const auto outcome = room->Run({.argv = {"sh", "-c", "id -un; echo ~agent; stat -c %U /"},
+                                  .env = {},
+                                  .working_dir = room->work(),
+                                  .stdin_text = ""},
+                                 Limits{}, nullptr);
+  EXPECT_EQ(outcome->out, absl::StrCat("agent\n", room->home(), "\nroot\n")) << outcome->err;
+}
+
+TEST_F(SubstrateTest, AWorkRootOfSomebodyElseIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  std::filesystem::create_directories(options_.work_root);
+  ASSERT_EQ(chown(options_.work_root.c_str(), 12345, 12345), 0);
+  EXPECT_THAT(std::string(MakeSubstrate(options_).status().message()), HasSubstr("belongs to uid 12345"));
+}
+
+TEST_F(SubstrateTest, MoreThanThisBuildHasIsRefusedWithTheGrant) {
+  for (const char* rung : {"landlock", "namespaces", "full"}) {
+    options_.require = rung;
+    const absl::Status refused = MakeSubstrate(options_).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr(absl::StrCat("sandbox.require is ", rung)), HasSubstr("rung process: ")));
+  }
+  options_.require = "process";
+  EXPECT_THAT(std::string(MakeSubstrate(options_).status().message()), HasSubstr("none, landlock, namespaces or full"));
+}
+
+TEST_F(SubstrateTest, AProgramThatOnlyRootReachesIsNamed) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const std::string agent = Script("closed/deep/agent.sh");
+  chmod(Path("closed").c_str(), 0700);
+  options_.agent_uid = "own";
+  for (const std::vector<std::string>& argv : {std::vector<std::string>{agent}, {"/bin/sh", agent, "x"}}) {
+    options_.programs = {{"recipe 'a' command", argv, ""}};
+    const absl::Status refused = MakeSubstrate(options_).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("recipe 'a' command"), HasSubstr(agent), HasSubstr(Path("closed") + " has mode 0700")));
+  }
+  options_.agent_uid = "auto";
+  const auto shared = MakeSubstrate(options_);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_FALSE((*shared)->grant().own_uid);
+  EXPECT_THAT((*shared)->grant().Describe(), AllOf(HasSubstr("agents share uid 0"), HasSubstr("has mode 0700")));
+  const auto room = (*shared)->Prepare().value();
+  EXPECT_EQ(room->Run({.argv = {agent}, .env = {}, .working_dir = "", .stdin_text = ""}, Limits{}, nullptr)->out,
+            "here\n");
+
+  options_.agent_uid = "own";
+  options_.programs = {{"recipe 'a' command", {Script("open/agent.sh"), "/no/such/file"}, ""},
+                       {"recipe 'b' command", {"sh"}, "/usr/bin:/bin"},
+                       {"recipe 'c' command", {"no-such-program"}, ""},
+                       {"recipe 'd' command", {""}, ""}};
+  EXPECT_TRUE(MakeSubstrate(options_).ok()) << MakeSubstrate(options_).status();
+}
+
+TEST_F(SubstrateTest, AProgramAmongHiddenPathsIsRefused) {
+  const std::string agent = Script("runs/agent.sh");
+  options_.hidden = {Path("runs")};
+  options_.programs = {{"recipe 'a' command", {"/bin/sh", agent}, ""}};
+  const absl::Status refused = MakeSubstrate(options_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("recipe 'a' command"), HasSubstr(agent)));
+  options_.hidden = {Path("run")};
+  EXPECT_TRUE(MakeSubstrate(options_).ok()) << "another name with the same beginning";
+}
+
+TEST_F(SubstrateTest, HiddenPathsAreEmptyInRoomsAndWholeOutside) {
+  std::filesystem::create_directories(Path("runs/run"));
+  std::ofstream(Path("tasks.jsonl")) << "answer";
+  options_.hidden = {Path("runs"), Path("tasks.jsonl"), Path("not there")};
+  const auto substrate = MakeSubstrate(options_);
+  ASSERT_TRUE(substrate.ok()) << substrate.status();
+  if (!(*substrate)->grant().mount_namespace) GTEST_SKIP() << "this machine grants no mount namespace";
+  const auto room = (*substrate)->Prepare().value();
+  const std::string script =
+      absl::StrCat("ls ", Path("runs"), "; cat ", Path("tasks.jsonl"), "; touch ", Path("runs/x"), " || echo refused");
+  const Command command{.argv = {"/bin/sh", "-c", script}, .env = {}, .working_dir = "", .stdin_text = ""};
+  EXPECT_EQ(room->Run(command, Limits{}, nullptr)->out, "refused\n");
+  std::string line;
+  std::ifstream(Path("tasks.jsonl")) >> line;
+  EXPECT_EQ(line, "answer");
+  EXPECT_TRUE(std::filesystem::exists(Path("runs/run")));
+}
+
+TEST_F(SubstrateTest, AWorkRootThatCannotBeMadeIsNamed) {
+  std::ofstream(Path("file")) << "x";
+  options_.work_root = Path("file/work");
+  EXPECT_THAT(std::string(MakeSubstrate(options_).status().message()),
+              AllOf(HasSubstr("agents.work_root"), HasSubstr(options_.work_root)));
+}
+
+TEST_F(SubstrateTest, SharedAgentsKeepTheCapabilitiesOfIngot) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const Command command{.argv = {"sh", "-c", "grep -E 'CapEff|NoNewPrivs' /proc/self/status | cut -f2"},
+                        .env = {},
+                        .working_dir = "",
+                        .stdin_text = ""};
+  options_.agent_uid = "shared";
+  const auto shared = MakeSubstrate(options_);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_THAT((*shared)->Prepare().value()->Run(command, Limits{}, nullptr)->out,
+              testing::Not(HasSubstr("00000000\n")));
+  options_.agent_uid = "auto";
+  const auto own = MakeSubstrate(options_);
+  EXPECT_EQ((*own)->Prepare().value()->Run(command, Limits{}, nullptr)->out, "0000000000000000\n1\n");
+}
+
+TEST_F(SubstrateTest, OptionErrorsNameTheOption) {
+  options_.agent_uid = "mine";
+  EXPECT_THAT(std::string(options_.Validate().message()), HasSubstr("auto, own or shared"));
+  options_.agent_uid = "auto";
+  options_.uid_base = 0;
+  EXPECT_THAT(std::string(options_.Validate().message()), HasSubstr("sandbox.uid_base is 0"));
+}
+
+TEST(UidRangeTest, NoUidIsHandedOutTwiceWhileItIsTaken) {
+  const TestFolder folder;
+  auto one = UidRange::Open(1000, folder.path() + "/uids").value();
+  const auto two = UidRange::Open(1000, folder.path() + "/uids").value();
+  EXPECT_EQ(one->Take().value(), 1000);
+  EXPECT_EQ(two->Take().value(), 1001);
+  EXPECT_EQ(one->Take().value(), 1002);
+  one->Give(1000);
+  EXPECT_EQ(two->Take().value(), 1003) << "the other one's lock stays";
+  EXPECT_EQ(one->Take().value(), 1000);
+  one.reset();
+  const auto three = UidRange::Open(1000, folder.path() + "/uids").value();
+  EXPECT_EQ(three->Take().value(), 1000) << "locks go with their owner";
+  EXPECT_EQ(three->Take().value(), 1002);
+}
+
+TEST(UidRangeTest, ALinkInPlaceOfTheLockFileIsRefused) {
+  const TestFolder folder;
+  std::filesystem::create_symlink("/etc/passwd", folder.path() + "/uids");
+  EXPECT_FALSE(UidRange::Open(1000, folder.path() + "/uids").ok());
+}
+
+}  // namespace
+}  // namespace ingot::sandbox

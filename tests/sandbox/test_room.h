@@ -1,0 +1,51 @@
+// Commands in rooms, for tests of other things than the wall: agents have the test's uid, so that they reach its folders.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "sandbox/process_substrate.h"
+
+namespace ingot::sandbox {
+
+// A folder of a test that goes with it. Every uid may pass and write it.
+class TestFolder {
+ public:
+  TestFolder() {
+    char name[] = "/tmp/ingot-test-XXXXXX";
+    path_ = mkdtemp(name);
+    std::filesystem::permissions(path_, std::filesystem::perms::all);
+  }
+  ~TestFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline std::unique_ptr<ProcessSubstrate> SharedUidSubstrate(const std::string& work_root) {
+  SubstrateOptions options;
+  options.work_root = work_root;
+  options.agent_uid = "shared";
+  auto substrate = ProcessSubstrate::Make(options);
+  EXPECT_TRUE(substrate.ok()) << substrate.status();
+  return substrate.ok() ? *std::move(substrate) : nullptr;
+}
+
+inline absl::StatusOr<Outcome> RunInRoom(const Command& command, const Limits& limits = {}) {
+  const TestFolder folder;
+  const std::unique_ptr<ProcessSubstrate> substrate = SharedUidSubstrate(folder.path());
+  if (substrate == nullptr) return absl::InternalError("no substrate");
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Room> room, substrate->Prepare());
+  return room->Run(command, limits, nullptr);
+}
+
+}  // namespace ingot::sandbox
