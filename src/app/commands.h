@@ -11,6 +11,7 @@ struct RunArgs {
   std::string config;                  // run.yaml
   std::vector<std::string> overrides;  // KEY=VALUE
   bool resume = false;
+  int token_fd = -1;  // descriptor with the run's token (run_secrets.h); -1 = cluster.token_file names it
 };
 
 int Train(const RunArgs& args);
@@ -32,6 +33,7 @@ struct ServeArgs {
   // Port of the engine's gRPC service (proto/rollout.proto: token ids in and out), for the gateways of runs; 0 = a free
   // one, -1 = no such service.
   int rollout_port = -1;
+  std::string token_file;           // file with the token that this service asks for
   std::string chat_format;          // empty = auto (text_parts.h)
   int max_tokens = 0;               // of an answer; 0 = as many as the context has room for
   int64_t kv_cache_tokens = 65536;  // also bounds the context

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   parts->admission = std::make_unique<SchedulerAdmission>(*parts->scheduler);
   gateway::GatewayParts gateway;
   gateway.engine = parts->engine;
-  gateway.external = ConnectExternalModels(config.gateway);
+  INGOT_ASSIGN_OR_RETURN(gateway.external, ConnectExternalModels(config));
   gateway.pool = parts->pool.get();
   gateway.admission = parts->admission.get();
   gateway.tokenizer = model.text.tokenizer;

@@ -10,6 +10,10 @@ void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
       "follow: those of training; pinned: one version's, which the engines retain; external: another server's");
   schema.Field("version", &o.version, "pinned: the version");
   schema.Field("address", &o.address, "external: host:port of a rollout role with this run's tokenizer");
+  schema.Field(
+      "token_file", &o.token_file,
+      "external: file with the token that the role asks for: its run's cluster.token_file, or that of `ingot serve`");
+  schema.Field("ca", &o.ca, "external: PEM file; the role speaks TLS, and its certificate is verified against this");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A gRPC server over a list of services, and channels to the roles of a run.
+// A gRPC server over a list of services. Every one asks for the run's token (grpc_access.h).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/grpc_access.h"
 #include "base/status.h"
 
 namespace ingot::app {
@@ -15,9 +16,11 @@ namespace ingot::app {
 // Listens until destroyed. The destructor refuses new calls, gives running ones two seconds and then cancels them.
 class GrpcServer {
  public:
-  // `address` is HOST:PORT; port 0 = a free one. UNAVAILABLE names an address that is in use.
+  // `address` is HOST:PORT; port 0 = a free one. UNAVAILABLE names an address that is in use. FAILED_PRECONDITION:
+  // CheckReach. REQUIRES: access.token is not empty.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address,
-                                                           std::vector<std::unique_ptr<grpc::Service>> services);
+                                                           std::vector<std::unique_ptr<grpc::Service>> services,
+                                                           const RpcAccess& access);
   ~GrpcServer();
   int port() const { return port_; }
 
@@ -27,8 +30,5 @@ class GrpcServer {
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };
-
-// A channel with the project's message limits and keep-alive; connects lazily, and again after failures.
-std::shared_ptr<grpc::Channel> Connect(const std::string& address);
 
 }  // namespace ingot::app

@@ -14,19 +14,16 @@
 #include "app/commands.h"
 #include "app/data_files.h"
 #include "app/device.h"
-#include "app/grpc_server.h"
+#include "app/grpc_access.h"
 #include "app/process.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
+#include "app/run_secrets.h"
+#include "app/run_status.h"
 #include "app/supervisor.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "base/random.h"
-#include "datapool/grpc_client.h"
-#include "proto/gateway.grpc.pb.h"
-#include "proto/grpc_status.h"
-#include "scheduler/grpc_client.h"
 
 namespace ingot::app {
 namespace {
@@ -67,6 +64,9 @@ absl::Status CheckPortFree(const std::string& key, const std::string& host, int 
   return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
 }
 
+// In the run's folder of sockets: answers `ingot status`.
+constexpr char kLaunchSocket[] = "launch.sock";
+
 // Whether the run has no role but the trainer: supervised training calls no other role.
 bool TrainerAlone(const RunConfig& config) { return config.tasks.empty(); }
 
@@ -93,11 +93,8 @@ absl::Status CheckPortsFree(const RunConfig& config) {
 // The specs of a run's processes, for its supervisor.
 class Roles {
  public:
-  Roles(const RunConfig& config, const RunDir& dir, std::string binary)
-      : config_(config), dir_(dir), binary_(std::move(binary)) {
-    // Agents that the run starts open no episodes: their runner does.
-    if (StartsAgents()) opening_environment_.push_back(absl::StrCat(kAdminKeyVariable, "=", base::RandomHex(24)));
-  }
+  Roles(const RunConfig& config, const RunDir& dir, std::string binary, RunSecrets secrets)
+      : config_(config), dir_(dir), binary_(std::move(binary)), secrets_(std::move(secrets)) {}
 
   bool StartsAgents() const { return !TrainerAlone(config_) && !config_.agents.recipes.empty(); }
 
@@ -141,7 +138,7 @@ class Roles {
     RoleSpec spec;
     spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
     // The run's copy: the user's file may have changed by the time that a role is restarted.
-    spec.argv = {binary_, name, dir_.path() + "/config.yaml", "--child", absl::StrCat(getpid())};
+    spec.argv = {binary_, name, dir_.path() + "/config.yaml", "--child", absl::StrCat(getpid()), "--token-fd", "0"};
     if (name == "rollout") {
       spec.argv.push_back("--engine");
       spec.argv.push_back(absl::StrCat(index));
@@ -149,7 +146,8 @@ class Roles {
     spec.log_path = absl::StrCat(dir_.logs(), "/", spec.name, ".log");
     spec.may_finish = name == "agents" || name == "trainer";
     spec.wave = StopWaveOf(name);
-    if (name == "agents" || name == "gateway") spec.environment = opening_environment_;
+    const bool opens = name == "agents" || name == "gateway";
+    spec.input = RunSecrets{secrets_.token, opens ? secrets_.admin_key : ""}.Text();
     // Time to clean up the agents' folders, and to save the trained weights.
     if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
     if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
@@ -159,7 +157,7 @@ class Roles {
   const RunConfig& config_;
   const RunDir& dir_;
   const std::string binary_;
-  std::vector<std::string> opening_environment_;
+  const RunSecrets secrets_;
 };
 
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
@@ -170,6 +168,9 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(std::string binary, OwnBinary());
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
+  INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config));
+  INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, secrets.token));
+  if (!TrainerAlone(config)) INGOT_RETURN_IF_ERROR(CheckReach(DataPoolAddress(config.cluster), access));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
@@ -177,7 +178,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
-  const Roles roles(config, dir, std::move(binary));
+  const Roles roles(config, dir, std::move(binary), std::move(secrets));
   // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
   if (roles.StartsAgents()) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config, dir).status());
   SupervisorOptions options;
@@ -194,6 +195,13 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
     others.push_back(roles.Agents());
     INGOT_RETURN_IF_ERROR(supervisor.Start(others.back()));
   }
+  std::unique_ptr<StatusEndpoint> status;
+  if (!others.empty()) {
+    auto started = StatusEndpoint::Start(absl::StrCat(dir.sockets(), "/", kLaunchSocket),
+                                         [&config, &access] { return AskRoles(config.cluster, access); });
+    if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
+    if (started.ok()) status = *std::move(started);
+  }
   const std::string asked = others.empty() ? "" : absl::StrCat("; `ingot status ", args.config, "` prints their state");
   std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), static_cast<int>(others.size()) + ranks,
               dir.logs().c_str(), asked.c_str());
@@ -203,57 +211,31 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   });
 }
 
-template <typename T, typename Format>
-void PrintRole(const std::string& name, const std::string& address, const absl::StatusOr<T>& status, Format format) {
-  std::printf("%-10s %-22s %s\n", name.c_str(), address.c_str(),
-              status.ok() ? format(*status).c_str()
-                          : ("NOT REACHED: " + base::Printable(std::string(status.status().message()))).c_str());
-}
-
-absl::StatusOr<v1::GatewayStatusResponse> GatewayStatus(const std::string& address) {
-  const auto stub = v1::Gateway::NewStub(Connect(address));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
-  v1::GatewayStatusResponse response;
-  INGOT_RETURN_IF_ERROR(v1::FromGrpc(stub->Status(&context, v1::GatewayStatusRequest(), &response)));
-  return response;
-}
-
 absl::StatusOr<int> StatusOrError(const RunArgs& args) {
-  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
-  const ClusterOptions& cluster = loaded.config->cluster;
-  const std::chrono::milliseconds deadline(2000);
-  const auto pool = datapool::NewGrpcClient(Connect(DataPoolAddress(cluster)), deadline)->Status();
-  PrintRole("datapool", DataPoolAddress(cluster), pool, [](const v1::PoolStatusResponse& s) {
-    return fmt::format("{} episodes, {} calls, {} tokens stored ({} recorded), journal {}", s.episodes(), s.calls(),
-                       s.segment_tokens(), s.recorded_tokens(), s.journal_end());
-  });
-  const auto scheduler = scheduler::NewGrpcClient(Connect(SchedulerAddress(cluster)), deadline)->Status();
-  PrintRole("scheduler", SchedulerAddress(cluster), scheduler, [](const v1::SchedulerStatusResponse& s) {
-    return fmt::format("step {}{}, groups {}/{} from {}, {} episodes running, {} dropped, {} failed", s.next_step(),
-                       s.finished() ? " (all fed)" : "", s.stats().admitted_unreleased(), s.stats().budget(),
-                       s.stats().head(), s.stats().running_episodes(), s.stats().dropped(), s.stats().failed());
-  });
-  for (int i = 0; i < cluster.rollout_engines; ++i) {
-    ClusterOptions one = cluster;
-    one.rollout_port += i;
-    one.rollout_engines = 1;
-    PrintRole(absl::StrCat("rollout-", i), RolloutAddress(one, 0), ConnectEngines(one)->Status(),
-              [](const v1::EngineStatusResponse& s) {
-                return fmt::format(
-                    "version {}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%", s.version(),
-                    s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(), s.sampled_tokens(),
-                    100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9));
-              });
+  RunSecrets secrets;
+  if (args.token_fd >= 0) {
+    INGOT_ASSIGN_OR_RETURN(secrets, ReadRunSecrets(args.token_fd));
   }
-  const auto gateway = GatewayStatus(GatewayAddress(cluster));
-  PrintRole("gateway", GatewayAddress(cluster), gateway, [](const v1::GatewayStatusResponse& s) {
-    int64_t forks = 0;
-    for (const auto& [cause, count] : s.forks()) forks += count;
-    return fmt::format("{} open episodes, {} calls ({} active, {} spliced, {} forks)", s.open_episodes(), s.calls(),
-                       s.active_calls(), s.spliced_calls(), forks);
-  });
-  return pool.ok() && scheduler.ok() && gateway.ok() ? 0 : 1;
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const RunConfig& config = *loaded.config;
+  if (args.token_fd < 0) {
+    INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));
+  }
+  if (!secrets.token.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
+    const std::vector<RoleStatus> roles = AskRoles(config.cluster, access);
+    std::printf("%s", FormatRoles(roles).c_str());
+    return AllAnswer(roles) ? 0 : 1;
+  }
+  const std::string folder = absl::StrCat(config.root, "/", config.name);
+  const absl::StatusOr<LaunchedStatus> launched = AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket));
+  if (!launched.ok()) {
+    return absl::UnavailableError(absl::StrCat("no `ingot launch` of the run ", folder, " answers (",
+                                               launched.status().message(),
+                                               "); roles that were started by hand are asked with cluster.token_file"));
+  }
+  std::printf("%s", launched->lines.c_str());
+  return launched->all_answer ? 0 : 1;
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ struct Command {
   Run (*declare)(CLI::App& parser) = nullptr;
   std::vector<Command> group = {};  // the commands of a group
   bool computes = false;            // with threads of OpenMP
+  bool holds_keys = false;          // its memory is hidden (process.h)
 };
 
 void AddRunArgs(CLI::App& parser, RunArgs& args) {
@@ -55,6 +56,18 @@ Run DeclareResumable(CLI::App& parser) {
   return [args] { return RunWith(*args); };
 }
 
+void AddTokenFd(CLI::App& parser, RunArgs& args) {
+  parser.add_option("--token-fd", args.token_fd, "descriptor with the run's token, in place of cluster.token_file")
+      ->check(CLI::NonNegativeNumber);
+}
+
+Run DeclareStatus(CLI::App& parser) {
+  const auto args = std::make_shared<RunArgs>();
+  AddRunArgs(parser, *args);
+  AddTokenFd(parser, *args);
+  return [args] { return ingot::app::ShowStatus(*args); };
+}
+
 Run DeclareRole(CLI::App& parser) {
   struct Args {
     RunArgs run;
@@ -64,6 +77,7 @@ Run DeclareRole(CLI::App& parser) {
   const auto args = std::make_shared<Args>();
   const std::string role = parser.get_name();
   AddRunArgs(parser, args->run);
+  AddTokenFd(parser, args->run);
   parser.add_flag("--resume", args->run.resume, "continue the run");
   parser.add_option("--engine", args->index, "number of this rollout engine, from 0");
   if (role == "trainer") parser.add_option("--rank", args->index, "this rank of the trainer, from 0");
@@ -128,6 +142,8 @@ Run DeclareServe(CLI::App& parser) {
       .add_option("--rollout-port", args->rollout_port,
                   "also serve token ids over gRPC here: an `external` model of another run's gateway.models")
       ->check(CLI::Range(0, 65535));
+  parser.add_option("--token-file", args->token_file,
+                    "file with the token that --rollout-port asks for (`openssl rand -hex 32`), for its owner alone");
   parser.add_option("--chat-format", args->chat_format, "chat format; default: the folder's");
   parser.add_option("--script", args->script, "a scripted model: JSON lines with the answer of each call");
   parser.add_option("--metrics-socket", args->metrics_socket,
@@ -215,26 +231,48 @@ std::vector<Command> TextGroup() {
   return group;
 }
 
+Command RoleCommand(const std::string& role) {
+  return {.name = role,
+          .summary = "run the " + role + " role of a run as this process",
+          .declare = DeclareRole,
+          .computes = role == "rollout" || role == "trainer",
+          .holds_keys = true};
+}
+
 // Every command, in the order of the help.
 std::vector<Command> Commands() {
   using namespace ingot::app;  // NOLINT(google-build-using-namespace)
   return {
-      {"train",
-       "run everything in this process: data pool, scheduler, engine, gateway, agents, trainer",
-       DeclareResumable<Train>,
-       {},
-       true},
-      {"launch", "run every role as its own supervised process on this machine", DeclareResumable<Launch>},
-      {"datapool", "run the datapool role of a run as this process", DeclareRole},
-      {"scheduler", "run the scheduler role of a run as this process", DeclareRole},
-      {"rollout", "run the rollout role of a run as this process", DeclareRole, {}, true},
-      {"gateway", "run the gateway role of a run as this process", DeclareRole},
-      {"trainer", "run the trainer role of a run as this process", DeclareRole, {}, true},
-      {"agents", "run the agents role of a run as this process", DeclareRole},
-      {"status", "print the state of a launched run's roles", DeclareRun<ShowStatus>},
+      {.name = "train",
+       .summary = "run everything in this process: data pool, scheduler, engine, gateway, agents, trainer",
+       .declare = DeclareResumable<Train>,
+       .computes = true,
+       .holds_keys = true},
+      {.name = "launch",
+       .summary = "run every role as its own supervised process on this machine",
+       .declare = DeclareResumable<Launch>,
+       .holds_keys = true},
+      RoleCommand("datapool"),
+      RoleCommand("scheduler"),
+      RoleCommand("rollout"),
+      RoleCommand("gateway"),
+      RoleCommand("trainer"),
+      RoleCommand("agents"),
+      {.name = "status",
+       .summary = "print the state of a launched run's roles",
+       .declare = DeclareStatus,
+       .holds_keys = true},
       {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
-      {"eval", "evaluate a configuration's held-out tasks on a checkpoint", DeclareEval, {}, true},
-      {"serve", "serve a model folder over the gateway's API", DeclareServe, {}, true},
+      {.name = "eval",
+       .summary = "evaluate a configuration's held-out tasks on a checkpoint",
+       .declare = DeclareEval,
+       .computes = true,
+       .holds_keys = true},
+      {.name = "serve",
+       .summary = "serve a model folder over the gateway's API",
+       .declare = DeclareServe,
+       .computes = true,
+       .holds_keys = true},
       {"inspect", "print a run's trajectories as trees", DeclareInspect},
       {"bench",
        "measure this machine, one JSON object per figure",
@@ -258,7 +296,10 @@ void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& co
     if (command.declare == nullptr) {
       AddCommands(*own, command.group, code);
     } else {
-      own->callback([run = command.declare(*own), &code] { code = run(); });
+      own->callback([run = command.declare(*own), hides = command.holds_keys, &code] {
+        if (hides) ingot::app::HideMemory();
+        code = run();
+      });
     }
   }
 }

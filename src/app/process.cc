@@ -40,13 +40,8 @@ void HandleSignals(bool supervised) {
   signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then an error of the write, which names the file
 }
 
-std::string TakeSecret(const char* variable) {
-  char* const held = std::getenv(variable);
-  if (held == nullptr) return "";
-  std::string secret = held;
-  std::memset(held, 0, secret.size());  // /proc/PID/environ shows the process's first environment
-  unsetenv(variable);
-  return secret;
+void HideMemory() {
+  if (std::getenv(kDebuggableVariable) == nullptr) prctl(PR_SET_DUMPABLE, 0);
 }
 
 void DieWithParent(pid_t parent) {

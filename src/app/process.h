@@ -17,12 +17,16 @@ namespace ingot::app {
 std::atomic<bool>& StopFlag();
 void HandleSignals(bool supervised = false);
 
-// Returns an environment variable that holds a secret, and wipes it: neither child processes nor a look at this
-// process's environment find it. Empty = not set. Not thread safe.
-std::string TakeSecret(const char* variable);
-// The key that opens episodes at a launched run's gateway, unless a file names it. The supervisor gives it to the roles
-// that need it.
-inline constexpr char kAdminKeyVariable[] = "INGOT_ADMIN_KEY";
+// Closes this process's memory, environment and descriptors to the other processes of its user, agents among them: the
+// process is no longer dumpable (prctl(2)). For commands that hold keys, before they read one.
+//
+//   - Debuggers, strace and py-spy cannot attach, and the process leaves no core dump. With the environment variable
+//     INGOT_DEBUGGABLE set the process stays open.
+//   - The files of /proc/PID belong to root. This process may still read its own, but cannot write those of a child that
+//     shares its memory, such as uid_map between vfork and exec. A program that it executes is open again.
+//   - Processes of root with CAP_SYS_PTRACE see it as before.
+void HideMemory();
+inline constexpr char kDebuggableVariable[] = "INGOT_DEBUGGABLE";
 
 // Makes the process end when its parent `parent` ends: no role outlives its supervisor.
 void DieWithParent(pid_t parent);

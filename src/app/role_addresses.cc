@@ -5,12 +5,28 @@
 #include <utility>
 #include <vector>
 
-#include "app/grpc_server.h"
+#include "base/file.h"
+#include "base/secret.h"
+#include "http/tls.h"
 #include "rollout/engine_set.h"
 #include "rollout/grpc_client.h"
 
 namespace ingot::app {
 namespace {
+
+absl::StatusOr<RpcAccess> AccessTo(const gateway::ModelOptions& model, bool allow_plaintext) {
+  RpcAccess access;
+  access.allow_plaintext = allow_plaintext;
+  if (!model.ca.empty()) {
+    INGOT_RETURN_IF_ERROR(http::CheckTrusted(model.ca));
+    INGOT_ASSIGN_OR_RETURN(access.ca, base::ReadFile(model.ca));
+  }
+  if (model.token_file.empty()) return access;
+  INGOT_ASSIGN_OR_RETURN(access.token, base::ReadSecret(model.token_file));
+  const absl::Status reach = CheckReach(model.address, access);
+  if (!reach.ok()) return base::Annotate(reach, "a token needs a ca");
+  return access;
+}
 
 std::string At(const ClusterOptions& cluster, int port) { return absl::StrCat(cluster.host, ":", port); }
 
@@ -30,20 +46,24 @@ int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index
   return metrics.port + static_cast<int>(number) + index;
 }
 
-std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster) {
+std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster, const RpcAccess& access) {
   std::vector<std::shared_ptr<rollout::Client>> engines;
   for (int i = 0; i < cluster.rollout_engines; ++i) {
-    engines.push_back(rollout::NewGrpcClient(Connect(RolloutAddress(cluster, i))));
+    engines.push_back(rollout::NewGrpcClient(Connect(RolloutAddress(cluster, i), access)));
   }
   if (engines.size() == 1) return engines.front();
   return std::make_shared<rollout::EngineSet>(std::move(engines), base::Clock::Real());
 }
 
-std::map<std::string, std::shared_ptr<rollout::Client>> ConnectExternalModels(const gateway::GatewayOptions& options) {
+absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(const RunConfig& config) {
   std::map<std::string, std::shared_ptr<rollout::Client>> clients;
-  for (const gateway::ModelOptions& model : options.models) {
+  for (const gateway::ModelOptions& model : config.gateway.models) {
     if (model.weights != gateway::ModelWeights::kExternal) continue;
-    clients[model.name] = rollout::NewGrpcClient(Connect(model.address));
+    const std::string key = absl::StrCat("gateway.models ('", model.name, "')");
+    absl::StatusOr<RpcAccess> access = AccessTo(model, config.cluster.allow_plaintext);
+    if (!access.ok()) return base::Annotate(access.status(), key);
+    access->token_key = absl::StrCat("token_file of ", key);
+    clients[model.name] = rollout::NewGrpcClient(Connect(model.address, *access));
   }
   return clients;
 }

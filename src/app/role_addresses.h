@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "app/grpc_access.h"
 #include "app/run_config.h"
+#include "base/status.h"
 #include "rollout/client.h"
 
 namespace ingot::app {
@@ -20,9 +22,10 @@ std::string RolloutAddress(const ClusterOptions& cluster, int engine);
 int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index);
 
 // One client over all engines (rollout/engine_set.h).
-std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster);
+std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster, const RpcAccess& access);
 
-// Clients of the servers of the gateway's external models, by model name.
-std::map<std::string, std::shared_ptr<rollout::Client>> ConnectExternalModels(const gateway::GatewayOptions& options);
+// Clients of the servers of the gateway's external models, by model name. INVALID_ARGUMENT: a file of a token or of
+// certificates cannot be read. FAILED_PRECONDITION: a token would go over an open network without TLS.
+absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(const RunConfig& config);
 
 }  // namespace ingot::app

@@ -19,6 +19,7 @@
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
+#include "app/run_secrets.h"
 #include "app/seams.h"
 #include "app/supervised.h"
 #include "app/supervisor.h"
@@ -60,6 +61,7 @@ struct RoleContext {
   base::Metrics& metrics;
   DeviceChoice device;    // of the roles that compute
   std::string admin_key;  // of the supervisor, to open episodes; empty = anybody may
+  RpcAccess access;       // to the other roles, and theirs to this one
 };
 
 absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(const RoleContext& context,
@@ -93,7 +95,8 @@ absl::Status RunDataPool(const RoleContext& context) {
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(datapool::NewDataPoolService(*pool));
   const std::string address = DataPoolAddress(context.config.cluster);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
+                         GrpcServer::Start(address, std::move(services), context.access));
   Announce("datapool", address);
   WaitForStop();
   return absl::OkStatus();
@@ -101,7 +104,7 @@ absl::Status RunDataPool(const RoleContext& context) {
 
 absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(Connect(DataPoolAddress(context.config.cluster)), kRoleDeadline);
+      datapool::NewGrpcClient(Connect(DataPoolAddress(context.config.cluster), context.access), kRoleDeadline);
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
   // Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
   // Restarted alone: the versions that were live still are.
@@ -116,7 +119,8 @@ absl::Status RunScheduler(const RoleContext& context) {
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(scheduler::NewSchedulerService(*scheduler));
   const std::string address = SchedulerAddress(context.config.cluster);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
+                         GrpcServer::Start(address, std::move(services), context.access));
   Announce("scheduler", address);
   base::Executor timers({.name = "timers"});
   const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler] {
@@ -137,7 +141,8 @@ absl::Status RunRollout(const RoleContext& context) {
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
   const std::string address = RolloutAddress(context.config.cluster, context.index);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
+                         GrpcServer::Start(address, std::move(services), context.access));
   Announce("rollout", address);
   WaitForStop();
   engine->Shutdown();
@@ -168,13 +173,13 @@ absl::Status RunGateway(const RoleContext& context) {
   const RunConfig& config = context.config;
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster)), kRoleDeadline);
+      datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster), context.access), kRoleDeadline);
   const std::unique_ptr<scheduler::Client> scheduler =
-      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster)), kRoleDeadline);
+      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster), context.access), kRoleDeadline);
   SchedulerAdmission admission(*scheduler);
   gateway::GatewayParts parts;
-  parts.engine = ConnectEngines(config.cluster);
-  parts.external = ConnectExternalModels(config.gateway);
+  parts.engine = ConnectEngines(config.cluster, context.access);
+  INGOT_ASSIGN_OR_RETURN(parts.external, ConnectExternalModels(config));
   parts.pool = pool.get();
   parts.admission = &admission;
   parts.tokenizer = model.text.tokenizer;
@@ -194,7 +199,8 @@ absl::Status RunGateway(const RoleContext& context) {
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(gateway::NewGatewayService(*gateway));
   const std::string address = GatewayAddress(config.cluster);
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server,
+                         GrpcServer::Start(address, std::move(services), context.access));
   Announce("gateway", absl::StrCat(http->url(), ", gRPC ", address));
   if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(http->url()).c_str());
   WaitForStop();
@@ -208,7 +214,7 @@ absl::Status RunAgents(const RoleContext& context) {
   agents::GrpcEpisodesOptions options;
   INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
   if (options.admin_key.empty()) options.admin_key = context.admin_key;
-  const std::shared_ptr<grpc::Channel> gateway = Connect(GatewayAddress(context.config.cluster));
+  const std::shared_ptr<grpc::Channel> gateway = Connect(GatewayAddress(context.config.cluster), context.access);
   base::Executor timers({.name = "timers"});
   const base::Timer connecting = KeepConnecting(timers, {gateway});
   const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
@@ -238,17 +244,17 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     return 0;
   }
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster)), kRoleDeadline);
+      datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster), context.access), kRoleDeadline);
   const std::unique_ptr<scheduler::Client> scheduler =
-      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster)), kTrainerDeadline);
-  const std::shared_ptr<rollout::Client> engine = ConnectEngines(config.cluster);
+      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster), context.access), kTrainerDeadline);
+  const std::shared_ptr<rollout::Client> engine = ConnectEngines(config.cluster, context.access);
   weights::Publisher publisher(config.weights.Options());
   std::vector<std::shared_ptr<grpc::Channel>> engines;
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {
     const std::string address = RolloutAddress(config.cluster, i);
     weights::GrpcSinkOptions sink_options;
     sink_options.deadline = config.weights.Options().deadline;
-    engines.push_back(Connect(address));
+    engines.push_back(Connect(address, context.access));
     INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(engines.back(), sink_options));
     INGOT_RETURN_IF_ERROR(publisher.AddEngine(address, std::move(sink)));
   }
@@ -323,10 +329,27 @@ absl::StatusOr<int> RunTrainer(const RoleContext& context) {
   return config.cluster.trainer_ranks > 1 ? RunRank(context) : RunTrainerRole(context, nullptr);
 }
 
+absl::Status NoToken(const std::string& role) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the role ", role,
+      " needs the run's token, which every rpc between roles carries: name a file with it in "
+      "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`, the same on every machine), or pass it as "
+      "--token-fd N. `ingot launch` does so for the roles that it starts"));
+}
+
 absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int index) {
-  std::string admin_key = TakeSecret(kAdminKeyVariable);  // before there are threads, and agents that could read it
+  // The descriptor is read before anything else, and before there are threads.
+  RunSecrets secrets;
+  if (args.token_fd >= 0) {
+    INGOT_ASSIGN_OR_RETURN(secrets, ReadRunSecrets(args.token_fd));
+  }
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
+  if (args.token_fd < 0) {
+    INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));
+  }
+  if (secrets.token.empty() && !config.tasks.empty()) return NoToken(role);
+  INGOT_ASSIGN_OR_RETURN(RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
   if (role != "trainer") INGOT_RETURN_IF_ERROR(RequireTasks(config));
   if (role == "trainer") trainer::KeepTensorMemory();
   DeviceChoice device;
@@ -339,7 +362,8 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics(config.metrics.max_labels);
   if (computes) ReportDevice(device, metrics);
-  const RoleContext context{loaded, config, args.resume, index, metrics, device, std::move(admin_key)};
+  const RoleContext context{loaded,           config, args.resume, index, metrics, device, std::move(secrets.admin_key),
+                            std::move(access)};
   std::vector<std::unique_ptr<MetricsEndpoint>> endpoints;
   const bool follows = role == "trainer" && index > 0;  // rank 0 has the trainer's metrics
   if (role != "gateway" && !follows) {

@@ -104,6 +104,17 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field(
       "cluster.max_restarts", &cluster.max_restarts,
       "restarts of a crashed role (or rank of the trainer); after an hour of running, earlier ones do not count");
+  schema.Field(
+      "cluster.token_file", &cluster.token_file,
+      "file with the token that every rpc between roles carries, the same on every machine, readable by its owner "
+      "alone: for roles and commands started by hand; empty: `ingot launch` makes one for each start");
+  schema.Field("cluster.tls.certificate", &cluster.tls_certificate,
+               "PEM file: rpcs between roles are TLS, with this certificate for cluster.host; empty: plain text");
+  schema.Field("cluster.tls.key", &cluster.tls_key, "PEM file of the certificate's private key");
+  schema.Field("cluster.tls.ca", &cluster.tls_ca,
+               "PEM file that roles verify each other's certificate against; empty: cluster.tls.certificate itself");
+  schema.Field("cluster.tls.allow_plaintext", &cluster.allow_plaintext,
+               "allows a cluster.host that other machines reach without TLS: for private networks");
 }
 
 void BindMetrics(base::Schema& schema, MetricsConfig& metrics) {
@@ -225,6 +236,13 @@ absl::Status CheckCluster(const ClusterOptions& cluster) {
   }
   if (!(cluster.trainer_stop_s > 0) || cluster.trainer_stop_s > 86400) {
     return absl::InvalidArgumentError("cluster.trainer_stop_s must be above 0 and at most 86400");
+  }
+  if (cluster.tls_certificate.empty() != cluster.tls_key.empty()) {
+    return absl::InvalidArgumentError("cluster.tls: a certificate needs its key, and a key its certificate");
+  }
+  if (cluster.tls_certificate.empty() && !cluster.tls_ca.empty()) {
+    return absl::InvalidArgumentError(
+        "cluster.tls.ca has no effect without cluster.tls.certificate and cluster.tls.key");
   }
   if (cluster.rank_deadline_s < 1) return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
   return absl::OkStatus();

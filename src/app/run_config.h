@@ -70,6 +70,12 @@ struct ClusterOptions {
   double trainer_stop_s = 600;    // grace of a stopped run's trainer to end its step and save
   int64_t rank_deadline_s = 30;   // of a rank's silence, after which the group is restarted
   int32_t max_restarts = 3;       // of a role, or of a rank of the trainer
+  // A file with the token that every rpc carries, for roles and commands started by hand. Empty = `ingot launch` makes
+  // one for each start.
+  std::string token_file;
+  std::string tls_certificate, tls_key;  // PEM files; empty = plain text
+  std::string tls_ca;                    // PEM file that roles verify each other against; empty = tls_certificate
+  bool allow_plaintext = false;          // `host` may be an address that other machines reach, without TLS
 };
 
 // Prometheus' endpoints: socket files in the run's folder and, if there is a port, TCP for whoever shows the admin key.

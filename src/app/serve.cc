@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <thread>
 
 #include "app/commands.h"
@@ -16,6 +17,7 @@
 #include "app/snapshots.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "gateway/http_server.h"
 #include "rollout/engine.h"
 #include "rollout/service.h"
@@ -81,19 +83,33 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> ServeTokens(const ServeArgs& args, rollout::Engine& engine) {
-  if (args.rollout_port < 0) return nullptr;
-  if (!args.tls_certificate.empty() && !args.allow_plaintext) {
+// The access of clients to --rollout-port; nullopt = there is none.
+absl::StatusOr<std::optional<RpcAccess>> TokensAccess(const ServeArgs& args) {
+  if (args.rollout_port < 0) return std::nullopt;
+  if (args.token_file.empty()) {
     return absl::InvalidArgumentError(
-        "--rollout-port speaks plain text: add --allow-plaintext where the network is private");
+        "--rollout-port asks its clients for a token: name a file with one in --token-file (`openssl rand -hex 32 > "
+        "FILE; chmod 600 FILE`), and the same in token_file of their gateway.models");
   }
+  absl::StatusOr<std::string> token = base::ReadSecret(args.token_file);
+  if (!token.ok()) return base::Annotate(token.status(), "--token-file");
+  ClusterOptions options;
+  options.tls_certificate = args.tls_certificate;
+  options.tls_key = args.tls_key;
+  options.allow_plaintext = args.allow_plaintext;
+  return AccessOf(options, *std::move(token));
+}
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> ServeTokens(const ServeArgs& args, const RpcAccess& access,
+                                                        rollout::Engine& engine) {
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(engine, /*takes_weights=*/false));
-  return GrpcServer::Start(absl::StrCat(args.host, ":", args.rollout_port), std::move(services));
+  return GrpcServer::Start(absl::StrCat(args.host, ":", args.rollout_port), std::move(services), access);
 }
 
 absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   base::InitLogging("serve", "info", "");
+  INGOT_ASSIGN_OR_RETURN(const std::optional<RpcAccess> access, TokensAccess(args));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
   rollout::EngineOptions options;
   options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
@@ -143,7 +159,10 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
     INGOT_ASSIGN_OR_RETURN(metrics,
                            MetricsEndpoint::OnSocket(args.metrics_socket, [&] { return gateway->MetricsText(); }));
   }
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> tokens, ServeTokens(args, *model.engine));
+  std::unique_ptr<GrpcServer> tokens;
+  if (access.has_value()) {
+    INGOT_ASSIGN_OR_RETURN(tokens, ServeTokens(args, *access, *model.engine));
+  }
   std::printf("serving %s (%.1fM parameters, a context of %d tokens, %d threads, %s) at %s/v1",
               gateway_options.model_name.c_str(), static_cast<double>(model.shape.ParameterCount()) * 1e-6,
               ContextOf(model.shape, options), options.threads, device.torch_name.c_str(), http->url().c_str());

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,24 @@ extern char** environ;
 namespace ingot::app {
 Supervisor::~Supervisor() { StopAll(); }
 
+namespace {
+
+// A socket that gives `text` to whoever reads it, and is then at its end.
+absl::StatusOr<sandbox::Fd> Given(const std::string& text) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return sandbox::ErrnoStatus(errno, "cannot make a socket");
+  }
+  const sandbox::Fd writer(ends[1]);
+  sandbox::Fd reader(ends[0]);
+  // It fits into the socket's buffer: nobody reads before the process runs.
+  const ssize_t sent = send(writer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent == static_cast<ssize_t>(text.size())) return reader;
+  return sandbox::ErrnoStatus(sent < 0 ? errno : ENOSPC, "cannot hand over the input of a role");
+}
+
+}  // namespace
+
 absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
   sandbox::Command command{.argv = spec.argv, .env = {}, .working_dir = "", .stdin_text = ""};
   if (again) command.argv.insert(command.argv.end(), spec.restart_extra.begin(), spec.restart_extra.end());
@@ -27,18 +46,20 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
     if (equals == 0 || equals == std::string_view::npos) return;
     command.env.emplace(variable.substr(0, equals), variable.substr(equals + 1));
   };
-  for (const std::string& variable : spec.environment) add(variable);
   for (char** inherited = environ; *inherited != nullptr; ++inherited) add(*inherited);
 
-  const sandbox::Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  sandbox::Fd in(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!spec.input.empty()) {
+    INGOT_ASSIGN_OR_RETURN(in, Given(spec.input));
+  }
   const sandbox::Fd log(open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!null.valid() || !log.valid()) {
+  if (!in.valid() || !log.valid()) {
     return sandbox::ErrnoStatus(errno, absl::StrCat("cannot start role ", spec.name, ": cannot open ",
-                                                    null.valid() ? spec.log_path : "/dev/null"));
+                                                    in.valid() ? spec.log_path : "/dev/null"));
   }
   // A role stays in this session, so that a terminal and a job system see one job.
   const absl::StatusOr<pid_t> pid =
-      sandbox::Spawn(command, {null.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
+      sandbox::Spawn(command, {in.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
                      {.own_session = false, .dumps_core = true});
   if (!pid.ok()) return base::Annotate(pid.status(), absl::StrCat("cannot start role ", spec.name));
   return pid;

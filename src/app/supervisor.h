@@ -41,7 +41,9 @@ struct RoleSpec {
   std::string name;
   std::vector<std::string> argv;
   std::vector<std::string> restart_extra;  // arguments of later starts (trainer: --resume)
-  std::vector<std::string> environment;    // "NAME=VALUE", added to this process's
+  // Given to each start on its stdin, a socket that is then at its end: secrets, for which arguments and environment are
+  // too open. At most 64 KiB; empty = stdin is /dev/null.
+  std::string input;
   std::string log_path;
   std::string group;  // roles of one group restart together; empty = no group
   // The same member (name, log) as number `index` of a group of `size`. Null = the group needs all its members.

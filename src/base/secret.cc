@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -15,6 +16,11 @@ constexpr size_t kShortest = 16, kLongest = 4096;
 constexpr char kSpace[] = " \t\r\n";
 
 }  // namespace
+
+bool IsSecret(std::string_view word) {
+  const auto is_graphic = [](char c) { return c > ' ' && c <= '~'; };
+  return word.size() >= kShortest && word.size() <= kLongest && std::all_of(word.begin(), word.end(), is_graphic);
+}
 
 absl::StatusOr<std::string> ReadSecret(const std::string& path) {
   const auto refuse = [&](const std::string& why) {
@@ -41,11 +47,9 @@ absl::StatusOr<std::string> ReadSecret(const std::string& path) {
   const size_t begin = text.find_first_not_of(kSpace);
   const std::string_view word =
       begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-  if (size <= kLongest && word.size() >= kShortest && word.find_first_of(kSpace) == std::string_view::npos) {
-    return std::string(word);
-  }
-  return refuse(
-      absl::StrCat("must hold one word of ", kShortest, " to ", kLongest, " bytes, e.g. of `openssl rand -hex 32`"));
+  if (size <= kLongest && IsSecret(word)) return std::string(word);
+  return refuse(absl::StrCat("must hold one word of ", kShortest, " to ", kLongest,
+                             " printable ASCII characters, e.g. of `openssl rand -hex 32`"));
 }
 
 }  // namespace ingot::base

@@ -20,7 +20,10 @@ inline bool SameSecret(std::string_view a, std::string_view b) {
   return differs == 0;
 }
 
-// The one word of the file at `path`, of 16 bytes or more; white space around it is ignored. INVALID_ARGUMENT: the file
+// Whether `word` is one: 16 to 4096 printable ASCII characters without spaces, so that it fits into a header.
+bool IsSecret(std::string_view word);
+
+// The one word of the file at `path`, an IsSecret; white space around it is ignored. INVALID_ARGUMENT: the file
 // cannot be read, is open to other users (chmod 600), or holds something else. The error never shows the content.
 absl::StatusOr<std::string> ReadSecret(const std::string& path);
 

@@ -40,6 +40,9 @@ absl::Status ValidateModels(const GatewayOptions& options) {
     if ((model.weights == ModelWeights::kExternal) == model.address.empty()) {
       return fault("external weights, and no others, need an address, e.g. 10.0.0.7:7410");
     }
+    if (model.weights != ModelWeights::kExternal && (!model.token_file.empty() || !model.ca.empty())) {
+      return fault("token_file and ca are for external weights");
+    }
   }
   return absl::OkStatus();
 }

@@ -33,8 +33,10 @@ enum class ModelWeights {
 struct ModelOptions {
   std::string name;  // the model name in requests; unique
   ModelWeights weights = ModelWeights::kFollow;
-  int64_t version = 0;  // kPinned: >= 0
-  std::string address;  // kExternal: "host:port"; its model must have this run's tokenizer
+  int64_t version = 0;          // kPinned: >= 0
+  std::string address;          // kExternal: "host:port"; its model must have this run's tokenizer
+  std::string token_file = {};  // kExternal: a file with the token that the server asks for. Empty = none
+  std::string ca = {};          // kExternal: PEM file; the server speaks TLS, verified against it. Empty = plain text
 };
 
 struct GatewayOptions {

@@ -48,4 +48,13 @@ absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& c
   return context;
 }
 
+absl::Status CheckTrusted(const std::string& file) {
+  INGOT_RETURN_IF_ERROR(CheckReadable("trusted certificates", file));
+  ssl::context context(ssl::context::tls_client);
+  boost::system::error_code error;
+  context.load_verify_file(file, error);
+  if (!error) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tls: '", file, "' holds no certificate in PEM: ", error.message()));
+}
+
 }  // namespace ingot::http

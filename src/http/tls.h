@@ -1,4 +1,4 @@
-// The TLS context of a server: its certificate, its key, and the versions it speaks. Internal to the folder.
+// The TLS context of a server: its certificate, its key, and the versions it speaks.
 #pragma once
 
 #include <boost/asio/ssl/context.hpp>
@@ -13,5 +13,8 @@ namespace ingot::http {
 // INVALID_ARGUMENT: a file has other content, or the key belongs to another certificate. Errors name the file.
 absl::StatusOr<std::unique_ptr<boost::asio::ssl::context>> NewTlsContext(const std::string& certificate,
                                                                          const std::string& key);
+
+// Whether `file` holds certificates in PEM, by which a client may trust others. Errors as above.
+absl::Status CheckTrusted(const std::string& file);
 
 }  // namespace ingot::http

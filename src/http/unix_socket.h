@@ -1,4 +1,4 @@
-// A listening unix socket for one user of the machine. Internal to the folder.
+// Unix sockets for one user of the machine. A path may be longer than a socket's address.
 #pragma once
 
 #include <string>
@@ -8,8 +8,11 @@
 namespace ingot::http {
 
 // Makes the socket file `path` of mode 0600 and listens. Returns the descriptor, which the caller owns. A socket file on
-// which nobody listens, left by a process that was killed, is replaced. `path` may be longer than a socket's address.
-// UNAVAILABLE: somebody listens there, the file is no socket, or the system refuses; the error names `path`.
+// which nobody listens, left by a process that was killed, is replaced. UNAVAILABLE: somebody listens there, the file is
+// no socket, or the system refuses; the error names `path`.
 absl::StatusOr<int> ListenUnix(const std::string& path);
+
+// Connects to a socket file, and returns the descriptor, which the caller owns. UNAVAILABLE: nobody listens there.
+absl::StatusOr<int> ConnectUnix(const std::string& path);
 
 }  // namespace ingot::http

@@ -263,7 +263,8 @@ def case_launch(ingot, options):
     config = pathlib.Path(ingot.folder) / "launched.yaml"
     config.write_text((pathlib.Path(ingot.source) / ingot.config).read_text())
     ingot.config = str(config)
-    launch = ingot.start("launch", launch_settings("launched", **{"scheduler.group_deadline_s": 600}))
+    ports = launch_settings("launched", **{"scheduler.group_deadline_s": 600})
+    launch = ingot.start("launch", ports)
     wait_for_rows(ingot, launch, "launched", 2)
     port = int((pathlib.Path(ingot.folder) / "launched/gateway_port").read_text())
     agents = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -276,8 +277,23 @@ def case_launch(ingot, options):
     for process, metric in (("gateway", "ingot_gateway_calls_total"), ("trainer", "ingot_reward_mean"),
                             ("agents", "agents_opened"), ("scheduler", "scheduler_"), ("rollout-0", ""), ("datapool", "")):
         check(metric in scrape(f"{ingot.folder}/launched", process), f"{process} does not show {metric}")
-    environment = pathlib.Path(f"/proc/{role_process(launch, 'gateway')}/environ").read_bytes()
-    check(b"INGOT_ADMIN_KEY" in environment and b"INGOT_ADMIN_KEY=\0" in environment, "the role's environment shows the key")
+    gateway = pathlib.Path(f"/proc/{role_process(launch, 'gateway')}")
+    check(os.readlink(gateway / "fd/0") == "/dev/null", f"the token's descriptor is {os.readlink(gateway / 'fd/0')}")
+    check(os.getuid() == 0 or (gateway / "environ").stat().st_uid == 0, "the gateway's memory is open to its user")
+    answer = subprocess.run(ingot.argv("status", {"run.name": "launched"}), cwd=ingot.source, capture_output=True, text=True,
+                            timeout=60)
+    check(answer.returncode == 0, f"ingot status: {answer}")
+    check([line.split()[0] for line in answer.stdout.splitlines()] == ["datapool", "scheduler", "rollout-0", "gateway"],
+          f"ingot status: {answer.stdout}")
+    alone = subprocess.run(ingot.argv("datapool", {"run.name": "launched"}), cwd=ingot.source, capture_output=True,
+                           text=True, timeout=60)
+    check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
+    stranger = pathlib.Path(ingot.folder) / "token"
+    stranger.write_text("a-token-of-another-run-0123456789\n")
+    stranger.chmod(0o600)
+    refused = subprocess.run(ingot.argv("status", {**ports, "cluster.token_file": stranger}), cwd=ingot.source,
+                             capture_output=True, text=True, timeout=60)
+    check(refused.returncode == 1 and refused.stdout.count("refuses this process") == 4, f"another token: {refused}")
     config.write_text("run: {name: the next experiment}\n")
     os.kill(role_process(launch, "scheduler"), signal.SIGKILL)
     wait_for_rows(ingot, launch, "launched", 4)
@@ -693,13 +709,19 @@ def case_model_groups(ingot, options):
     code, output = ingot.run("train", {"run.name": "elsewhere", "run.seed": 7, "scheduler.total_steps": 1})
     check(code == 0, output)
     checkpoint = f"{ingot.folder}/elsewhere/checkpoints/step-00000001"
-    judge = subprocess.Popen([ingot.binary, "serve", checkpoint, "--port", "0", "--rollout-port", "0", "--threads", "1"],
-                             cwd=ingot.source, stdout=subprocess.PIPE, text=True)
+    token = pathlib.Path(ingot.folder) / "judge.token"
+    token.write_text("the-token-of-the-judge-0123456789\n")
+    token.chmod(0o600)
+    serve = [ingot.binary, "serve", checkpoint, "--port", "0", "--rollout-port", "0", "--threads", "1"]
+    refused = subprocess.run(serve, cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    check(refused.returncode == 2 and "--token-file" in refused.stderr, f"token ids without a token: {refused}")
+    judge = subprocess.Popen([*serve, "--token-file", str(token)], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
     try:
         line = judge.stdout.readline()
         check("token ids at" in line, f"serve said: {line}")
         address = line.split("token ids at ")[1].strip()
-        GROUPS["gateway"]["models"] = [{"name": "judge", "weights": "external", "address": address},
+        GROUPS["gateway"]["models"] = [{"name": "judge", "weights": "external", "address": address,
+                                        "token_file": str(token)},
                                        {"name": "start", "weights": "pinned", "version": 0},
                                        {"name": "later", "weights": "pinned", "version": 3}]
         config.write_text(json.dumps(GROUPS))

@@ -73,11 +73,15 @@ TEST_F(Supervised, StopGraceIsPerRole) {
   EXPECT_TRUE(std::ifstream(folder_ + "/saved").good());
 }
 
-TEST_F(Supervised, ARestartedRoleKeepsItsEnvironment) {
-  RoleSpec told =
-      Role("leader", "[ \"$SAID\" = 'to it' ] && [ -n \"$PATH\" ] || exit 4; [ -n \"$AGAIN\" ] || kill -9 $$");
-  told.environment = {"SAID=to it"};
-  EXPECT_EQ(*Run({told, Role("other", "[ -z \"$SAID\" ] || touch " + folder_ + "/leaked; " + kWaits)}), 0);
+TEST_F(Supervised, ARestartedRoleIsGivenItsInputAgainAndNobodyElseIs) {
+  // Nobody can open the socket a second time, as they could a pipe.
+  RoleSpec told = Role("leader",
+                       "cat </proc/self/fd/0 && exit 5; [ \"$(cat)\" = sec''ret-input ] && [ -n \"$PATH\" ] || exit 4; "
+                       "[ -n \"$AGAIN\" ] || kill -9 $$");
+  told.input = "secret-input";
+  const std::string looks =
+      "[ -z \"$(cat)\" ] && ! grep -aq 'secre[t]-input' /proc/[0-9]*/environ /proc/[0-9]*/cmdline || touch ";
+  EXPECT_EQ(*Run({told, Role("other", looks + folder_ + "/leaked; " + kWaits)}), 0);
   EXPECT_FALSE(std::ifstream(folder_ + "/leaked").good());
 }
 

@@ -23,6 +23,16 @@ TEST(Secret, IsTheSameOnlyByteForByte) {
   EXPECT_FALSE(SameSecret(std::string("a\0b", 3), std::string("a\0c", 3)));
 }
 
+TEST(Secret, IsAWordThatFitsIntoAHeader) {
+  EXPECT_TRUE(IsSecret("0123456789abcdef"));
+  EXPECT_TRUE(IsSecret(std::string(4096, '~')));
+  EXPECT_FALSE(IsSecret("0123456789abcde"));
+  EXPECT_FALSE(IsSecret(std::string(4097, 'x')));
+  EXPECT_FALSE(IsSecret("0123456789 abcdef"));
+  EXPECT_FALSE(IsSecret("0123456789abcde\n"));
+  EXPECT_FALSE(IsSecret("0123456789abcd\xC3\xA4"));
+}
+
 TEST(Secret, IsReadFromAFileOfItsOwnersAlone) {
   std::string folder = ::testing::TempDir() + "/secret_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

@@ -1,0 +1,202 @@
+#include "app/grpc_access.h"
+
+#include <arpa/inet.h>
+#include <grpc/grpc_security.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/secret.h"
+#include "http/tls.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr char kTokenName[] = "ingot-token";
+constexpr int kMaxReconnectMs = 2000;
+
+std::string_view Text(const grpc_slice& slice) {
+  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
+}
+
+// ---- The server's side ----------------------------------------------------------------------------------------------
+
+// Called for every rpc, before its service is. `state`: the run's token.
+void CheckToken(void* state, grpc_auth_context*, const grpc_metadata* metadata, size_t count,
+                grpc_process_auth_metadata_done_cb done, void* rpc) {
+  const std::string& token = *static_cast<const std::string*>(state);
+  const auto named = [](const grpc_metadata& one) { return Text(one.key) == kTokenName; };
+  const grpc_metadata* const shown = std::find_if(metadata, metadata + count, named);
+  if (shown == metadata + count) {
+    done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the rpc carries no token of the run");
+  } else if (!base::SameSecret(Text(shown->value), token)) {
+    done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the rpc's token is not this run's");
+  } else {
+    done(rpc, shown, 1, nullptr, 0, GRPC_STATUS_OK, nullptr);  // services do not see it
+  }
+}
+
+void DropToken(void* state) { delete static_cast<std::string*>(state); }
+
+// Credentials of a listener that asks for the token. gRPC's own plain-text credentials take no processor.
+class TokenCredentials final : public grpc::ServerCredentials {
+ public:
+  explicit TokenCredentials(RpcAccess access) : access_(std::move(access)) {}
+  // The processor is CheckToken.
+  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
+
+ private:
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    grpc_ssl_pem_key_cert_pair pair = {access_.key.c_str(), access_.certificate.c_str()};
+    grpc_server_credentials* const credentials =
+        access_.certificate.empty() ? grpc_insecure_server_credentials_create()
+                                    : grpc_ssl_server_credentials_create_ex(
+                                          nullptr, &pair, 1, GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE, nullptr);
+    grpc_server_credentials_set_auth_metadata_processor(credentials,
+                                                        {CheckToken, DropToken, new std::string(access_.token)});
+    const int port = grpc_server_add_http2_port(server, address.c_str(), credentials);
+    grpc_server_credentials_release(credentials);
+    return port;
+  }
+
+  const RpcAccess access_;
+};
+
+// ---- The client's side ----------------------------------------------------------------------------------------------
+
+// A channel's constants.
+struct Caller {
+  std::string address;
+  std::string token;
+  std::string token_key;
+};
+
+std::string Explain(const Caller& caller, const std::string& refusal) {
+  return absl::StrCat("the role at ", caller.address, " refuses this process: ", refusal,
+                      ". A role of `ingot launch` gets the token from it; one that was started by hand, and a command, "
+                      "from ",
+                      caller.token_key, ", which must hold the same token for all");
+}
+
+class TokenInterceptor final : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenInterceptor(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
+    using Hook = grpc::experimental::InterceptionHookPoints;
+    if (batch->QueryInterceptionHookPoint(Hook::PRE_SEND_INITIAL_METADATA) && !caller_->token.empty()) {
+      batch->GetSendInitialMetadata()->emplace(kTokenName, caller_->token);
+    }
+    if (batch->QueryInterceptionHookPoint(Hook::POST_RECV_STATUS)) {
+      grpc::Status& status = *batch->GetRecvStatus();
+      if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED && status.error_details().empty()) {
+        status = grpc::Status(status.error_code(), Explain(*caller_, status.error_message()));
+      }
+    }
+    batch->Proceed();
+  }
+
+ private:
+  const std::shared_ptr<const Caller> caller_;
+};
+
+class TokenInterceptors final : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenInterceptors(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
+  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
+    return new TokenInterceptor(caller_);  // gRPC owns it
+  }
+
+ private:
+  const std::shared_ptr<const Caller> caller_;
+};
+
+absl::StatusOr<std::string> ReadPem(const char* key, const std::string& path) {
+  absl::StatusOr<std::string> text = base::ReadFile(path);
+  return text.ok() ? std::move(text) : base::Annotate(text.status(), key);
+}
+
+// Of HOST:PORT or [HOST]:PORT.
+std::string HostOf(const std::string& address) {
+  std::string host = address.substr(0, address.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+bool IsLoopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  return address.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
+
+}  // namespace
+
+absl::StatusOr<RpcAccess> AccessOf(const ClusterOptions& cluster, std::string token) {
+  RpcAccess access;
+  access.token = std::move(token);
+  access.allow_plaintext = cluster.allow_plaintext;
+  if (cluster.tls_certificate.empty()) return access;
+  const std::string& ca = cluster.tls_ca.empty() ? cluster.tls_certificate : cluster.tls_ca;
+  INGOT_RETURN_IF_ERROR(
+      base::Annotate(http::NewTlsContext(cluster.tls_certificate, cluster.tls_key).status(), "cluster"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(http::CheckTrusted(ca), "cluster"));
+  INGOT_ASSIGN_OR_RETURN(access.certificate, ReadPem("cluster.tls.certificate", cluster.tls_certificate));
+  INGOT_ASSIGN_OR_RETURN(access.key, ReadPem("cluster.tls.key", cluster.tls_key));
+  INGOT_ASSIGN_OR_RETURN(access.ca, ReadPem("cluster.tls.ca", ca));
+  return access;
+}
+
+absl::Status CheckReach(const std::string& address, const RpcAccess& access) {
+  const std::string host = HostOf(address);
+  if (!access.certificate.empty() || !access.ca.empty() || access.allow_plaintext) return absl::OkStatus();
+  addrinfo wanted = {}, *found = nullptr;
+  wanted.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) return absl::OkStatus();  // nobody can listen there
+  bool loopback = true;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next)
+    loopback = loopback && IsLoopback(*one->ai_addr);
+  freeaddrinfo(found);
+  if (loopback) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "host ", host,
+      " is reached from other machines, and without TLS everybody on the way can read the run's token: set "
+      "cluster.tls.certificate and cluster.tls.key (`ingot serve`: --tls-certificate and --tls-key), or allow plain "
+      "text "
+      "where the network is private (cluster.tls.allow_plaintext; --allow-plaintext)"));
+}
+
+std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access) {
+  return std::make_shared<TokenCredentials>(access);
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  // A call notices a peer that is gone without a word.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (!access.ca.empty()) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = access.ca;
+    credentials = grpc::SslCredentials(options);
+  }
+  const auto caller = std::make_shared<const Caller>(Caller{address, access.token, access.token_key});
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::make_unique<TokenInterceptors>(caller));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments,
+                                                                 std::move(interceptors));
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,48 @@
+// Who may call the roles of a run, and how: the one place where gRPC servers and channels are made. Every rpc carries the
+// run's token; with certificates every connection is TLS.
+//
+//   client                                               server
+//     TokenInterceptor adds "ingot-token" to each rpc      an auth metadata processor compares it, before any service
+//       <- UNAUTHENTICATED without details ------------------ no token, or another one
+//     TokenInterceptor says who refused whom, and what to do
+//
+// A service's own UNAUTHENTICATED has details (proto/grpc_status.h), and stays as it is.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "app/run_config.h"
+#include "base/status.h"
+
+namespace ingot::app {
+
+// A call of 200K tokens with log-probs is under 10 MB; weight chunks are cut far smaller.
+inline constexpr int kMaxMessageBytes = 256 << 20;
+inline constexpr int kKeepaliveMs = 20'000;
+
+struct RpcAccess {
+  std::string token;                             // of a server: not empty
+  std::string token_key = "cluster.token_file";  // the configuration's key that names the token, for errors
+  std::string certificate;       // PEM text of a server's certificates. Empty = its side speaks plain text
+  std::string key;               // PEM text of the certificate's key
+  std::string ca;                // PEM text that a client verifies servers against. Empty = it speaks plain text
+  bool allow_plaintext = false;  // addresses that other machines reach may be used without TLS
+};
+
+// The access that the configuration gives to a process that has the token. INVALID_ARGUMENT names the key of a file that
+// cannot be read.
+absl::StatusOr<RpcAccess> AccessOf(const ClusterOptions& cluster, std::string token);
+
+// FAILED_PRECONDITION: other machines reach `address`, HOST:PORT, and the access is without TLS.
+absl::Status CheckReach(const std::string& address, const RpcAccess& access);
+
+// REQUIRES: access.token is not empty.
+std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access);
+
+// A channel with the project's message limits and keep-alive; connects lazily, and again after failures.
+std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access);
+
+}  // namespace ingot::app

@@ -1,0 +1,55 @@
+// The state of a run's roles for `ingot status`, and the launcher's answer to it. Roles answer only to the run's token,
+// which the launcher keeps in its memory: so the command asks the launcher, on a socket file of this user's.
+//
+//   ingot status ──RUN/sockets/launch.sock──▶ ingot launch ──rpcs with the token──▶ every role
+//   ingot status, with cluster.token_file ─────────────────────────────────────────▶ every role
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/status.h"
+#include "http/server.h"
+
+namespace ingot::app {
+
+// One role's answer.
+struct RoleStatus {
+  std::string name, address;
+  absl::StatusOr<std::string> state;  // a line for people; an error = the role was not reached
+};
+
+// A printable line for each role.
+std::string FormatRoles(const std::vector<RoleStatus>& roles);
+bool AllAnswer(const std::vector<RoleStatus>& roles);
+
+// Serves GET /status, the roles' lines, on a socket file.
+class StatusEndpoint final : public http::Handler {
+ public:
+  // `ask` blocks, on a thread of the endpoint's. UNAVAILABLE: the file cannot be made.
+  static absl::StatusOr<std::unique_ptr<StatusEndpoint>> Start(const std::string& path,
+                                                               std::function<std::vector<RoleStatus>()> ask);
+
+  // http::Handler
+  http::Opening Head(http::RequestHead head) override;
+
+ private:
+  explicit StatusEndpoint(std::function<std::vector<RoleStatus>()> ask) : ask_(std::move(ask)) {}
+
+  const std::function<std::vector<RoleStatus>()> ask_;
+  base::Executor thread_{{.name = "status", .max_queued = 16}};
+  std::unique_ptr<http::Server> server_;  // last: it is stopped first
+};
+
+// The launcher's answer.
+struct LaunchedStatus {
+  bool all_answer = false;
+  std::string lines;
+};
+// UNAVAILABLE: no launcher answers at `path`.
+absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path);
+
+}  // namespace ingot::app

@@ -1,0 +1,68 @@
+// The launcher's answer to `ingot status`, over a real socket file.
+#include "app/status_endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/hostile_text.h"
+#include "http/wire.h"
+
+namespace ingot::app {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StatusOfLauncher : public ::testing::Test {
+ protected:
+  StatusOfLauncher() {
+    std::string name = ::testing::TempDir() + "/status_XXXXXX";
+    folder_ = mkdtemp(name.data());
+    path_ = folder_ + "/launch.sock";
+  }
+  ~StatusOfLauncher() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_, path_;
+};
+
+TEST_F(StatusOfLauncher, HasALineForEachRoleAndSaysWhetherAllAnswer) {
+  std::vector<RoleStatus> roles = {{"datapool", "127.0.0.1:1", "3 episodes"}, {"gateway", "127.0.0.1:2", "1 call"}};
+  const auto endpoint = StatusEndpoint::Start(path_, [&] { return roles; }).value();
+  struct stat what{};
+  ASSERT_EQ(stat(path_.c_str(), &what), 0);
+  EXPECT_EQ(what.st_mode & 07777, 0600u);
+  const auto all = AskLauncher(path_);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_TRUE(all->all_answer);
+  EXPECT_EQ(all->lines, "datapool   127.0.0.1:1            3 episodes\ngateway    127.0.0.1:2            1 call\n");
+  roles[1].state = absl::UnavailableError("gone");
+  const auto some = AskLauncher(path_);
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_FALSE(some->all_answer);
+  EXPECT_THAT(some->lines, HasSubstr("gateway    127.0.0.1:2            NOT REACHED: gone\n"));
+  http::Wire wire(path_);
+  wire.Send(http::Request("GET", "/token", ""));
+  EXPECT_EQ(http::Read(wire).status, 404);
+}
+
+TEST_F(StatusOfLauncher, IsOneLineWhateverARoleSays) {
+  for (const std::string& text : base::HostileTexts()) {
+    const std::string lines = FormatRoles({{"gateway", "127.0.0.1:2", absl::UnavailableError(text)}});
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1);
+  }
+}
+
+TEST_F(StatusOfLauncher, SaysThatThereIsNone) {
+  const absl::Status none = AskLauncher(path_).status();
+  EXPECT_TRUE(absl::IsUnavailable(none)) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr(path_));
+}
+
+}  // namespace
+}  // namespace ingot::app
