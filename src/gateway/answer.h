@@ -74,9 +74,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);
-  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400. `episode` null: no call
-  // is continued.
-  absl::StatusOr<PromptPlan> PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt) const;
+  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400, or TooManyIds
+  // (text/id_bound.h) for a text that surely has more than `most_ids`. `episode` null: no call is continued.
+  absl::StatusOr<PromptPlan> PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt,
+                                        size_t most_ids) const;
   absl::Status CountTokens(std::shared_ptr<const GatewayRequest> request);
   void OnCallDone(const absl::Status& status);
   void Finish(absl::Status status);

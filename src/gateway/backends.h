@@ -25,7 +25,7 @@ struct Backend {
 // engine does not hold them, or does not say.
 std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status);
 
-// Constant but for context lengths, which CheckContext fills in. Thread safe.
+// Constant but for context lengths, which ContextOf fills in. Thread safe.
 class Backends {
  public:
   // REQUIRES: parts.external has an engine for each external model of the options.

@@ -157,18 +157,20 @@ absl::Status CheckStopIds(const text::Tokenizer& tokenizer, const GatewayRequest
   return absl::OkStatus();
 }
 
-absl::Status CheckContext(const Backend& backend, const char* field, size_t prompt_tokens) {
+absl::StatusOr<int64_t> ContextOf(const Backend& backend) {
   if (backend.context_length == 0) {
     auto status = backend.engine->Status();
     if (!status.ok()) return base::Annotate(status.status(), "the engine does not answer");
     backend.context_length = status->context_length();
   }
-  const int64_t context = backend.context_length;
-  if (context <= 0 || static_cast<int64_t>(prompt_tokens) < context) return absl::OkStatus();
+  return backend.context_length;
+}
+
+absl::Status PromptTooLong(int64_t context, const char* field, size_t prompt_tokens, bool at_least) {
   return ApiError(
       400, kContextLengthExceeded, field,
       absl::StrCat(prompt_tokens, " tokens > ", context, " maximum: this model's maximum context length is ", context,
-                   " tokens, and the prompt has ", prompt_tokens, ": shorten it"));
+                   " tokens, and the prompt has ", at_least ? "at least " : "", prompt_tokens, ": shorten it"));
 }
 
 std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const GatewayRequest& request,

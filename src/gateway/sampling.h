@@ -14,9 +14,10 @@
 
 namespace ingot::gateway {
 
-// 400 context_length_exceeded, naming the request's `field`: the prompt leaves no room. Asks each engine once for its
-// context length.
-absl::Status CheckContext(const Backend& backend, const char* field, size_t prompt_tokens);
+// The context of the backend's engine in tokens; 0 or less = no limit. Asks each engine once.
+absl::StatusOr<int64_t> ContextOf(const Backend& backend);
+// 400 context_length_exceeded, naming the request's `field`. `at_least`: not all tokens of the prompt were counted.
+absl::Status PromptTooLong(int64_t context, const char* field, size_t prompt_tokens, bool at_least);
 
 // Training and evaluation sample from the configured distribution, without the client's penalties and biases, so that
 // their calls can be trained on. Constraints on the answer (response_format, tool_choice, min_tokens) apply in every

@@ -25,6 +25,7 @@ AlphabetTokenizer::AlphabetTokenizer(const std::array<int32_t, 256>& byte_ids, s
   fingerprint_ = FingerprintOf(byte_ids_, added_);
   std::stable_sort(added_.begin(), added_.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.text.size() > b.text.size(); });
+  bound_ = IdBound(added_.empty() ? 1 : added_.front().text.size(), {});
   int32_t largest = *std::max_element(byte_ids_.begin(), byte_ids_.end());
   for (const AddedToken& token : added_) largest = std::max(largest, token.id);
   vocab_size_ = largest + 1;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "text/id_bound.h"
 #include "text/tokenizer.h"
 
 namespace ingot::text {
@@ -28,6 +29,7 @@ class AlphabetTokenizer final : public Tokenizer {
   AlphabetTokenizer(const std::array<int32_t, 256>& byte_ids, std::vector<AddedToken> added);
 
   std::vector<int32_t> Encode(std::string_view text, bool allow_special) const override;
+  size_t LeastIds(std::string_view text) const override { return bound_.LeastIds(text); }
   std::string Decode(std::span<const int32_t> ids, bool skip_special) const override;
   std::optional<int32_t> SpecialId(std::string_view text) const override;
   bool IsSpecial(int32_t id) const override;
@@ -45,6 +47,7 @@ class AlphabetTokenizer final : public Tokenizer {
   std::vector<int16_t> byte_by_id_;                      // id -> byte; -1 = no byte
   int32_t vocab_size_ = 0;
   std::string fingerprint_;
+  IdBound bound_;
 };
 
 // GPT-2's printable character (UTF-8) for each byte; byte-level vocabularies are written with it.

@@ -122,6 +122,7 @@ struct Bpe::Tables {
   MergeTable merges;
   BorderFilter borders;
   bool may_cut = false;
+  size_t longest_token = 0;           // bytes
   std::array<int32_t, 256> byte_ids;  // only with `bytes`: the ids of single bytes; -1 = none
   // The ids of single characters, in pages of 256; -1 = none.
   std::vector<std::array<int32_t, 256>> character_ids;
@@ -129,6 +130,7 @@ struct Bpe::Tables {
   uint64_t model = next_model.fetch_add(1, std::memory_order_relaxed);
 
   int32_t IdOfCharacter(uint32_t c) const { return character_ids[character_page[c >> 8]][c & 255]; }
+  size_t Longest() const;
   void ReadCharacters(const std::vector<std::string>& tokens);
   void ReadBorders(const std::vector<std::string>& tokens);
   void ReadSymbols(std::string_view piece, std::vector<Symbol>& symbols) const;
@@ -154,6 +156,16 @@ void Bpe::Tables::ReadCharacters(const std::vector<std::string>& tokens) {
     }
     character_ids[page][c.value & 255] = static_cast<int32_t>(id);
   }
+}
+
+size_t Bpe::Tables::Longest() const {
+  const auto known = [](const std::array<int32_t, 256>& ids) {
+    return std::none_of(ids.begin(), ids.end(), [](int32_t id) { return id < 0; });
+  };
+  const bool complete = definition.bytes ? known(byte_ids) : definition.byte_fallback && known(definition.fallback_ids);
+  if (!complete && (definition.unk < 0 || definition.fuse_unk)) return 0;
+  constexpr size_t kCharacter = 4;  // bytes
+  return complete ? longest_token : std::max(longest_token, kCharacter);
 }
 
 // Text may be cut only if every character has symbols of its own: a known character, or bytes or `unk` that no merge
@@ -233,7 +245,10 @@ Bpe::Bpe(BpeDefinition definition)
         const std::vector<std::string> tokens = std::move(definition.tokens);
         tables->definition = std::move(definition);
         size_t bytes = 0;
-        for (const std::string& token : tokens) bytes += token.size();
+        for (const std::string& token : tokens) {
+          bytes += token.size();
+          tables->longest_token = std::max(tables->longest_token, token.size());
+        }
         tables->texts.Reserve(tokens.size(), bytes);
         for (size_t id = 0; id < tokens.size(); ++id) {
           if (!tokens[id].empty()) tables->texts.Insert(tokens[id], static_cast<int32_t>(id));
@@ -248,7 +263,8 @@ Bpe::Bpe(BpeDefinition definition)
         tables->definition.merges.clear();
         tables->definition.merges.shrink_to_fit();
         return tables;
-      }()) {}
+      }()),
+      longest_(tables_->Longest()) {}
 
 Bpe::~Bpe() = default;
 

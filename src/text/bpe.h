@@ -41,6 +41,9 @@ class Bpe {
   // The same without the cache and without cutting long pieces. For tests.
   void EncodePlainly(std::string_view piece, std::vector<int32_t>& ids) const;
 
+  // The most bytes of a piece that one id stands for. 0 = there is no such number: unknown text is dropped or joined.
+  size_t longest() const { return longest_; }
+
   // The size of one thread's cache for one model.
   static size_t CacheBytes();
 
@@ -48,6 +51,7 @@ class Bpe {
   struct Tables;
   void EncodeCached(std::string_view piece, std::vector<int32_t>& ids) const;
   const std::unique_ptr<const Tables> tables_;
+  const size_t longest_;
 };
 
 }  // namespace ingot::text

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "text/id_bound.h"
 #include "text/tokenizer.h"
 
 namespace ingot::text {
@@ -94,6 +95,7 @@ struct TailOptions {
   std::string_view sampled_from = {};
   // The client went on with this text behind the turn: the content of its message ends with it. It begins the tail.
   std::string_view behind = {};
+  size_t most_ids = kAnyNumberOfIds;  // of the tail
 };
 
 // The ids behind a sampled turn. The other fields are RenderedPrompt's, for the whole conversation.
@@ -108,8 +110,10 @@ class ChatFormat {
  public:
   virtual ~ChatFormat() = default;
   // Message text is encoded as ordinary text, never as special tokens. INVALID_ARGUMENT names the message that cannot
-  // be rendered.
-  virtual absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const = 0;
+  // be rendered. TooManyIds (id_bound.h): the text surely has more than `most_ids`, and was not encoded. A prompt that
+  // is only a little longer is encoded and returned; so is a tail.
+  virtual absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt,
+                                                size_t most_ids = kAnyNumberOfIds) const = 0;
   // The assistant messages from `first_message` on, in order. Each turn is rendered as the last message of its
   // conversation, since a template may write a turn differently once more messages follow (it drops thoughts). Ids that
   // two neighbouring turns share are stored once. INVALID_ARGUMENT names the message.
@@ -126,7 +130,7 @@ class ChatFormat {
   // sampled. Otherwise:
   //   FAILED_PRECONDITION: the template leaves out reasoning of this or an earlier turn, or an empty thought's marks
   //   ABORTED:             the template writes other text, or `sampled_from` shows that it wrote other text
-  // Under kAsSampled only the border between the turn and its tail is looked for.
+  // Under kAsSampled only the border between the turn and its tail is looked for. TooManyIds as from Render.
   virtual absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
                                                   std::span<const int32_t> turn,
                                                   const TailOptions& options = {}) const = 0;

@@ -21,8 +21,8 @@ struct Marker {
 // it in one piece, whoever wrote it.
 class Assembler {
  public:
-  Assembler(const Tokenizer& tokenizer, const std::vector<Marker>& markers)
-      : tokenizer_(tokenizer), markers_(markers) {}
+  Assembler(const Tokenizer& tokenizer, const std::vector<Marker>& markers, size_t most_ids = kAnyNumberOfIds)
+      : tokenizer_(tokenizer), markers_(markers), most_ids_(most_ids) {}
 
   // Adds text of a message.
   void Plain(std::string_view text) { held_ += text; }
@@ -49,24 +49,32 @@ class Assembler {
 
   // Ends the held text, so that no id spans this point. Returns the number of ids before it.
   size_t Border() {
-    if (!held_.empty()) {
+    if (held_.empty()) return ids_.size();
+    const size_t least = ids_.size() + left_out_ + (held_.size() > most_ids_ ? tokenizer_.LeastIds(held_) : 0);
+    if (least > most_ids_) {
+      left_out_ = least - ids_.size();
+    } else {
       const std::vector<int32_t> more = tokenizer_.Encode(held_, false);
       ids_.insert(ids_.end(), more.begin(), more.end());
-      held_.clear();
     }
+    held_.clear();
     return ids_.size();
   }
 
-  std::vector<int32_t> Take() {
+  // TooManyIds: there are surely more than `most_ids`.
+  absl::StatusOr<std::vector<int32_t>> Take() {
     Border();
+    if (left_out_ > 0) return TooManyIds(ids_.size() + left_out_);
     return std::move(ids_);
   }
 
  private:
   const Tokenizer& tokenizer_;
   const std::vector<Marker>& markers_;  // longest first
+  const size_t most_ids_;
   std::string held_;
   std::vector<int32_t> ids_;
+  size_t left_out_ = 0;  // ids at least of the texts that were not encoded, from the first that passed most_ids_ on
 };
 
 // An OpenAI tool as name(parameter, ...).
@@ -110,19 +118,20 @@ class SpecFormat final : public ChatFormat {
     output_ = (*FindOutputFormat(spec_.name))->ForTokenizer(*tokenizer_);  // every spec has a row in the table
   }
 
-  absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
+  absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt,
+                                        size_t most_ids) const override {
     const std::vector<Message>& messages = conversation.messages;
     if (messages.empty()) return absl::InvalidArgumentError("a conversation needs at least one message");
     INGOT_RETURN_IF_ERROR(Check(messages, 0));
     RenderedPrompt prompt;
-    Assembler out(*tokenizer_, markers_);
+    Assembler out(*tokenizer_, markers_, most_ids);
     for (size_t i = 0; i < messages.size(); ++i) {
       if (i == 0) RenderSystem(conversation, out);
       prompt.sampled_ranges.push_back(RenderMessage(conversation, i, out));
       prompt.message_ends.push_back(out.Border());
     }
     if (add_generation_prompt) Header("assistant", out);
-    prompt.ids = out.Take();
+    INGOT_ASSIGN_OR_RETURN(prompt.ids, out.Take());
     return prompt;
   }
 
@@ -141,7 +150,7 @@ class SpecFormat final : public ChatFormat {
         Conversation then = conversation;
         then.messages.resize(rendered);
         const std::vector<int32_t> last = std::move(prompt.ids);
-        INGOT_ASSIGN_OR_RETURN(prompt, Render(then, false));
+        INGOT_ASSIGN_OR_RETURN(prompt, Render(then, false, kAnyNumberOfIds));
         const auto same = std::mismatch(last.begin(), last.end(), prompt.ids.begin(), prompt.ids.end());
         shared = std::min(shared, static_cast<size_t>(same.first - last.begin()));
       }
@@ -167,7 +176,7 @@ class SpecFormat final : public ChatFormat {
     }
     INGOT_RETURN_IF_ERROR(Check(messages, first_new));
     if (options.earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
-    Assembler out(*tokenizer_, markers_);
+    Assembler out(*tokenizer_, markers_, options.most_ids);
     out.Plain(options.behind);
     // Another stop token is not the template's end of the turn, and the history would lack the border.
     if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
@@ -177,7 +186,9 @@ class SpecFormat final : public ChatFormat {
       out.Border();
     }
     Header("assistant", out);  // the whole generation prompt; it contains nothing of the answer
-    return RenderedTail{.ids = out.Take()};
+    RenderedTail tail;
+    INGOT_ASSIGN_OR_RETURN(tail.ids, out.Take());
+    return tail;
   }
 
   const std::shared_ptr<const OutputFormat>& output() const override { return output_; }

@@ -14,6 +14,9 @@ class ToNormalForm final : public Normalizer {
  public:
   explicit ToNormalForm(NormalForm form) : form_(form) {}
   std::string Apply(std::string text, bool&) const override { return Normalize(std::move(text), form_); }
+  // A code point of at most four bytes is decomposed to one byte or more. A decomposition has at most three times the
+  // bytes of its composition. An ASCII character stays one, or is composed with marks behind it.
+  Shrinkage shrinkage() const override { return {.bytes = 12, .ascii = 1}; }
 
  private:
   const NormalForm form_;
@@ -31,6 +34,7 @@ class Lowercase final : public Normalizer {
     }
     return out;
   }
+  Shrinkage shrinkage() const override { return {.bytes = 4, .ascii = 1}; }
 };
 
 class Strip final : public Normalizer {
@@ -45,6 +49,7 @@ class Strip final : public Normalizer {
     if (begin > 0) keeps_start = false;
     return text.substr(begin, end - begin);
   }
+  Shrinkage shrinkage() const override { return {.drops_spaces = true}; }
 
  private:
   const bool left_;
@@ -53,8 +58,9 @@ class Strip final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  Replace(std::shared_ptr<const SplitPattern> pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  // `literal`: bytes of the pattern, if it is a text; 0 = it may match any number.
+  Replace(std::shared_ptr<const SplitPattern> pattern, size_t literal, std::string content)
+      : pattern_(std::move(pattern)), literal_(literal), content_(std::move(content)) {}
   std::string Apply(std::string text, bool& keeps_start) const override {
     std::string out;
     out.reserve(text.size() + text.size() / 4);
@@ -69,9 +75,15 @@ class Replace final : public Normalizer {
     out.append(text, done);
     return out;
   }
+  Shrinkage shrinkage() const override {
+    if (literal_ == 0 || content_.empty()) return {.drops_text = true};
+    const size_t most = (literal_ + content_.size() - 1) / content_.size();
+    return {.bytes = most, .ascii = most};
+  }
 
  private:
   const std::shared_ptr<const SplitPattern> pattern_;
+  const size_t literal_;
   const std::string content_;
 };
 
@@ -115,7 +127,9 @@ absl::Status Read(const json::value& component, int depth, NormalizerChain& chai
   } else if (type == "Replace") {
     INGOT_ASSIGN_OR_RETURN(auto pattern, ReadPattern(component, "normalizer Replace"));
     INGOT_ASSIGN_OR_RETURN(std::string content, ReadString(component, "content", "normalizer Replace"));
-    stages.push_back(std::make_unique<Replace>(std::move(pattern), std::move(content)));
+    const json::value* literal = Find(*Find(component, "pattern"), "String");
+    const size_t size = literal != nullptr && literal->is_string() ? literal->get_string().size() : 0;
+    stages.push_back(std::make_unique<Replace>(std::move(pattern), size, std::move(content)));
   } else if (type == "Prepend") {
     INGOT_ASSIGN_OR_RETURN(std::string prefix, ReadString(component, "prepend", "normalizer Prepend"));
     stages.push_back(std::make_unique<Prepend>(std::move(prefix)));

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "text/id_bound.h"
 
 namespace ingot::text {
 
@@ -18,6 +19,7 @@ class Normalizer {
   // Takes and returns valid UTF-8. Sets `keeps_start` to false if the result no longer begins with the replacement of
   // the text's first character: something there was dropped, or several characters were replaced together.
   virtual std::string Apply(std::string text, bool& keeps_start) const = 0;
+  virtual Shrinkage shrinkage() const { return {}; }
 };
 
 struct NormalizerChain {

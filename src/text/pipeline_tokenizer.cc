@@ -1,5 +1,7 @@
 #include "text/pipeline_tokenizer.h"
 
+#include <algorithm>
+
 #include "text/unicode.h"
 
 namespace ingot::text {
@@ -28,7 +30,7 @@ class ModelSink final : public PieceSink {
 }  // namespace
 
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts)
-    : parts_(std::move(parts)), all_(MakeMatchers(false)), white_space_(MakeMatchers(true)) {
+    : parts_(std::move(parts)), all_(MakeMatchers(false)), white_space_(MakeMatchers(true)), bound_(MakeBound()) {
   for (const AddedTokenSpec& token : parts_.added) {
     by_text_[token.content] = &token;
     begins_[static_cast<unsigned char>(token.content.front())] = true;
@@ -49,6 +51,21 @@ PipelineTokenizer::Matchers PipelineTokenizer::MakeMatchers(bool only_white_spac
     if (!text.empty()) normalized.push_back({std::move(text), &token});
   }
   return {AddedTokenMatcher(raw), AddedTokenMatcher(normalized)};
+}
+
+IdBound PipelineTokenizer::MakeBound() const {
+  size_t longest = parts_.model->longest();
+  if (longest == 0) return {};
+  std::vector<Shrinkage> steps;
+  for (const auto& stage : parts_.normalizer.stages) steps.push_back(stage->shrinkage());
+  for (const auto& stage : parts_.pre_tokenizer.stages) steps.push_back(stage->shrinkage());
+  Shrinkage shrinkage = Joined(steps);
+  for (const AddedTokenSpec& token : parts_.added) {
+    const std::string normal = RunNormalizers(parts_.normalizer, token.content);
+    longest = std::max({longest, token.content.size(), normal.size()});
+    shrinkage.drops_spaces = shrinkage.drops_spaces || token.lstrip || token.rstrip;
+  }
+  return IdBound(longest, shrinkage);
 }
 
 std::vector<int32_t> PipelineTokenizer::Encode(std::string_view text, bool allow_special) const {

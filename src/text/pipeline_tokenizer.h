@@ -9,6 +9,7 @@
 
 #include "text/added_tokens.h"
 #include "text/bpe.h"
+#include "text/id_bound.h"
 #include "text/normalizer.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
@@ -34,6 +35,7 @@ class PipelineTokenizer final : public Tokenizer {
   explicit PipelineTokenizer(PipelineParts parts);
 
   std::vector<int32_t> Encode(std::string_view text, bool allow_special) const override;
+  size_t LeastIds(std::string_view text) const override { return bound_.LeastIds(text); }
   std::vector<int32_t> AddSpecial(std::vector<int32_t> ids) const override;
   std::string Decode(std::span<const int32_t> ids, bool skip_special) const override;
   std::string DecodeText(std::span<const int32_t> ids, bool skip_special) const override;
@@ -52,12 +54,15 @@ class PipelineTokenizer final : public Tokenizer {
   Matchers MakeMatchers(bool only_white_space) const;
   void EncodeRest(std::string_view text, bool starts_text, const Matchers& matchers, std::vector<int32_t>& ids) const;
 
+  IdBound MakeBound() const;
+
   const PipelineParts parts_;
   std::map<std::string, const AddedTokenSpec*, std::less<>> by_text_;
   std::map<int32_t, const AddedTokenSpec*> by_id_;
   std::array<bool, 256> begins_ = {};  // first bytes of by_text_'s keys, a quick check for every decoded id
   const Matchers all_;                 // used where special tokens are allowed
   const Matchers white_space_;         // used elsewhere: only tokens of white space
+  const IdBound bound_;
 };
 
 }  // namespace ingot::text

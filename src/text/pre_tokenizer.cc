@@ -84,6 +84,7 @@ class Split final : public PreTokenizer {
   void Run(const Piece& piece, PieceSink& sink) const override {
     SplitByPattern(*pattern_, behavior_, invert_, piece, sink);
   }
+  Shrinkage shrinkage() const override { return {.drops_text = behavior_ == Behavior::kRemoved}; }
 
  private:
   const std::shared_ptr<const SplitPattern> pattern_;
@@ -95,6 +96,10 @@ class Split final : public PreTokenizer {
 class SplitCharacters final : public PreTokenizer {
  public:
   SplitCharacters(std::function<bool(uint32_t)> has, Behavior behavior) : has_(std::move(has)), behavior_(behavior) {}
+  Shrinkage shrinkage() const override {
+    const bool removes = behavior_ == Behavior::kRemoved;
+    return {.drops_spaces = removes && has_(' '), .drops_text = removes && !has_(' ')};
+  }
   void Run(const Piece& piece, PieceSink& sink) const override {
     Joiner joiner(behavior_, piece, sink);
     size_t done = 0;

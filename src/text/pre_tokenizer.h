@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "text/id_bound.h"
 #include "text/split_pattern.h"
 
 namespace ingot::text {
@@ -33,6 +34,7 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   // Passes the pieces to `sink` in order; some may be empty. REQUIRES: valid UTF-8.
   virtual void Run(const Piece& piece, PieceSink& sink) const = 0;
+  virtual Shrinkage shrinkage() const { return {}; }
 };
 
 struct PreTokenizerStages {

@@ -69,11 +69,13 @@ class TemplateFormat final : public ChatFormat {
     fingerprint_ = base::Hex(base::ContentKey(definition));
   }
 
-  absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
+  absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt,
+                                        size_t most_ids) const override {
     const size_t count = conversation.messages.size();
     if (count == 0) return absl::InvalidArgumentError("a conversation needs at least one message");
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     INGOT_ASSIGN_OR_RETURN(Layout layout, LayOut(input, count, add_generation_prompt));
+    INGOT_RETURN_IF_ERROR(CheckSize(layout.rendered.text, most_ids));
     EncodedLayout encoded;
     EncodeLayout(conversation.messages, std::move(layout), encoded);
     RenderedPrompt prompt;
@@ -143,6 +145,7 @@ class TemplateFormat final : public ChatFormat {
       INGOT_ASSIGN_OR_RETURN(tail, BehindBegin(whole, first_new - 1, TailBegin(closing, turn), options.behind));
     }
     if (other) return OtherText(first_new - 1);
+    INGOT_RETURN_IF_ERROR(CheckSize(std::string_view(whole.rendered.text).substr(tail), options.most_ids));
     return RenderedTail{.ids = options.behind.empty() ? EncodeTail(whole, tail) : EncodeMidText(whole, tail, turn),
                         .prefill = std::string(output_->PrefillOf(whole.generation_prompt)),
                         .text_key = std::move(keyed.key)};
@@ -160,6 +163,12 @@ class TemplateFormat final : public ChatFormat {
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
+  absl::Status CheckSize(std::string_view text, size_t most_ids) const {
+    if (text.size() <= most_ids) return absl::OkStatus();  // a token has a byte at least
+    const size_t least = encoder_->tokenizer().LeastIds(text);
+    return least <= most_ids ? absl::OkStatus() : TooManyIds(least);
+  }
+
   absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const {
     INGOT_ASSIGN_OR_RETURN(jinja::PromptRendering made,
                            RenderInputAtPrompt(*template_, input, count, add_generation_prompt));

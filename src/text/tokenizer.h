@@ -32,6 +32,9 @@ class Tokenizer {
   // tokenizer takes bytes as they are.
   virtual std::vector<int32_t> Encode(std::string_view text, bool allow_special) const = 0;
 
+  // A number of ids that Encode(text) has at least, found from lengths. 0 = no bound is known. REQUIRES: valid UTF-8.
+  virtual size_t LeastIds(std::string_view) const { return 0; }
+
   // The ids of one text with the special ids that tokenizer.json adds (Llama 3: <|begin_of_text|> in front).
   virtual std::vector<int32_t> AddSpecial(std::vector<int32_t> ids) const { return ids; }
 

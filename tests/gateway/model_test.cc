@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "gateway/api/api_error.h"
 #include "gateway/fakes.h"
 
@@ -82,6 +84,64 @@ TEST(Models, HaveContextsOfTheirOwn) {
   ASSERT_TRUE(models.Ask(episode.api_key(), "judge", {Msg("user", "x")}).status.ok());
   const v1::GenerateRequest request = models.elsewhere->requests().at(0);
   EXPECT_EQ(request.prompt_ids_size() + request.sampling().max_new_tokens(), 60);
+}
+
+// Knows how much text it encoded.
+class WatchedTokenizer final : public text::Tokenizer {
+ public:
+  std::vector<int32_t> Encode(std::string_view text, bool allow_special) const override {
+    encoded += text.size();
+    return bytes_->Encode(text, allow_special);
+  }
+  size_t LeastIds(std::string_view text) const override { return bytes_->LeastIds(text); }
+  std::string Decode(std::span<const int32_t> ids, bool skip) const override { return bytes_->Decode(ids, skip); }
+  std::optional<int32_t> SpecialId(std::string_view text) const override { return bytes_->SpecialId(text); }
+  bool IsSpecial(int32_t id) const override { return bytes_->IsSpecial(id); }
+  int32_t vocab_size() const override { return bytes_->vocab_size(); }
+  const std::string& fingerprint() const override { return bytes_->fingerprint(); }
+
+  mutable std::atomic<size_t> encoded{0};
+
+ private:
+  const std::shared_ptr<const text::Tokenizer> bytes_ = TestTokenizer();
+};
+
+// In every dialect, for a first request, a continued one and a prompt without a conversation.
+TEST(Models, ATextThatSurelyExceedsTheContextIsRefusedBeforeItIsEncoded) {
+  const auto tokenizer = std::make_shared<const WatchedTokenizer>();
+  World world([](const auto&) { return Say("ok"); });
+  world.with_admission = world.with_pool = false;
+  world.engine->tokenizer = tokenizer;
+  world.engine->context_length = 300;
+  world.format = *text::MakeChatFormat("hermes", tokenizer);
+  const std::string huge(1000000, 'x');
+  const auto refused = [&](const std::string& dialect, object body) {
+    body["max_tokens"] = 8;
+    tokenizer->encoded = 0;
+    const absl::Status status = world.Ask(dialect, "key", base::PrintJson(body)).status;
+    EXPECT_EQ(HttpStatusOf(status), 400) << dialect << ": " << status;
+    EXPECT_EQ(ErrorCodeOf(status), kContextLengthExceeded) << dialect << ": " << status;
+    EXPECT_THAT(std::string(status.message()),
+                testing::ContainsRegex("^[0-9]+ tokens > 300 maximum: .* at least [0-9]+"));
+    EXPECT_LT(tokenizer->encoded.load(), 1000u) << dialect;
+  };
+  const object long_message = Msg("user", huge);
+  for (const char* dialect : {"chat.completions", "messages"}) {
+    refused(dialect, {{"messages", array{long_message}}});
+    const array answered = {Msg("user", "hi"), Msg("assistant", "ok"), long_message};
+    EXPECT_TRUE(
+        world.Ask(dialect, "key", base::PrintJson(object{{"max_tokens", 8}, {"messages", array{Msg("user", "hi")}}}))
+            .status.ok());
+    refused(dialect, {{"messages", answered}});
+  }
+  refused("messages", {{"system", huge}, {"messages", array{Msg("user", "hi")}}});
+  refused("responses", {{"input", huge}});
+  refused("responses", {{"input", array{long_message}}, {"instructions", "Be brief."}});
+  refused("completions", {{"prompt", huge}});
+  refused("completions", {{"prompt", array{"short", base::json::string(huge)}}});
+  object tools = {{"messages", array{Msg("user", "hi")}}, {"tools", CalculatorTools()}};
+  tools["tools"].as_array()[0].at("function").as_object()["description"] = huge;
+  refused("chat.completions", tools);
 }
 
 TEST(Models, PinnedOnesStayInAnEvaluation) {

@@ -8,6 +8,7 @@
 #include <random>
 #include <sstream>
 
+#include "text/alphabet_tokenizer.h"
 #include "text/text_samples.h"
 
 namespace ingot::text {
@@ -258,6 +259,147 @@ TEST(PipelineTokenizerTest, ByteTokensStreamAsWholeCharacters) {
   EXPECT_EQ(ToUtf8(tokenizer->Decode(run, false)),
             "€\xEF\xBF\xBD"
             "b");
+}
+
+// Texts with few ids for their bytes: runs of tokens, of spaces that tokens take along, and of characters that a
+// normalizer shortens or a model leaves out.
+std::string LongText(std::mt19937& rng, const Tokenizer& tokenizer, const std::vector<std::string>& added) {
+  static const std::vector<std::string> kRuns = {" ",
+                                                 "\n",
+                                                 "\u3000",
+                                                 "a",
+                                                 "e\u0301",
+                                                 "\u03b1\u0313\u0300\u0345",
+                                                 "\u1100\u1161\u11a8",
+                                                 "\u212b",
+                                                 "\u2126",
+                                                 "\U0001d400",
+                                                 "\ufdfa",
+                                                 "\u212a",
+                                                 "\u1fef",
+                                                 "\U0001f600",
+                                                 "\uff21",
+                                                 "\u0130",
+                                                 "\U0002f800",
+                                                 "<|im_end|>",
+                                                 "K\u030a\u0327",
+                                                 "aexK"};
+  std::string text;
+  for (int runs = rng() % 2 == 0 ? 1 : 2 + static_cast<int>(rng() % 3); runs > 0; --runs) {
+    std::string piece = kRuns[rng() % kRuns.size()];
+    if (rng() % 3 == 0) piece = tokenizer.TokenBytes(static_cast<int32_t>(rng() % tokenizer.vocab_size()));
+    if (rng() % 5 == 0) piece = RandomText(rng, 3);
+    for (int n = static_cast<int>(rng() % 200); n > 0; --n) text += piece;
+    if (!added.empty() && rng() % 2 == 0) text += added[rng() % added.size()];
+  }
+  return ToUtf8(text);
+}
+
+// A tokenizer.json without long tokens. "single": bytes. "bytes": with tokens for two composed characters too; "taking":
+// and an added token that takes spaces along. Otherwise a character without a token is dropped, becomes <unk>, or its
+// run becomes one <unk>.
+json::object ShortTokens(const std::string& model) {
+  json::object vocab;
+  json::array merges;
+  const auto add = [&](const std::string& token) { vocab[token] = vocab.size(); };
+  const bool bytes = model == "single" || model == "bytes" || model == "taking";
+  if (bytes) {
+    for (const std::string& spelled : ByteSpelling()) add(spelled);
+    for (const char* composed : {"\u1f82", "\uac01"}) {
+      if (model == "single") break;
+      std::string left = SpellBytes(std::string_view(composed).substr(0, 1));
+      for (const size_t at : {1, 2}) {
+        const std::string right = SpellBytes(std::string_view(composed).substr(at, 1));
+        merges.push_back(json::array{left.c_str(), right.c_str()});
+        left += right;
+        add(left);
+      }
+    }
+  } else {
+    for (const char* token : {"<unk>", " ", "a", "e", "x", "K", "\u1f82"}) add(token);
+  }
+  json::object bpe = {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}, {"fuse_unk", model == "joined"}};
+  if (model == "unknown" || model == "joined") bpe["unk_token"] = "<unk>";
+  json::array added;
+  if (model == "taking") {
+    added.push_back(json::object{{"id", vocab.size()},
+                                 {"content", "<m>"},
+                                 {"special", true},
+                                 {"single_word", false},
+                                 {"lstrip", true},
+                                 {"rstrip", true},
+                                 {"normalized", false}});
+  }
+  json::value stage = nullptr;
+  if (bytes) stage = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return {
+      {"added_tokens", added}, {"normalizer", nullptr}, {"pre_tokenizer", stage}, {"decoder", nullptr}, {"model", bpe}};
+}
+
+TEST(PipelineTokenizerTest, ATextHasAtLeastItsLeastIds) {
+  std::mt19937 rng(5);
+  int bounded = 0;
+  const auto check = [&](const std::shared_ptr<const Tokenizer>& tokenizer, const json::value& file) {
+    ASSERT_NE(tokenizer, nullptr);
+    bounded += tokenizer->LeastIds(std::string(1000000, 'x')) > 1000 ? 1 : 0;
+    std::vector<std::string> added;
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+      if (tokenizer->SpecialId(tokenizer->TokenBytes(id)) == id) added.push_back(tokenizer->TokenBytes(id));
+    }
+    for (int i = 0; i < 300; ++i) {
+      const std::string text = LongText(rng, *tokenizer, added);
+      const size_t least = tokenizer->LeastIds(text);
+      for (const bool special : {false, true}) {
+        ASSERT_LE(least, tokenizer->Encode(text, special).size()) << text << "\n" << file;
+      }
+    }
+  };
+  for (const json::value& test : Cases()) check(Load(FileOf(test)), test.at("tokenizer"));
+  EXPECT_GE(bounded, 20) << "of " << Cases().size();
+  // Components that lose text, before models whose tokens are short: bytes, and characters of which some are unknown.
+  for (const char* model : {"single", "bytes", "taking", "dropped", "unknown", "joined"}) {
+    const json::object plain = ShortTokens(model);
+    check(Load(plain), plain);
+    for (const char* normalizer :
+         {R"({"type":"NFC"})", R"({"type":"NFKC"})", R"({"type":"NFKD"})", R"({"type":"Lowercase"})",
+          R"({"type":"Strip","strip_left":true,"strip_right":true})",
+          R"({"type":"Replace","pattern":{"String":"aaaaa"},"content":"e"})",
+          R"({"type":"Replace","pattern":{"String":"a"},"content":""})",
+          R"({"type":"Replace","pattern":{"Regex":"a+"},"content":"a"})",
+          R"({"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"a"},"content":"\u00e4"},
+              {"type":"NFD"},{"type":"Lowercase"},{"type":"NFKC"}]})",
+          R"({"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"String":"a"},"content":"\u03b1"},
+              {"type":"Replace","pattern":{"String":"e"},"content":"\u0313"},
+              {"type":"Replace","pattern":{"String":"x"},"content":"\u0300"},
+              {"type":"Replace","pattern":{"String":"K"},"content":"\u0345"},{"type":"NFC"}]})"}) {
+      json::object file = plain;
+      file["normalizer"] = *base::ParseJson(normalizer);
+      check(Load(file), file.at("normalizer"));
+    }
+    for (const char* stage : {R"({"type":"WhitespaceSplit"})", R"({"type":"BertPreTokenizer"})",
+                              R"({"type":"Split","pattern":{"Regex":"[a-m]+"},"behavior":"Removed","invert":false})",
+                              R"({"type":"Punctuation","behavior":"Removed"})"}) {
+      json::object file = plain;
+      json::array stages = {*base::ParseJson(stage)};
+      if (!plain.at("pre_tokenizer").is_null()) stages.push_back(plain.at("pre_tokenizer"));
+      file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", stages}};
+      check(Load(file), file.at("pre_tokenizer"));
+    }
+  }
+}
+
+// The numbers in normalizer.cc: no form takes more than three bytes for one, nor makes one byte of more than four.
+TEST(PipelineTokenizerTest, NormalFormsChangeSizesByNoMoreThanTheBoundSays) {
+  for (uint32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string text;
+    AppendUtf8(c, text);
+    EXPECT_LE(Normalize(text, NormalForm::kNfd).size(), 3 * text.size()) << c;
+    EXPECT_GE(Normalize(text, NormalForm::kNfkd).size(), 1u) << c;
+    std::string lower;
+    AppendLowercase(c, lower);
+    EXPECT_GE(lower.size(), 1u) << c;
+  }
 }
 
 }  // namespace

@@ -59,6 +59,53 @@ constexpr char kToolLoop[] =
     {"role": "tool", "tool_call_id": "1", "content": "7"}],
     "tools": [{"type": "function", "function": {"name": "f"}}]})";
 
+// Knows the longest text that it encoded.
+class WatchedTokenizer final : public Tokenizer {
+ public:
+  std::vector<int32_t> Encode(std::string_view text, bool allow_special) const override {
+    longest = std::max(longest, text.size());
+    return bytes_->Encode(text, allow_special);
+  }
+  size_t LeastIds(std::string_view text) const override { return bytes_->LeastIds(text); }
+  std::string Decode(std::span<const int32_t> ids, bool skip) const override { return bytes_->Decode(ids, skip); }
+  std::optional<int32_t> SpecialId(std::string_view text) const override { return bytes_->SpecialId(text); }
+  bool IsSpecial(int32_t id) const override { return bytes_->IsSpecial(id); }
+  int32_t vocab_size() const override { return bytes_->vocab_size(); }
+  const std::string& fingerprint() const override { return bytes_->fingerprint(); }
+
+  mutable size_t longest = 0;
+
+ private:
+  const std::shared_ptr<const Tokenizer> bytes_ = Bytes();
+};
+
+TEST(TemplateFormatTest, TextThatSurelyHasTooManyIdsIsNotEncoded) {
+  const auto tokenizer = std::make_shared<const WatchedTokenizer>();
+  for (const auto& format : {Format(kTemplate, "<|im_end|>", tokenizer), *MakeChatFormat("hermes", tokenizer)}) {
+    Conversation conversation = FromJson(R"({"messages": [{"role": "user", "content": "Hi"}]})");
+    const size_t few = format->Render(conversation, true)->ids.size();
+    EXPECT_EQ(format->Render(conversation, true, few)->ids.size(), few);
+    conversation = FromJson(R"({"messages": [{"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "And?"}]})");
+    std::vector<int32_t> turn = tokenizer->Encode("Hello.<|im_end|>", true);
+    const size_t tail = format->RenderTail(conversation, 2, turn)->ids.size();
+    EXPECT_EQ(format->RenderTail(conversation, 2, turn, {.most_ids = tail})->ids.size(), tail);
+
+    conversation.messages[2].content = std::string(100000, 'x');
+    tokenizer->longest = 0;
+    const absl::Status whole = format->Render(conversation, true, 1000).status();
+    const absl::Status rest = format->RenderTail(conversation, 2, turn, {.most_ids = 1000}).status();
+    EXPECT_LT(tokenizer->longest, 1000u);
+    // The longest token has 13 bytes.
+    for (const absl::Status& status : {whole, rest}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+      EXPECT_GE(LeastIdsOf(status).value_or(0), 100000u / 13);
+      EXPECT_LE(LeastIdsOf(status).value_or(0), 100100u);
+    }
+    EXPECT_EQ(format->Render(conversation, true)->ids.size(), format->Render(conversation, true, 200000)->ids.size());
+  }
+}
+
 TEST(TemplateFormatTest, RendersAndCutsAtMessages) {
   const auto format = Format(kTemplate);
   const auto rendered = *format->Render(FromJson(kToolLoop), true);

@@ -21,13 +21,14 @@ text::Conversation WithoutReasoning(text::Conversation conversation) {
 
 }  // namespace
 
-absl::StatusOr<PromptPlan> PromptPlanner::Plan(const text::Conversation& conversation, Continuation continued) const {
+absl::StatusOr<PromptPlan> PromptPlanner::Plan(const text::Conversation& conversation, Continuation continued,
+                                               size_t most_ids) const {
   PromptPlan plan;
   plan.continued = std::move(continued);
   const std::optional<text::Conversation> changed = std::exchange(plan.continued.conversation, std::nullopt);
   const text::Conversation& rendered = changed.has_value() ? *changed : conversation;
   if (plan.continued.match.parent >= 0) {
-    const std::string cause = Continue(rendered, plan);
+    INGOT_ASSIGN_OR_RETURN(const std::string cause, Continue(rendered, most_ids, plan));
     if (!cause.empty()) {
       History::Match& match = plan.continued.match;
       match = {.parent = -1, .first_new = 0, .fork_cause = cause};
@@ -36,13 +37,15 @@ absl::StatusOr<PromptPlan> PromptPlanner::Plan(const text::Conversation& convers
       plan.continued.parent_call_id.clear();
     }
   }
-  if (plan.continued.match.parent < 0) INGOT_RETURN_IF_ERROR(RenderWhole(rendered, plan));
+  if (plan.continued.match.parent < 0) INGOT_RETURN_IF_ERROR(RenderWhole(rendered, most_ids, plan));
   plan.reasoning = ReasoningOf(rendered, plan.continued.match.first_new);
   return plan;
 }
 
-absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, PromptPlan& plan) const {
-  auto rendered = format_->Render(conversation, true);
+absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, size_t most_ids,
+                                        PromptPlan& plan) const {
+  auto rendered = format_->Render(conversation, true, most_ids);
+  if (text::LeastIdsOf(rendered.status()).has_value()) return rendered.status();
   if (!rendered.ok()) return absl::InvalidArgumentError(rendered.status().message());
   const bool system = conversation.messages[0].role == "system";
   plan.pieces = PromptPieces(rendered->ids, system && !rendered->message_ends.empty() ? rendered->message_ends[0] : 0);
@@ -63,16 +66,20 @@ absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, 
 // By default the conversation has its reasoning, even where the client dropped it, and the parent is continued only as
 // long as the template writes that reasoning. With keeps_reasoning_ the conversation has none, and sampled turns stay
 // as they are whatever the template does with reasoning.
-std::string PromptPlanner::Continue(const text::Conversation& conversation, PromptPlan& plan) const {
+absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& conversation, size_t most_ids,
+                                                    PromptPlan& plan) const {
   Continuation& continued = plan.continued;
+  const size_t known = continued.ids.size(), most_of_tail = most_ids - std::min(most_ids, known);
   const size_t first_new = continued.match.first_new;
   const text::TailOptions options{
       .earlier = keeps_reasoning_ ? text::EarlierTurns::kAsSampled : text::EarlierTurns::kAsTemplate,
       .sampled_from = continued.text_key,
-      .behind = continued.behind};
+      .behind = continued.behind,
+      .most_ids = most_of_tail};
   auto tail = keeps_reasoning_
                   ? format_->RenderTail(WithoutReasoning(conversation), first_new, continued.parent_turn, options)
                   : format_->RenderTail(conversation, first_new, continued.parent_turn, options);
+  if (const auto least = text::LeastIdsOf(tail.status())) return text::TooManyIds(known + *least);
   if (!tail.ok()) {
     INGOT_LOG(debug, "after call {}: the tail does not render ({}): rendering everything", continued.parent_call_id,
               std::string(tail.status().message()));
@@ -97,9 +104,13 @@ std::string PromptPlanner::PrefillIn(std::span<const int32_t> prompt) const {
   return std::string(format_->output()->PrefillOf(tokenizer_->Decode(prompt, false)));
 }
 
-absl::StatusOr<PromptPlan> PromptPlanner::PlanRaw(std::string_view text, std::span<const int32_t> ids) const {
+absl::StatusOr<PromptPlan> PromptPlanner::PlanRaw(std::string_view text, std::span<const int32_t> ids,
+                                                  size_t most_ids) const {
   PromptPlan plan;
   plan.raw = true;
+  if (ids.empty() && text.size() > most_ids) {
+    if (const size_t least = tokenizer_->LeastIds(text); least > most_ids) return text::TooManyIds(least);
+  }
   plan.ids = ids.empty() ? tokenizer_->Encode(text, true) : std::vector<int32_t>(ids.begin(), ids.end());
   for (const int32_t id : plan.ids) {
     if (id >= tokenizer_->vocab_size()) {

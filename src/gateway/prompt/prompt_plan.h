@@ -64,11 +64,14 @@ class PromptPlanner {
                 bool keeps_reasoning)
       : tokenizer_(std::move(tokenizer)), format_(std::move(format)), keeps_reasoning_(keeps_reasoning) {}
 
-  // `conversation`: the request's own. INVALID_ARGUMENT: it cannot be rendered.
-  absl::StatusOr<PromptPlan> Plan(const text::Conversation& conversation, Continuation continued) const;
+  // `conversation`: the request's own. INVALID_ARGUMENT: it cannot be rendered. TooManyIds (text/id_bound.h): the prompt
+  // surely has more than `most_ids`, and its text was not encoded.
+  absl::StatusOr<PromptPlan> Plan(const text::Conversation& conversation, Continuation continued,
+                                  size_t most_ids = text::kAnyNumberOfIds) const;
   // A prompt of `ids` or, if there are none, of `text`, in which special tokens are recognized. INVALID_ARGUMENT: it has
-  // no tokens, or an id that is not in the vocabulary.
-  absl::StatusOr<PromptPlan> PlanRaw(std::string_view text, std::span<const int32_t> ids) const;
+  // no tokens, or an id that is not in the vocabulary. TooManyIds as from Plan.
+  absl::StatusOr<PromptPlan> PlanRaw(std::string_view text, std::span<const int32_t> ids,
+                                     size_t most_ids = text::kAnyNumberOfIds) const;
 
   // History::FindKeptPrefix: the fewest ids that read as the client's message. None for a message with tool calls, since
   // clients do not keep calls cut at ids.
@@ -76,9 +79,9 @@ class PromptPlanner {
                                    std::span<const int32_t> sampled, const std::string& prefill) const;
 
  private:
-  absl::Status RenderWhole(const text::Conversation& conversation, PromptPlan& plan) const;
+  absl::Status RenderWhole(const text::Conversation& conversation, size_t most_ids, PromptPlan& plan) const;
   // Appends the tail to the parent's path. Returns the cause of a fork; empty: done.
-  std::string Continue(const text::Conversation& conversation, PromptPlan& plan) const;
+  absl::StatusOr<std::string> Continue(const text::Conversation& conversation, size_t most_ids, PromptPlan& plan) const;
   std::string PrefillIn(std::span<const int32_t> prompt) const;
 
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
