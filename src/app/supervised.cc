@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "app/terminal.h"
@@ -28,17 +29,40 @@ struct Examples {
   size_t count = 0;  // conversations or pairs
 };
 
-absl::StatusOr<Examples> ReadConversations(const std::string& path, const text::ChatFormat& format) {
+// Tells how many turns of the file are rendered with concessions to the chat template (text/concession.h).
+void TellConcessions(const std::string& path, const text::ConcessionCounts& counts, const StageRecord& record) {
+  std::string kinds;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    const std::string kind(text::kConcessionNames[i]);
+    fmt::format_to(std::back_inserter(kinds), "{}{} {}", kinds.empty() ? "" : ", ", kind, counts[i]);
+    if (record.metrics == nullptr) continue;
+    record.metrics
+        ->GetGauge("ingot_supervised_concessions",
+                   "Turns of the data of supervised stages whose conversation the chat template refused as it was, by "
+                   "the change with which they are rendered.",
+                   {{"file", path}, {"kind", kind}})
+        .Set(static_cast<double>(counts[i]));
+  }
+  if (!kinds.empty()) record.note(fmt::format("{}: turns with concessions to the chat template: {}", path, kinds));
+}
+
+absl::StatusOr<Examples> ReadConversations(const std::string& path, const text::ChatFormat& format,
+                                           const StageRecord& record) {
   if (path.empty()) return Examples();
   INGOT_ASSIGN_OR_RETURN(const auto conversations, dataset::LoadConversations(path));
-  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakeSftExamples(conversations, format));
+  text::ConcessionCounts concessions = {};
+  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakeSftExamples(conversations, format, {}, &concessions));
+  TellConcessions(path, concessions, record);
   return Examples{std::move(calls), conversations.size()};
 }
 
-absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatFormat& format) {
+absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatFormat& format, const StageRecord& record) {
   if (path.empty()) return Examples();
   INGOT_ASSIGN_OR_RETURN(const auto pairs, dataset::LoadPreferences(path));
-  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format));
+  text::ConcessionCounts concessions = {};
+  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format, {}, &concessions));
+  TellConcessions(path, concessions, record);
   if (const int64_t alike = dataset::CountAlike(calls); alike > 0) {
     INGOT_LOG(warn, "{}: the sides of {} of {} pairs are the same tokens, and teach nothing", path, alike,
               pairs.size());
@@ -98,8 +122,8 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop) {
   // Reads both files first: a fault of the second must not be found after hours of the first.
-  INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, *model.text.format));
-  INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, *model.text.format));
+  INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, *model.text.format, record));
+  INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, *model.text.format, record));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(conversations.calls), config.sft_data));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(pairs.calls), config.dpo_data));
   base::RunLogOptions log_options;

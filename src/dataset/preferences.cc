@@ -57,7 +57,8 @@ absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& p
 
 absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
                                                                    const text::ChatFormat& format,
-                                                                   const SftOptions& options) {
+                                                                   const SftOptions& options,
+                                                                   text::ConcessionCounts* concessions) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   std::vector<tree::CallPath> examples;
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<con
       const size_t begin = examples.size();
       const int32_t episode = static_cast<int32_t>(2 * i + (chosen ? 0 : 1));
       INGOT_RETURN_IF_ERROR(AppendSftExamples(chosen ? pairs[i].chosen : pairs[i].rejected, format, options,
-                                              pairs[i].prompt_messages, episode, examples));
+                                              pairs[i].prompt_messages, episode, examples, concessions));
       for (size_t e = begin; e < examples.size(); ++e) {
         examples[e].group = static_cast<int32_t>(i);
       }

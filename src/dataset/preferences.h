@@ -30,9 +30,11 @@ absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& p
 
 // Training examples (sft.h) of the assistant messages behind the prompt. The chosen side of pair i is episode 2i, the
 // rejected side episode 2i + 1; both are of group i. INVALID_ARGUMENT names the pair's place and the side.
+// `concessions`: as in MakeSftExamples.
 absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
                                                                    const text::ChatFormat& format,
-                                                                   const SftOptions& options = {});
+                                                                   const SftOptions& options = {},
+                                                                   text::ConcessionCounts* concessions = nullptr);
 
 // The number of pairs whose sides train the same tokens: they teach nothing. `examples`: of MakePreferenceExamples.
 int64_t CountAlike(std::span<const tree::CallPath> examples);

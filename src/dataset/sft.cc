@@ -20,7 +20,8 @@ tree::CallPath Example(text::RenderedTurn turn, tree::TokenPath context) {
 }  // namespace
 
 absl::Status AppendSftExamples(const SftConversation& from, const text::ChatFormat& format, const SftOptions& options,
-                               size_t first_message, int32_t index, std::vector<tree::CallPath>& examples) {
+                               size_t first_message, int32_t index, std::vector<tree::CallPath>& examples,
+                               text::ConcessionCounts* concessions) {
   auto turns = format.RenderTurns(from.conversation, first_message);
   if (!turns.ok()) return base::Annotate(turns.status(), from.place);
   const auto learnt = [&](const text::RenderedTurn& turn) {
@@ -32,6 +33,7 @@ absl::Status AppendSftExamples(const SftConversation& from, const text::ChatForm
   tree::TokenPath before;  // the turn before
   for (text::RenderedTurn& turn : *turns) {
     const std::string name = absl::StrCat(from.place, ", message ", turn.message);
+    if (concessions != nullptr) text::Count(turn.concessions, *concessions);
     tree::TokenPath context = before.First(static_cast<int64_t>(turn.shared)).Then(std::move(turn.context));
     before = context.Then(turn.sampled);
     if (!learnt(turn)) continue;
@@ -56,11 +58,13 @@ absl::Status SftOptions::Validate() const {
 }
 
 absl::StatusOr<std::vector<tree::CallPath>> MakeSftExamples(std::span<const SftConversation> conversations,
-                                                            const text::ChatFormat& format, const SftOptions& options) {
+                                                            const text::ChatFormat& format, const SftOptions& options,
+                                                            text::ConcessionCounts* concessions) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   std::vector<tree::CallPath> examples;
   for (size_t i = 0; i < conversations.size(); ++i) {
-    INGOT_RETURN_IF_ERROR(AppendSftExamples(conversations[i], format, options, 0, static_cast<int32_t>(i), examples));
+    INGOT_RETURN_IF_ERROR(
+        AppendSftExamples(conversations[i], format, options, 0, static_cast<int32_t>(i), examples, concessions));
   }
   return examples;
 }

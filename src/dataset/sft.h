@@ -24,12 +24,15 @@ struct SftOptions {
 // A turn is learnt as the template writes the conversation up to that turn, which is how it would have been sampled
 // (text::ChatFormat::RenderTurns). If the template drops or adds text once a message follows, only later contexts show
 // it. INVALID_ARGUMENT names the place of a conversation that has no assistant turn, cannot be rendered or is too long.
+// `concessions`: gets the concessions to the template by the turns that need them; null = they are not counted.
 //
 // AppendSftExamples: the examples of one conversation, from message `first_message` on.
 absl::Status AppendSftExamples(const SftConversation& from, const text::ChatFormat& format, const SftOptions& options,
-                               size_t first_message, int32_t index, std::vector<tree::CallPath>& examples);
+                               size_t first_message, int32_t index, std::vector<tree::CallPath>& examples,
+                               text::ConcessionCounts* concessions = nullptr);
 absl::StatusOr<std::vector<tree::CallPath>> MakeSftExamples(std::span<const SftConversation> conversations,
                                                             const text::ChatFormat& format,
-                                                            const SftOptions& options = {});
+                                                            const SftOptions& options = {},
+                                                            text::ConcessionCounts* concessions = nullptr);
 
 }  // namespace ingot::dataset

@@ -310,6 +310,7 @@ void ChatCall::Count(const absl::Status& status, bool aborted) {
   counters.CountCall(status, aborted);
   if (queued_unix_ns_ == 0) return;  // the call never reached the engine
   if (!plan_->continued.parent_call_id.empty()) ++counters.spliced;
+  counters.AddConcessions(plan_->concessions);
   if (!plan_->continued.match.fork_cause.empty()) counters.AddFork(plan_->continued.match.fork_cause);
   if (sampling_.grammar_acted() || sampling_.penalty_acted() || sampling_.bias_acted()) ++counters.flagged;
   counters.prompt_tokens += plan_->ids.size();

@@ -15,4 +15,10 @@ void Counters::CountCall(const absl::Status& status, bool was_aborted) {
   }
 }
 
+void Counters::AddConcessions(text::Concessions made) {
+  for (size_t i = 0; i < concessions.size(); ++i) {
+    if (made.Has(static_cast<text::Concession>(i))) ++concessions[i];
+  }
+}
+
 }  // namespace ingot::gateway

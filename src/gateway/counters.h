@@ -1,6 +1,7 @@
 // The gateway's counters since its start.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "text/concession.h"
 
 namespace ingot::gateway {
 
@@ -45,6 +47,9 @@ struct Counters {
     base::MutexLock lock(mu_);
     return forks_;
   }
+  // Calls by the concessions of their conversations (text/concession.h).
+  std::array<std::atomic<int64_t>, text::kConcessions> concessions{};
+  void AddConcessions(text::Concessions made);
 
  private:
   mutable base::Mutex mu_;

@@ -41,6 +41,13 @@ std::string Gateway::MetricsText() const {
   for (const auto& [cause, value] : counters.forks()) {
     absl::StrAppend(&out, kForks, "{cause=\"", cause, "\"} ", value, "\n");
   }
+  constexpr char kConcessions[] = "ingot_gateway_concessions_total";
+  Family(out, kConcessions, "counter",
+         "Calls whose conversation the chat template refused as it was, by the change with which it was rendered.");
+  for (size_t i = 0; i < counters.concessions.size(); ++i) {
+    absl::StrAppend(&out, kConcessions, "{kind=\"", base::View(text::kConcessionNames[i]), "\"} ",
+                    counters.concessions[i].load(), "\n");
+  }
   counter("ingot_gateway_spliced_calls_total", "Calls that continued sampled ids.", counters.spliced);
   counter("ingot_gateway_recorded_calls_total", "Calls acknowledged by the pool.", counters.recorded);
   counter("ingot_gateway_record_failures_total", "Calls the pool did not take.", counters.record_failures);

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "text/concession.h"
 #include "text/id_bound.h"
 #include "text/tokenizer.h"
 
@@ -60,11 +61,15 @@ struct RenderedPrompt {
   // Key of the rendered text (text_key.h). Empty for formats whose text depends on role, content, reasoning, calls and
   // tools alone.
   std::string text_key = {};
+  // The changes without which the template refuses the conversation.
+  Concessions concessions = {};
 };
 
-// One assistant message as the model would have sampled it: rendered as the last message of its conversation.
+// One assistant message as the model would have sampled it: rendered as the last message of its conversation. A message
+// whose calls were parted (Concession::kOneCall) is several turns.
 struct RenderedTurn {
   size_t message = 0;
+  Concessions concessions = {};
   // The number of leading ids that this turn shares with the turn before it, counted over context and sampled ids.
   size_t shared = 0;
   std::vector<int32_t> context;  // ids before the message, without the shared ones
@@ -103,15 +108,17 @@ struct RenderedTail {
   std::vector<int32_t> ids;
   std::string prefill = {};
   std::string text_key = {};
+  Concessions concessions = {};
 };
 
 // A template with its output format. Immutable, thread safe.
 class ChatFormat {
  public:
   virtual ~ChatFormat() = default;
-  // Message text is encoded as ordinary text, never as special tokens. INVALID_ARGUMENT names the message that cannot
-  // be rendered. TooManyIds (id_bound.h): the text surely has more than `most_ids`, and was not encoded. A prompt that
-  // is only a little longer is encoded and returned; so is a tail.
+  // Message text is encoded as ordinary text, never as special tokens. A conversation that the template refuses is
+  // rendered with the fewest concessions with which it takes it. INVALID_ARGUMENT names the message that cannot be
+  // rendered: the template refuses it with every concession. TooManyIds (id_bound.h): the text surely has more than
+  // `most_ids`, and was not encoded. A prompt that is only a little longer is encoded and returned; so is a tail.
   virtual absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt,
                                                 size_t most_ids = kAnyNumberOfIds) const = 0;
   // The assistant messages from `first_message` on, in order. Each turn is rendered as the last message of its
@@ -168,6 +175,8 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::stri
 //      template's source). The engine marks every byte that came from outside, so this holds however the template cuts
 //      or prints it. Only text that spells such a token is encoded differently.
 //   2. Render cuts ids at the borders that RenderedPrompt names.
+// A conversation for which apply_chat_template fails is rendered with concessions (fitted_conversation.h), and so is one
+// with several system messages of which the template leaves one out.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::string& model_dir,
                                                                  std::shared_ptr<const Tokenizer> tokenizer,
                                                                  const std::string& output_format);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "text/taken_conversation.h"
 #include "text/template_layout.h"
 #include "text/template_turn.h"
 #include "text/text_key.h"
@@ -12,14 +13,6 @@ namespace ingot::text {
 namespace {
 
 using jinja::Rendered;
-
-// A rendered conversation with the places of its messages.
-struct Layout {
-  Rendered rendered;
-  std::vector<size_t> ends;       // per message: where it ends in the text
-  size_t prompt_begin = 0;        // where the generation prompt begins
-  std::string generation_prompt;  // set even if it was not asked for
-};
 
 // A layout with its ids.
 struct EncodedLayout {
@@ -36,6 +29,16 @@ struct EncodedLayout {
     const Region& region = sampled[message];
     if (region == Region()) return {};
     return {IdsBefore(region.begin), IdsBefore(region.end)};
+  }
+  // From the first to the last sampled id of message `i` of the original.
+  std::pair<size_t, size_t> SampledIds(const TakenConversation& taken, size_t i) const {
+    std::pair<size_t, size_t> all;
+    for (size_t message = taken.First(i); message <= taken.Last(i); ++message) {
+      if (sampled[message] == Region()) continue;
+      const auto [first, last] = SampledIds(message);
+      all = {all.second == 0 ? first : all.first, last};
+    }
+    return all;
   }
 };
 
@@ -58,7 +61,8 @@ class TemplateFormat final : public ChatFormat {
         encoder_(std::move(encoder)),
         output_(output->ForTokenizer(encoder_->tokenizer())),
         thoughts_(encoder_->shared_tokenizer(), output_->row()),
-        dialect_(ProbeDialect(*template_)) {
+        dialect_(ProbeDialect(*template_)),
+        taker_(template_, output_, dialect_) {
     FindEndOfTurn(encoder_->tokenizer());
     std::string definition =
         absl::StrCat("template 1 ", output_->name(), " ", dialect_.arguments_as_text,
@@ -73,42 +77,60 @@ class TemplateFormat final : public ChatFormat {
                                         size_t most_ids) const override {
     const size_t count = conversation.messages.size();
     if (count == 0) return absl::InvalidArgumentError("a conversation needs at least one message");
-    const TemplateInput input = MakeTemplateInput(conversation, dialect_);
-    INGOT_ASSIGN_OR_RETURN(Layout layout, LayOut(input, count, add_generation_prompt));
-    INGOT_RETURN_IF_ERROR(CheckSize(layout.rendered.text, most_ids));
+    INGOT_ASSIGN_OR_RETURN(TakenConversation taken, taker_.Take(conversation, add_generation_prompt));
+    INGOT_RETURN_IF_ERROR(CheckSize(taken.layout.rendered.text, most_ids));
     EncodedLayout encoded;
-    EncodeLayout(conversation.messages, std::move(layout), encoded);
+    EncodeLayout(taken.messages(), std::move(taken.layout), 0, encoded);
     RenderedPrompt prompt;
     if (add_generation_prompt) prompt.prefill = output_->PrefillOf(encoded.layout.generation_prompt);
     for (size_t i = 0; i < count; ++i) {
-      prompt.message_ends.push_back(encoded.IdsBefore(encoded.layout.ends[i]));
-      prompt.sampled_ranges.push_back(encoded.SampledIds(i));
+      prompt.message_ends.push_back(encoded.IdsBefore(encoded.layout.ends[taken.Last(i)]));
+      prompt.sampled_ranges.push_back(encoded.SampledIds(taken, i));
     }
     prompt.ids = std::move(encoded.encoding.ids);
     prompt.text_key = TextKey(encoded.layout.rendered.text);
+    prompt.concessions = taken.concessions();
     return prompt;
   }
 
   absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
                                                         size_t first_message) const override {
     const std::vector<Message>& messages = conversation.messages;
-    const TemplateInput input = MakeTemplateInput(conversation, dialect_);
+    TakenConversation as_it_is{.original = &conversation, .input = MakeTemplateInput(conversation, dialect_)};
     std::vector<RenderedTurn> turns;
     EncodedLayout encoded;
     size_t before = 0;  // ids of the turn before, its context included
     for (size_t i = first_message; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") continue;
-      auto layout = LayOut(input, i + 1, false);
-      if (!layout.ok()) return base::Annotate(layout.status(), absl::StrCat("up to message ", i));
-      const size_t kept = EncodeLayout(messages, *std::move(layout), encoded);
-      const auto [first, last] = encoded.SampledIds(i);
-      RenderedTurn& turn = turns.emplace_back();
-      turn.message = i;
-      turn.shared = std::min({kept, before, first});
-      const auto ids = encoded.encoding.ids.begin();
-      turn.context.assign(ids + static_cast<std::ptrdiff_t>(turn.shared), ids + static_cast<std::ptrdiff_t>(first));
-      turn.sampled.assign(ids + static_cast<std::ptrdiff_t>(first), ids + static_cast<std::ptrdiff_t>(last));
-      before = last;
+      std::optional<Conversation> up_to_turn;
+      std::optional<TakenConversation> changed;
+      size_t begin = 0;  // in the text: the turn's own text does not begin before
+      auto layout = taker_.LayOut(as_it_is.input, i + 1, false);
+      if (!layout.ok() || LeavesOutSystem(std::span(messages).first(i + 1), layout->rendered)) {
+        up_to_turn = First(conversation, i + 1);
+        auto taken = taker_.Take(*up_to_turn, false);
+        if (!taken.ok()) return base::Annotate(taken.status(), absl::StrCat("up to message ", i));
+        if (taken->JoinsBefore(i)) {
+          INGOT_ASSIGN_OR_RETURN(begin, CommonText(First(conversation, i), taken->layout.rendered.text));
+        }
+        layout = std::move(taken->layout);
+        changed = *std::move(taken);
+      }
+      const TakenConversation& taken = changed ? *changed : as_it_is;
+      const size_t kept = EncodeLayout(taken.messages(), *std::move(layout), begin, encoded);
+      for (size_t message = taken.First(i); message <= taken.Last(i); ++message) {
+        if (taken.messages()[message].role != "assistant") continue;
+        const auto [first, last] = encoded.SampledIds(message);
+        const bool is_first = turns.empty() || turns.back().message != i;
+        RenderedTurn& turn = turns.emplace_back();
+        turn.message = i;
+        turn.concessions = taken.concessions();
+        turn.shared = std::min({is_first ? kept : before, before, first});
+        const auto ids = encoded.encoding.ids.begin();
+        turn.context.assign(ids + static_cast<std::ptrdiff_t>(turn.shared), ids + static_cast<std::ptrdiff_t>(first));
+        turn.sampled.assign(ids + static_cast<std::ptrdiff_t>(first), ids + static_cast<std::ptrdiff_t>(last));
+        before = last;
+      }
     }
     return turns;
   }
@@ -121,10 +143,13 @@ class TemplateFormat final : public ChatFormat {
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
                        " of ", messages.size()));
     }
-    const TemplateInput input = MakeTemplateInput(conversation, dialect_);
-    INGOT_ASSIGN_OR_RETURN(const Layout whole, LayOut(input, messages.size(), true));
+    INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, taker_.Take(conversation, true));
+    const Layout& whole = taken.layout;
     const std::string_view text = whole.rendered.text;
     const bool as_template = options.earlier == EarlierTurns::kAsTemplate;
+    // A turn that the template takes only together with another one was not sampled so.
+    if (first_new < messages.size() && taken.JoinsBefore(first_new)) return OtherText(first_new - 1);
+    if (as_template && taken.JoinsBefore(first_new - 1)) return OtherText(first_new - 1);
     // The prompt that the turn was sampled from, if the template still writes it.
     KeyedText keyed = KeyText(text, options.sampled_from);
     std::optional<std::string_view>& prompt = keyed.prefix;
@@ -132,23 +157,25 @@ class TemplateFormat final : public ChatFormat {
     bool other = false;
     if (!prompt.has_value() && first_new > 1 && (as_template || !options.sampled_from.empty())) {
       // An error means that the template cannot end the conversation here, so nothing was sampled from it.
-      if (auto rendered = RenderInput(*template_, input, first_new - 1, true); rendered.ok()) {
+      if (auto rendered = RenderInput(*template_, taken.input, taken.First(first_new - 1), true); rendered.ok()) {
         prompt = written = std::move(rendered->text);
         other = !options.sampled_from.empty() && TextKey(written) != options.sampled_from;
       }
     }
     size_t tail = 0;
     if (as_template) {
-      INGOT_ASSIGN_OR_RETURN(tail, FindTail(conversation, input, whole, first_new - 1, turn, prompt, options.behind));
+      INGOT_ASSIGN_OR_RETURN(tail, FindTail(taken, first_new - 1, turn, prompt, options.behind));
     } else {
-      const TurnEnd closing = FindTurnEnd(whole.rendered, RegionOf(whole, first_new - 1), first_new - 1, turn);
-      INGOT_ASSIGN_OR_RETURN(tail, BehindBegin(whole, first_new - 1, TailBegin(closing, turn), options.behind));
+      const Region region = RegionOf(taken, first_new - 1);
+      const TurnEnd closing = FindTurnEnd(whole.rendered, region, taken.Last(first_new - 1), turn);
+      INGOT_ASSIGN_OR_RETURN(tail, BehindBegin(taken, first_new - 1, TailBegin(closing, turn), options.behind));
     }
     if (other) return OtherText(first_new - 1);
     INGOT_RETURN_IF_ERROR(CheckSize(std::string_view(whole.rendered.text).substr(tail), options.most_ids));
     return RenderedTail{.ids = options.behind.empty() ? EncodeTail(whole, tail) : EncodeMidText(whole, tail, turn),
                         .prefill = std::string(output_->PrefillOf(whole.generation_prompt)),
-                        .text_key = std::move(keyed.key)};
+                        .text_key = std::move(keyed.key),
+                        .concessions = taken.concessions()};
   }
 
   const std::shared_ptr<const OutputFormat>& output() const override { return output_; }
@@ -169,25 +196,25 @@ class TemplateFormat final : public ChatFormat {
     return least <= most_ids ? absl::OkStatus() : TooManyIds(least);
   }
 
-  absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const {
-    INGOT_ASSIGN_OR_RETURN(jinja::PromptRendering made,
-                           RenderInputAtPrompt(*template_, input, count, add_generation_prompt));
-    Layout layout;
-    layout.prompt_begin = made.prompt_begin;
-    layout.generation_prompt = std::move(made.prompt);
-    layout.rendered = std::move(made.rendered);
-    const size_t end = add_generation_prompt ? layout.prompt_begin : layout.rendered.text.size();
-    if (auto ends = MessageEnds(layout.rendered, count, end)) {
-      layout.ends = *std::move(ends);
-    } else {
-      INGOT_ASSIGN_OR_RETURN(layout.ends, EndsByPrefixes(input, count, layout.rendered, end));
-    }
-    return layout;
+  static Conversation First(const Conversation& conversation, size_t count) {
+    return {
+        .messages = {conversation.messages.begin(), conversation.messages.begin() + static_cast<std::ptrdiff_t>(count)},
+        .tools = conversation.tools,
+        .template_variables = conversation.template_variables};
   }
 
-  // Finds the sampled parts of `layout` and encodes it. Reuses the ids of `encoded` for the common prefix, returns
-  // their number and replaces `encoded`.
-  size_t EncodeLayout(const std::vector<Message>& messages, Layout layout, EncodedLayout& encoded) const {
+  // The bytes that the rendered conversation has in common with the beginning of `text`.
+  absl::StatusOr<size_t> CommonText(const Conversation& conversation, std::string_view text) const {
+    INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, taker_.Take(conversation, false));
+    size_t common = CommonPrefix(taken.layout.rendered.text, text);
+    while (common > 0 && common < text.size() && IsContinuationByte(text[common])) --common;
+    return common;
+  }
+
+  // Finds the sampled parts of `layout` and encodes it. The last one begins at `last_begin` or behind. Reuses the ids of
+  // `encoded` for the common prefix, returns their number and replaces `encoded`.
+  size_t EncodeLayout(const std::vector<Message>& messages, Layout layout, size_t last_begin,
+                      EncodedLayout& encoded) const {
     const bool alike = layout.generation_prompt == encoded.layout.generation_prompt;
     const size_t same = alike ? CommonBeginning(encoded.layout.rendered, layout.rendered) : 0;
     EncodedLayout now;
@@ -200,6 +227,9 @@ class TemplateFormat final : public ChatFormat {
       now.sampled[i] =
           known ? encoded.sampled[i]
                 : SampledRegion(*encoder_, layout.rendered, region, i, layout.generation_prompt, end_of_turn_ids_);
+      if (i + 1 == layout.ends.size()) {
+        now.sampled[i].begin = std::max(now.sampled[i].begin, std::min(last_begin, now.sampled[i].end));
+      }
       now.cuts.push_back(now.sampled[i].begin);
       now.cuts.push_back(now.sampled[i].end);
     }
@@ -217,21 +247,6 @@ class TemplateFormat final : public ChatFormat {
     return kept_ids;
   }
 
-  // For templates that do not loop over the messages: message i ends where further messages begin to change the text.
-  absl::StatusOr<std::vector<size_t>> EndsByPrefixes(const TemplateInput& input, size_t count, const Rendered& whole,
-                                                     size_t end) const {
-    std::vector<size_t> ends(count, end);
-    for (size_t i = count - 1; i-- > 0;) {
-      const auto before = RenderInput(*template_, input, i + 1, false);
-      if (before.ok())
-        ends[i] = CommonPrefix(before->text, whole.text);  // a prefix that does not render ends with the next message
-      ends[i] = std::min(ends[i], ends[i + 1]);
-      while (ends[i] > 0 && ends[i] < whole.text.size() && IsContinuationByte(whole.text[ends[i]])) --ends[i];
-    }
-    return ends;
-  }
-  static bool IsContinuationByte(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
   // The beginning of message `turn`, the last of `before`.
   static size_t TurnBegin(const Rendered& before, size_t turn) {
     const auto regions = MessageRegions(before, turn + 1);
@@ -240,10 +255,6 @@ class TemplateFormat final : public ChatFormat {
       if (mark.source == static_cast<int32_t>(turn)) return mark.begin;
     }
     return 0;
-  }
-
-  static Region RegionOf(const Layout& layout, size_t message) {
-    return {message == 0 ? 0 : layout.ends[message - 1], layout.ends[message]};
   }
 
   // The ids' text, decoded as the middle of a text.
@@ -284,27 +295,29 @@ class TemplateFormat final : public ChatFormat {
     return closed ? closing.region.end : closing.region.begin;
   }
 
-  // Where the text that a client wrote behind message `turn` begins: at its last place before `end`. ABORTED: the
-  // template does not write it.
-  static absl::StatusOr<size_t> BehindBegin(const Layout& whole, size_t turn, size_t end, std::string_view behind) {
-    const Region region = RegionOf(whole, turn);
+  // Where the text that a client wrote behind message `i` of the original begins: at its last place before `end`.
+  // ABORTED: the template does not write it.
+  static absl::StatusOr<size_t> BehindBegin(const TakenConversation& taken, size_t i, size_t end,
+                                            std::string_view behind) {
+    const Region region = RegionOf(taken, i);
     const std::string_view written =
-        std::string_view(whole.rendered.text).substr(0, end).substr(std::min(region.begin, end));
+        std::string_view(taken.layout.rendered.text).substr(0, end).substr(std::min(region.begin, end));
     for (const std::string_view text : {behind, WithoutSpaceAtEnd(behind)}) {
       const size_t found = written.rfind(text);
       if (found != std::string_view::npos) return end - written.size() + found;
     }
-    return OtherText(turn);
+    return OtherText(i);
   }
 
-  // Where the tail begins in `whole`, if the template writes message `turn` as it was sampled: as `ids` behind `prompt`
-  // (nullopt: unknown), with `behind` at its end.
-  absl::StatusOr<size_t> FindTail(const Conversation& conversation, const TemplateInput& input, const Layout& whole,
-                                  size_t turn, std::span<const int32_t> ids, std::optional<std::string_view> prompt,
-                                  std::string_view behind) const {
-    const Region region = RegionOf(whole, turn);
+  // Where the tail begins in the text, if the template writes message `i` of the original as it was sampled: as `ids`
+  // behind `prompt` (nullopt: unknown), with `behind` at its end.
+  absl::StatusOr<size_t> FindTail(const TakenConversation& taken, size_t i, std::span<const int32_t> ids,
+                                  std::optional<std::string_view> prompt, std::string_view behind) const {
+    const Layout& whole = taken.layout;
+    const Region region = RegionOf(taken, i);
+    const size_t turn = taken.Last(i);
     const std::string_view text = whole.rendered.text;
-    if (prompt.has_value()) INGOT_RETURN_IF_ERROR(CheckBegins(conversation, *prompt, whole));
+    if (prompt.has_value()) INGOT_RETURN_IF_ERROR(CheckBegins(taken, *prompt));
     const bool known = prompt.has_value() && region.begin <= prompt->size() && prompt->size() <= region.end;
     if (known) {
       const std::string said = TextOf(WithoutEnd(ids)), all = TextOf(ids);
@@ -313,36 +326,37 @@ class TemplateFormat final : public ChatFormat {
       const std::string_view rest = text.substr(std::min(end, region.end), region.end - std::min(end, region.end));
       if (same && end <= region.end && rest.starts_with(WithoutSpaceAtEnd(behind))) return prompt->size() + all.size();
       const TurnEnd closing = FindTurnEnd(whole.rendered, {prompt->size(), region.end}, turn, ids);
-      const ThoughtMatch thoughts = thoughts_.Compare({.message = conversation.messages[turn],
+      const ThoughtMatch thoughts = thoughts_.Compare({.message = taken.original->messages[i],
                                                        .prompt = prompt->substr(region.begin),
                                                        .ids = ids,
                                                        .sampled = said,
                                                        .rendered = whole.rendered,
                                                        .written = {region.begin, closing.region.begin}});
-      if (thoughts == ThoughtMatch::kLost) return ReasoningLost(turn);
-      if (thoughts == ThoughtMatch::kAdded) return OtherText(turn);
+      if (thoughts == ThoughtMatch::kLost) return ReasoningLost(i);
+      if (thoughts == ThoughtMatch::kAdded) return OtherText(i);
     }
     // The template writes the turn in its own way: accepted if it did so when the turn was the last one.
-    INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, turn + 1, false));
+    INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, taken.input, turn + 1, false));
     const TurnEnd closing = FindTurnEnd(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
-    if (text.starts_with(kept)) return BehindBegin(whole, turn, TailBegin(closing, ids), behind);
-    if (!known) return CheckBegins(conversation, kept, whole);
+    if (text.starts_with(kept)) return BehindBegin(taken, i, TailBegin(closing, ids), behind);
+    if (!known) return CheckBegins(taken, kept);
     // Both have the same thoughts; an empty one may have stood in the last message alone.
     const std::string without = thoughts_.WithoutEmptyThought(kept, region.begin);
-    if (!text.starts_with(without)) return OtherText(turn);
-    return BehindBegin(whole, turn, TailBegin(closing, ids) - (kept.size() - without.size()), behind);
+    if (!text.starts_with(without)) return OtherText(i);
+    return BehindBegin(taken, i, TailBegin(closing, ids) - (kept.size() - without.size()), behind);
   }
 
   // OK if the template still writes `text`, which it wrote before more messages followed.
-  absl::Status CheckBegins(const Conversation& conversation, std::string_view text, const Layout& whole) const {
+  absl::Status CheckBegins(const TakenConversation& taken, std::string_view text) const {
+    const Layout& whole = taken.layout;
     const std::string_view now = whole.rendered.text;
     if (now.starts_with(text)) return absl::OkStatus();
     const size_t at = CommonPrefix(text, now);
     const size_t found = std::upper_bound(whole.ends.begin(), whole.ends.end(), at) - whole.ends.begin();
-    const size_t message = std::min(found, conversation.messages.size() - 1);
+    const size_t message = std::min(found, taken.messages().size() - 1);
     const bool lost = thoughts_.PartsAtThought(text, at) ||
-                      !thoughts_.Reasons(whole.rendered, RegionOf(whole, message), conversation.messages[message]);
+                      !thoughts_.Reasons(whole.rendered, RegionOf(whole, message), taken.messages()[message]);
     return lost ? ReasoningLost(message) : OtherText(message);
   }
 
@@ -397,7 +411,7 @@ class TemplateFormat final : public ChatFormat {
     turn.tool_calls.clear();
     turn.content = "probed";
     turn.reasoning = "probing";
-    const auto layout = LayOut(MakeTemplateInput(probe, dialect_), 2, false);
+    const auto layout = taker_.LayOut(MakeTemplateInput(probe, dialect_), 2, false);
     if (!layout.ok()) return;
     const Region answer{layout->ends[0], layout->ends[1]};
     const auto closing = ClosingToken(*encoder_, layout->rendered, answer, end_of_turn_ids_);
@@ -416,6 +430,7 @@ class TemplateFormat final : public ChatFormat {
   const std::shared_ptr<const OutputFormat> output_;
   const ThoughtComparer thoughts_;
   const TemplateDialect dialect_;
+  const ConversationTaker taker_;
   std::vector<int32_t> end_of_turn_ids_;
   std::string fingerprint_;
 };

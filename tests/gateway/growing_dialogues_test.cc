@@ -2,11 +2,9 @@
 // between them, or sees the dialogue for the first time.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <ostream>
 #include <random>
 
-#include "gateway/fakes.h"
+#include "gateway/clients.h"
 
 namespace ingot::gateway {
 namespace {
@@ -26,72 +24,6 @@ Script Author(const v1::GenerateRequest& request) {
   Script script;
   script.text = kAnswers[request.prompt_ids_size() % std::size(kAnswers)];
   return script;
-}
-
-// How a client of a dialect asks, and keeps its history.
-struct Client {
-  const char* dialect;
-  object (*body)(const array& history);
-  // Appends the answer, and results of its calls. Returns whether there were calls.
-  bool (*keep)(const value& answer, array& history);
-};
-void PrintTo(const Client& client, std::ostream* out) { *out << client.dialect; }
-
-object ChatBody(const array& history) {
-  object body = Body(history);
-  body["tools"] = CalculatorTools();
-  return body;
-}
-
-bool KeepChat(const value& answer, array& history) {
-  const value& message = answer.at("choices").at(0).at("message");
-  history.push_back(message);
-  const value* calls = base::Find(message, "tool_calls");
-  if (calls == nullptr || calls->is_null()) return false;
-  for (const value& call : calls->as_array()) {
-    object result = Msg("tool", "3");
-    result["tool_call_id"] = call.at("id");
-    history.push_back(result);
-  }
-  return true;
-}
-
-object MessagesBody(const array& history) {
-  const object function = CalculatorTools()[0].at("function").as_object();
-  object body = Body(history);
-  body["max_tokens"] = 100;
-  body["thinking"] = object{{"type", "enabled"}, {"budget_tokens", 50}};
-  body["tools"] = array{object{{"name", "add"}, {"input_schema", function.at("parameters")}}};
-  return body;
-}
-
-bool KeepMessages(const value& answer, array& history) {
-  history.push_back(object{{"role", "assistant"}, {"content", answer.at("content")}});
-  array results;
-  for (const value& block : answer.at("content").as_array()) {
-    if (block.at("type") != "tool_use") continue;
-    results.push_back(object{{"type", "tool_result"}, {"tool_use_id", block.at("id")}, {"content", "3"}});
-  }
-  if (results.empty()) return false;
-  history.push_back(object{{"role", "user"}, {"content", results}});
-  return true;
-}
-
-object ResponsesBody(const array& history) {
-  object tool = CalculatorTools()[0].at("function").as_object();
-  tool["type"] = "function";
-  return object{{"model", "m"}, {"input", history}, {"tools", array{tool}}};
-}
-
-bool KeepResponses(const value& answer, array& history) {
-  array results;
-  for (const value& item : answer.at("output").as_array()) {
-    history.push_back(item);
-    if (item.at("type") != "function_call") continue;
-    results.push_back(object{{"type", "function_call_output"}, {"call_id", item.at("call_id")}, {"output", "3"}});
-  }
-  for (const value& result : results) history.push_back(result);
-  return !results.empty();
 }
 
 class GrowingDialogues : public testing::TestWithParam<Client> {};
@@ -120,7 +52,7 @@ TEST_P(GrowingDialogues, GetTheSamePromptsFromKnowingAndFreshGateways) {
       World::Outcome answer, ignored;
       const std::string known = prompt(episode, answer), fresh = prompt(world.Open(), ignored);
       ASSERT_EQ(known, fresh) << body;
-      const bool called = client.keep(answer.events.at(0), history);
+      const bool called = client.keep(answer, history);
       if (!called || random() % 2 == 0) {
         history.push_back(Msg("user", absl::StrCat("more ", turn, std::string(random() % 40, '.'))));
       }
@@ -131,15 +63,8 @@ TEST_P(GrowingDialogues, GetTheSamePromptsFromKnowingAndFreshGateways) {
   EXPECT_GT(spliced, 30) << "the calls before were hardly continued";
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, GrowingDialogues,
-                         testing::Values(Client{"chat.completions", ChatBody, KeepChat},
-                                         Client{"messages", MessagesBody, KeepMessages},
-                                         Client{"responses", ResponsesBody, KeepResponses}),
-                         [](const auto& info) {
-                           std::string name = info.param.dialect;
-                           std::replace(name.begin(), name.end(), '.', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Of, GrowingDialogues, testing::Values(kChatClient, kMessagesClient, kResponsesClient),
+                         [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace
 }  // namespace ingot::gateway

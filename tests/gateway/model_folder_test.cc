@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "gateway/fakes.h"
+#include "gateway/clients.h"
 #include "text/output_format.h"
 #include "text/template_format.h"
 
@@ -117,36 +117,6 @@ constexpr char kCallTurn[] =
     "\"b\":  200}}\n</tool_call>";
 constexpr char kAnswerTurn[] = "<think>\nthe tool said it\n</think>\n\nIt is 300.";
 
-// The message of a stream of chat chunks, as a client keeps it.
-object Collect(const World::Outcome& outcome) {
-  object message{{"role", "assistant"}, {"content", ""}};
-  for (const value& event : outcome.events) {
-    const object& delta = event.at("choices").at(0).at("delta").as_object();
-    for (const char* name : {"content", "reasoning_content"}) {
-      if (!delta.contains(name)) continue;
-      const std::string before = message.contains(name) ? std::string(message[name].as_string()) : "";
-      message[name] = before + std::string(delta.at(name).as_string());
-    }
-    if (!delta.contains("tool_calls")) continue;
-    const value& piece = delta.at("tool_calls").at(0);
-    if (base::Find(piece, "id") != nullptr) {
-      if (!message.contains("tool_calls")) message["tool_calls"] = array{};
-      message["tool_calls"].as_array().push_back(
-          object{{"id", piece.at("id")}, {"type", piece.at("type")}, {"function", piece.at("function")}});
-    } else {
-      const auto& more = piece.at("function").at("arguments").as_string();
-      message["tool_calls"]
-          .as_array()
-          .back()
-          .at("function")
-          .at("arguments")
-          .as_string()
-          .append(more.begin(), more.end());
-    }
-  }
-  return message;
-}
-
 // A call, its result, an answer, another question. The client streams, keeps the reasoning, and prints arguments anew.
 struct Conversed {
   std::vector<v1::Call> calls;
@@ -165,7 +135,7 @@ Conversed Converse(HistoryThinking mode) {
   const auto say = [&] {
     const auto outcome = world.Chat(episode.api_key(), body);
     EXPECT_TRUE(outcome.status.ok()) << outcome.status;
-    object message = Collect(outcome);
+    object message = CollectChat(outcome);
     if (message.contains("tool_calls")) {
       auto& arguments = message["tool_calls"].as_array()[0].at("function").at("arguments").as_string();
       EXPECT_EQ(arguments, R"({"a": 100, "b":  200})");

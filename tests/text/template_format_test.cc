@@ -253,11 +253,11 @@ TEST(TemplateFormatTest, RenderTailRefusesIdsThatAreNoTurn) {
 
 TEST(TemplateFormatTest, TemplateErrorsNameTheLine) {
   const auto format = Format(
-      "x<|im_end|>\n{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}"
+      "x<|im_end|>\n{% for m in messages %}{% if m.role == 'user' %}{{ raise_exception('no users') }}"
       "{% endif %}{{ m.content }}{% endfor %}");
   const auto rendered = format->Render(FromJson(kToolLoop), false);
   EXPECT_EQ(rendered.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(std::string(rendered.status().message()), "chat template, line 2: no tools");
+  EXPECT_EQ(std::string(rendered.status().message()), "chat template, line 2: no users");
 }
 
 TEST(TemplateFormatTest, AnswersAreReadBehindTheirPrefill) {

@@ -52,6 +52,7 @@ absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, 
   plan.ids = std::move(rendered->ids);
   plan.prefill = std::move(rendered->prefill);
   plan.text_key = std::move(rendered->text_key);
+  plan.concessions = rendered->concessions;
   if (plan.ids.empty()) return absl::InvalidArgumentError("the conversation renders to no tokens");
   const auto reasons = [](const text::Message& message) { return !message.reasoning.empty(); };
   if (keeps_reasoning_ && !plan.text_key.empty() &&
@@ -88,6 +89,7 @@ absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& co
   }
   plan.prefill = std::move(tail->prefill);
   plan.text_key = std::move(tail->text_key);
+  plan.concessions = tail->concessions;
   plan.ids = std::move(continued.ids);
   plan.ids.insert(plan.ids.end(), tail->ids.begin(), tail->ids.end());
   plan.pieces = PromptPieces(tail->ids, 0);

@@ -46,13 +46,14 @@ struct Continuation {
 };
 
 struct PromptPlan {
-  bool raw = false;           // the prompt came as text or ids; no later request continues it
-  Continuation continued;     // its keys are empty if raw
-  std::vector<Piece> pieces;  // segments of the prompt behind the continued path
-  std::vector<int32_t> ids;   // the whole prompt
-  std::string prefill;        // text::RenderedPrompt::prefill
-  std::string text_key;       // text::RenderedPrompt::text_key
-  ReasoningKeys reasoning;    // of the messages in the tail
+  bool raw = false;               // the prompt came as text or ids; no later request continues it
+  Continuation continued;         // its keys are empty if raw
+  std::vector<Piece> pieces;      // segments of the prompt behind the continued path
+  std::vector<int32_t> ids;       // the whole prompt
+  std::string prefill;            // text::RenderedPrompt::prefill
+  std::string text_key;           // text::RenderedPrompt::text_key
+  ReasoningKeys reasoning;        // of the messages in the tail
+  text::Concessions concessions;  // text::RenderedPrompt::concessions
 };
 
 // Makes prompts with one tokenizer and chat format. Immutable, thread safe.

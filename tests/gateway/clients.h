@@ -1,0 +1,125 @@
+// Clients of each dialect: how they ask, and how they keep an answer in the history that they send back.
+#pragma once
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+
+#include "gateway/fakes.h"
+
+namespace ingot::gateway {
+
+// REQUIRES of `keep`: the outcome is whole, or a stream that was read to its end.
+struct Client {
+  const char* dialect;
+  base::json::object (*body)(const base::json::array& history);
+  // Appends the answer, and results of its calls. Returns whether there were calls.
+  bool (*keep)(const World::Outcome& answer, base::json::array& history);
+};
+inline void PrintTo(const Client& client, std::ostream* out) { *out << client.dialect; }
+
+// A test's name of a client.
+inline std::string NameOf(const Client& client) {
+  std::string name = client.dialect;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+// ---- chat.completions ---------------------------------------------------------------------------------------------
+
+inline base::json::object ChatBody(const base::json::array& history) {
+  base::json::object body = Body(history);
+  body["tools"] = CalculatorTools();
+  return body;
+}
+
+// The message of a stream of chat chunks, as a client keeps it.
+inline base::json::object CollectChat(const World::Outcome& outcome) {
+  base::json::object message{{"role", "assistant"}, {"content", ""}};
+  for (const base::json::value& event : outcome.events) {
+    const base::json::object& delta = event.at("choices").at(0).at("delta").as_object();
+    for (const char* name : {"content", "reasoning_content"}) {
+      if (!delta.contains(name) || delta.at(name).is_null()) continue;
+      const std::string before = message.contains(name) ? std::string(message[name].as_string()) : "";
+      message[name] = before + std::string(delta.at(name).as_string());
+    }
+    if (!delta.contains("tool_calls")) continue;
+    const base::json::value& piece = delta.at("tool_calls").at(0);
+    if (base::Find(piece, "id") != nullptr) {
+      if (!message.contains("tool_calls")) message["tool_calls"] = base::json::array{};
+      message["tool_calls"].as_array().push_back(
+          base::json::object{{"id", piece.at("id")}, {"type", piece.at("type")}, {"function", piece.at("function")}});
+    } else {
+      const auto& more = piece.at("function").at("arguments").as_string();
+      auto& calls = message["tool_calls"].as_array();
+      calls.back().at("function").at("arguments").as_string().append(more.begin(), more.end());
+    }
+  }
+  return message;
+}
+
+inline bool KeepChat(const World::Outcome& answer, base::json::array& history) {
+  const bool whole = base::Find(answer.events.at(0).at("choices").at(0), "message") != nullptr;
+  const base::json::value message = whole ? answer.message() : base::json::value(CollectChat(answer));
+  history.push_back(message);
+  const base::json::value* calls = base::Find(message, "tool_calls");
+  if (calls == nullptr || calls->is_null()) return false;
+  for (const base::json::value& call : calls->as_array()) {
+    base::json::object result = Msg("tool", "3");
+    result["tool_call_id"] = call.at("id");
+    history.push_back(result);
+  }
+  return true;
+}
+
+// ---- messages -----------------------------------------------------------------------------------------------------
+
+inline base::json::object MessagesBody(const base::json::array& history) {
+  const base::json::object function = CalculatorTools()[0].at("function").as_object();
+  base::json::object body = Body(history);
+  body["max_tokens"] = 100;
+  body["thinking"] = base::json::object{{"type", "enabled"}, {"budget_tokens", 50}};
+  body["tools"] = base::json::array{base::json::object{{"name", "add"}, {"input_schema", function.at("parameters")}}};
+  return body;
+}
+
+inline bool KeepMessages(const World::Outcome& answer, base::json::array& history) {
+  const base::json::value& content = answer.events.at(0).at("content");
+  history.push_back(base::json::object{{"role", "assistant"}, {"content", content}});
+  base::json::array results;
+  for (const base::json::value& block : content.as_array()) {
+    if (block.at("type") != "tool_use") continue;
+    results.push_back(base::json::object{{"type", "tool_result"}, {"tool_use_id", block.at("id")}, {"content", "3"}});
+  }
+  if (results.empty()) return false;
+  history.push_back(base::json::object{{"role", "user"}, {"content", results}});
+  return true;
+}
+
+// ---- responses ----------------------------------------------------------------------------------------------------
+
+inline base::json::object ResponsesBody(const base::json::array& history) {
+  base::json::object tool = CalculatorTools()[0].at("function").as_object();
+  tool["type"] = "function";
+  return base::json::object{{"model", "m"}, {"input", history}, {"tools", base::json::array{tool}}};
+}
+
+inline bool KeepResponses(const World::Outcome& answer, base::json::array& history) {
+  const base::json::value* completed = base::Find(answer.events.back(), "response");
+  base::json::array results;
+  for (const base::json::value& item :
+       (completed == nullptr ? answer.events.at(0) : *completed).at("output").as_array()) {
+    history.push_back(item);
+    if (item.at("type") != "function_call") continue;
+    results.push_back(
+        base::json::object{{"type", "function_call_output"}, {"call_id", item.at("call_id")}, {"output", "3"}});
+  }
+  for (const base::json::value& result : results) history.push_back(result);
+  return !results.empty();
+}
+
+inline constexpr Client kChatClient{"chat.completions", ChatBody, KeepChat};
+inline constexpr Client kMessagesClient{"messages", MessagesBody, KeepMessages};
+inline constexpr Client kResponsesClient{"responses", ResponsesBody, KeepResponses};
+
+}  // namespace ingot::gateway
