@@ -1,12 +1,12 @@
 #include "gateway/episode.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/printable.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
+#include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::gateway {
@@ -17,19 +17,23 @@ constexpr std::chrono::milliseconds kMaxFinishingWait(500);
 constexpr char kLimit[] = "episode_limit";  // sent with 400: clients repeat a 409 or 429
 
 absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
-  if (!std::isfinite(posted.reward())) return BadRequest("reward", "'reward' must be a finite number");
+  if (const std::string fault = tree::RewardFault(posted.reward()); !fault.empty()) {
+    return BadRequest("reward", "'reward' " + fault);
+  }
   for (const auto& [name, number] : posted.signals()) {
-    if (!std::isfinite(number)) {
-      return BadRequest("signals", absl::StrCat("signal '", name, "' must be a finite number"));
-    }
     if (!tree::IsSignalName(name)) {
       return BadRequest("signals", absl::StrCat("the name of a signal must have 1 to ", tree::kMaxSignalName,
                                                 " bytes without control characters or marks of direction: '",
                                                 base::Printable(name, {.max_bytes = 80}), "'"));
     }
+    if (const std::string fault = tree::SignalFault(number); !fault.empty()) {
+      return BadRequest("signals", absl::StrCat("signal '", name, "' ", fault));
+    }
   }
   for (const v1::CallReward& named : posted.call_rewards()) {
-    if (!std::isfinite(named.reward())) return BadRequest("reward", "the reward of a call must be a finite number");
+    if (const std::string fault = tree::RewardFault(named.reward()); !fault.empty()) {
+      return BadRequest("reward", "the reward of a call " + fault);
+    }
   }
   return absl::OkStatus();
 }

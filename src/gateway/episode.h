@@ -83,7 +83,8 @@ class Episode {
 
   // Begins a reward and returns the pool's request for it. Later values of a signal or call replace earlier ones. Waits
   // for the reward before it, at most `timeout`. FinishReward must follow once the pool has answered: only then the
-  // reward counts, and the next one or the end proceeds. 410: the episode is ending. 400: a number is not finite. 404:
+  // reward counts, and the next one or the end proceeds. 410: the episode is ending. 400: a number is out of bounds
+  // (tree/reward_bounds.h). 404:
   // a call is not recorded.
   absl::StatusOr<v1::RewardEpisodeRequest> StartReward(const v1::EpisodeRewardRequest& posted,
                                                        std::chrono::nanoseconds timeout);
