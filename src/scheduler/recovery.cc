@@ -61,7 +61,25 @@ absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
     INGOT_LOG(info, "journal: {} records, {} groups admitted, {} batches, version {} live", end, policy_.next_group(),
               policy_.next_step(), policy_.live_version());
   }
-  return ReadEpisodes(step_of_group);
+  return ReadEpisodes(step_of_group, /*end_open=*/resume_step.has_value());
+}
+
+absl::Status Scheduler::EndLeft(v1::Episode& episode) {
+  v1::EndEpisodeRequest end;  // without a reward: what was posted stays
+  end.set_episode_id(episode.episode_id());
+  end.set_state(episode.has_reward() ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED);
+  end.set_detail(absl::StrCat("the run was started again", episode.has_reward() ? "; its reward had been posted" : ""));
+  end.set_ended_unix_ns(clock_.UnixNanos());
+  const absl::Status ended = pool_.EndEpisode(end);
+  if (absl::IsFailedPrecondition(ended) || absl::IsAlreadyExists(ended)) {  // the new gateway was faster
+    v1::GetEpisodeRequest get;
+    get.set_episode_id(episode.episode_id());
+    INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, pool_.GetEpisode(get));
+    episode = std::move(*tree.mutable_episode());
+    return absl::OkStatus();
+  }
+  episode.set_state(end.state());
+  return base::Annotate(ended, "ending an episode that the run left open");
 }
 
 absl::Status Scheduler::ResumeAt(int64_t checkpoint) {
@@ -76,18 +94,20 @@ absl::Status Scheduler::ResumeAt(int64_t checkpoint) {
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::ReadEpisodes(const StepOfGroup& step_of_group) {
+absl::Status Scheduler::ReadEpisodes(const StepOfGroup& step_of_group, bool end_open) {
   int64_t first = policy_.head();
   if (!step_of_group.empty()) first = std::min(first, step_of_group.begin()->first);
   if (first >= policy_.next_group()) return absl::OkStatus();
+  AdvanceGroups();
   EpisodePages pages(pool_, v1::PURPOSE_TRAIN, first, policy_.next_group() - 1);
   // The last one seen of a consumed group; the next episode shows whether it was its sample's largest attempt.
   v1::Episode last;
   while (!pages.done()) {
-    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
-    for (const v1::Episode& episode : page.episodes()) {
+    INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, pages.Next());
+    for (v1::Episode& episode : *page.mutable_episodes()) {
       const int64_t group = episode.ref().group_id();
       if (groups_.contains(group)) {
+        if (end_open && episode.state() == v1::EPISODE_OPEN) INGOT_RETURN_IF_ERROR(EndLeft(episode));
         groups_.Restore(episode);
       } else if (step_of_group.contains(group)) {
         const bool same = last.ref().group_id() == group && last.ref().sample_index() == episode.ref().sample_index();

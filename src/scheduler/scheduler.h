@@ -12,9 +12,13 @@
 // GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. A record is durable before its effect. `Apply` gives it
 // its effect, live and in the replay at the next start. A record that contradicts those before it is an error.
 //
-// The pool's episodes tell which samples are done: those whose largest attempt is FINISHED there, reported or not. So a
-// replayed scheduler decides as the old one did. One exception: a group of equal rewards that was finished because of
+// The pool's episodes tell which samples are done: those whose largest attempt is FINISHED there, reported or not. An
+// attempt that is open there runs, and its gateway reports its end. So a replayed scheduler decides as the old one did,
+// and hands out no sample that somebody runs. One exception: a group of equal rewards that was finished because of
 // max_drops_per_batch, and was in no batch yet, may be dropped after a restart.
+//
+// When the whole run starts again, nobody is left to end the open attempts. Recover ends them in the pool: as FINISHED
+// if their own reward was posted, since somebody judged them, and otherwise as FENCED; those are tried again.
 //
 // A write that fails changes nothing, and its call fails. The record is then in doubt: it may be in the journal, or may
 // still get there. The next call sends it again before anything else (journal_writer.h).
@@ -108,7 +112,9 @@ class Scheduler final : public Client {
   absl::Status ReadJournal(std::optional<int64_t> resume_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Reconcile(v1::EpisodePurpose purpose, const std::vector<v1::EpisodeRef>& running,
                          v1::ReconcileResponse& found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status ReadEpisodes(const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ReadEpisodes(const StepOfGroup& step_of_group, bool end_open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends an open episode that nobody drives any more, in the pool and in the record.
+  absl::Status EndLeft(v1::Episode& episode);
   void CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ResumeAt(int64_t checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<EvalBoard::Attempts> UsedEvalAttempts(int64_t first_group, int64_t last_group);

@@ -65,10 +65,18 @@ class FakePool final : public datapool::Client {
     return state_;
   }
 
+  // Fences older attempts of the sample, as a real pool does.
   void Open(const v1::Ticket& ticket) {
     {
       base::MutexLock lock(mu_);
+      for (auto& [key, older] : state_.episodes) {
+        const bool same_sample = older.purpose() == ticket.purpose() &&
+                                 older.ref().group_id() == ticket.ref().group_id() &&
+                                 older.ref().sample_index() == ticket.ref().sample_index();
+        if (same_sample && older.state() == v1::EPISODE_OPEN) older.set_state(v1::EPISODE_FENCED);
+      }
       v1::Episode& episode = state_.episodes[Key(ticket.purpose(), ticket.ref())];
+      episode.set_episode_id(absl::StrCat(ticket.purpose(), "/", ticket.ref().ShortDebugString()));
       *episode.mutable_ref() = ticket.ref();
       episode.set_purpose(ticket.purpose());
       *episode.mutable_task() = ticket.task();
@@ -88,6 +96,11 @@ class FakePool final : public datapool::Client {
     Changed();
   }
 
+  // A reward of the episode that was posted before its end.
+  void Reward(const v1::Ticket& ticket, double reward) {
+    base::MutexLock lock(mu_);
+    state_.episodes[Key(ticket.purpose(), ticket.ref())].set_reward(reward);
+  }
   void RewardCall(const v1::Ticket& ticket, const std::string& call_id, double reward) {
     base::MutexLock lock(mu_);
     (*state_.episodes[Key(ticket.purpose(), ticket.ref())].mutable_call_rewards())[call_id] = reward;
@@ -147,9 +160,25 @@ class FakePool final : public datapool::Client {
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return absl::UnimplementedError(""); }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return absl::UnimplementedError(""); }
   absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return absl::UnimplementedError(""); }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return absl::UnimplementedError(""); }
-  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override {
-    return absl::UnimplementedError("");
+  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
+    {
+      base::MutexLock lock(mu_);
+      v1::Episode* const episode = Find(request.episode_id());
+      if (episode == nullptr) return absl::NotFoundError(request.episode_id());
+      if (episode->state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("it has ended");
+      episode->set_state(request.state());
+      if (request.has_reward()) episode->set_reward(request.reward());
+    }
+    Changed();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    const v1::Episode* const episode = Find(request.episode_id());
+    if (episode == nullptr) return absl::NotFoundError(request.episode_id());
+    v1::EpisodeTree tree;
+    *tree.mutable_episode() = *episode;
+    return tree;
   }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return absl::UnimplementedError(""); }
   absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) override {
@@ -166,6 +195,12 @@ class FakePool final : public datapool::Client {
   absl::StatusOr<v1::PoolStatusResponse> Status() override { return absl::UnimplementedError(""); }
 
  private:
+  v1::Episode* Find(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (auto& [key, episode] : state_.episodes) {
+      if (episode.episode_id() == id) return &episode;
+    }
+    return nullptr;
+  }
   static std::tuple<int, int64_t, int32_t, int32_t> Key(v1::EpisodePurpose purpose, const v1::EpisodeRef& ref) {
     return {purpose, ref.group_id(), ref.sample_index(), ref.attempt()};
   }

@@ -66,6 +66,7 @@ class World {
     } else {  // the others lived on
       live_ = LastLive();
       version_ = std::max(live_, LastCheckpoint(pool.state()));
+      TakeOverRunning();
     }
   }
 
@@ -114,6 +115,22 @@ class World {
 
   double Draw() { return base::UniformAt(seed_, draws_++); }
 
+  // The gateway goes on with the open episodes. Half of their agents died meanwhile, and are reported as lost.
+  void TakeOverRunning() {
+    for (const auto& [key, episode] : pool_.state().episodes) {
+      if (episode.state() != v1::EPISODE_OPEN) continue;
+      v1::Ticket ticket;
+      *ticket.mutable_ref() = episode.ref();
+      ticket.set_purpose(episode.purpose());
+      if (Draw() < 0.5) {
+        running_.push_back(ticket);
+        continue;
+      }
+      pool_.End(EndOf(ticket, v1::EPISODE_FENCED));
+      EXPECT_TRUE(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FENCED)).ok());
+    }
+  }
+
   int64_t LastLive() {
     int64_t live = 0;
     for (const auto& record : pool_.state().journal) {
@@ -132,6 +149,10 @@ class World {
     ASSERT_FALSE(notebook_.engine_version.contains(PlaceOf(ticket->ref())) &&
                  pool_.state().episodes.contains(std::tuple_cat(std::tuple(0), PlaceOf(ticket->ref()))))
         << "an attempt was handed out twice";
+    ASSERT_TRUE(std::none_of(running_.begin(), running_.end(), [&](const v1::Ticket& other) {
+      return other.ref().group_id() == ticket->ref().group_id() &&
+             other.ref().sample_index() == ticket->ref().sample_index();
+    })) << "somebody runs this sample";
     notebook_.engine_version[PlaceOf(ticket->ref())] = live_;
     pool_.Open(*ticket);
     running_.push_back(*ticket);
@@ -465,6 +486,85 @@ TEST(RecoveryTest, AGroupHasAllItsTimeOnceItsVersionIsMadeAgain) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(GroupsOf(*batch), std::vector<int64_t>{1});
   EXPECT_EQ(scheduler->Status()->stats().failed(), 0);
+}
+
+// The scheduler alone died: gateway and agents go on, so no running sample is handed out a second time.
+TEST(RecoveryTest, AnOpenEpisodeRunsOnAndItsEndCounts) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  options.max_staleness = 0;
+  options.group_deadline_seconds = 100;
+  FakePool pool;
+  base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  const auto first = scheduler->Admit({}), second = scheduler->Admit({});
+  ASSERT_TRUE(first.ok() && second.ok());
+  pool.Open(*first);
+  pool.Open(*second);
+  pool.End(EndOf(*first, v1::EPISODE_FINISHED, 0));  // the scheduler died before it was told
+
+  scheduler = MustRecover(options, pool, clock, std::nullopt);
+  EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 1);
+  EXPECT_EQ(scheduler->Admit({}).status().code(), absl::StatusCode::kResourceExhausted) << "both samples are taken";
+  EXPECT_EQ(scheduler->Reconcile()->running(), 1);
+  pool.End(EndOf(*second, v1::EPISODE_FINISHED, 1));
+  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*second, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*first, v1::EPISODE_FINISHED, 0)).ok()) << "a report that was repeated";
+  EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 0);
+  EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(0))), std::vector<int64_t>{0});
+}
+
+TEST(RecoveryTest, AnEpisodeThatNobodyEndsFailsItsGroupInTime) {
+  SchedulerOptions options = MakeOptions();
+  options.group_deadline_seconds = 100;
+  FakePool pool;
+  base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  pool.Open(*scheduler->Admit({}));
+  clock.Advance(std::chrono::seconds(60));
+  scheduler = MustRecover(options, pool, clock, std::nullopt);
+  clock.Advance(std::chrono::seconds(99));
+  ASSERT_TRUE(scheduler->Tick().ok());
+  EXPECT_EQ(scheduler->Status()->stats().failed(), 0);
+  clock.Advance(std::chrono::seconds(2));
+  ASSERT_TRUE(scheduler->Tick().ok());
+  EXPECT_EQ(scheduler->Status()->stats().failed(), 1);
+  EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 0);
+}
+
+// With the whole run its agents are gone. A reward that was posted stands; everything else is tried again.
+TEST(RecoveryTest, AResumeFinishesRewardedEpisodesAndTriesTheOthersAgain) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  FakePool pool;
+  base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  const auto rewarded = scheduler->Admit({}), other = scheduler->Admit({});
+  ASSERT_TRUE(rewarded.ok() && other.ok());
+  pool.Open(*rewarded);
+  pool.Open(*other);
+  pool.Reward(*rewarded, 0.5);
+  pool.RewardCall(*other, "call", 0.25);  // of a part: the episode itself was not judged
+
+  for (int life = 0; life < 2; ++life) scheduler = MustRecover(options, pool, clock, 0);
+  const auto ended = pool.state().episodes;
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended.begin()->second.state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(ended.begin()->second.reward(), 0.5);
+  EXPECT_EQ(ended.rbegin()->second.state(), v1::EPISODE_FENCED);
+  EXPECT_EQ(ended.rbegin()->second.call_rewards().at("call"), 0.25);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  const auto again = scheduler->Admit({});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->ref().sample_index(), 1);
+  EXPECT_EQ(again->ref().attempt(), 1);
+  pool.Open(*again);
+  pool.End(EndOf(*again, v1::EPISODE_FINISHED, 1));
+  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*again, v1::EPISODE_FINISHED, 1)).ok());
+  EXPECT_EQ(scheduler->NextBatch(Batch(0))->stats().reward_mean(), 0.75);
 }
 
 // After a resume the same versions are live again and the same checkpoint is saved again. Each is a record of its own.
