@@ -13,7 +13,7 @@ using datapool::EpisodePages;
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOptions& options,
                                                               std::vector<v1::Task> tasks, datapool::Client& pool,
                                                               const base::Clock& clock,
-                                                              std::optional<int64_t> resume_step,
+                                                              std::optional<ResumePoint> resume,
                                                               base::Metrics* metrics) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (tasks.empty() && options.total_steps > 0) {
@@ -21,13 +21,13 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
   }
   std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(tasks), pool, clock, metrics));
   base::MutexLock lock(scheduler->mu_);
-  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume_step), "recovering the scheduler"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume), "recovering the scheduler"));
   INGOT_RETURN_IF_ERROR(scheduler->DecideOutcomes());
   scheduler->NotifyChange();
   return scheduler;
 }
 
-absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
+absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
   StepOfGroup step_of_group;
   v1::ReadJournalRequest request;
   int64_t end = 0;
@@ -47,21 +47,46 @@ absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
         step_of_group[record.closed().group_id()] = step;
       } else if (record.has_batch()) {
         for (const int64_t group : record.batch().group_ids()) step_of_group[group] = step;
-      } else if (record.has_checkpoint() &&
-                 record.checkpoint().step() <= resume_step.value_or(record.checkpoint().step())) {
+      } else if (record.has_checkpoint() && (!resume.has_value() || record.checkpoint().step() <= resume->step)) {
         // No batch below a checkpoint is replayed again; Status still shows the last batch before it.
         std::erase_if(step_of_group, [&](const auto& entry) { return entry.second < record.checkpoint().step() - 1; });
       }
     }
-    if (page.records().empty()) break;
+    if (!page.records().empty()) continue;
+    if (page.end_index() != end) {
+      return absl::DataLossError(absl::StrCat("the journal has ", end, " records, and ", page.end_index(),
+                                              " were written", datapool::WayOn()));
+    }
+    break;
   }
   journal_.StartAt(end);
-  if (resume_step.has_value()) INGOT_RETURN_IF_ERROR(ResumeAt(*resume_step));
+  if (resume.has_value()) {
+    if (end == 0 && resume->step > 0) INGOT_RETURN_IF_ERROR(BeginJournal(*resume));
+    INGOT_RETURN_IF_ERROR(ResumeAt(resume->step));
+  }
   if (end > 0) {
     INGOT_LOG(info, "journal: {} records, {} groups admitted, {} batches, version {} live", end, policy_.next_group(),
               policy_.next_step(), policy_.live_version());
   }
-  return ReadEpisodes(step_of_group, /*end_open=*/resume_step.has_value());
+  return ReadEpisodes(step_of_group, /*end_open=*/resume.has_value());
+}
+
+absl::Status Scheduler::BeginJournal(const ResumePoint& resume) {
+  v1::JournalRecord record;
+  record.mutable_begun()->set_step(resume.step);
+  // Every step before took its groups, so ids do not clash, and tasks go on behind those of the last step.
+  record.mutable_begun()->set_group(std::max(resume.next_group, resume.step * options_.groups_per_step));
+  INGOT_LOG(
+      warn,
+      "the pool is empty: the run goes on from checkpoint {} with an empty journal, at group {}. Groups that were "
+      "admitted and not trained are lost, and the pool has no earlier episode",
+      resume.step, record.begun().group());
+  return Write(std::move(record));
+}
+
+absl::Status Scheduler::BeginsBehind(int64_t step) const {
+  return absl::FailedPreconditionError(absl::StrCat("the journal begins at step ", policy_.first_step(),
+                                                    " and does not hold batch ", step, datapool::WayOn()));
 }
 
 absl::Status Scheduler::EndLeft(v1::Episode& episode) {
@@ -84,10 +109,11 @@ absl::Status Scheduler::EndLeft(v1::Episode& episode) {
 
 absl::Status Scheduler::ResumeAt(int64_t checkpoint) {
   if (checkpoint < 0 || checkpoint > policy_.next_step()) {
-    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", checkpoint,
-                                                      " contains batches that this journal does not hold (it holds ",
-                                                      policy_.next_step(), "): the pool belongs to another run"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint ", checkpoint, " contains batches that this journal does not hold (it holds ", policy_.next_step(),
+        "): the pool belongs to another run, or lost its last records", datapool::WayOn()));
   }
+  if (checkpoint < policy_.first_step()) return BeginsBehind(checkpoint);
   if (checkpoint < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(checkpoint));
   evals_.ForgetAfter(checkpoint);
   live_known_ = false;

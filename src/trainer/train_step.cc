@@ -243,6 +243,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
         absl::StrCat("batch ", batch.step, " cannot be trained at version ", version_, ": batches come in order"));
     return follows ? ShareError(disorder) : disorder;
   }
+  next_group_ = std::max(next_group_, batch.feed.next_group());
   absl::StatusOr<PreparedBatch> prepared = PrepareBatch(batch, options_, Limits(), version_);
   if (!prepared.ok()) return follows ? ShareError(prepared.status()) : prepared.status();
   if (ranks_ != nullptr && !follows) INGOT_RETURN_IF_ERROR(SendOrder(Order::kStep, EncodeBatch(batch)));

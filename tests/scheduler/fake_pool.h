@@ -57,6 +57,11 @@ class FakePool final : public datapool::Client {
     base::MutexLock lock(mu_);
     return Write(late_);
   }
+  // The count of records says that so many more were written.
+  void LoseRecords(int64_t count) {
+    base::MutexLock lock(mu_);
+    lost_records_ = count;
+  }
   // At most so many entries per answer, whatever limit the request has.
   void set_page(int32_t page) { page_ = page; }
 
@@ -135,7 +140,7 @@ class FakePool final : public datapool::Client {
     for (int64_t i = request.from_index(); i < std::ssize(state_.journal) && response.records_size() < limit; ++i) {
       *response.add_records() = state_.journal[i];
     }
-    response.set_end_index(std::ssize(state_.journal));
+    response.set_end_index(std::ssize(state_.journal) + lost_records_);
     return response;
   }
 
@@ -231,6 +236,7 @@ class FakePool final : public datapool::Client {
   Fault fault_ ABSL_GUARDED_BY(mu_) = Fault::kNone;
   v1::AppendJournalRequest late_ ABSL_GUARDED_BY(mu_);
   bool fail_appends_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t lost_records_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t page_ = 10'000;
 };
 

@@ -228,9 +228,9 @@ class World {
   int64_t live_ = 0;     // of the engines
 };
 
-void CheckJournal(const PoolState& state, int64_t steps) {
+void CheckJournalFrom(const PoolState& state, int64_t first_step, int64_t steps) {
   std::set<int64_t> consumed;
-  int64_t next_step = 0;
+  int64_t next_step = first_step;
   for (const auto& record : state.journal) {
     if (record.has_closed()) {
       ASSERT_TRUE(consumed.insert(record.closed().group_id()).second) << record.ShortDebugString();
@@ -243,6 +243,8 @@ void CheckJournal(const PoolState& state, int64_t steps) {
   }
   ASSERT_EQ(next_step, steps);
 }
+
+void CheckJournal(const PoolState& state, int64_t steps) { CheckJournalFrom(state, 0, steps); }
 
 struct Moment {
   PoolState state;
@@ -600,6 +602,100 @@ TEST(RecoveryTest, AnEventThatRecursAfterAResumeIsANewRecord) {
   EXPECT_EQ(live, 6);
   const auto scheduler = MustRecover(options, pool, clock, std::nullopt);
   EXPECT_TRUE(absl::IsFailedPrecondition(scheduler->Admit({}).status()));
+}
+
+// The run's pool was lost. The journal of an empty one begins at the checkpoint: steps, versions and group ids go on.
+TEST(RecoveryTest, AnEmptyPoolBeginsItsJournalAtTheCheckpoint) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  options.window_fraction = 1;
+  FakePool pool;
+  base::ManualClock clock;
+  std::vector<std::string> tasks;
+  const auto train = [&](Scheduler& scheduler, int64_t step) {
+    for (const double reward : {0.0, 1.0}) {
+      const auto ticket = scheduler.Admit({});
+      ASSERT_TRUE(ticket.ok()) << ticket.status();
+      if (reward == 0) tasks.push_back(ticket->task().task_id());
+      pool.Open(*ticket);
+      pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, reward));
+      ASSERT_TRUE(scheduler.EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
+    }
+    const auto batch = scheduler.NextBatch(Batch(step));
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(GroupsOf(*batch), std::vector<int64_t>{10 + step});
+    EXPECT_EQ(batch->stats().next_group(), 11 + step);
+    ASSERT_TRUE(scheduler.MarkVersionLive(step + 1).ok());
+  };
+  auto scheduler = MustRecover(options, pool, clock, ResumePoint(3, 13));
+  EXPECT_EQ(scheduler->Status()->next_step(), 3);
+  EXPECT_EQ(scheduler->Admit({}).status().code(), absl::StatusCode::kResourceExhausted) << "no version is live yet";
+  EXPECT_EQ(scheduler->MarkVersionLive(4).code(), absl::StatusCode::kOutOfRange);
+  ASSERT_TRUE(scheduler->MarkVersionLive(3).ok());
+  EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 0);
+  ASSERT_NO_FATAL_FAILURE(train(*scheduler, 3));
+  v1::CheckpointRequest checkpoint;
+  checkpoint.set_step(4);
+  ASSERT_TRUE(scheduler->MarkCheckpoint(checkpoint).ok());
+  ASSERT_NO_FATAL_FAILURE(train(*scheduler, 4));
+
+  // Alone restarted, and with the whole run from the newer checkpoint: the journal replays.
+  scheduler = MustRecover(options, pool, clock, std::nullopt);
+  EXPECT_EQ(scheduler->Status()->next_step(), 5);
+  EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(4))), std::vector<int64_t>{14});
+  scheduler = MustRecover(options, pool, clock, ResumePoint(4, 14));
+  ASSERT_TRUE(scheduler->MarkVersionLive(4).ok());
+  EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(4))), std::vector<int64_t>{14});
+  ASSERT_TRUE(scheduler->MarkVersionLive(5).ok());
+  ASSERT_NO_FATAL_FAILURE(train(*scheduler, 5));
+  // Each group has the task that it would have had.
+  TaskSampler sampler(MakeTasks(5), options.seed);
+  EXPECT_EQ(tasks,
+            (std::vector<std::string>{sampler.At(13).task_id(), sampler.At(14).task_id(), sampler.At(15).task_id()}));
+  ASSERT_NO_FATAL_FAILURE(CheckJournalFrom(pool.state(), 3, 6));
+
+  // Batches of the lost journal are gone for good: the error says so, and how to go on.
+  const absl::Status behind = scheduler->NextBatch(Batch(2)).status();
+  EXPECT_EQ(behind.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(behind.message().find("begins at step 3"), std::string::npos) << behind;
+  const absl::Status older = Scheduler::Recover(options, MakeTasks(5), pool, clock, 2).status();
+  EXPECT_EQ(older.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(older.message().find("mv RUN/pool RUN/pool.damaged"), std::string::npos) << older;
+}
+
+// Checkpoints of older versions do not name the group.
+TEST(RecoveryTest, AnEmptyPoolBeginsBehindAllTrainedGroupsAtLeast) {
+  FakePool pool;
+  base::ManualClock clock;
+  const auto scheduler = MustRecover(MakeOptions(), pool, clock, 3);
+  EXPECT_EQ(scheduler->Status()->stats().next_group(), 6);  // of 3 steps of 2 groups
+}
+
+// At every moment of a run its pool may be lost: from its checkpoint it ends with all its steps.
+TEST(RecoveryTest, AnyCheckpointGoesOnWithAnEmptyPool) {
+  const std::vector<Moment> moments = RecordRun(21);
+  std::set<int64_t> tried;
+  for (size_t i = 0; i < moments.size(); ++i) {
+    const int64_t checkpoint = LastCheckpoint(moments[i].state);
+    if (checkpoint == 0 || !tried.insert(checkpoint).second) continue;
+    SCOPED_TRACE("checkpoint " + std::to_string(checkpoint));
+    FakePool pool;
+    Notebook notebook;
+    World world(pool, notebook, 7000 + i, checkpoint);
+    ASSERT_NO_FATAL_FAILURE(world.RunToTheEnd());
+    ASSERT_NO_FATAL_FAILURE(CheckJournalFrom(pool.state(), checkpoint, MakeOptions().total_steps));
+  }
+  EXPECT_GT(tried.size(), 1u);
+}
+
+TEST(RecoveryTest, AJournalThatLostItsLastRecordsIsDataLoss) {
+  FakePool pool;
+  base::ManualClock clock;
+  ASSERT_TRUE(MustRecover(MakeOptions(), pool, clock, 0)->MarkVersionLive(0).ok());
+  pool.LoseRecords(1);
+  const absl::Status status = Scheduler::Recover(MakeOptions(), MakeTasks(5), pool, clock, 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("start the run again with --resume"), std::string::npos) << status;
 }
 
 }  // namespace
