@@ -42,7 +42,8 @@ const std::string& EmbeddedRun::url() const { return parts_->url; }
 std::string EmbeddedRun::MetricsText() const { return parts_->gateway->MetricsText() + parts_->metrics->RenderText(); }
 
 absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig& config, const RunDir& dir,
-                                                                const ModelSetup& model, int64_t resume_step,
+                                                                const ModelSetup& model,
+                                                                const scheduler::ResumePoint& resume,
                                                                 base::Metrics& metrics) {
   auto parts = std::make_unique<Parts>();
   parts->device = model.device;
@@ -53,7 +54,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.tasks));
   INGOT_ASSIGN_OR_RETURN(parts->scheduler,
                          scheduler::Scheduler::Recover(config.scheduler, std::move(tasks), *parts->pool,
-                                                       base::Clock::Real(), resume_step, &metrics));
+                                                       base::Clock::Real(), resume, &metrics));
 
   rollout::Engine::Parts engine;
   INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, model.device));

@@ -15,15 +15,17 @@
 #include "app/training.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "scheduler/resume_point.h"
 
 namespace ingot::app {
 
 class EmbeddedRun {
  public:
-  // Opens the pool, recovers the scheduler at checkpoint `resume_step`, starts engine and gateway. Agents start with
+  // Opens the pool, recovers the scheduler at a checkpoint, starts engine and gateway. Agents start with
   // StartAgents. The configuration and the metrics must outlive it.
   static absl::StatusOr<std::unique_ptr<EmbeddedRun>> Start(const RunConfig& config, const RunDir& dir,
-                                                            const ModelSetup& model, int64_t resume_step,
+                                                            const ModelSetup& model,
+                                                            const scheduler::ResumePoint& resume,
                                                             base::Metrics& metrics);
   ~EmbeddedRun();  // Stop()
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -26,6 +28,14 @@ bool Has(const std::array<std::string_view, N>& keys, std::string_view key) {
 
 absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
   const std::string path = dir.path() + "/config.yaml";
+  if (std::error_code error; !std::filesystem::exists(path, error)) {
+    INGOT_LOG(
+        warn,
+        "{} is gone: the run goes on with the configuration that was given, and what changed since it was left is "
+        "not known",
+        path);
+    return absl::OkStatus();
+  }
   RunConfig before;
   base::Schema schema = BindSchema(before);
   if (const absl::Status read = schema.LoadFile(path); !read.ok()) {  // written by an older version

@@ -108,14 +108,14 @@ absl::Status RunScheduler(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
   // Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
   // Restarted alone: the versions that were live still are.
-  std::optional<int64_t> resume_step;
+  std::optional<scheduler::ResumePoint> resume;
   if (!context.resume) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
-    INGOT_ASSIGN_OR_RETURN(resume_step, ResumeStep(dir, true));
+    INGOT_ASSIGN_OR_RETURN(resume, ResumePointOf(dir, true));
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<scheduler::Scheduler> scheduler,
                          scheduler::Scheduler::Recover(context.config.scheduler, std::move(tasks), *pool,
-                                                       base::Clock::Real(), resume_step, &context.metrics));
+                                                       base::Clock::Real(), resume, &context.metrics));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(scheduler::NewSchedulerService(*scheduler));
   const std::string address = SchedulerAddress(context.config.cluster);

@@ -21,16 +21,17 @@ namespace {
 // The name of config.yaml while its run is being removed.
 constexpr char kReplaced[] = "replaced.yaml";
 
-// Whether a run left anything: a checkpoint, a stage's checkpoint, a row of the record, an evaluation (evaluate.cc).
-// One of these exists before any agent records an episode in the pool.
-bool HasBegun(const std::string& path) {
+bool Holds(const std::string& path, const std::string& name) {
   std::error_code none;
-  const auto holds = [&](const std::string& name) {
-    const fs::path entry = fs::path(path) / name;
-    return fs::exists(entry, none) && !fs::is_empty(entry, none);
-  };
-  return holds("checkpoints") || holds("stages") || holds("metrics.jsonl") || holds("warm_start/metrics.jsonl") ||
-         holds("evaluation.json");
+  const fs::path entry = fs::path(path) / name;
+  return fs::exists(entry, none) && !fs::is_empty(entry, none);
+}
+
+// Whether a run left anything: a checkpoint, a stage's checkpoint, a row of the record. One of these exists before any
+// agent records an episode in the pool.
+bool HasBegun(const std::string& path) {
+  return Holds(path, "checkpoints") || Holds(path, "stages") || Holds(path, "metrics.jsonl") ||
+         Holds(path, "warm_start/metrics.jsonl");
 }
 
 absl::Status RemoveReplaced(const std::string& path) {
@@ -66,12 +67,21 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
         absl::StrCat("the run '", path, "' is in use by another process; stop it, or choose another run.name"));
   }
   const std::string config = path + "/config.yaml", replaced = path + "/" + kReplaced;
-  const bool configured = fs::exists(config);
-  RunDir dir(path, fd, configured && HasBegun(path));
+  const bool configured = fs::exists(config), begun = HasBegun(path);
+  // An evaluation (evaluate.cc) exists once it is configured. A run exists without its configuration too, which is
+  // written before the run begins, so that its file was lost.
+  const bool being_removed = fs::exists(replaced);
+  RunDir dir(path, fd, (begun && !being_removed) || (configured && Holds(path, "evaluation.json")));
   if (dir.existed_ && if_exists == IfExists::kFail) {
     return absl::AlreadyExistsError(absl::StrCat("the run '", path,
                                                  "' exists; continue it with --resume, choose another run.name, or set "
                                                  "run.if_exists to replace or resume"));
+  }
+  if (dir.existed_ && !configured && if_exists == IfExists::kReplace) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "'", path,
+        "' looks like a run whose config.yaml is gone, so it is not replaced: remove the folder, continue it "
+        "with --resume, or choose another run.name"));
   }
   if (configured && if_exists == IfExists::kReplace) {
     fs::rename(config, replaced, error);

@@ -13,7 +13,8 @@ enum class IfExists { kFail, kReplace, kResume };
 class RunDir {
  public:
   // Creates ROOT/NAME, or opens an existing run as `if_exists` says. ALREADY_EXISTS (kFail) says how to go on;
-  // FAILED_PRECONDITION: another process holds the run.
+  // FAILED_PRECONDITION: another process holds the run, or (kReplace) its config.yaml is gone, so that the folder may be
+  // something else.
   //
   // A folder with a configuration and logs alone does not count as a run: its start failed (a port in use, no memory).
   // kReplace removes the old run as a whole; if the process dies meanwhile, the next Open completes the removal.

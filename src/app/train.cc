@@ -47,11 +47,11 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
     INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag()));
     return 0;
   }
-  INGOT_ASSIGN_OR_RETURN(const int64_t resume_step, ResumeStep(dir, resume));
+  INGOT_ASSIGN_OR_RETURN(const scheduler::ResumePoint resume_point, ResumePointOf(dir, resume));
   // Before the engine's cache is made, which may take all memory that there is.
   INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
-                         EmbeddedRun::Start(config, dir, model, resume_step, metrics));
+                         EmbeddedRun::Start(config, dir, model, resume_point, metrics));
   INGOT_ASSIGN_OR_RETURN(
       auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
   std::printf("%s: %s\ngateway %s  metrics %s  run folder %s\n", config.name.c_str(),
@@ -67,11 +67,11 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
 
 }  // namespace
 
-absl::StatusOr<int64_t> ResumeStep(const RunDir& dir, bool resume) {
-  if (!resume) return 0;
+absl::StatusOr<scheduler::ResumePoint> ResumePointOf(const RunDir& dir, bool resume) {
+  if (!resume) return scheduler::ResumePoint(0);
   const absl::StatusOr<trainer::CheckpointInfo> latest = trainer::LatestCheckpoint(dir.checkpoints());
-  if (latest.ok()) return latest->step;
-  if (latest.status().code() == absl::StatusCode::kNotFound) return 0;
+  if (latest.ok()) return scheduler::ResumePoint(latest->step, latest->next_group);
+  if (latest.status().code() == absl::StatusCode::kNotFound) return scheduler::ResumePoint(0);
   return latest.status();
 }
 

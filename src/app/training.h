@@ -15,6 +15,7 @@
 #include "datapool/client.h"
 #include "rollout/client.h"
 #include "scheduler/client.h"
+#include "scheduler/resume_point.h"
 #include "trainer/parallel/ranks.h"
 #include "weights/publisher.h"
 
@@ -46,7 +47,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
                             trainer::Ranks& ranks);
 
-// The checkpoint step from which a run in `dir` continues; 0 = a new run, or one without a checkpoint.
-absl::StatusOr<int64_t> ResumeStep(const RunDir& dir, bool resume);
+// The checkpoint from which a run in `dir` continues; step 0 = a new run, or one without a checkpoint.
+absl::StatusOr<scheduler::ResumePoint> ResumePointOf(const RunDir& dir, bool resume);
 
 }  // namespace ingot::app

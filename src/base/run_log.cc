@@ -86,8 +86,16 @@ absl::Status ReplaceFile(const std::string& folder, const std::string& path, std
 
 // Cuts the log as RunLog::Open says. Returns the remaining lines at resume_step or past it.
 absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& options, const std::string& path) {
+  const auto tell_of_loss = [&](std::string_view how) {
+    if (options.resume_step <= 0) return;
+    INGOT_LOG(warn, "{} {}: the record begins anew at step {}, without the steps before it", path, how,
+              options.resume_step);
+  };
   std::ifstream in(path, std::ios::binary);
-  if (!in) return std::vector<json::object>();  // a new run
+  if (!in) {
+    tell_of_loss("is gone");
+    return std::vector<json::object>();
+  }
   std::ostringstream buffer;
   buffer << in.rdbuf();
   const std::string text = std::move(buffer).str();
@@ -97,6 +105,7 @@ absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& opti
         absl::StrCat(path, " already holds a run's metrics: resume that run, or name another folder"));
   }
   OldLines kept = LinesToKeep(text, options, path);
+  if (kept.text.empty()) tell_of_loss("has no line of an earlier step");
   if (kept.text != text) INGOT_RETURN_IF_ERROR(ReplaceFile(options.directory, path, kept.text));
   return std::move(kept.ahead);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/status.h"
 #include "proto/datapool.pb.h"
@@ -13,6 +14,12 @@ namespace ingot::datapool {
 // The payload of AppendCall's FAILED_PRECONDITION when segments are missing. It holds their content keys in hexadecimal,
 // separated by commas. The call can be sent again with these segments.
 inline constexpr char kMissingSegments[] = "ingot.missing_segments";
+
+// The last sentence of an error of a pool that is lost to its run. `folder`: of the pool.
+inline std::string WayOn(const std::string& folder = "RUN/pool") {
+  return absl::StrCat(". To go on from the run's last checkpoint with an empty pool: mv ", folder, " ", folder,
+                      ".damaged, then start the run again with --resume");
+}
 
 class Client {
  public:

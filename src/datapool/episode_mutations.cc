@@ -22,7 +22,7 @@ std::string Opening(v1::Episode episode) {
 std::string Ending(const v1::Episode& episode) {
   v1::Episode ending;
   ending.set_state(episode.state());
-  ending.set_reward(episode.reward());
+  if (episode.has_reward()) ending.set_reward(episode.reward());
   *ending.mutable_signals() = episode.signals();
   *ending.mutable_call_rewards() = episode.call_rewards();
   ending.set_detail(episode.detail());
@@ -42,6 +42,14 @@ absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episo
     }
   }
   return absl::OkStatus();
+}
+
+// Adds rewards to those of the episode. Of one name the later value counts. `earned`: a request with rewards.
+template <typename Earned>
+void AddRewards(v1::Episode& episode, const Earned& earned) {
+  if (earned.has_reward()) episode.set_reward(earned.reward());
+  for (const auto& [name, value] : earned.signals()) (*episode.mutable_signals())[name] = value;
+  for (const auto& [call, reward] : earned.call_rewards()) (*episode.mutable_call_rewards())[call] = reward;
 }
 
 void PutProgress(Database::Batch& batch, const v1::Episode& progress) {
@@ -138,9 +146,7 @@ absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& co
 absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
   v1::Episode rewarded = stored;
-  if (request.has_reward()) rewarded.set_reward(request.reward());
-  for (const auto& [name, value] : request.signals()) (*rewarded.mutable_signals())[name] = value;
-  for (const auto& [call, earned] : request.call_rewards()) (*rewarded.mutable_call_rewards())[call] = earned;
+  AddRewards(rewarded, request);
   if (DeterministicBytes(rewarded) == DeterministicBytes(stored)) return absl::OkStatus();  // nothing new
   if (stored.state() != v1::EPISODE_OPEN) {
     return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " earns nothing more, it is ",
@@ -155,9 +161,11 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
   INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
   v1::Episode ended = stored;
   ended.set_state(request.state());
-  ended.set_reward(request.reward());
-  *ended.mutable_signals() = request.signals();
-  *ended.mutable_call_rewards() = request.call_rewards();
+  if (request.has_reward()) {  // the whole outcome
+    ended.clear_signals();
+    ended.clear_call_rewards();
+  }
+  AddRewards(ended, request);
   ended.set_detail(request.detail());
   ended.set_ended_unix_ns(request.ended_unix_ns());
   if (stored.state() == v1::EPISODE_OPEN) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "datapool/keys.h"
+#include "tree/reward_bounds.h"
 
 namespace ingot::datapool {
 namespace {
@@ -33,12 +34,14 @@ absl::Status ValidateKeys(const char* field, const Keys& keys) {
 // `earned`: an Episode or a request with rewards.
 template <typename Earned>
 absl::Status ValidateRewards(const Earned& earned) {
-  if (!std::isfinite(earned.reward())) return Invalid(absl::StrCat("reward is ", earned.reward(), ": must be finite"));
+  if (const std::string fault = tree::RewardFault(earned.reward()); !fault.empty()) return Invalid("reward " + fault);
   for (const auto& [name, value] : earned.signals()) {
-    if (!std::isfinite(value)) return Invalid(absl::StrCat("signal '", name, "' is ", value, ": must be finite"));
+    const std::string fault = tree::SignalFault(value);
+    if (!fault.empty()) return Invalid(absl::StrCat("signal '", name, "' ", fault));
   }
   for (const auto& [call, reward] : earned.call_rewards()) {
-    if (!std::isfinite(reward)) return Invalid(absl::StrCat("the reward of call '", call, "' is not finite"));
+    const std::string fault = tree::RewardFault(reward);
+    if (!fault.empty()) return Invalid(absl::StrCat("the reward of call '", call, "' ", fault));
   }
   return absl::OkStatus();
 }

@@ -3,8 +3,11 @@
 // write, so the gateway never calls it on I/O threads.
 #pragma once
 
+#include <string>
+
 #include "base/status.h"
 #include "proto/scheduler.pb.h"
+#include "proto/tree.pb.h"
 
 namespace ingot::gateway {
 
@@ -16,5 +19,18 @@ class Admission {
   // The episode's end is durable in the pool.
   virtual absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) = 0;
 };
+
+// The report of an end. `earned`: the episode's return.
+inline v1::EpisodeEndedRequest MakeEnded(const v1::Episode& episode, v1::EpisodeState state, double earned,
+                                         const std::string& detail) {
+  v1::EpisodeEndedRequest ended;
+  *ended.mutable_ref() = episode.ref();
+  ended.set_purpose(episode.purpose());
+  ended.set_state(state);
+  ended.set_reward(earned);
+  ended.set_detail(detail);
+  ended.set_pinned_version(episode.pinned_version());
+  return ended;
+}
 
 }  // namespace ingot::gateway

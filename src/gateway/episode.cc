@@ -1,12 +1,12 @@
 #include "gateway/episode.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/printable.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
+#include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::gateway {
@@ -17,19 +17,23 @@ constexpr std::chrono::milliseconds kMaxFinishingWait(500);
 constexpr char kLimit[] = "episode_limit";  // sent with 400: clients repeat a 409 or 429
 
 absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
-  if (!std::isfinite(posted.reward())) return BadRequest("reward", "'reward' must be a finite number");
+  if (const std::string fault = tree::RewardFault(posted.reward()); !fault.empty()) {
+    return BadRequest("reward", "'reward' " + fault);
+  }
   for (const auto& [name, number] : posted.signals()) {
-    if (!std::isfinite(number)) {
-      return BadRequest("signals", absl::StrCat("signal '", name, "' must be a finite number"));
-    }
     if (!tree::IsSignalName(name)) {
       return BadRequest("signals", absl::StrCat("the name of a signal must have 1 to ", tree::kMaxSignalName,
                                                 " bytes without control characters or marks of direction: '",
                                                 base::Printable(name, {.max_bytes = 80}), "'"));
     }
+    if (const std::string fault = tree::SignalFault(number); !fault.empty()) {
+      return BadRequest("signals", absl::StrCat("signal '", name, "' ", fault));
+    }
   }
   for (const v1::CallReward& named : posted.call_rewards()) {
-    if (!std::isfinite(named.reward())) return BadRequest("reward", "the reward of a call must be a finite number");
+    if (const std::string fault = tree::RewardFault(named.reward()); !fault.empty()) {
+      return BadRequest("reward", "the reward of a call " + fault);
+    }
   }
   return absl::OkStatus();
 }
@@ -243,10 +247,13 @@ absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Episode::End> Episode::StartEnd(v1::EpisodeState state, const std::string& detail, int64_t now_unix_ns,
+absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, int64_t now_unix_ns,
                                                std::chrono::nanoseconds timeout) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
+  const bool judged = state_ == State::kOpen && asked.finish_if_judged && earned_.has_reward();
+  const v1::EpisodeState state = judged ? v1::EPISODE_FINISHED : asked.state;
+  const std::string detail = judged ? asked.detail + "; its reward had been posted" : asked.detail;
   if (state_ != State::kOpen && (end_.state() != state || end_.detail() != detail)) {
     return ApiError(409, "episode_over", "",
                     absl::StrCat("episode ", id(), " was ended as ", v1::EpisodeState_Name(end_.state()), " (",
@@ -262,11 +269,11 @@ absl::StatusOr<Episode::End> Episode::StartEnd(v1::EpisodeState state, const std
     state_ = State::kEnding;
     end_.set_episode_id(id());
     end_.set_state(state);
-    if (state == v1::EPISODE_FINISHED) {
+    if (state == v1::EPISODE_FINISHED) {  // otherwise the pool keeps what was posted
       end_.set_reward(earned_.reward());
+      *end_.mutable_signals() = earned_.signals();
       *end_.mutable_call_rewards() = earned_.call_rewards();
     }
-    *end_.mutable_signals() = earned_.signals();
     end_.set_detail(detail);
     end_.set_ended_unix_ns(now_unix_ns);
   }
@@ -294,15 +301,18 @@ void Episode::FinishEnd(bool ok) {
   base::MutexLock lock(mu_);
   storing_ = false;
   changed_.SignalAll();
-  if (!ok) return;
+  if (!ok) {
+    ++end_tries_;
+    return;
+  }
   state_ = State::kEnded;
   std::swap(ended, history_);
 }
 
-std::optional<std::pair<v1::EpisodeState, std::string>> Episode::unfinished_end() const {
+std::optional<Episode::UnfinishedEnd> Episode::unfinished_end() const {
   base::MutexLock lock(mu_);
   if (state_ != State::kEnding || storing_) return std::nullopt;
-  return std::pair(end_.state(), end_.detail());
+  return UnfinishedEnd{{.state = end_.state(), .detail = end_.detail()}, end_tries_};
 }
 
 bool Episode::past_deadline(std::chrono::nanoseconds now) const {

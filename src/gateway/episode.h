@@ -83,26 +83,38 @@ class Episode {
 
   // Begins a reward and returns the pool's request for it. Later values of a signal or call replace earlier ones. Waits
   // for the reward before it, at most `timeout`. FinishReward must follow once the pool has answered: only then the
-  // reward counts, and the next one or the end proceeds. 410: the episode is ending. 400: a number is not finite. 404:
+  // reward counts, and the next one or the end proceeds. 410: the episode is ending. 400: a number is out of bounds
+  // (tree/reward_bounds.h). 404:
   // a call is not recorded.
   absl::StatusOr<v1::RewardEpisodeRequest> StartReward(const v1::EpisodeRewardRequest& posted,
                                                        std::chrono::nanoseconds timeout);
   void FinishReward(const v1::RewardEpisodeRequest& started, bool stored);
 
-  // Moves to kEnding with this outcome. Waits for another end or reward that is being stored, at most `timeout`. 409
+  // An end that is asked for.
+  struct AskedEnd {
+    v1::EpisodeState state = v1::EPISODE_UNSPECIFIED;
+    std::string detail = {};
+    // True = if its own reward was posted, the episode is finished with it instead: somebody judged it, and whoever was
+    // to end it is gone.
+    bool finish_if_judged = false;
+  };
+  // Moves to kEnding with the asked end. Waits for another end or reward that is being stored, at most `timeout`. 409
   // episode_over: it ended with another outcome. 409 no_reward: it cannot be finished without a reward.
   struct End {
     bool already = false;  // it ended with the same outcome before: nothing is left to do
     v1::EndEpisodeRequest request;
     std::vector<std::shared_ptr<ChatCall>> in_flight;
   };
-  absl::StatusOr<End> StartEnd(v1::EpisodeState state, const std::string& detail, int64_t now_unix_ns,
-                               std::chrono::nanoseconds timeout);
+  absl::StatusOr<End> StartEnd(const AskedEnd& asked, int64_t now_unix_ns, std::chrono::nanoseconds timeout);
   // DEADLINE_EXCEEDED: calls are still in flight after `timeout`.
   absl::Status WaitForCalls(std::chrono::nanoseconds timeout);
   void FinishEnd(bool ok);
-  // The outcome of an end that failed and may be tried again.
-  std::optional<std::pair<v1::EpisodeState, std::string>> unfinished_end() const;
+  // An end that failed and may be tried again.
+  struct UnfinishedEnd {
+    AskedEnd asked;
+    int tries = 0;  // that failed, >= 1
+  };
+  std::optional<UnfinishedEnd> unfinished_end() const;
 
   bool past_deadline(std::chrono::nanoseconds now) const;
   double deadline_s() const { return limits_.deadline_s(); }
@@ -148,6 +160,7 @@ class Episode {
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
   bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
   v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
+  int end_tries_ ABSL_GUARDED_BY(mu_) = 0;  // that failed
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;

@@ -61,12 +61,13 @@ class Gateway {
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
   // Aborts and records the calls in flight, stores the end durably, and tells admission. May be repeated with the same
-  // content until it answers OK.
+  // content until it answers OK. 409: it was ended otherwise, or a newer attempt of its sample fenced it; then the
+  // gateway forgets it.
   absl::Status EndEpisode(const v1::EpisodeEndRequest& request);
 
   // Takes over the pool's open episodes with the history of their calls: agents go on under the same keys and URLs.
-  // Call it once, before all other functions, on the only gateway of a run. Calls that were in flight are lost, and
-  // clients send them again.
+  // Call it once, before all other functions, on the only gateway of a run, and then Scheduler::Reconcile. Calls that
+  // were in flight are lost, and clients send them again. An episode that cannot be read ends as lost.
   absl::Status Recover();
 
   // Starts answering a request. Every error comes through the answer. `wake`: Answer::Hooks::wake.
@@ -93,7 +94,8 @@ class Gateway {
   bool RunOnWorker(std::function<void()> job) { return core_.workers.TryPost(std::move(job)).ok(); }
 
  private:
-  struct Outcome {
+  // An episode that is over.
+  struct Ended {
     std::string episode_id;
     v1::EpisodeState state;
     std::string detail;
@@ -109,6 +111,9 @@ class Gateway {
   void EndAbandoned(const std::string& runner, const std::string& incarnation);
   // Copies the scheduler's ticket into `record`.
   absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
+  // A scheduler that was started again handed out an attempt that an episode in the pool is already. If that one is over,
+  // the scheduler is told so; otherwise it will be.
+  void ReportHolder(const v1::Episode& refused);
   // Stores the episode in the pool. On an error the place is given back to admission.
   absl::Status Store(const v1::Episode& record, bool admitted);
   // The episode that `owner_key` owns, opened if there is none. Concurrent callers get the same episode.
@@ -122,12 +127,18 @@ class Gateway {
   v1::EpisodeLimits LimitsFor(const v1::EpisodeLimits& asked) const;
   absl::Status ReserveEpisode();
   // `free_key`: the key may open a new session. Otherwise it gets the error that its episode is over.
-  absl::Status End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
-                   bool free_key);
+  absl::Status End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked, bool free_key);
+  // Stores the end in the pool. If the pool refuses it for good, `end` becomes the end that the pool holds, or that of a
+  // lost episode, and `refused` the reason.
+  absl::Status StoreEnd(v1::EndEpisodeRequest& end, std::string& refused);
+  // Tells admission of the stored end. If admission will never know the episode, `refused` becomes the reason.
+  absl::Status ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused);
   absl::Status Recover(const std::string& episode_id);
+  // Ends an episode that this gateway cannot read as lost, so that its sample is tried again.
+  absl::Status EndUnread(const std::string& episode_id, const absl::Status& why);
   void Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
               bool free_key);
-  void RememberEnd(const std::string& key_hash, Outcome ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RememberEnd(const std::string& key_hash, Ended ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RecallEnd(const std::string& episode_id);
   void EndIdle();
   std::string BaseUrl(const std::string& episode_id) const;
@@ -147,7 +158,7 @@ class Gateway {
   std::set<std::shared_ptr<Answer>> answers_ ABSL_GUARDED_BY(mu_);
   int active_calls_ ABSL_GUARDED_BY(mu_) = 0;  // of all answers; an answer that is not parsed yet counts as one
   // Ended episodes, so that late requests get the error that says so. The oldest are forgotten.
-  std::unordered_map<std::string, Outcome> ended_by_key_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // Episode::key_hash, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
   std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner

@@ -12,6 +12,21 @@ namespace ingot::gateway {
 namespace {
 
 constexpr size_t kMaxDetail = 4096;  // bytes
+constexpr int kToldTries = 600;      // an end that fails again is logged, and then every so many tries
+
+// True if the same request would be refused for good: pool or scheduler knows no such episode, or another end of it.
+bool IsRefusal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
@@ -56,40 +71,73 @@ absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
     if (same) return absl::OkStatus();
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
-  return End(*episode, request.state(), detail, false);
+  return End(*episode, {.state = request.state(), .detail = detail}, false);
 }
 
-absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
-                          bool free_key) {
+absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused) {
+  if (core_.parts.pool == nullptr) return absl::OkStatus();
+  constexpr char kNotStored[] = "the episode's end could not be stored";
+  const absl::Status stored = core_.parts.pool->EndEpisode(end);
+  if (!IsRefusal(stored)) return base::Annotate(stored, kNotStored);
+  refused = std::string(stored.message());
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(end.episode_id());
+  const auto held = core_.parts.pool->GetEpisode(get);
+  if (!held.ok() && !IsRefusal(held.status())) return base::Annotate(held.status(), kNotStored);
+  end.set_state(v1::EPISODE_FENCED);
+  end.clear_reward();
+  end.clear_signals();
+  end.clear_call_rewards();
+  end.set_detail("its end was refused: " + refused);
+  if (!held.ok()) return absl::OkStatus();
+  const v1::Episode& episode = held->episode();
+  if (episode.state() == v1::EPISODE_OPEN) {  // the pool refuses this end's content alone
+    const absl::Status lost = core_.parts.pool->EndEpisode(end);
+    return IsRefusal(lost) ? absl::OkStatus() : base::Annotate(lost, kNotStored);
+  }
+  end.set_state(episode.state());
+  end.set_detail(episode.detail());
+  if (episode.has_reward()) end.set_reward(episode.reward());
+  *end.mutable_call_rewards() = episode.call_rewards();
+  return absl::OkStatus();
+}
+
+absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused) {
+  if (!episode.admitted()) return absl::OkStatus();
+  const absl::Status told =
+      core_.parts.admission->EpisodeEnded(MakeEnded(episode.record(), end.state(), tree::ReturnOf(end), end.detail()));
+  if (!IsRefusal(told)) return base::Annotate(told, "the scheduler was not told of the end");
+  refused = std::string(told.message());
+  return absl::OkStatus();
+}
+
+absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked, bool free_key) {
   const auto patience = base::FromSeconds(core_.options.end_wait_s);
-  INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(state, detail, core_.parts.clock->UnixNanos(), patience));
+  INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(asked, core_.parts.clock->UnixNanos(), patience));
   if (end.already) return absl::OkStatus();
   for (const auto& call : end.in_flight) {
     call->Abort(EpisodeSealed(episode->id()));
     call->Complete();  // on this thread: all workers may be waiting here
   }
+  std::string by_pool, by_scheduler;  // why they refuse the end for good
   absl::Status status = episode->WaitForCalls(patience);
-  if (status.ok() && core_.parts.pool != nullptr) {
-    status = base::Annotate(core_.parts.pool->EndEpisode(end.request), "the episode's end could not be stored");
-  }
-  if (status.ok() && episode->admitted()) {
-    v1::EpisodeEndedRequest ended;
-    *ended.mutable_ref() = episode->record().ref();
-    ended.set_purpose(episode->record().purpose());
-    ended.set_state(end.request.state());
-    ended.set_reward(tree::ReturnOf(end.request));
-    ended.set_detail(end.request.detail());
-    ended.set_pinned_version(episode->record().pinned_version());
-    status = base::Annotate(core_.parts.admission->EpisodeEnded(ended), "the scheduler was not told of the end");
-  }
+  if (status.ok()) status = StoreEnd(end.request, by_pool);
+  if (status.ok()) status = ReportEnd(*episode, end.request, by_scheduler);
   if (status.ok()) {
+    const v1::EpisodeState state = end.request.state();
     ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished
        : state == v1::EPISODE_FAILED ? core_.counters.episodes_failed
                                      : core_.counters.episodes_fenced);
-    Remove(episode, state, detail, free_key);
+    Remove(episode, state, end.request.detail(), free_key);
   }
   episode->FinishEnd(status.ok());
-  return status;
+  if (!status.ok() || (by_pool.empty() && by_scheduler.empty())) return status;
+  INGOT_LOG(
+      warn, "episode {} is given up as {}: {}", episode->id(), v1::EpisodeState_Name(end.request.state()),
+      by_pool.empty() ? "the scheduler does not know it: " + by_scheduler : "the pool refuses its end: " + by_pool);
+  if (by_pool.empty()) return absl::OkStatus();  // the end is durable
+  return ApiError(409, "episode_over", "",
+                  absl::StrCat("the end of episode ", episode->id(), " is refused: ", by_pool));
 }
 
 void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
@@ -100,7 +148,7 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState s
   RememberEnd(episode->key_hash(), {episode->id(), state, detail}, free_key);
 }
 
-void Gateway::RememberEnd(const std::string& key_hash, Outcome ended, bool free_key) {
+void Gateway::RememberEnd(const std::string& key_hash, Ended ended, bool free_key) {
   if (core_.options.max_remembered_ends == 0 || !ended_keys_.try_emplace(ended.episode_id, key_hash).second) return;
   ended_order_.push_back(ended.episode_id);
   if (!free_key) ended_by_key_[key_hash] = std::move(ended);
@@ -131,8 +179,8 @@ void Gateway::EndIdle() {
   const auto now = core_.parts.clock->Now();
   struct Due {
     std::shared_ptr<Episode> episode;
-    v1::EpisodeState state;
-    std::string detail;
+    Episode::AskedEnd asked;
+    int tries = 0;  // that failed
   };
   std::vector<Due> due;
   {
@@ -141,16 +189,18 @@ void Gateway::EndIdle() {
     for (const auto& [id, episode] : by_id_) {
       if (ending_.contains(id)) continue;
       if (auto unfinished = episode->unfinished_end()) {
-        due.push_back({episode, unfinished->first, unfinished->second});
+        due.push_back({episode, unfinished->asked, unfinished->tries});
       } else {
         const double limit = episode->session() ? core_.options.session_idle_s : core_.options.episode_idle_s;
         const bool late = episode->past_deadline(now);
         const bool silent = limit > 0 && episode->idle() && now - episode->last_activity() > base::FromSeconds(limit);
         if (!late && !silent) continue;
         const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
-        due.push_back({episode, served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
-                       late ? absl::StrCat("its deadline of ", episode->deadline_s(), " s has passed")
-                            : absl::StrCat("no call for longer than ", limit, " s")});
+        due.push_back({episode,
+                       {.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
+                        .detail = late ? absl::StrCat("its deadline of ", episode->deadline_s(), " s has passed")
+                                       : absl::StrCat("no call for longer than ", limit, " s"),
+                        .finish_if_judged = !late && !served}});
       }
       ending_.insert(id);
     }
@@ -161,8 +211,11 @@ void Gateway::EndIdle() {
       ending_.erase(id);
     };
     const absl::Status queued = core_.workers.TryPost([this, one, release] {
-      const absl::Status status = End(one.episode, one.state, one.detail, one.episode->session());
-      if (!status.ok()) INGOT_LOG(warn, "episode {} could not be ended: {}", one.episode->id(), status.ToString());
+      const absl::Status status = End(one.episode, one.asked, one.episode->session());
+      if (!status.ok() && one.tries % kToldTries == 1) {
+        INGOT_LOG(warn, "episode {} could not be ended, tried again each second: {}", one.episode->id(),
+                  status.ToString());
+      }
       release();
     });
     if (!queued.ok()) release();  // the next tick tries again

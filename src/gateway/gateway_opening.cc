@@ -9,6 +9,7 @@
 #include "gateway/episode_key.h"
 #include "gateway/episode_request.h"
 #include "gateway/gateway.h"
+#include "tree/episode_return.h"
 
 namespace ingot::gateway {
 namespace {
@@ -87,7 +88,9 @@ void Gateway::EndAbandoned(const std::string& runner, const std::string& incarna
     }
   }
   for (const std::shared_ptr<Episode>& episode : abandoned) {
-    const absl::Status status = End(episode, v1::EPISODE_FENCED, "its runner was started again", false);
+    const Episode::AskedEnd lost{
+        .state = v1::EPISODE_FENCED, .detail = "its runner was started again", .finish_if_judged = true};
+    const absl::Status status = End(episode, lost, false);
     if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
   }
 }
@@ -110,7 +113,7 @@ absl::Status Gateway::ReserveEpisode() {
     return absl::ResourceExhaustedError(absl::StrCat("the gateway holds ", core_.options.max_open_episodes,
                                                      " open episodes, its limit (max_open_episodes): try again later"));
   }
-  INGOT_RETURN_IF_ERROR(End(oldest, v1::EPISODE_FINISHED, "made room", true));
+  INGOT_RETURN_IF_ERROR(End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "made room"}, true));
   base::MutexLock lock(mu_);
   ++opening_;
   return absl::OkStatus();
@@ -137,19 +140,37 @@ absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& 
   return absl::OkStatus();
 }
 
+void Gateway::ReportHolder(const v1::Episode& refused) {
+  const int64_t group = refused.ref().group_id();
+  for (datapool::EpisodePages pages(*core_.parts.pool, refused.purpose(), group, group); !pages.done();) {
+    const auto page = pages.Next();
+    if (!page.ok()) {
+      INGOT_LOG(error, "the scheduler is not told who holds an attempt of group {}: {}", group,
+                page.status().ToString());
+      return;
+    }
+    for (const v1::Episode& holder : page->episodes()) {
+      if (holder.ref().sample_index() != refused.ref().sample_index()) continue;
+      if (holder.ref().attempt() != refused.ref().attempt() || holder.state() == v1::EPISODE_OPEN) continue;
+      const absl::Status told = core_.parts.admission->EpisodeEnded(
+          MakeEnded(holder, holder.state(), tree::ReturnOf(holder), holder.detail()));
+      if (!told.ok()) INGOT_LOG(error, "the end of episode {}: {}", holder.episode_id(), told.ToString());
+    }
+  }
+}
+
 absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
   if (core_.parts.pool == nullptr) return absl::OkStatus();
   v1::OpenEpisodeRequest store;
   *store.mutable_episode() = record;
   const absl::Status stored = core_.parts.pool->OpenEpisode(store);
+  if (absl::IsAlreadyExists(stored) && admitted) {
+    ReportHolder(record);
+    return absl::AbortedError(stored.message());
+  }
   if (!stored.ok() && admitted) {  // gives the place back
-    v1::EpisodeEndedRequest ended;
-    *ended.mutable_ref() = record.ref();
-    ended.set_purpose(record.purpose());
-    ended.set_state(v1::EPISODE_FENCED);
-    ended.set_detail("the pool did not store it");
-    ended.set_pinned_version(record.pinned_version());
-    const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
+    const absl::Status told =
+        core_.parts.admission->EpisodeEnded(MakeEnded(record, v1::EPISODE_FENCED, 0, "the pool did not store it"));
     if (!told.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", told.ToString());
   }
   // The pool has a newer attempt of the sample. Callers would read FAILED_PRECONDITION as the end of the run.

@@ -116,13 +116,26 @@ absl::Status Gateway::Recover() {
       for (const v1::Episode& episode : page.episodes()) {
         const absl::Status status = Recover(episode.episode_id());
         ++(status.ok() ? taken : lost);
-        if (!status.ok()) INGOT_LOG(error, "open episode {}: {}", episode.episode_id(), status.ToString());
+        if (!status.ok()) INGOT_RETURN_IF_ERROR(EndUnread(episode.episode_id(), status));
       }
     }
   }
   if (taken + lost > 0) {
     INGOT_LOG(info, "{} open episodes of an earlier gateway go on here, {} could not be read", taken, lost);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Gateway::EndUnread(const std::string& episode_id, const absl::Status& why) {
+  if (absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why)) return why;  // it may be read later
+  INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode_id, why.ToString());
+  v1::EndEpisodeRequest end;
+  end.set_episode_id(episode_id);
+  end.set_state(v1::EPISODE_FENCED);
+  end.set_detail(absl::StrCat("its gateway could not read it: ", why.message()));
+  end.set_ended_unix_ns(core_.parts.clock->UnixNanos());
+  const absl::Status ended = core_.parts.pool->EndEpisode(end);
+  if (!ended.ok()) INGOT_LOG(error, "its end is not stored: {}", ended.ToString());
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "reward/number.h"
 #include "sandbox/template.h"
 #include "text/unicode.h"
+#include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::reward {
@@ -45,10 +46,8 @@ Tolerance ToleranceOf(const VerifierOptions& options) {
   return {.absolute = options.tolerance, .relative = options.relative_tolerance};
 }
 
-std::optional<double> AsNumber(const value& json) {
-  if (!json.is_number()) return std::nullopt;
-  const double number = json.to_number<double>();
-  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+std::optional<double> AsNumber(const value* json) {
+  return json == nullptr || !json->is_number() ? std::nullopt : std::optional(json->to_number<double>());
 }
 
 // A number, or {"reward": number, "signals": {name: number}}.
@@ -56,8 +55,11 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
   INGOT_ASSIGN_OR_RETURN(const value json, base::ParseJson(Trimmed(text)));
   Verdict verdict;
   const value* reward = json.is_object() ? base::Find(json, "reward") : &json;
-  const std::optional<double> number = reward == nullptr ? std::nullopt : AsNumber(*reward);
-  if (!number.has_value()) return absl::InvalidArgumentError("neither a finite number nor {\"reward\": number}");
+  const std::optional<double> number = AsNumber(reward);
+  if (!number.has_value()) return absl::InvalidArgumentError("neither a number nor {\"reward\": number}");
+  if (const std::string fault = tree::RewardFault(*number); !fault.empty()) {
+    return absl::InvalidArgumentError("no use as a reward: it " + fault);
+  }
   verdict.reward = *number;
   if (const value* signals = base::Find(json, "signals")) {
     if (!signals->is_object()) return absl::InvalidArgumentError("\"signals\" is no object");
@@ -69,10 +71,9 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
         return absl::InvalidArgumentError(absl::StrCat("a signal whose name has not 1 to ", tree::kMaxSignalName,
                                                        " bytes, or has control characters or marks of direction"));
       }
-      const std::optional<double> part = AsNumber(signal);
-      if (!part.has_value()) {
-        return absl::InvalidArgumentError(absl::StrCat("signal '", std::string(name), "' is no finite number"));
-      }
+      const std::optional<double> part = AsNumber(&signal);
+      const std::string fault = part.has_value() ? tree::SignalFault(*part) : "is no number";
+      if (!fault.empty()) return absl::InvalidArgumentError(absl::StrCat("signal '", std::string(name), "' ", fault));
       verdict.signals[std::string(name)] = *part;
     }
   }

@@ -31,7 +31,7 @@ struct VerifierOptions {
   // command         `command` decides. It runs after the agent, in the agent's room and work folder, the answer on stdin.
   //                 Its HOME and TMPDIR are its own, so files that the agent left in ${home} do not decide by accident.
   // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number}}.
-  //                 tree/signal_bounds.h limits the number of signals and the length of their names.
+  //                 tree/reward_bounds.h limits the numbers, tree/signal_bounds.h the count and names of signals.
   // agent_posted    The agent posts its reward itself, and there is nothing to verify. An agent that posts none has no
   //                 answer.
   std::string kind = "exact";
@@ -81,8 +81,8 @@ struct VerifierInput {
 };
 
 struct Verdict {
-  double reward = 0;                      // finite
-  std::map<std::string, double> signals;  // finite
+  double reward = 0;                      // within tree::kMaxReward
+  std::map<std::string, double> signals;  // within tree::kMaxSignal
   std::string detail;                     // one line, for people
 };
 

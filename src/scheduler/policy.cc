@@ -32,6 +32,20 @@ std::optional<std::vector<int64_t>> WindowedFifo::ReadyBatch() const {
   return std::vector<int64_t>(pending_.begin(), std::next(pending_.begin(), groups_per_step_));
 }
 
+absl::Status WindowedFifo::BeginAt(int64_t step, int64_t group) {
+  if (step < 0 || group < 0) {
+    return absl::OutOfRangeError(absl::StrCat("a run cannot begin at step ", step, " and group ", group));
+  }
+  if (next_group() > 0 || next_step() > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the run has begun: it is at group ", next_group(), " and step ", next_step()));
+  }
+  first_step_ = step;
+  batch_sizes_.resize(static_cast<size_t>(step));
+  head_ = scanned_ = group;
+  return absl::OkStatus();
+}
+
 absl::Status WindowedFifo::AdmitGroup(int64_t group) {
   if (group != next_group()) {
     return absl::FailedPreconditionError(

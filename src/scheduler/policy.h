@@ -15,9 +15,10 @@
 // Slots. B = (S+1)P slots bound the groups that are admitted and not released. A group releases its slot when it is
 // closed, or when the version that its batch made is live.
 //
-// State changes by five transitions, one for each event of a run:
+// State changes by six transitions, one for each event of a run:
 //
 //   event            transition        journalled   precondition
+//   journal begun    BeginAt           yes          no other transition came before
 //   group admitted   AdmitGroup        yes          its id is next_group()
 //   group finished   FinishGroup       no           it is open
 //   group closed     CloseGroup        yes          it is open
@@ -86,6 +87,9 @@ class WindowedFifo {
 
   // ---- Transitions: events of the run, live or replayed. The table above has their preconditions.
 
+  // The run goes on at this step and group: batches below `step` hold no slot. FAILED_PRECONDITION: the run has begun;
+  // OUT_OF_RANGE: a negative number.
+  absl::Status BeginAt(int64_t step, int64_t group);
   // The group is open and holds a slot. FAILED_PRECONDITION: another id is next.
   absl::Status AdmitGroup(int64_t group);
   // Every sample of the group is done: the window takes it now, or once the window reaches it. NOT_FOUND: never
@@ -106,6 +110,8 @@ class WindowedFifo {
   int64_t groups_per_step() const { return groups_per_step_; }
   int64_t head() const { return head_; }
   int64_t next_group() const { return head_ + static_cast<int64_t>(states_.size()); }
+  // The first step whose batch this journal may hold; 0 = of the whole run.
+  int64_t first_step() const { return first_step_; }
   int64_t next_step() const { return static_cast<int64_t>(batch_sizes_.size()); }
   int64_t live_version() const { return live_version_; }
   int64_t open() const { return open_; }
@@ -136,8 +142,9 @@ class WindowedFifo {
   std::deque<State> states_;  // of groups [head_, next_group())
   int64_t head_ = 0;
   int64_t scanned_ = 0;  // finished groups below this id have been taken; = max(head, min(head + W, next)) after Slide
-  std::set<int64_t> pending_;         // taken, in no batch
-  std::vector<int32_t> batch_sizes_;  // by step
+  std::set<int64_t> pending_;  // taken, in no batch
+  int64_t first_step_ = 0;
+  std::vector<int32_t> batch_sizes_;  // by step; 0 below first_step_
   int64_t live_version_ = 0;
   int64_t open_ = 0;
   int64_t outside_ = 0;             // finished, not taken

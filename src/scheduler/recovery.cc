@@ -13,7 +13,7 @@ using datapool::EpisodePages;
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOptions& options,
                                                               std::vector<v1::Task> tasks, datapool::Client& pool,
                                                               const base::Clock& clock,
-                                                              std::optional<int64_t> resume_step,
+                                                              std::optional<ResumePoint> resume,
                                                               base::Metrics* metrics) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (tasks.empty() && options.total_steps > 0) {
@@ -21,13 +21,13 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
   }
   std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(tasks), pool, clock, metrics));
   base::MutexLock lock(scheduler->mu_);
-  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume_step), "recovering the scheduler"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume), "recovering the scheduler"));
   INGOT_RETURN_IF_ERROR(scheduler->DecideOutcomes());
   scheduler->NotifyChange();
   return scheduler;
 }
 
-absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
+absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
   StepOfGroup step_of_group;
   v1::ReadJournalRequest request;
   int64_t end = 0;
@@ -47,47 +47,93 @@ absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
         step_of_group[record.closed().group_id()] = step;
       } else if (record.has_batch()) {
         for (const int64_t group : record.batch().group_ids()) step_of_group[group] = step;
-      } else if (record.has_checkpoint() &&
-                 record.checkpoint().step() <= resume_step.value_or(record.checkpoint().step())) {
+      } else if (record.has_checkpoint() && (!resume.has_value() || record.checkpoint().step() <= resume->step)) {
         // No batch below a checkpoint is replayed again; Status still shows the last batch before it.
         std::erase_if(step_of_group, [&](const auto& entry) { return entry.second < record.checkpoint().step() - 1; });
       }
     }
-    if (page.records().empty()) break;
+    if (!page.records().empty()) continue;
+    if (page.end_index() != end) {
+      return absl::DataLossError(absl::StrCat("the journal has ", end, " records, and ", page.end_index(),
+                                              " were written", datapool::WayOn()));
+    }
+    break;
   }
   journal_.StartAt(end);
-  if (resume_step.has_value()) INGOT_RETURN_IF_ERROR(ResumeAt(*resume_step));
+  if (resume.has_value()) {
+    if (end == 0 && resume->step > 0) INGOT_RETURN_IF_ERROR(BeginJournal(*resume));
+    INGOT_RETURN_IF_ERROR(ResumeAt(resume->step));
+  }
   if (end > 0) {
     INGOT_LOG(info, "journal: {} records, {} groups admitted, {} batches, version {} live", end, policy_.next_group(),
               policy_.next_step(), policy_.live_version());
   }
-  return ReadEpisodes(step_of_group);
+  return ReadEpisodes(step_of_group, /*end_open=*/resume.has_value());
+}
+
+absl::Status Scheduler::BeginJournal(const ResumePoint& resume) {
+  v1::JournalRecord record;
+  record.mutable_begun()->set_step(resume.step);
+  // Every step before took its groups, so ids do not clash, and tasks go on behind those of the last step.
+  record.mutable_begun()->set_group(std::max(resume.next_group, resume.step * options_.groups_per_step));
+  INGOT_LOG(
+      warn,
+      "the pool is empty: the run goes on from checkpoint {} with an empty journal, at group {}. Groups that were "
+      "admitted and not trained are lost, and the pool has no earlier episode",
+      resume.step, record.begun().group());
+  return Write(std::move(record));
+}
+
+absl::Status Scheduler::BeginsBehind(int64_t step) const {
+  return absl::FailedPreconditionError(absl::StrCat("the journal begins at step ", policy_.first_step(),
+                                                    " and does not hold batch ", step, datapool::WayOn()));
+}
+
+absl::Status Scheduler::EndLeft(v1::Episode& episode) {
+  v1::EndEpisodeRequest end;  // without a reward: what was posted stays
+  end.set_episode_id(episode.episode_id());
+  end.set_state(episode.has_reward() ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED);
+  end.set_detail(absl::StrCat("the run was started again", episode.has_reward() ? "; its reward had been posted" : ""));
+  end.set_ended_unix_ns(clock_.UnixNanos());
+  const absl::Status ended = pool_.EndEpisode(end);
+  if (absl::IsFailedPrecondition(ended) || absl::IsAlreadyExists(ended)) {  // the new gateway was faster
+    v1::GetEpisodeRequest get;
+    get.set_episode_id(episode.episode_id());
+    INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, pool_.GetEpisode(get));
+    episode = std::move(*tree.mutable_episode());
+    return absl::OkStatus();
+  }
+  episode.set_state(end.state());
+  return base::Annotate(ended, "ending an episode that the run left open");
 }
 
 absl::Status Scheduler::ResumeAt(int64_t checkpoint) {
   if (checkpoint < 0 || checkpoint > policy_.next_step()) {
-    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", checkpoint,
-                                                      " contains batches that this journal does not hold (it holds ",
-                                                      policy_.next_step(), "): the pool belongs to another run"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint ", checkpoint, " contains batches that this journal does not hold (it holds ", policy_.next_step(),
+        "): the pool belongs to another run, or lost its last records", datapool::WayOn()));
   }
+  if (checkpoint < policy_.first_step()) return BeginsBehind(checkpoint);
   if (checkpoint < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(checkpoint));
   evals_.ForgetAfter(checkpoint);
   live_known_ = false;
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::ReadEpisodes(const StepOfGroup& step_of_group) {
+absl::Status Scheduler::ReadEpisodes(const StepOfGroup& step_of_group, bool end_open) {
   int64_t first = policy_.head();
   if (!step_of_group.empty()) first = std::min(first, step_of_group.begin()->first);
   if (first >= policy_.next_group()) return absl::OkStatus();
+  AdvanceGroups();
   EpisodePages pages(pool_, v1::PURPOSE_TRAIN, first, policy_.next_group() - 1);
   // The last one seen of a consumed group; the next episode shows whether it was its sample's largest attempt.
   v1::Episode last;
   while (!pages.done()) {
-    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
-    for (const v1::Episode& episode : page.episodes()) {
+    INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, pages.Next());
+    for (v1::Episode& episode : *page.mutable_episodes()) {
       const int64_t group = episode.ref().group_id();
       if (groups_.contains(group)) {
+        if (end_open && episode.state() == v1::EPISODE_OPEN) INGOT_RETURN_IF_ERROR(EndLeft(episode));
         groups_.Restore(episode);
       } else if (step_of_group.contains(group)) {
         const bool same = last.ref().group_id() == group && last.ref().sample_index() == episode.ref().sample_index();

@@ -86,8 +86,8 @@ struct Sample {
     return absl::OkStatus();
   }
 
-  // Takes the pool's record of one attempt after a restart; attempts ascend. An attempt that is still open is lost with
-  // the process that ran it. An attempt below a fence counts only if it failed before.
+  // Takes the pool's record of one attempt after a restart; attempts ascend. An attempt that is open there runs: its
+  // gateway reports its end or its loss. An attempt below a fence counts only if it failed before.
   void Restore(const v1::Episode& episode, int32_t max_attempts) {
     const bool finished = episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode));
     const bool failed = !finished && (episode.state() == v1::EPISODE_FAILED || episode.state() == v1::EPISODE_FINISHED);
@@ -102,6 +102,8 @@ struct Sample {
       reward = tree::ReturnOf(episode);
     } else if (failed) {
       Fail(max_attempts);
+    } else if (episode.state() == v1::EPISODE_OPEN) {
+      state = kRunning;
     } else {
       ++attempt;
     }

@@ -42,6 +42,8 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
   switch (record.record_case()) {
     case v1::JournalRecord::kAdmitted:
       return ApplyAdmitted(record.admitted());
+    case v1::JournalRecord::kBegun:
+      return ApplyBegun(record.begun());
     case v1::JournalRecord::kClosed:
       return ApplyClosed(record.closed());
     case v1::JournalRecord::kBatch:
@@ -58,6 +60,12 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
       break;
   }
   return absl::DataLossError("a journal record of a kind that this version does not know");
+}
+
+absl::Status Scheduler::ApplyBegun(const v1::JournalBegun& begun) {
+  INGOT_RETURN_IF_ERROR(policy_.BeginAt(begun.step(), begun.group()));
+  steps_.resize(static_cast<size_t>(begun.step()) + 1);
+  return absl::OkStatus();
 }
 
 absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
@@ -323,6 +331,7 @@ absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std
       return absl::FailedPreconditionError(
           absl::StrCat("batch ", step, " was asked for before batch ", policy_.next_step()));
     }
+    if (step < policy_.first_step()) return BeginsBehind(step);
     if (step < policy_.next_step()) return std::nullopt;
     if (const auto groups = policy_.ReadyBatch()) return WriteBatch(*groups);
     INGOT_RETURN_IF_ERROR(CheckFailures());
@@ -387,6 +396,7 @@ v1::FeedStats Scheduler::Stats(const Step& step) const {
   stats.set_budget(policy_.budget());
   stats.set_window(policy_.window());
   stats.set_head(policy_.head());
+  stats.set_next_group(policy_.next_group());
   stats.set_finished_outside_window(policy_.finished_outside_window());
   stats.set_dropped(dropped_);
   stats.set_failed(failed_);

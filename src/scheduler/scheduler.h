@@ -12,9 +12,13 @@
 // GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. A record is durable before its effect. `Apply` gives it
 // its effect, live and in the replay at the next start. A record that contradicts those before it is an error.
 //
-// The pool's episodes tell which samples are done: those whose largest attempt is FINISHED there, reported or not. So a
-// replayed scheduler decides as the old one did. One exception: a group of equal rewards that was finished because of
+// The pool's episodes tell which samples are done: those whose largest attempt is FINISHED there, reported or not. An
+// attempt that is open there runs, and its gateway reports its end. So a replayed scheduler decides as the old one did,
+// and hands out no sample that somebody runs. One exception: a group of equal rewards that was finished because of
 // max_drops_per_batch, and was in no batch yet, may be dropped after a restart.
+//
+// When the whole run starts again, nobody is left to end the open attempts. Recover ends them in the pool: as FINISHED
+// if their own reward was posted, since somebody judged them, and otherwise as FENCED; those are tried again.
 //
 // A write that fails changes nothing, and its call fails. The record is then in doubt: it may be in the journal, or may
 // still get there. The next call sends it again before anything else (journal_writer.h).
@@ -49,6 +53,7 @@
 #include "scheduler/journal_writer.h"
 #include "scheduler/options.h"
 #include "scheduler/policy.h"
+#include "scheduler/resume_point.h"
 #include "scheduler/scheduler_metrics.h"
 #include "scheduler/task_sampler.h"
 #include "scheduler/train_groups.h"
@@ -61,16 +66,15 @@ class Scheduler final : public Client {
   // at least one, unless total_steps is 0. `pool`, `clock` and `metrics` (null = no metrics) must outlive the
   // scheduler.
   //
-  // `resume_step`: the checkpoint from which the whole run starts; 0 = a new run. No version is live, and nothing is
-  // admitted, before the first MarkVersionLive. nullopt = the scheduler alone restarted: the last live version of the
-  // journal is live.
+  // `resume`: the checkpoint from which the whole run starts; step 0 = a new run. No version is live, and nothing is
+  // admitted, before the first MarkVersionLive. With an empty pool the journal begins at the checkpoint. nullopt = the
+  // scheduler alone restarted: the last live version of the journal is live.
   //
   // Errors: DATA_LOSS names the journal record that contradicts those before it. FAILED_PRECONDITION: the journal lacks
-  // batches below `resume_step`.
+  // batches below the checkpoint, or begins behind it.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Recover(const SchedulerOptions& options,
                                                             std::vector<v1::Task> tasks, datapool::Client& pool,
-                                                            const base::Clock& clock,
-                                                            std::optional<int64_t> resume_step,
+                                                            const base::Clock& clock, std::optional<ResumePoint> resume,
                                                             base::Metrics* metrics = nullptr);
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override;
@@ -93,7 +97,7 @@ class Scheduler final : public Client {
  private:
   // Counts of one batch: of its own groups and of the groups dropped since the batch before.
   struct Step {
-    int64_t journal_index = -1;  // of its Batch record; -1 = the batch is not made yet (the last Step only)
+    int64_t journal_index = -1;  // of its Batch record; -1 = not made yet (the last Step), or in a lost journal
     RewardSum rewards;           // of its groups and of the dropped ones
     int64_t dropped = 0;         // groups
     int64_t groups = 0;          // in the batch
@@ -105,21 +109,28 @@ class Scheduler final : public Client {
             const base::Clock& clock, base::Metrics* metrics);
 
   // recovery.cc
-  absl::Status ReadJournal(std::optional<int64_t> resume_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ReadJournal(std::optional<ResumePoint> resume) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Reconcile(v1::EpisodePurpose purpose, const std::vector<v1::EpisodeRef>& running,
                          v1::ReconcileResponse& found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status ReadEpisodes(const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ReadEpisodes(const StepOfGroup& step_of_group, bool end_open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends an open episode that nobody drives any more, in the pool and in the record.
+  absl::Status EndLeft(v1::Episode& episode);
   void CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Begins an empty journal at the checkpoint.
+  absl::Status BeginJournal(const ResumePoint& resume) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ResumeAt(int64_t checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<EvalBoard::Attempts> UsedEvalAttempts(int64_t first_group, int64_t last_group);
 
   // The effect of a journal record, live and replayed. FAILED_PRECONDITION, NOT_FOUND or OUT_OF_RANGE: the record
   // contradicts those before it.
   absl::Status Apply(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ApplyBegun(const v1::JournalBegun& begun) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyAdmitted(const v1::GroupAdmitted& admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyClosed(const v1::GroupClosed& closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyBatch(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyLive(const v1::VersionLive& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // FAILED_PRECONDITION: the journal begins behind that step.
+  absl::Status BeginsBehind(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckCheckpoint(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -118,7 +118,7 @@ std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id) {
   const auto sample = std::find_if(group.samples.begin(), group.samples.end(),
                                    [](const Sample& s) { return s.state == Sample::kWaiting; });
   if (!group.deadline.has_value() && !group.left.has_value()) {
-    group.left = std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
+    group.left = FullTime();
   }
   v1::Ticket ticket;
   *ticket.mutable_ref() = sample->Ref(group_id, sample - group.samples.begin());
@@ -192,15 +192,19 @@ void TrainGroups::Expire() {
 void TrainGroups::Restore(const v1::Episode& episode) {
   const auto it = groups_.find(episode.ref().group_id());
   if (it == groups_.end()) return;
+  Group& group = it->second;
   const int32_t index = episode.ref().sample_index();
-  if (index < 0 || index >= std::ssize(it->second.samples)) return;
-  it->second.samples[static_cast<size_t>(index)].Restore(episode, options_.max_attempts);
+  if (index < 0 || index >= std::ssize(group.samples)) return;
+  group.samples[static_cast<size_t>(index)].Restore(episode, options_.max_attempts);
 }
 
 void TrainGroups::FinishRestore() {
   for (auto& [group_id, group] : groups_) {
     for (const Sample& sample : group.samples) {
       if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, "");
+      if (sample.state != Sample::kRunning) continue;
+      ++running_;
+      group.left = FullTime();
     }
     Update(group_id, group);
   }

@@ -74,7 +74,7 @@ class TrainGroups {
   // or its group is gone.
   void Fence(const v1::EpisodeRef& ref);
   // After a restart: Restore takes every episode that the pool holds of these groups, attempts ascending; FinishRestore
-  // ends it.
+  // ends it. The time of groups with a running sample begins anew. REQUIRES: Advance was called.
   void Restore(const v1::Episode& episode);
   void FinishRestore();
 
@@ -105,6 +105,9 @@ class TrainGroups {
   // True if a sample runs or could be handed out.
   bool MayRun(const Group& group) const;
   void SetDeadline(int64_t group_id, Group& group, std::optional<std::chrono::nanoseconds> deadline);
+  std::chrono::nanoseconds FullTime() const {
+    return std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
+  }
   // Stops or starts the group's time, as MayRun says.
   void UpdateTime(int64_t group_id, Group& group);
   // Fails the groups whose deadline has passed.

@@ -8,6 +8,7 @@
 
 #include "trainer/advantage.h"
 #include "trainer/episode_metrics.h"
+#include "tree/reward_bounds.h"
 
 namespace ingot::trainer {
 namespace {
@@ -108,9 +109,18 @@ class Collector {
     int64_t loss_tokens = 0;
   };
 
-  absl::StatusOr<EpisodeReturn> ReturnOf(const v1::EpisodeTree& tree) const {
+  // Statistics of a group may overflow with this reward, and would give a gradient of zero or none that is finite.
+  void CheckBound(const v1::Episode& episode, const std::string& subject, double reward) {
+    const std::string fault = tree::RewardFault(reward);
+    if (fault.empty() || !out_.reward_fault.empty()) return;
+    out_.reward_fault =
+        absl::StrCat("group ", episode.ref().group_id(), ", episode ", episode.episode_id(), ": ", subject, " ", fault);
+  }
+
+  absl::StatusOr<EpisodeReturn> ReturnOf(const v1::EpisodeTree& tree) {
     const v1::Episode& episode = tree.episode();
     if (!std::isfinite(episode.reward())) return absl::InvalidArgumentError("its reward is not a finite number");
+    CheckBound(episode, "its reward", episode.reward());
     std::vector<double> turns(static_cast<size_t>(tree.calls_size()), 0.0);
     int64_t found = 0;
     for (int t = 0; t < tree.calls_size(); ++t) {
@@ -119,6 +129,7 @@ class Collector {
       if (!std::isfinite(it->second)) {
         return absl::InvalidArgumentError(absl::StrCat("the reward of call ", it->first, " is not a finite number"));
       }
+      CheckBound(episode, absl::StrCat("the reward of call ", it->first), it->second);
       turns[static_cast<size_t>(t)] = it->second;
       ++found;
     }

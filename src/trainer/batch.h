@@ -38,7 +38,9 @@ struct PreparedBatch {
   std::vector<Preference> preferences;  // pairs of sequences; empty unless the objective is dpo
   int32_t episodes = 0;                 // finished training episodes, with loss tokens or without
   int64_t loss_tokens = 0;
-  std::string empty_reason;     // says why loss_tokens is 0; empty otherwise
+  std::string empty_reason;  // says why loss_tokens is 0; empty otherwise
+  // Names the first reward beyond tree::kMaxReward, for which the batch is no base of a step. Empty = there is none.
+  std::string reward_fault;
   int64_t unmerged_tokens = 0;  // context and sampled tokens of every call, nothing merged
   // reward/*, batch/* and what EpisodeMetrics reports.
   StepMetrics metrics;
@@ -66,7 +68,8 @@ struct PreparedBatch {
 // - a reward that is not finite, a reward of a call that the episode does not hold;
 // - no groups, a wrong number of groups or samples.
 //
-// A sound batch of which nothing bears loss is no error: see empty_reason.
+// A sound batch of which nothing bears loss is no error: see empty_reason. Nor is a finite reward beyond the bound, which
+// an older pool may hold: see reward_fault.
 absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options,
                                            const TokenLimits& limits, int64_t version);
 

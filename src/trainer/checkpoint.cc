@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 namespace json = base::json;
 using model::ShardFile;
 
-constexpr char kFormat[] = "ingot-checkpoint-1";
+constexpr char kFormat[] = "ingot-checkpoint-2";
+constexpr char kUnsealedFormat[] = "ingot-checkpoint-1";  // its state.json has no checksum of its own
 constexpr char kState[] = "state.json";
 constexpr char kOptimizer[] = "optimizer";
 constexpr char kWeights[] = "model";
@@ -83,11 +84,31 @@ absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_fil
   return absl::OkStatus();
 }
 
+// The checksum of a sealed text, which is its last field: "...,"xxh3":"0123456789abcdef"}\n".
+constexpr std::string_view kSealBegin = ",\"xxh3\":\"", kSealEnd = "\"}\n";
+
+// The JSON object with the checksum of its text as its last field.
+std::string Seal(const json::value& object) {
+  std::string text = base::PrintJson(object);
+  const std::string checksum = base::Hex(base::Checksum64(text));
+  text.pop_back();
+  return absl::StrCat(text, base::View(kSealBegin), checksum, base::View(kSealEnd));
+}
+
+bool IsSealed(std::string_view text) {
+  constexpr size_t kDigits = 16, kSeal = kSealBegin.size() + kDigits + kSealEnd.size();
+  if (text.size() < kSeal || !text.ends_with(kSealEnd)) return false;
+  const std::string_view seal = text.substr(text.size() - kSeal);
+  const std::string object = absl::StrCat(base::View(text.substr(0, text.size() - kSeal)), "}");
+  return seal.starts_with(kSealBegin) && seal.substr(kSealBegin.size(), kDigits) == base::Hex(base::Checksum64(object));
+}
+
 json::value StateJson(const CheckpointContents& contents, size_t shards, json::object files) {
   const OptimizerOptions& schedule = contents.schedule;
   return json::object{{"format", kFormat},
                       {"step", contents.step},
                       {"next_batch", contents.step},
+                      {"next_group", contents.next_group},
                       {"seed", contents.seed},
                       {"weights_checksum", base::Hex(contents.weights_checksum)},
                       {"optimizer_steps", contents.optimizer_steps},
@@ -147,7 +168,7 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
     files[name] = json::object{{"bytes", digest.bytes}, {"xxh3", base::Hex(digest.checksum)}};
   }
   const json::value state = StateJson(contents, shards.size(), std::move(files));
-  INGOT_RETURN_IF_ERROR(WriteFileDurably(dir + "/" + kState, base::PrintJson(state) + "\n"));
+  INGOT_RETURN_IF_ERROR(WriteFileDurably(dir + "/" + kState, Seal(state)));
   return SyncDir(dir);
 }
 
@@ -231,39 +252,73 @@ absl::StatusOr<uint64_t> HexField(const json::value& state, const std::string& k
   return value;
 }
 
-absl::StatusOr<json::value> ReadState(const std::string& path) {
-  const auto text = ReadSmallFile(path + "/" + kState);
-  if (!text.ok()) return Damaged(path, std::string(text.status().message()));
-  auto state = base::ParseJson(*text);
-  if (!state.ok()) return Damaged(path, absl::StrCat("state.json: ", state.status().message()));
+// The text of state.json, parsed, with a known format and the checksum that the format has.
+absl::StatusOr<json::value> ParseState(const std::string& text) {
+  auto state = base::ParseJson(text);
+  if (!state.ok()) return absl::DataLossError(absl::StrCat("state.json: ", state.status().message()));
   const json::value* format = base::Find(*state, "format");
-  if (format == nullptr || !format->is_string() || format->as_string() != kFormat) {
-    return Damaged(path, absl::StrCat("state.json does not say format ", kFormat));
+  if (format != nullptr && *format == json::value(kUnsealedFormat)) return *std::move(state);
+  if (format == nullptr || *format != json::value(kFormat)) {
+    return absl::DataLossError(absl::StrCat("state.json does not say format ", kFormat));
   }
+  if (!IsSealed(text)) return absl::DataLossError("state.json differs from what was written");
   return *std::move(state);
 }
 
 // The number of shards; 1 in checkpoints from before there were shards.
-absl::StatusOr<int> ShardsOf(const std::string& path, const json::value& state) {
+absl::StatusOr<int> ShardsOf(const json::value& state) {
   if (base::Find(state, "optimizer_shards") == nullptr) return 1;
-  const auto shards = IntegerField(state, "optimizer_shards");
-  if (!shards.ok()) return Damaged(path, std::string(shards.status().message()));
-  if (*shards < 1 || *shards > 99999) return Damaged(path, absl::StrCat("optimizer_shards is ", *shards));
-  return static_cast<int>(*shards);
+  INGOT_ASSIGN_OR_RETURN(const int64_t shards, IntegerField(state, "optimizer_shards"));
+  if (shards < 1 || shards > 99999) return absl::DataLossError(absl::StrCat("optimizer_shards is ", shards));
+  return static_cast<int>(shards);
 }
 
-absl::Status VerifyFiles(const std::string& path, const json::value& state) {
-  const json::value* files = base::Find(state, "files");
-  if (files == nullptr || !files->is_object()) return Damaged(path, "state.json lists no files");
-  INGOT_ASSIGN_OR_RETURN(const int shards, ShardsOf(path, state));
-  // LoadModelDir finds the weights' files through the index, which state.json lists beside them.
-  const bool indexed = files->as_object().contains(model::kWeightsIndex);
-  std::vector<std::string> needed = {"config.json", indexed ? model::kWeightsIndex : ShardFile(kWeights, 0, 1)};
-  for (int shard = 0; shard < shards; ++shard) needed.push_back(ShardFile(kOptimizer, shard, shards));
-  for (const std::string& name : needed) {
-    if (!files->as_object().contains(name)) return Damaged(path, absl::StrCat("state.json does not list ", name));
+// The fields of state.json that a resume needs.
+struct State {
+  int64_t step = 0;
+  uint64_t seed = 0;
+  uint64_t weights_checksum = 0;
+  int64_t optimizer_steps = 0;
+  int64_t next_group = 0;  // 0 also in checkpoints from before it was written
+  int shards = 1;          // files of the optimizer's state
+  json::object files;
+};
+
+absl::StatusOr<State> StateOf(const std::string& text) {
+  INGOT_ASSIGN_OR_RETURN(const json::value parsed, ParseState(text));
+  State state;
+  INGOT_ASSIGN_OR_RETURN(state.step, IntegerField(parsed, "step"));
+  INGOT_ASSIGN_OR_RETURN(state.seed, UnsignedField(parsed, "seed"));
+  INGOT_ASSIGN_OR_RETURN(state.weights_checksum, HexField(parsed, "weights_checksum"));
+  INGOT_ASSIGN_OR_RETURN(state.optimizer_steps, IntegerField(parsed, "optimizer_steps"));
+  if (base::Find(parsed, "next_group") != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(state.next_group, IntegerField(parsed, "next_group"));
   }
-  for (const auto& [key, entry] : files->as_object()) {
+  INGOT_ASSIGN_OR_RETURN(state.shards, ShardsOf(parsed));
+  const json::value* files = base::Find(parsed, "files");
+  if (files == nullptr || !files->is_object()) return absl::DataLossError("state.json lists no files");
+  state.files = files->get_object();
+  return state;
+}
+
+// DATA_LOSS: the checkpoint has no state.json that was written whole and is unchanged since.
+absl::StatusOr<State> ReadState(const std::string& path) {
+  const auto text = ReadSmallFile(path + "/" + kState);
+  if (!text.ok()) return Damaged(path, std::string(text.status().message()));
+  absl::StatusOr<State> state = StateOf(*text);
+  if (!state.ok()) return Damaged(path, std::string(state.status().message()));
+  return state;
+}
+
+absl::Status VerifyFiles(const std::string& path, const State& state) {
+  // LoadModelDir finds the weights' files through the index, which state.json lists beside them.
+  const bool indexed = state.files.contains(model::kWeightsIndex);
+  std::vector<std::string> needed = {"config.json", indexed ? model::kWeightsIndex : ShardFile(kWeights, 0, 1)};
+  for (int shard = 0; shard < state.shards; ++shard) needed.push_back(ShardFile(kOptimizer, shard, state.shards));
+  for (const std::string& name : needed) {
+    if (!state.files.contains(name)) return Damaged(path, absl::StrCat("state.json does not list ", name));
+  }
+  for (const auto& [key, entry] : state.files) {
     const std::string name(key);
     if (!IsFileName(name)) return Damaged(path, absl::StrCat("state.json lists '", name, "'"));
     const auto bytes = UnsignedField(entry, "bytes");
@@ -277,6 +332,21 @@ absl::Status VerifyFiles(const std::string& path, const json::value& state) {
     if (digest->checksum != *checksum) return Damaged(path, absl::StrCat(name, " differs from what was written"));
   }
   return absl::OkStatus();
+}
+
+// The state of a checkpoint of which every file is as it was written.
+absl::StatusOr<State> Verify(const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(State state, ReadState(path));
+  INGOT_RETURN_IF_ERROR(VerifyFiles(path, state));
+  return state;
+}
+
+CheckpointInfo InfoOf(const std::string& path, const State& state) {
+  return {.path = path,
+          .step = state.step,
+          .weights_checksum = state.weights_checksum,
+          .next_group = state.next_group,
+          .rejected = {}};
 }
 
 }  // namespace
@@ -349,24 +419,21 @@ absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const C
     return NotWritten(written, root, contents.step);
   }
   RemoveStale(root, contents.step, keep, contents.last_sound_step);
-  return CheckpointInfo{root + "/" + name, contents.step, contents.weights_checksum, {}};
+  return CheckpointInfo{root + "/" + name, contents.step, contents.weights_checksum, contents.next_group, {}};
 }
 
 absl::StatusOr<CheckpointInfo> VerifyCheckpoint(const std::string& path) {
-  INGOT_ASSIGN_OR_RETURN(const json::value state, ReadState(path));
-  INGOT_RETURN_IF_ERROR(VerifyFiles(path, state));
-  const auto step = IntegerField(state, "step");
-  const auto checksum = HexField(state, "weights_checksum");
-  if (!step.ok()) return Damaged(path, std::string(step.status().message()));
-  if (!checksum.ok()) return Damaged(path, std::string(checksum.status().message()));
-  return CheckpointInfo{path, *step, *checksum, {}};
+  INGOT_ASSIGN_OR_RETURN(const State state, Verify(path));
+  return InfoOf(path, state);
 }
 
 absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(root));
   std::vector<std::string> rejected;
   for (const int64_t step : steps) {
-    auto info = VerifyCheckpoint(root + "/" + CheckpointName(step));
+    const std::string path = root + "/" + CheckpointName(step);
+    auto info = VerifyCheckpoint(path);
+    if (info.ok() && info->step != step) info = Damaged(path, absl::StrCat("state.json says step ", info->step));
     if (info.ok()) {
       info->rejected = std::move(rejected);
       return info;
@@ -379,17 +446,17 @@ absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root) {
 }
 
 absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path) {
-  INGOT_ASSIGN_OR_RETURN(const CheckpointInfo info, VerifyCheckpoint(path));
-  INGOT_ASSIGN_OR_RETURN(const json::value state, ReadState(path));
+  INGOT_ASSIGN_OR_RETURN(const State state, Verify(path));
   CheckpointContents contents;
-  contents.step = info.step;
-  contents.weights_checksum = info.weights_checksum;
-  INGOT_ASSIGN_OR_RETURN(contents.seed, UnsignedField(state, "seed"));
-  INGOT_ASSIGN_OR_RETURN(contents.optimizer_steps, IntegerField(state, "optimizer_steps"));
+  contents.step = state.step;
+  contents.seed = state.seed;
+  contents.weights_checksum = state.weights_checksum;
+  contents.next_group = state.next_group;
+  contents.optimizer_steps = state.optimizer_steps;
+  contents.optimizer_shards = state.shards;
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder loaded, model::LoadModelDir(path));
   contents.config = std::move(loaded.config);
   contents.parameters = std::move(loaded.parameters);
-  INGOT_ASSIGN_OR_RETURN(contents.optimizer_shards, ShardsOf(path, state));
   return contents;
 }
 

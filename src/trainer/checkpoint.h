@@ -3,7 +3,8 @@
 //   ROOT/step-00000012/         contains exactly the batches below 12, i.e. version 12
 //     config.json, model.safetensors and the app's files (tokenizer.json, ...): a Hugging Face model folder
 //     optimizer.safetensors     moments (and masters) of AdamW
-//     state.json                step, seed, schedule, and size and checksum of every other file; written last
+//     state.json                step, seed, schedule, size and checksum of every other file, and a checksum of all
+//                               that; written last
 //
 // Each of N ranks writes the parameters and the state that it owns: model-00001-of-0000N.safetensors and
 // optimizer-00001-of-0000N.safetensors, ... Rank 0 then adds Hugging Face's model.safetensors.index.json.
@@ -31,6 +32,7 @@ struct CheckpointInfo {
   std::string path;
   int64_t step = 0;
   uint64_t weights_checksum = 0;      // weights::Snapshot::checksum of its parameters
+  int64_t next_group = 0;             // CheckpointContents::next_group
   std::vector<std::string> rejected;  // LatestCheckpoint: newer checkpoints that are damaged, each with its fault
 };
 
@@ -38,6 +40,8 @@ struct CheckpointContents {
   int64_t step = 0;
   uint64_t seed = 0;
   uint64_t weights_checksum = 0;
+  // FeedStats::next_group of the last batch: a run that loses its pool goes on there. 0 = there was no batch.
+  int64_t next_group = 0;
   int64_t total_steps = 0;  // for readers, like the schedule: a resumed run goes by its configuration
   OptimizerOptions schedule;
   model::ModelConfig config;

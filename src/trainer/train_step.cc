@@ -243,11 +243,12 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
         absl::StrCat("batch ", batch.step, " cannot be trained at version ", version_, ": batches come in order"));
     return follows ? ShareError(disorder) : disorder;
   }
+  next_group_ = std::max(next_group_, batch.feed.next_group());
   absl::StatusOr<PreparedBatch> prepared = PrepareBatch(batch, options_, Limits(), version_);
   if (!prepared.ok()) return follows ? ShareError(prepared.status()) : prepared.status();
   if (ranks_ != nullptr && !follows) INGOT_RETURN_IF_ERROR(SendOrder(Order::kStep, EncodeBatch(batch)));
-  if (prepared->loss_tokens == 0) {
-    const std::string why = prepared->empty_reason;
+  if (prepared->loss_tokens == 0 || !prepared->reward_fault.empty()) {
+    const std::string why = prepared->reward_fault.empty() ? prepared->empty_reason : prepared->reward_fault;
     return Skip(*std::move(prepared), why);
   }
   const absl::StatusOr<tree::PackedForest> forest = PackShare(*prepared);

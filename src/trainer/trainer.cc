@@ -209,6 +209,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
                                          absl::StrCat("checkpoint ", checkpoint_path)));
     INGOT_RETURN_IF_ERROR(trainer->SetReference(nullptr));
     trainer->version_ = trainer->last_sound_ = contents.step;
+    trainer->next_group_ = contents.next_group;
     if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's weights are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
     if (snapshot->checksum() != contents.weights_checksum) {
@@ -303,6 +304,7 @@ absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
   contents.step = step;
   contents.seed = options_.seed;
   contents.weights_checksum = snapshot->checksum();
+  contents.next_group = next_group_;
   contents.total_steps = stage_ ? 0 : options_.total_steps;
   contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
   contents.config = config();

@@ -268,6 +268,7 @@ class Trainer {
   std::optional<TrustRegion> trust_;             // during a step of options_.trust_region
   std::optional<Stage> stage_;                   // the running stage; empty = none
   int64_t version_ = 0;
+  int64_t next_group_ = 0;  // CheckpointContents::next_group
   int64_t skipped_in_a_row_ = 0;
   int64_t not_finite_in_a_row_ = 0;  // consecutive steps, up to now, without a finite gradient
   // The newest version (in a stage: step) whose weights are known to give a finite gradient; at first the start

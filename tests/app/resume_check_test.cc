@@ -55,6 +55,13 @@ TEST_F(ResumeCheck, TheLogNamesChangedKeys) {
   EXPECT_THAT(said, HasSubstr("changed since the run was left: scheduler.total_steps (100 -> 77)"));
 }
 
+TEST_F(ResumeCheck, AConfigurationThatIsGoneIsSaid) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(Check({"scheduler.group_size=8"}), "");
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, HasSubstr("run/config.yaml is gone: the run goes on with the configuration that was given"));
+}
+
 TEST_F(ResumeCheck, AnUnreadableOldConfigurationIsAccepted) {
   ASSERT_TRUE(Dir().WriteFile("config.yaml", "scheduler: {a_key_of_old: 3}\n").ok());
   EXPECT_EQ(Check({"scheduler.group_size=8"}), "");

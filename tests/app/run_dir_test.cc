@@ -80,6 +80,19 @@ TEST_F(RunDirTest, AStartThatFailedBeforeTheRunBeganLeavesTheNameFree) {
   }
 }
 
+// Somebody removed the configuration. The checkpoints are a run all the same, and nothing of it is overwritten.
+TEST_F(RunDirTest, ARunWhoseConfigurationIsGoneIsARun) {
+  MakeRun();
+  fs::remove(Path("config.yaml"));
+  const int files = Files();
+  EXPECT_EQ(RunDir::Open(root_, "run", IfExists::kFail).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  const absl::Status replaced = RunDir::Open(root_, "run", IfExists::kReplace).status();
+  EXPECT_EQ(replaced.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(replaced.message().find("config.yaml is gone"), std::string::npos) << replaced;
+  EXPECT_EQ(Files(), files);
+}
+
 TEST_F(RunDirTest, AFolderThatHoldsNoRunIsNotEmptied) {
   fs::create_directories(root_ + "/run");
   std::ofstream(Path("notes.txt")) << "mine";

@@ -187,6 +187,19 @@ TEST_F(RunLogTest, ResumeCutsRepeatedStepsAndBrokenLines) {
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
+TEST_F(RunLogTest, ResumeTellsThatTheEarlierLinesAreGone) {
+  const auto said_on_resume = [&](int64_t step) {
+    ::testing::internal::CaptureStdout();
+    MustOpen(Options(step));
+    return ::testing::internal::GetCapturedStdout();
+  };
+  const std::string gone = "metrics.jsonl is gone: the record begins anew at step 7";
+  EXPECT_NE(said_on_resume(7).find(gone), std::string::npos);
+  const std::string empty = "has no line of an earlier step: the record begins anew at step 7";
+  EXPECT_NE(said_on_resume(7).find(empty), std::string::npos) << "the file was made by the resume before";
+  EXPECT_EQ(said_on_resume(0).find("begins anew"), std::string::npos) << "no step was taken before";
+}
+
 TEST_F(RunLogTest, ResumeKeepsLinesOfKeptVersions) {
   {
     auto log = MustOpen(Options());

@@ -127,14 +127,15 @@ class Model {
     Episode& episode = found->second;
     if (episode.state == v1::EPISODE_OPEN) {
       episode.state = request.state();
+      if (!request.has_reward()) return absl::StatusCode::kOk;  // what was posted stays
       episode.reward = request.reward();
       episode.has_reward = true;
       episode.call_rewards.clear();
       return absl::StatusCode::kOk;
     }
-    if (!episode.fenced_by_newer && episode.state == request.state() && episode.reward == request.reward()) {
-      return absl::StatusCode::kOk;
-    }
+    const bool same_outcome = !request.has_reward() || (episode.has_reward && episode.reward == request.reward() &&
+                                                        episode.call_rewards.empty());
+    if (!episode.fenced_by_newer && episode.state == request.state() && same_outcome) return absl::StatusCode::kOk;
     if (episode.state == v1::EPISODE_FENCED) {
       return request.state() == v1::EPISODE_FENCED ? absl::StatusCode::kOk : absl::StatusCode::kFailedPrecondition;
     }
@@ -318,7 +319,8 @@ void RunRandomOperations(uint64_t seed, int shards) {
       ++codes[status.code()];
     } else if (action < 88) {
       const v1::EpisodeState states[] = {v1::EPISODE_FINISHED, v1::EPISODE_FAILED, v1::EPISODE_FENCED};
-      const auto request = End(id, states[rng() % 3], static_cast<double>(rng() % 2));
+      auto request = End(id, states[rng() % 3], static_cast<double>(rng() % 2));
+      if (rng() % 3 == 0) request.clear_reward();
       const auto status = pool->EndEpisode(request);
       ASSERT_EQ(status.code(), model.EndEpisode(request)) << status;
       ++codes[status.code()];

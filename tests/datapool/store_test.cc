@@ -201,6 +201,37 @@ TEST_F(StoreTest, AnEndReplacesTheRewardsAndNoneFollowIt) {
   EXPECT_FALSE(Get(*store_, "again")->episode().has_reward());
 }
 
+TEST_F(StoreTest, AnEndWithoutARewardKeepsThoseThatWerePosted) {
+  const v1::EpisodeState ends[] = {v1::EPISODE_FINISHED, v1::EPISODE_FAILED, v1::EPISODE_FENCED};
+  for (int i = 0; i < 3; ++i) {
+    const std::string id = "e" + std::to_string(i);
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, i)).ok());
+    ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
+    auto posted = Reward(id, 0.5, {{id + "/0", 1}});
+    (*posted.mutable_signals())["style"] = 3;
+    ASSERT_TRUE(store_->RewardEpisode(posted).ok());
+    auto end = End(id, ends[i]);
+    end.clear_reward();
+    (*end.mutable_signals())["agent/crash"] = 1;
+    for (int round = 0; round < 2; ++round) {
+      ASSERT_TRUE(store_->EndEpisode(end).ok()) << "the end, and its repetition after a restart";
+      const v1::Episode ended = Get(*store_, id)->episode();
+      EXPECT_EQ(ended.state(), ends[i]);
+      EXPECT_EQ(ended.reward(), 0.5);
+      EXPECT_EQ(ended.call_rewards().at(id + "/0"), 1);
+      EXPECT_EQ(std::map(ended.signals().begin(), ended.signals().end()),
+                (std::map<std::string, double>{{"style", 3}, {"agent/crash", 1}}));
+      Reopen();
+    }
+  }
+  // Without any post there is none.
+  ASSERT_TRUE(store_->OpenEpisode(Open("none", 1, 0)).ok());
+  auto end = End("none", v1::EPISODE_FENCED);
+  end.clear_reward();
+  ASSERT_TRUE(store_->EndEpisode(end).ok());
+  EXPECT_FALSE(Get(*store_, "none")->episode().has_reward());
+}
+
 // A damaged opening proves that no mutation reads it.
 TEST_F(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
   std::map<std::string, size_t> written;

@@ -105,6 +105,19 @@ TEST(Validate, EpisodesAreWhole) {
   EXPECT_FALSE(ValidateEndEpisode(call_reward).ok());
 }
 
+TEST(Validate, RewardsAndSignalsAreWithinTheirBounds) {
+  EXPECT_TRUE(ValidateRewardEpisode(testing::Reward("e", -1e6, {{"e/0", 1e6}})).ok());
+  const absl::Status of_episode = ValidateRewardEpisode(testing::Reward("e", 1e200));
+  EXPECT_EQ(of_episode.message(), "reward is 1e+200: it must be a finite number from -1e6 to 1e6; scale it");
+  EXPECT_FALSE(ValidateRewardEpisode(testing::Reward("e", 0, {{"e/0", -1.1e6}})).ok());
+  EXPECT_FALSE(ValidateEndEpisode(End("e", v1::EPISODE_FINISHED, 1e308)).ok());
+  auto signal = End("e");
+  (*signal.mutable_signals())["x"] = 1.7e18;
+  EXPECT_TRUE(ValidateEndEpisode(signal).ok());
+  (*signal.mutable_signals())["x"] = 1e31;
+  EXPECT_FALSE(ValidateEndEpisode(signal).ok());
+}
+
 TEST(Validate, OptionsAreChecked) {
   EXPECT_TRUE(testing::QuickOptions("/x").Validate().ok());
   EXPECT_FALSE(testing::QuickOptions("").Validate().ok());

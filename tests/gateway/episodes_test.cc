@@ -247,6 +247,31 @@ TEST(Rewards, AndOpeningsRefuseNamesThatWouldSteerWhatPrintsThem) {
   EXPECT_FALSE(world.pool.episode(episode.episode_id()).has_reward());
 }
 
+// Every way to a reward goes through the gateway's RewardEpisode: HTTP, gRPC and the runner's.
+TEST(Rewards, BeyondTheBoundAreRefusedByItsName) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  const auto reward = [&](const std::string& json) { return world.gateway().RewardEpisode(RewardFrom(episode, json)); };
+  const std::pair<const char*, const char*> refused[] = {
+      {R"({"reward":1e308})", "'reward' is 1e+308: it must be a finite number from -1e6 to 1e6"},
+      {R"({"reward":-1000001})", "'reward' is -1"},
+      {R"({"turn":0,"reward":1e200})", "the reward of a call is 1e+200"},
+      {R"({"reward":1,"calls":[{"turn":0,"reward":1e7}]})", "the reward of a call is 1e+07"},
+      {R"({"reward":1,"signals":{"bytes":1e31}})", "signal 'bytes' is 1e+31: it must be a finite number from -1e30"},
+  };
+  for (const auto& [json, says] : refused) {
+    const absl::Status status = reward(json);
+    EXPECT_EQ(HttpStatusOf(status), 400) << json;
+    EXPECT_FALSE(MayRetry(status)) << json;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(says)) << json;
+  }
+  EXPECT_FALSE(world.pool.episode(episode.episode_id()).has_reward()) << "nothing of a refused reward is stored";
+  EXPECT_TRUE(reward(R"({"reward":1e6,"calls":[{"turn":0,"reward":-1e6}],"signals":{"bytes":1e15}})").ok());
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 1e6);
+}
+
 TEST(Ending, RefusesUnknownFields) {
   v1::EpisodeEndRequest request;
   EXPECT_TRUE(ReadEnd(base::ParseJson(R"({"status":"failed","detail":"gave up"})").value(), request).ok());

@@ -74,16 +74,21 @@ class MemoryPool final : public datapool::Client {
     base::MutexLock lock(mu_);
     if (!fail_end.ok()) return Unshared(fail_end);
     v1::Episode& episode = episodes_[request.episode_id()];
-    episode.set_state(request.state());
-    episode.set_reward(request.reward());
-    *episode.mutable_signals() = request.signals();
-    *episode.mutable_call_rewards() = request.call_rewards();
-    episode.set_detail(request.detail());
     ++ends;
+    if (episode.state() == v1::EPISODE_FENCED) return absl::FailedPreconditionError("the episode is fenced");
+    episode.set_state(request.state());
+    if (request.has_reward()) {
+      episode.set_reward(request.reward());
+      episode.clear_signals();
+      *episode.mutable_call_rewards() = request.call_rewards();
+    }
+    for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
+    episode.set_detail(request.detail());
     return absl::OkStatus();
   }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     base::MutexLock lock(mu_);
+    if (!fail_get_.ok() && request.episode_id() == fail_get_id_) return Unshared(fail_get_);
     v1::EpisodeTree tree;
     const auto found = episodes_.find(request.episode_id());
     if (found == episodes_.end()) return absl::NotFoundError("no such episode");
@@ -171,6 +176,16 @@ class MemoryPool final : public datapool::Client {
     base::MutexLock lock(mu_);
     fail_end = std::move(status);
   }
+  // As a newer attempt of its sample does.
+  void Fence(const std::string& id) {
+    base::MutexLock lock(mu_);
+    episodes_.at(id).set_state(v1::EPISODE_FENCED);
+  }
+  void FailGet(const std::string& id, absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_get_id_ = id;
+    fail_get_ = std::move(status);
+  }
   void FailList(absl::Status status) {
     base::MutexLock lock(mu_);
     fail_list_ = std::move(status);
@@ -195,6 +210,8 @@ class MemoryPool final : public datapool::Client {
   bool reward_gate_ ABSL_GUARDED_BY(mu_) = false;
   int rewards_waiting_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status fail_list_ ABSL_GUARDED_BY(mu_), fail_reward_ ABSL_GUARDED_BY(mu_);
+  std::string fail_get_id_ ABSL_GUARDED_BY(mu_);
+  absl::Status fail_get_ ABSL_GUARDED_BY(mu_);
   absl::Status fail_open ABSL_GUARDED_BY(mu_), fail_append ABSL_GUARDED_BY(mu_), fail_end ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Episode> episodes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Segment> segments_ ABSL_GUARDED_BY(mu_);

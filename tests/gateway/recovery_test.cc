@@ -1,7 +1,11 @@
 // A gateway that is started again goes on with the episodes of the one before it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "gateway/api/api_error.h"
@@ -182,6 +186,98 @@ TEST(Recovery, ANewRunnerEndsEpisodesOfAnOlderOneAcrossARestart) {
   open("2");
   EXPECT_EQ(world.pool.episode(lost.episode_id()).state(), v1::EPISODE_FENCED);
   EXPECT_EQ(world.pool.episode(kept.episode_id()).state(), v1::EPISODE_FENCED);
+}
+
+// An agent was told that its reward is stored; then its runner died before the end.
+TEST(Recovery, ANewRunnerFinishesTheRewardedEpisodesOfAnOlderOne) {
+  for (const bool restart : {false, true}) {
+    World world(Author);
+    const auto open = [&](const std::string& incarnation) {
+      v1::EpisodeOpenRequest request;
+      request.set_runner("agents");
+      request.set_incarnation(incarnation);
+      return world.gateway().OpenEpisode(request).value();
+    };
+    const auto rewarded = open("1"), partly = open("1"), none = open("1");
+    Continuation(world, partly.api_key());
+    v1::EpisodeRewardRequest of_call;
+    of_call.set_episode_id(partly.episode_id());
+    of_call.set_api_key(partly.api_key());
+    of_call.add_call_rewards()->set_turn(0);
+    of_call.mutable_call_rewards(0)->set_reward(0.5);
+    ASSERT_TRUE(world.gateway().RewardEpisode(of_call).ok());
+    ASSERT_TRUE(world.Reward(rewarded, 0.75).ok());
+    if (restart) {
+      ASSERT_TRUE(world.Restart().ok());
+    }
+    open("2");
+    const v1::Episode finished = world.pool.episode(rewarded.episode_id());
+    EXPECT_EQ(finished.state(), v1::EPISODE_FINISHED);
+    EXPECT_EQ(finished.reward(), 0.75);
+    EXPECT_EQ(finished.detail(), "its runner was started again; its reward had been posted");
+    // A reward of a call is no verdict. It stays in the record.
+    const v1::Episode tried_again = world.pool.episode(partly.episode_id());
+    EXPECT_EQ(tried_again.state(), v1::EPISODE_FENCED);
+    EXPECT_EQ(tried_again.call_rewards_size(), 1);
+    EXPECT_EQ(world.pool.episode(none.episode_id()).state(), v1::EPISODE_FENCED);
+    std::map<int32_t, double> told;
+    for (const auto& ended : world.admission.ended()) {
+      if (ended.state() == v1::EPISODE_FINISHED) told[ended.ref().sample_index()] = ended.reward();
+    }
+    EXPECT_EQ(told, (std::map<int32_t, double>{{0, 0.75}}));
+  }
+}
+
+// The pool holds a newer attempt of the sample, so that this one's end is refused for good.
+TEST(Recovery, AnEndThatThePoolRefusesForGoodIsGivenUpOnce) {
+  World world(Author);
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Reward(episode, 1).ok());
+  world.pool.Fence(episode.episode_id());
+  const absl::Status refused = world.End(episode, v1::EPISODE_FINISHED);
+  EXPECT_EQ(HttpStatusOf(refused), 409);
+  EXPECT_FALSE(MayRetry(refused));
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("is fenced"));
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 0);
+  ASSERT_EQ(world.admission.ended().size(), 1u);
+  EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FENCED);
+  const int ends = world.pool.ends;
+  for (int i = 0; i < 3; ++i) world.gateway().Tick();
+  EXPECT_EQ(world.pool.ends, ends) << "nothing is tried again";
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body({Msg("user", "1+2?")})).status), 410);
+}
+
+TEST(Recovery, AnEpisodeThatTheSchedulerWillNeverKnowIsGivenUpOnce) {
+  World world(Author);
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Reward(episode, 1).ok());
+  world.admission.FailEnded(absl::InvalidArgumentError("group 7 was never admitted"));
+  EXPECT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok()) << "the end is durable";
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 0);
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_FINISHED);
+  // One that cannot be reached will know it later.
+  const auto other = world.Open();
+  world.admission.FailEnded(absl::UnavailableError("it restarts"));
+  EXPECT_FALSE(world.End(other, v1::EPISODE_FAILED).ok());
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+  world.admission.FailEnded(absl::OkStatus());
+  world.gateway().Tick();
+  while (world.gateway().Status().open_episodes() != 0) std::this_thread::yield();
+  EXPECT_EQ(world.admission.ended().size(), 1u);
+}
+
+TEST(Recovery, AnEpisodeThatCannotBeReadEndsAsLost) {
+  World world(Author);
+  const auto lost = world.Open(), kept = world.Open();
+  world.pool.FailGet(lost.episode_id(), absl::DataLossError("damaged"));
+  ASSERT_TRUE(world.Restart().ok());
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+  EXPECT_EQ(world.pool.episode(lost.episode_id()).state(), v1::EPISODE_FENCED);
+  EXPECT_EQ(world.pool.episode(kept.episode_id()).state(), v1::EPISODE_OPEN);
+  // An error that passes is no loss.
+  world.pool.FailGet(kept.episode_id(), absl::UnavailableError("no pool"));
+  EXPECT_EQ(world.Restart().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(world.pool.episode(kept.episode_id()).state(), v1::EPISODE_OPEN);
 }
 
 TEST(Recovery, APoolThatDoesNotAnswerIsAnError) {

@@ -270,6 +270,21 @@ TEST(VerifierTest, AgentReportedTakesANumberOrAnObject) {
   }
 }
 
+TEST(VerifierTest, ARewardOrSignalBeyondItsBoundIsAMalformedReportThatNamesTheBound) {
+  const VerifierOptions options = Kind("agent_reported");
+  EXPECT_EQ(Score(options, "1e6")->reward, 1e6);
+  EXPECT_EQ(Score(options, "-1e6")->reward, -1e6);
+  EXPECT_EQ(Score(options, R"({"reward":1,"signals":{"time":1.7e18}})")->signals.at("time"), 1.7e18);
+  for (const char* answer : {"1000001", "-1e7", "1e200", R"({"reward":1e308})"}) {
+    const auto verdict = Score(options, answer);
+    EXPECT_TRUE(IsMalformed(verdict)) << answer;
+    EXPECT_THAT(verdict->detail, ::testing::HasSubstr("from -1e6 to 1e6")) << answer;
+  }
+  const auto signal = Score(options, R"({"reward":1,"signals":{"big":1e31}})");
+  EXPECT_TRUE(IsMalformed(signal));
+  EXPECT_THAT(signal->detail, ::testing::HasSubstr("signal 'big' is 1e+31"));
+}
+
 VerifierOptions ShellVerifier(const std::string& script, const std::string& from = "exit_code") {
   VerifierOptions options = Kind("command");
   options.command = {"/bin/sh", "-c", script, "verify", "${task.answer}"};

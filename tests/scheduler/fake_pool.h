@@ -57,6 +57,11 @@ class FakePool final : public datapool::Client {
     base::MutexLock lock(mu_);
     return Write(late_);
   }
+  // The count of records says that so many more were written.
+  void LoseRecords(int64_t count) {
+    base::MutexLock lock(mu_);
+    lost_records_ = count;
+  }
   // At most so many entries per answer, whatever limit the request has.
   void set_page(int32_t page) { page_ = page; }
 
@@ -65,10 +70,18 @@ class FakePool final : public datapool::Client {
     return state_;
   }
 
+  // Fences older attempts of the sample, as a real pool does.
   void Open(const v1::Ticket& ticket) {
     {
       base::MutexLock lock(mu_);
+      for (auto& [key, older] : state_.episodes) {
+        const bool same_sample = older.purpose() == ticket.purpose() &&
+                                 older.ref().group_id() == ticket.ref().group_id() &&
+                                 older.ref().sample_index() == ticket.ref().sample_index();
+        if (same_sample && older.state() == v1::EPISODE_OPEN) older.set_state(v1::EPISODE_FENCED);
+      }
       v1::Episode& episode = state_.episodes[Key(ticket.purpose(), ticket.ref())];
+      episode.set_episode_id(absl::StrCat(ticket.purpose(), "/", ticket.ref().ShortDebugString()));
       *episode.mutable_ref() = ticket.ref();
       episode.set_purpose(ticket.purpose());
       *episode.mutable_task() = ticket.task();
@@ -88,6 +101,11 @@ class FakePool final : public datapool::Client {
     Changed();
   }
 
+  // A reward of the episode that was posted before its end.
+  void Reward(const v1::Ticket& ticket, double reward) {
+    base::MutexLock lock(mu_);
+    state_.episodes[Key(ticket.purpose(), ticket.ref())].set_reward(reward);
+  }
   void RewardCall(const v1::Ticket& ticket, const std::string& call_id, double reward) {
     base::MutexLock lock(mu_);
     (*state_.episodes[Key(ticket.purpose(), ticket.ref())].mutable_call_rewards())[call_id] = reward;
@@ -122,7 +140,7 @@ class FakePool final : public datapool::Client {
     for (int64_t i = request.from_index(); i < std::ssize(state_.journal) && response.records_size() < limit; ++i) {
       *response.add_records() = state_.journal[i];
     }
-    response.set_end_index(std::ssize(state_.journal));
+    response.set_end_index(std::ssize(state_.journal) + lost_records_);
     return response;
   }
 
@@ -147,9 +165,25 @@ class FakePool final : public datapool::Client {
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return absl::UnimplementedError(""); }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return absl::UnimplementedError(""); }
   absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return absl::UnimplementedError(""); }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return absl::UnimplementedError(""); }
-  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override {
-    return absl::UnimplementedError("");
+  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
+    {
+      base::MutexLock lock(mu_);
+      v1::Episode* const episode = Find(request.episode_id());
+      if (episode == nullptr) return absl::NotFoundError(request.episode_id());
+      if (episode->state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("it has ended");
+      episode->set_state(request.state());
+      if (request.has_reward()) episode->set_reward(request.reward());
+    }
+    Changed();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    const v1::Episode* const episode = Find(request.episode_id());
+    if (episode == nullptr) return absl::NotFoundError(request.episode_id());
+    v1::EpisodeTree tree;
+    *tree.mutable_episode() = *episode;
+    return tree;
   }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return absl::UnimplementedError(""); }
   absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) override {
@@ -166,6 +200,12 @@ class FakePool final : public datapool::Client {
   absl::StatusOr<v1::PoolStatusResponse> Status() override { return absl::UnimplementedError(""); }
 
  private:
+  v1::Episode* Find(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (auto& [key, episode] : state_.episodes) {
+      if (episode.episode_id() == id) return &episode;
+    }
+    return nullptr;
+  }
   static std::tuple<int, int64_t, int32_t, int32_t> Key(v1::EpisodePurpose purpose, const v1::EpisodeRef& ref) {
     return {purpose, ref.group_id(), ref.sample_index(), ref.attempt()};
   }
@@ -196,6 +236,7 @@ class FakePool final : public datapool::Client {
   Fault fault_ ABSL_GUARDED_BY(mu_) = Fault::kNone;
   v1::AppendJournalRequest late_ ABSL_GUARDED_BY(mu_);
   bool fail_appends_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t lost_records_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t page_ = 10'000;
 };
 

@@ -22,8 +22,8 @@ inline std::vector<v1::Task> MakeTasks(int count) {
 }
 
 inline std::unique_ptr<Scheduler> MustRecover(const SchedulerOptions& options, FakePool& pool, const base::Clock& clock,
-                                              std::optional<int64_t> resume_step) {
-  auto scheduler = Scheduler::Recover(options, MakeTasks(5), pool, clock, resume_step);
+                                              std::optional<ResumePoint> resume) {
+  auto scheduler = Scheduler::Recover(options, MakeTasks(5), pool, clock, resume);
   EXPECT_TRUE(scheduler.ok()) << scheduler.status();
   return scheduler.ok() ? *std::move(scheduler) : nullptr;
 }

@@ -48,6 +48,28 @@ void TakeReadyBatch(WindowedFifo& fifo) {
   ASSERT_TRUE(fifo.TakeBatch(fifo.next_step(), *groups).ok());
 }
 
+TEST(WindowedFifoTest, ARunThatBeginsAtAStepGoesOnAsIfTheStepsBeforeWereItsOwn) {
+  WindowedFifo fifo = MakeFifo(2, 1, 1);  // B = 4
+  EXPECT_TRUE(absl::IsOutOfRange(fifo.BeginAt(-1, 0)));
+  EXPECT_TRUE(absl::IsOutOfRange(fifo.BeginAt(0, -1)));
+  ASSERT_TRUE(fifo.BeginAt(5, 17).ok());
+  EXPECT_EQ(fifo.first_step(), 5);
+  EXPECT_EQ(fifo.next_step(), 5);
+  EXPECT_EQ(fifo.head(), 17);
+  EXPECT_TRUE(absl::IsOutOfRange(fifo.SetLiveVersion(6)));
+  ASSERT_TRUE(fifo.SetLiveVersion(5).ok());
+  EXPECT_EQ(fifo.admitted_unreleased(), 0);
+  for (int64_t group = 17; group < 21; ++group) EXPECT_EQ(Admit(fifo), group);
+  EXPECT_FALSE(fifo.CanAdmit());
+  for (int64_t group = 17; group < 21; ++group) ASSERT_TRUE(fifo.FinishGroup(group).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(fifo.BeginAt(5, 17))) << "it has begun";
+  EXPECT_EQ(*fifo.ReadyBatch(), (std::vector<int64_t>{17, 18}));
+  TakeReadyBatch(fifo);
+  EXPECT_EQ(fifo.next_step(), 6);
+  ASSERT_TRUE(fifo.SetLiveVersion(6).ok());
+  EXPECT_EQ(fifo.admitted_unreleased(), 2);
+}
+
 TEST(WindowedFifoTest, TakesInsideTheWindowInAnyOrderAndNothingBeyondIt) {
   WindowedFifo fifo = MakeFifo(2, 3, 0.5);  // B = 8, W = 4
   for (int64_t g = 0; g < 8; ++g) EXPECT_EQ(Admit(fifo), g);

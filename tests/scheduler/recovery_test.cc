@@ -66,6 +66,7 @@ class World {
     } else {  // the others lived on
       live_ = LastLive();
       version_ = std::max(live_, LastCheckpoint(pool.state()));
+      TakeOverRunning();
     }
   }
 
@@ -114,6 +115,22 @@ class World {
 
   double Draw() { return base::UniformAt(seed_, draws_++); }
 
+  // The gateway goes on with the open episodes. Half of their agents died meanwhile, and are reported as lost.
+  void TakeOverRunning() {
+    for (const auto& [key, episode] : pool_.state().episodes) {
+      if (episode.state() != v1::EPISODE_OPEN) continue;
+      v1::Ticket ticket;
+      *ticket.mutable_ref() = episode.ref();
+      ticket.set_purpose(episode.purpose());
+      if (Draw() < 0.5) {
+        running_.push_back(ticket);
+        continue;
+      }
+      pool_.End(EndOf(ticket, v1::EPISODE_FENCED));
+      EXPECT_TRUE(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FENCED)).ok());
+    }
+  }
+
   int64_t LastLive() {
     int64_t live = 0;
     for (const auto& record : pool_.state().journal) {
@@ -132,6 +149,10 @@ class World {
     ASSERT_FALSE(notebook_.engine_version.contains(PlaceOf(ticket->ref())) &&
                  pool_.state().episodes.contains(std::tuple_cat(std::tuple(0), PlaceOf(ticket->ref()))))
         << "an attempt was handed out twice";
+    ASSERT_TRUE(std::none_of(running_.begin(), running_.end(), [&](const v1::Ticket& other) {
+      return other.ref().group_id() == ticket->ref().group_id() &&
+             other.ref().sample_index() == ticket->ref().sample_index();
+    })) << "somebody runs this sample";
     notebook_.engine_version[PlaceOf(ticket->ref())] = live_;
     pool_.Open(*ticket);
     running_.push_back(*ticket);
@@ -207,9 +228,9 @@ class World {
   int64_t live_ = 0;     // of the engines
 };
 
-void CheckJournal(const PoolState& state, int64_t steps) {
+void CheckJournalFrom(const PoolState& state, int64_t first_step, int64_t steps) {
   std::set<int64_t> consumed;
-  int64_t next_step = 0;
+  int64_t next_step = first_step;
   for (const auto& record : state.journal) {
     if (record.has_closed()) {
       ASSERT_TRUE(consumed.insert(record.closed().group_id()).second) << record.ShortDebugString();
@@ -222,6 +243,8 @@ void CheckJournal(const PoolState& state, int64_t steps) {
   }
   ASSERT_EQ(next_step, steps);
 }
+
+void CheckJournal(const PoolState& state, int64_t steps) { CheckJournalFrom(state, 0, steps); }
 
 struct Moment {
   PoolState state;
@@ -467,6 +490,85 @@ TEST(RecoveryTest, AGroupHasAllItsTimeOnceItsVersionIsMadeAgain) {
   EXPECT_EQ(scheduler->Status()->stats().failed(), 0);
 }
 
+// The scheduler alone died: gateway and agents go on, so no running sample is handed out a second time.
+TEST(RecoveryTest, AnOpenEpisodeRunsOnAndItsEndCounts) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  options.max_staleness = 0;
+  options.group_deadline_seconds = 100;
+  FakePool pool;
+  base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  const auto first = scheduler->Admit({}), second = scheduler->Admit({});
+  ASSERT_TRUE(first.ok() && second.ok());
+  pool.Open(*first);
+  pool.Open(*second);
+  pool.End(EndOf(*first, v1::EPISODE_FINISHED, 0));  // the scheduler died before it was told
+
+  scheduler = MustRecover(options, pool, clock, std::nullopt);
+  EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 1);
+  EXPECT_EQ(scheduler->Admit({}).status().code(), absl::StatusCode::kResourceExhausted) << "both samples are taken";
+  EXPECT_EQ(scheduler->Reconcile()->running(), 1);
+  pool.End(EndOf(*second, v1::EPISODE_FINISHED, 1));
+  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*second, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*first, v1::EPISODE_FINISHED, 0)).ok()) << "a report that was repeated";
+  EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 0);
+  EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(0))), std::vector<int64_t>{0});
+}
+
+TEST(RecoveryTest, AnEpisodeThatNobodyEndsFailsItsGroupInTime) {
+  SchedulerOptions options = MakeOptions();
+  options.group_deadline_seconds = 100;
+  FakePool pool;
+  base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  pool.Open(*scheduler->Admit({}));
+  clock.Advance(std::chrono::seconds(60));
+  scheduler = MustRecover(options, pool, clock, std::nullopt);
+  clock.Advance(std::chrono::seconds(99));
+  ASSERT_TRUE(scheduler->Tick().ok());
+  EXPECT_EQ(scheduler->Status()->stats().failed(), 0);
+  clock.Advance(std::chrono::seconds(2));
+  ASSERT_TRUE(scheduler->Tick().ok());
+  EXPECT_EQ(scheduler->Status()->stats().failed(), 1);
+  EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 0);
+}
+
+// With the whole run its agents are gone. A reward that was posted stands; everything else is tried again.
+TEST(RecoveryTest, AResumeFinishesRewardedEpisodesAndTriesTheOthersAgain) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  FakePool pool;
+  base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  const auto rewarded = scheduler->Admit({}), other = scheduler->Admit({});
+  ASSERT_TRUE(rewarded.ok() && other.ok());
+  pool.Open(*rewarded);
+  pool.Open(*other);
+  pool.Reward(*rewarded, 0.5);
+  pool.RewardCall(*other, "call", 0.25);  // of a part: the episode itself was not judged
+
+  for (int life = 0; life < 2; ++life) scheduler = MustRecover(options, pool, clock, 0);
+  const auto ended = pool.state().episodes;
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended.begin()->second.state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(ended.begin()->second.reward(), 0.5);
+  EXPECT_EQ(ended.rbegin()->second.state(), v1::EPISODE_FENCED);
+  EXPECT_EQ(ended.rbegin()->second.call_rewards().at("call"), 0.25);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  const auto again = scheduler->Admit({});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->ref().sample_index(), 1);
+  EXPECT_EQ(again->ref().attempt(), 1);
+  pool.Open(*again);
+  pool.End(EndOf(*again, v1::EPISODE_FINISHED, 1));
+  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*again, v1::EPISODE_FINISHED, 1)).ok());
+  EXPECT_EQ(scheduler->NextBatch(Batch(0))->stats().reward_mean(), 0.75);
+}
+
 // After a resume the same versions are live again and the same checkpoint is saved again. Each is a record of its own.
 TEST(RecoveryTest, AnEventThatRecursAfterAResumeIsANewRecord) {
   SchedulerOptions options = MakeOptions();
@@ -500,6 +602,100 @@ TEST(RecoveryTest, AnEventThatRecursAfterAResumeIsANewRecord) {
   EXPECT_EQ(live, 6);
   const auto scheduler = MustRecover(options, pool, clock, std::nullopt);
   EXPECT_TRUE(absl::IsFailedPrecondition(scheduler->Admit({}).status()));
+}
+
+// The run's pool was lost. The journal of an empty one begins at the checkpoint: steps, versions and group ids go on.
+TEST(RecoveryTest, AnEmptyPoolBeginsItsJournalAtTheCheckpoint) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  options.window_fraction = 1;
+  FakePool pool;
+  base::ManualClock clock;
+  std::vector<std::string> tasks;
+  const auto train = [&](Scheduler& scheduler, int64_t step) {
+    for (const double reward : {0.0, 1.0}) {
+      const auto ticket = scheduler.Admit({});
+      ASSERT_TRUE(ticket.ok()) << ticket.status();
+      if (reward == 0) tasks.push_back(ticket->task().task_id());
+      pool.Open(*ticket);
+      pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, reward));
+      ASSERT_TRUE(scheduler.EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
+    }
+    const auto batch = scheduler.NextBatch(Batch(step));
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(GroupsOf(*batch), std::vector<int64_t>{10 + step});
+    EXPECT_EQ(batch->stats().next_group(), 11 + step);
+    ASSERT_TRUE(scheduler.MarkVersionLive(step + 1).ok());
+  };
+  auto scheduler = MustRecover(options, pool, clock, ResumePoint(3, 13));
+  EXPECT_EQ(scheduler->Status()->next_step(), 3);
+  EXPECT_EQ(scheduler->Admit({}).status().code(), absl::StatusCode::kResourceExhausted) << "no version is live yet";
+  EXPECT_EQ(scheduler->MarkVersionLive(4).code(), absl::StatusCode::kOutOfRange);
+  ASSERT_TRUE(scheduler->MarkVersionLive(3).ok());
+  EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 0);
+  ASSERT_NO_FATAL_FAILURE(train(*scheduler, 3));
+  v1::CheckpointRequest checkpoint;
+  checkpoint.set_step(4);
+  ASSERT_TRUE(scheduler->MarkCheckpoint(checkpoint).ok());
+  ASSERT_NO_FATAL_FAILURE(train(*scheduler, 4));
+
+  // Alone restarted, and with the whole run from the newer checkpoint: the journal replays.
+  scheduler = MustRecover(options, pool, clock, std::nullopt);
+  EXPECT_EQ(scheduler->Status()->next_step(), 5);
+  EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(4))), std::vector<int64_t>{14});
+  scheduler = MustRecover(options, pool, clock, ResumePoint(4, 14));
+  ASSERT_TRUE(scheduler->MarkVersionLive(4).ok());
+  EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(4))), std::vector<int64_t>{14});
+  ASSERT_TRUE(scheduler->MarkVersionLive(5).ok());
+  ASSERT_NO_FATAL_FAILURE(train(*scheduler, 5));
+  // Each group has the task that it would have had.
+  TaskSampler sampler(MakeTasks(5), options.seed);
+  EXPECT_EQ(tasks,
+            (std::vector<std::string>{sampler.At(13).task_id(), sampler.At(14).task_id(), sampler.At(15).task_id()}));
+  ASSERT_NO_FATAL_FAILURE(CheckJournalFrom(pool.state(), 3, 6));
+
+  // Batches of the lost journal are gone for good: the error says so, and how to go on.
+  const absl::Status behind = scheduler->NextBatch(Batch(2)).status();
+  EXPECT_EQ(behind.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(behind.message().find("begins at step 3"), std::string::npos) << behind;
+  const absl::Status older = Scheduler::Recover(options, MakeTasks(5), pool, clock, 2).status();
+  EXPECT_EQ(older.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(older.message().find("mv RUN/pool RUN/pool.damaged"), std::string::npos) << older;
+}
+
+// Checkpoints of older versions do not name the group.
+TEST(RecoveryTest, AnEmptyPoolBeginsBehindAllTrainedGroupsAtLeast) {
+  FakePool pool;
+  base::ManualClock clock;
+  const auto scheduler = MustRecover(MakeOptions(), pool, clock, 3);
+  EXPECT_EQ(scheduler->Status()->stats().next_group(), 6);  // of 3 steps of 2 groups
+}
+
+// At every moment of a run its pool may be lost: from its checkpoint it ends with all its steps.
+TEST(RecoveryTest, AnyCheckpointGoesOnWithAnEmptyPool) {
+  const std::vector<Moment> moments = RecordRun(21);
+  std::set<int64_t> tried;
+  for (size_t i = 0; i < moments.size(); ++i) {
+    const int64_t checkpoint = LastCheckpoint(moments[i].state);
+    if (checkpoint == 0 || !tried.insert(checkpoint).second) continue;
+    SCOPED_TRACE("checkpoint " + std::to_string(checkpoint));
+    FakePool pool;
+    Notebook notebook;
+    World world(pool, notebook, 7000 + i, checkpoint);
+    ASSERT_NO_FATAL_FAILURE(world.RunToTheEnd());
+    ASSERT_NO_FATAL_FAILURE(CheckJournalFrom(pool.state(), checkpoint, MakeOptions().total_steps));
+  }
+  EXPECT_GT(tried.size(), 1u);
+}
+
+TEST(RecoveryTest, AJournalThatLostItsLastRecordsIsDataLoss) {
+  FakePool pool;
+  base::ManualClock clock;
+  ASSERT_TRUE(MustRecover(MakeOptions(), pool, clock, 0)->MarkVersionLive(0).ok());
+  pool.LoseRecords(1);
+  const absl::Status status = Scheduler::Recover(MakeOptions(), MakeTasks(5), pool, clock, 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("start the run again with --resume"), std::string::npos) << status;
 }
 
 }  // namespace

@@ -235,8 +235,9 @@ class ReplayedRun {
     ASSERT_EQ(replayed.finished(), status.finished());
   }
 
-  // The scheduler dies with every running episode. In half of the crashes the trainer and the engines die, too, and the
-  // whole run resumes from its checkpoint. The crashed scheduler learns of the same losses by calls.
+  // The scheduler dies. In half of the crashes the trainer, the engines and the agents die, too, and the whole run
+  // resumes from its checkpoint: the crashed scheduler learns of the same losses by calls. Otherwise the running episodes
+  // go on.
   void Crash() {
     ++crashes_;
     const bool all = Draw() < 0.5;
@@ -244,9 +245,8 @@ class ReplayedRun {
     copy->set_page(97);
     auto replayed = MustRecover(options_, *copy, clock_, all ? std::optional(checkpoint_) : std::nullopt);
     ASSERT_NE(replayed, nullptr);
-    for (const v1::Ticket& ticket : std::exchange(running_, {})) {
+    for (const v1::Ticket& ticket : all ? std::exchange(running_, {}) : std::vector<v1::Ticket>()) {
       ASSERT_NO_FATAL_FAILURE(End(ticket, v1::EPISODE_FENCED, 0));
-      copy->End(EndOf(ticket, v1::EPISODE_FENCED));
     }
     sides_.push_back({std::move(copy), std::move(replayed)});
     if (all) {

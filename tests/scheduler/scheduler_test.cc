@@ -713,6 +713,9 @@ TEST_F(SchedulerTest, RefusesToStartWithBadOptionsTasksOrCheckpoint) {
   bad.group_size = 0;
   EXPECT_EQ(Scheduler::Recover(bad, MakeTasks(1), pool_, clock_, 0).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Scheduler::Recover(options_, {}, pool_, clock_, 0).status().code(), StatusCode::kInvalidArgument);
+  v1::AppendJournalRequest request;
+  request.add_records()->mutable_admitted()->set_group_id(0);
+  ASSERT_TRUE(pool_.AppendJournal(request).ok());
   EXPECT_EQ(Scheduler::Recover(options_, MakeTasks(1), pool_, clock_, 3).status().code(),
             StatusCode::kFailedPrecondition);  // a checkpoint of another run
 }

@@ -246,12 +246,17 @@ TEST(EmptyBatch, WithoutGroupsIsAnErrorAndWithoutLossASkippedStep) {
 // checkpoint has finite weights.
 TEST(NotFinite, AStepIsSkippedAndARowOfThemEndsTheRun) {
   TrainerOptions options = Options();
+  options.objective = "ppo_clip";
   options.advantage_baseline = "none";
   options.max_skipped_steps = 1;
   const auto overflowing = [](int64_t from, int64_t to) {
     return [from, to](TrainBatch& batch) {
       if (batch.step < from || batch.step >= to) return;
-      batch.groups[1].mutable_episodes(2)->mutable_episode()->set_reward(1e200);
+      v1::EpisodeTree& tree = *batch.groups[1].mutable_episodes(2);
+      tree.mutable_episode()->set_reward(-1);
+      for (auto& [key, segment] : *tree.mutable_segments()) {
+        if (segment.source() == v1::SOURCE_SAMPLED) segment.set_logprobs(0, -500);  // a ratio of 1e217
+      }
     };
   };
   TempDir dir;

@@ -173,15 +173,77 @@ TEST(Checkpoint, DamageIsFoundAndThePreviousOneUsed) {
     expect_rejected("missing");
     WriteAll(path, intact.substr(0, intact.size() / 2));
     expect_rejected("cut short");
-    if (name != "state.json") {
-      std::string flipped = intact;
-      flipped[flipped.size() - 2] ^= 4;
-      WriteAll(path, flipped);
-      expect_rejected("a bit flipped");
-    }
+    std::string flipped = intact;
+    flipped[flipped.size() - 2] ^= 4;
+    WriteAll(path, flipped);
+    expect_rejected("a bit flipped");
     WriteAll(path, intact);
     EXPECT_EQ(LatestCheckpoint(dir.path())->step, 1);
   }
+}
+
+// Names and numbers in state.json are as much a part of the checkpoint as its tensors.
+TEST(Checkpoint, AnyFlippedBitOfItsStateIsFoundAndThePreviousOneUsed) {
+  TempDir dir;
+  auto trainer = Fresh();
+  ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {}).ok());
+  Train(*trainer, 1);
+  const auto newest = trainer->SaveCheckpoint(dir.path(), {});
+  ASSERT_TRUE(newest.ok()) << newest.status();
+  const std::string path = newest->path + "/state.json", intact = ReadAll(path);
+  for (size_t bit = 0; bit < 8 * intact.size(); ++bit) {
+    std::string flipped = intact;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    WriteAll(path, flipped);
+    ASSERT_EQ(VerifyCheckpoint(newest->path).status().code(), absl::StatusCode::kDataLoss) << "bit " << bit;
+  }
+  for (const char* name : {"format", "step", "seed", "weights_checksum", "optimizer_steps", "optimizer_shards",
+                           "schedule", "learning_rate", "files", "model.safetensors", "bytes"}) {
+    std::string damaged = intact;
+    damaged[damaged.find(std::string("\"") + name + "\"") + 1] ^= 1;
+    WriteAll(path, damaged);
+    const auto latest = LatestCheckpoint(dir.path());
+    ASSERT_TRUE(latest.ok()) << name << latest.status();
+    EXPECT_EQ(latest->step, 0) << name;
+    EXPECT_TRUE(Trainer::Resume(Options(), latest->path).ok());
+  }
+  WriteAll(path, intact);
+  EXPECT_EQ(LatestCheckpoint(dir.path())->step, 1);
+}
+
+// A checkpoint of format 1, whose state.json has no checksum of its own.
+TEST(Checkpoint, OfTheFormatBeforeIsReadAndItsNamesAreChecked) {
+  TempDir dir;
+  auto trainer = Fresh();
+  ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {}).ok());
+  Train(*trainer, 1);
+  const auto newest = trainer->SaveCheckpoint(dir.path(), {});
+  ASSERT_TRUE(newest.ok()) << newest.status();
+  const std::string path = newest->path + "/state.json";
+  std::string text = ReadAll(path);
+  text = text.substr(0, text.rfind(",\"xxh3\"")) + "}\n";
+  const std::string format = "ingot-checkpoint-";
+  text[text.find(format) + format.size()] = '1';
+  WriteAll(path, text);
+  EXPECT_EQ(LatestCheckpoint(dir.path())->step, 1);
+  EXPECT_TRUE(Trainer::Resume(Options(), newest->path).ok());
+  for (const char* name : {"step", "seed", "weights_checksum", "optimizer_steps", "files"}) {
+    std::string damaged = text;
+    damaged[damaged.find(std::string("\"") + name + "\"") + 1] ^= 1;
+    WriteAll(path, damaged);
+    EXPECT_EQ(LatestCheckpoint(dir.path())->step, 0) << name;
+  }
+}
+
+TEST(Checkpoint, InAFolderOfAnotherStepIsPassedOver) {
+  TempDir dir;
+  auto trainer = Fresh();
+  ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {}).ok());
+  fs::copy(dir.path() + "/step-00000000", dir.path() + "/step-00000007");
+  const auto latest = LatestCheckpoint(dir.path());
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ(latest->step, 0);
+  EXPECT_THAT(latest->rejected, ElementsAre(HasSubstr("state.json says step 0")));
 }
 
 TEST(Checkpoint, AFolderWithoutAnIntactOneIsAnError) {

@@ -1,0 +1,15 @@
+// The checkpoint from which a whole run starts.
+#pragma once
+
+#include <cstdint>
+
+namespace ingot::scheduler {
+
+struct ResumePoint {
+  ResumePoint(int64_t checkpoint, int64_t group = 0)  // NOLINT(google-explicit-constructor)
+      : step(checkpoint), next_group(group) {}
+  int64_t step;
+  int64_t next_group;  // the next group to be admitted, for an empty pool; 0 = not known
+};
+
+}  // namespace ingot::scheduler
