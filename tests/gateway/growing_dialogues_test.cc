@@ -94,6 +94,42 @@ bool KeepResponses(const value& answer, array& history) {
   return !results.empty();
 }
 
+// As in the history of a client that drops thoughts, ids and signatures.
+object GoogleBody(const array& history) {
+  array contents;
+  for (const value& item : history) {
+    if (item.as_object().contains("parts")) {
+      contents.push_back(item);
+    } else {
+      contents.push_back(object{{"role", "user"}, {"parts", array{object{{"text", item.at("content")}}}}});
+    }
+  }
+  object tool = CalculatorTools()[0].at("function").as_object();
+  return object{{"model", "m"},
+                {"contents", std::move(contents)},
+                {"tools", array{object{{"functionDeclarations", array{std::move(tool)}}}}},
+                {"generationConfig", object{{"thinkingConfig", object{{"includeThoughts", true}}}}}};
+}
+
+bool KeepGoogle(const value& answer, array& history) {
+  array kept, results;
+  for (const value& part : answer.at("candidates").at(0).at("content").at("parts").as_array()) {
+    if (part.as_object().contains("thought")) continue;
+    const value* call = base::Find(part, "functionCall");
+    if (call == nullptr) {
+      kept.push_back(part);
+      continue;
+    }
+    kept.push_back(object{{"functionCall", object{{"name", call->at("name")}, {"args", call->at("args")}}}});
+    results.push_back(
+        object{{"functionResponse", object{{"name", call->at("name")}, {"response", object{{"output", "3"}}}}}});
+  }
+  history.push_back(object{{"role", "model"}, {"parts", kept}});
+  if (results.empty()) return false;
+  history.push_back(object{{"role", "user"}, {"parts", results}});
+  return true;
+}
+
 class GrowingDialogues : public testing::TestWithParam<Client> {};
 
 TEST_P(GrowingDialogues, GetTheSamePromptsFromKnowingAndFreshGateways) {
@@ -134,7 +170,8 @@ TEST_P(GrowingDialogues, GetTheSamePromptsFromKnowingAndFreshGateways) {
 INSTANTIATE_TEST_SUITE_P(Of, GrowingDialogues,
                          testing::Values(Client{"chat.completions", ChatBody, KeepChat},
                                          Client{"messages", MessagesBody, KeepMessages},
-                                         Client{"responses", ResponsesBody, KeepResponses}),
+                                         Client{"responses", ResponsesBody, KeepResponses},
+                                         Client{"google.generateContent", GoogleBody, KeepGoogle}),
                          [](const auto& info) {
                            std::string name = info.param.dialect;
                            std::replace(name.begin(), name.end(), '.', '_');

@@ -26,10 +26,15 @@ class Headers {
   std::vector<std::pair<std::string, std::string>> fields_;  // names in lower case
 };
 
+// The value of a parameter in a URL's query, as it is written there. Empty: there is none.
+std::string_view QueryValue(std::string_view query, std::string_view name);
+
 // A request as the client sent it.
 struct RawRequest {
   std::string body;
   Headers headers;
+  std::string model = {};     // that the URL names; empty = the body names it, or nothing does
+  std::string query = {};     // of the URL, without the question mark
   bool token_events = false;  // every event of the answer carries the tokens that it covers (gRPC)
 };
 
@@ -96,12 +101,13 @@ struct GatewayRequest {
 
   std::vector<Tool> tools;  // of conversation.tools, in the same order
   ToolChoice tool_choice;
-  bool parallel_tool_calls = true;               // false: the turn ends after its first call
-  std::optional<std::string> json_schema;        // the answer must be one JSON value that this schema allows
-  std::string format_field = "response_format";  // the dialect's field with that schema, for errors
-  std::optional<bool> thinking;                  // with or without reasoning; nullopt: the template decides
-  bool tells_reasoning = true;                   // false: reasoning is recorded, but not part of the reply
-  // Messages: a call's arguments are delivered as an object, as far as they can be read (text::ReadableObject).
+  bool parallel_tool_calls = true;                // false: the turn ends after its first call
+  std::optional<std::string> json_schema;         // the answer must be one JSON value that this schema allows
+  std::string format_field = "response_format";   // the dialect's field with that schema, for errors
+  std::string tool_choice_field = "tool_choice";  // the dialect's field with tool_choice, for errors
+  std::optional<bool> thinking;                   // with or without reasoning; nullopt: the template decides
+  bool tells_reasoning = true;                    // false: reasoning is recorded, but not part of the reply
+  // Messages and Google: a call's arguments are delivered as an object, as far as they can be read (text::ReadableObject).
   bool object_arguments = false;
 
   int32_t n = 1;           // answers per prompt
@@ -113,6 +119,7 @@ struct GatewayRequest {
   std::vector<std::string> stop;
 
   bool stream = false;
+  bool streams_array = false;     // Google: the stream is one JSON array, not server-sent events
   bool include_usage = false;     // chat completions: a usage chunk ends the stream
   bool return_token_ids = false;  // extension: prompt_token_ids and token_ids in the reply
   bool token_events = false;      // RawRequest::token_events
