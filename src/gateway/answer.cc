@@ -256,6 +256,7 @@ Answer::Output Answer::Take() {
   }
   if (whole) renderer_->Close();
   out.events = renderer_->TakeEvents();
+  out.framing = renderer_->framing();
   if (whole && !out.stream) out.events = {{"", renderer_->Whole(), {}}};
   begun_ = begun_ || !out.events.empty();
   if (!out.done) return out;

@@ -46,6 +46,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   struct Output {
     std::vector<WireEvent> events;  // of a stream; or one event with the reply
     bool stream = false;            // the request asked for a stream; valid once there is an event
+    Framing framing;                // of an HTTP stream; valid once there is an event
     bool done = false;
     absl::Status status;  // if done: why no further event comes
     std::string trailer;  // if done: the end of an HTTP stream (Renderer::Trailer)

@@ -1,5 +1,6 @@
 #include "gateway/gateway.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -87,17 +88,29 @@ bool Gateway::shutting_down() const {
   return shutdown_;
 }
 
-std::vector<int64_t> Gateway::ModelTimes(std::span<const std::string> models) const {
+std::vector<ServedModel> Gateway::Models(const std::optional<std::string>& name) const {
+  constexpr const char* kWeights[] = {"follow", "pinned", "external"};
+  std::vector<ModelOptions> models = {
+      {.name = core_.options.model_name, .weights = ModelWeights::kFollow, .version = 0, .address = {}}};
+  models.insert(models.end(), core_.options.models.begin(), core_.options.models.end());
   std::map<rollout::Client*, absl::StatusOr<v1::EngineStatusResponse>> asked;
-  std::vector<int64_t> times;
-  for (const std::string& model : models) {
-    const Backend& backend = core_.backends.Of(model);
+  std::vector<ServedModel> served;
+  for (const ModelOptions& model : models) {
+    if (name.has_value() && *name != model.name) continue;
+    const Backend& backend = core_.backends.Of(model.name);
     if (!asked.contains(backend.engine)) asked.emplace(backend.engine, backend.engine->Status());
     const auto& status = asked.at(backend.engine);
     const auto loaded = status.ok() ? LoadedUnixNanos(backend, *status) : std::nullopt;
-    times.push_back(loaded.value_or(core_.started_unix_ns) / 1'000'000'000);
+    const int32_t context = status.ok() ? status->context_length() : 0;
+    const int32_t most = core_.options.max_new_tokens;
+    served.push_back({.name = model.name,
+                      .created_unix_s = loaded.value_or(core_.started_unix_ns) / 1'000'000'000,
+                      .weights = kWeights[static_cast<int>(model.weights)],
+                      .version = model.weights == ModelWeights::kPinned ? model.version : -1,
+                      .context_tokens = context,
+                      .max_answer_tokens = context > 0 ? std::min(most, context) : most});
   }
-  return times;
+  return served;
 }
 
 v1::GatewayStatusResponse Gateway::Status() const {

@@ -81,9 +81,9 @@ class Gateway {
   bool shutting_down() const;
 
   v1::GatewayStatusResponse Status() const;
-  // Unix seconds at which the weights of each model were loaded, in the order of the names. For a model whose engine
-  // does not say, the gateway's start. Blocks: asks each engine once.
-  std::vector<int64_t> ModelTimes(std::span<const std::string> models) const;
+  // All models, the one that follows training first; or the model of this name alone. A model whose engine does not say
+  // when it loaded the weights has the date of the gateway's start. Blocks: asks each engine once.
+  std::vector<ServedModel> Models(const std::optional<std::string>& name = {}) const;
   // Prometheus text exposition of the gateway's own metrics.
   std::string MetricsText() const;
   const GatewayOptions& options() const { return core_.options; }

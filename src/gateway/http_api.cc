@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/printable.h"
@@ -28,7 +27,7 @@ using base::json::value;
 struct HttpRequest {
   std::string method;
   std::string target;
-  std::string key;  // of Authorization: Bearer, or of x-api-key; empty: neither was sent
+  std::string key;  // KeyOf; empty: none was sent
   Headers headers;  // all of them
   HttpRoute route;
   std::string body;
@@ -135,49 +134,13 @@ http::Reply QuickReply(const Gateway& gateway, const HttpRequest& request) {
 
 // ---- Answers that block -------------------------------------------------------------------------------------------
 
-// With the fields of OpenAI's models and of Anthropic's.
-object ModelJson(const ModelOptions& model, int64_t created_unix_s) {
-  object json{{"id", model.name},
-              {"object", "model"},
-              {"created", created_unix_s},
-              {"owned_by", "ingot"},
-              {"type", "model"},
-              {"display_name", model.name},
-              {"created_at",
-               absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(created_unix_s), absl::UTCTimeZone())}};
-  constexpr const char* kWeights[] = {"follow", "pinned", "external"};
-  json["weights"] = kWeights[static_cast<int>(model.weights)];
-  if (model.weights == ModelWeights::kPinned) json["version"] = model.version;
-  return json;
-}
-
-// The models of this name; null = all models, with the one that follows training first.
-base::json::array ModelsJson(const Gateway& gateway, const std::string* name) {
-  std::vector<ModelOptions> models = gateway.options().models;
-  models.insert(models.begin(),
-                {.name = gateway.options().model_name, .weights = ModelWeights::kFollow, .version = 0, .address = {}});
-  std::erase_if(models, [&](const ModelOptions& model) { return name != nullptr && model.name != *name; });
-  std::vector<std::string> names;
-  for (const ModelOptions& model : models) names.push_back(model.name);
-  const std::vector<int64_t> times = gateway.ModelTimes(names);
-  base::json::array list;
-  for (size_t i = 0; i < models.size(); ++i) list.push_back(ModelJson(models[i], times[i]));
-  return list;
-}
-
-http::Reply Models(const Gateway& gateway) {
-  base::json::array models = ModelsJson(gateway, nullptr);
-  const value first = models.front().at("id"), last = models.back().at("id");
-  return Json(200, object{{"object", "list"},
-                          {"data", std::move(models)},
-                          {"has_more", false},
-                          {"first_id", first},
-                          {"last_id", last}});
+http::Reply Models(const Gateway& gateway, const HttpRequest& request) {
+  return {.body = request.route.dialect->ModelsJson(gateway.Models())};
 }
 
 http::Reply Model(const Gateway& gateway, const HttpRequest& request) {
-  const base::json::array models = ModelsJson(gateway, &request.route.name);
-  if (!models.empty()) return Json(200, models.front());
+  const std::vector<ServedModel> models = gateway.Models(request.route.name);
+  if (!models.empty()) return {.body = request.route.dialect->ModelJson(models.front())};
   const GatewayOptions& options = gateway.options();
   return ErrorReply(
       *request.route.dialect,
@@ -253,7 +216,10 @@ class AnswerExchange final : public http::Exchange {
   AnswerExchange(Gateway& gateway, HttpRequest request) : gateway_(gateway), request_(std::move(request)) {}
 
   void Body(std::string body, std::function<void()> wake) override {
-    RawRequest raw{.body = std::move(body), .headers = std::move(request_.headers)};
+    RawRequest raw{.body = std::move(body),
+                   .headers = std::move(request_.headers),
+                   .model = std::move(request_.route.name),
+                   .query = std::move(request_.route.query)};
     answer_ = gateway_.StartAnswer({.api_key = std::move(request_.key), .episode = std::move(request_.route.episode)},
                                    *request_.route.dialect, std::move(raw), std::move(wake));
   }
@@ -266,13 +232,12 @@ class AnswerExchange final : public http::Exchange {
     } else if (!news.stream && !news.events.empty()) {
       output.reply = http::Reply{.body = std::move(news.events[0].data)};
     } else if (news.stream) {
-      for (const WireEvent& event : news.events) event.AppendSse(output.data);
+      for (const WireEvent& event : news.events) AppendFramed(event, news.framing, output.data);
       output.data += news.trailer;
       if (!streams_ && !output.data.empty()) {
-        // The filler is a comment: no client of server-sent events shows it to anyone.
-        output.stream = http::StreamHead{.content_type = "text/event-stream; charset=utf-8",
+        output.stream = http::StreamHead{.content_type = news.framing.content_type,
                                          .fields = {{"Cache-Control", "no-cache"}},
-                                         .filler = ": keep-alive\n\n"};
+                                         .filler = news.framing.filler};
         AddRequestId(answer_->id(), output.stream->fields);
         streams_ = true;
       }
@@ -286,10 +251,17 @@ class AnswerExchange final : public http::Exchange {
   }
 
  private:
+  void AppendFramed(const WireEvent& event, const Framing& framing, std::string& out) {
+    if (!framing.is_array) return event.AppendSse(out);
+    absl::StrAppend(&out, any_events_ ? ",\n" : "[", event.data);
+    any_events_ = true;
+  }
+
   Gateway& gateway_;
   HttpRequest request_;  // moved from in Body
   std::shared_ptr<Answer> answer_;
-  bool streams_ = false;  // the head of the stream was sent
+  bool any_events_ = false;  // of a stream that is an array
+  bool streams_ = false;     // the head of the stream was sent
 };
 
 // An answer of a function that blocks, on a worker of the gateway's. The function runs to its end though the client
@@ -338,9 +310,10 @@ class WorkerExchange final : public http::Exchange, public std::enable_shared_fr
 
 http::Opening HttpApi::Head(http::RequestHead head) {
   HttpRequest request;
-  request.key = head.Key();
   for (const auto& [name, text] : head.fields) request.headers.Add(name, text);
   request.route = HttpRoute::Of(head.target, request.headers);
+  request.key = head.Key();
+  if (request.key.empty()) request.key = request.route.key;
   request.method = std::move(head.method);
   request.target = std::move(head.target);
   WorkerExchange::Function answer;
@@ -349,7 +322,7 @@ http::Opening HttpApi::Head(http::RequestHead head) {
       case HttpRoute::Kind::kDialect:
         return {.exchange = std::make_shared<AnswerExchange>(gateway_, std::move(request))};
       case HttpRoute::Kind::kModels:
-        answer = [&gateway = gateway_](const HttpRequest&) { return Models(gateway); };
+        answer = [&gateway = gateway_](const HttpRequest& r) { return Models(gateway, r); };
         break;
       case HttpRoute::Kind::kModel:
         answer = [&gateway = gateway_](const HttpRequest& r) { return Model(gateway, r); };

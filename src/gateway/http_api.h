@@ -1,6 +1,7 @@
 // The gateway's HTTP API: an http::Handler that turns requests into calls of Gateway, and errors into a dialect's words.
 //
-//   POST /v1{path of any dialect}   GET /v1/models   GET /v1/models/{id}   HEAD /       the same under /s/{episode}
+//   POST /v1{path of any dialect}   GET /v1/models   GET /v1/models/{id}   HEAD /       the same under /s/{episode}, and
+//                                                                                       under Google's /v1beta
 //   POST /ingot/v1/episodes         POST /ingot/v1/episodes/{id}/reward    POST /ingot/v1/episodes/{id}/end
 //   GET /ingot/v1/status   GET /healthz and /health   GET /version
 //

@@ -6,6 +6,7 @@ namespace ingot::gateway {
 namespace {
 
 constexpr size_t kMaxEpisodeId = 64;
+constexpr std::string_view kVersions[] = {"/v1", "/v1beta", "/v1alpha", "/v1beta1"};
 
 // Replaces each %XX by the byte that it stands for. Other percent signs stay.
 std::string PercentDecoded(std::string_view text) {
@@ -40,10 +41,14 @@ HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
     const size_t authority = scheme + 3;  // the absolute form, which clients of proxies send
     target.remove_prefix(std::min(target.find_first_of("/?#", authority), target.size()));
   }
-  const std::string clean = CleanPath(target.substr(0, target.find_first_of("?#")));
+  target = target.substr(0, target.find('#'));
+  const size_t question = std::min(target.find('?'), target.size());
+  const std::string clean = CleanPath(target.substr(0, question));
   std::string_view path = clean;
   HttpRoute route;
-  route.dialect = &DefaultDialect(headers);
+  route.query = std::string(target.substr(std::min(question + 1, target.size())));
+  route.key = PercentDecoded(QueryValue(route.query, "key"));
+  route.dialect = route.key.empty() ? &DefaultDialect(headers) : &GenerateContentDialect();
   if (!path.starts_with("/s/")) {
     route.Match(path);
     if (route.kind == Kind::kNone) route.MatchOwn(path);
@@ -61,10 +66,24 @@ void HttpRoute::Set(Kind what, const char* how) {
   method = how;
 }
 
+// Removes the API's version from the path. Every version but /v1 is one of Google's API.
+bool HttpRoute::RemoveVersion(std::string_view& path) {
+  const std::string_view version = path.substr(0, path.find('/', 1));
+  if (std::find(std::begin(kVersions), std::end(kVersions), version) == std::end(kVersions)) return false;
+  if (version != "/v1") dialect = &GenerateContentDialect();
+  path.remove_prefix(version.size());
+  return true;
+}
+
 void HttpRoute::Match(std::string_view path) {
-  constexpr std::string_view kModelPrefix = "/models/", kVersion = "/v1";
-  for (int i = 0; i < 2 && (path == kVersion || path.starts_with("/v1/")); ++i) path.remove_prefix(kVersion.size());
-  if (const Dialect* spoken = DialectAt(path)) {
+  constexpr std::string_view kModelPrefix = "/models/";
+  if (RemoveVersion(path)) RemoveVersion(path);
+  if (path.starts_with("/projects/") || path.starts_with("/publishers/")) {  // Vertex AI's paths to a model
+    dialect = &GenerateContentDialect();
+    if (const size_t at = path.find(kModelPrefix); at != std::string_view::npos) path.remove_prefix(at);
+  }
+  const std::string decoded = PercentDecoded(path);
+  if (const Dialect* spoken = DialectAt(decoded, name)) {
     dialect = spoken;
     return Set(Kind::kDialect, "POST");
   }
@@ -74,7 +93,7 @@ void HttpRoute::Match(std::string_view path) {
   if (path.empty() || path == "/") return Set(Kind::kRoot, "HEAD");
   if (path == "/models") return Set(Kind::kModels, "GET");
   if (!path.starts_with(kModelPrefix)) return;
-  name = PercentDecoded(path.substr(kModelPrefix.size()));
+  name = decoded.substr(kModelPrefix.size());
   Set(Kind::kModel, "GET");
 }
 

@@ -14,12 +14,15 @@ struct HttpRoute {
   const char* method = "GET";
   const Dialect* dialect = nullptr;  // of kDialect; otherwise the one that words errors
   std::string episode;               // of /s/{episode} or /ingot/v1/episodes/{id}
-  std::string name;                  // of /v1/models/{name}
+  std::string name;                  // the model's, of /v1/models/{name} and of paths like /v1/models/{name}:method
+  std::string query;                 // behind the question mark
+  std::string key;                   // of the query's key=
 
   static HttpRoute Of(std::string_view target, const Headers& headers);
 
  private:
   void Set(Kind what, const char* how);
+  bool RemoveVersion(std::string_view& path);
   void Match(std::string_view path);     // paths that exist at the root and in each episode
   void MatchOwn(std::string_view path);  // paths of /ingot, and those for operators
 };

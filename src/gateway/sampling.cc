@@ -141,7 +141,7 @@ absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayReques
     if (!MayBeCalled(request, tool.name)) continue;
     const auto shape = format.output()->ShapeOf(tool.name);
     if (shape.ok()) continue;
-    return ApiError(400, "tool_choice_unsupported", "tool_choice",
+    return ApiError(400, "tool_choice_unsupported", request.tool_choice_field,
                     absl::StrCat("no call of '", tool.name, "' can be forced: ", shape.status().message(),
                                  "; leave the choice to the model (auto)"));
   }

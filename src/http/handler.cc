@@ -42,7 +42,10 @@ std::string_view RequestHead::Find(std::string_view name) const {
 std::string RequestHead::Key() const {
   constexpr std::string_view kScheme = "bearer ";
   const std::string_view authorization = Find("authorization");
-  if (!EqualsWithoutCase(authorization.substr(0, kScheme.size()), kScheme)) return std::string(Find("x-api-key"));
+  if (!EqualsWithoutCase(authorization.substr(0, kScheme.size()), kScheme)) {
+    const std::string_view key = Find("x-api-key");
+    return std::string(key.empty() ? Find("x-goog-api-key") : key);
+  }
   const size_t begin = authorization.find_first_not_of(' ', kScheme.size());
   if (begin == std::string_view::npos) return "";
   return std::string(authorization.substr(begin, authorization.find_last_not_of(' ') - begin + 1));

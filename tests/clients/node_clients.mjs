@@ -162,6 +162,48 @@ async function anthropic({ stream, malformed, unclosed, long, abort }) {
   await converse(turn, malformed ? MALFORMED_RESULTS.map((result) => (result === NO_JSON ? NO_CITY : result)) : RESULTS);
 }
 
+async function google({ stream, malformed, long, abort }) {
+  const { GoogleGenAI } = await import("@google/genai");
+  const ai = new GoogleGenAI({ apiKey: "key-google-node", httpOptions: { baseUrl: url } });
+  const tools = [{ functionDeclarations: [{ name: "weather", description: "of a city", parametersJsonSchema: parameters }] }];
+  const contents = [];
+  async function turn(results) {
+    if (results.length) {
+      contents.push({ role: "user", parts: results.map(({ id, result }) => (
+          { functionResponse: { id: id.key, name: id.name, response: { output: result } } })) });
+    }
+    const parts = [];
+    let finishReason;
+    const body = { model: "ingot", contents, config: { tools } };
+    const replies = stream ? await ai.models.generateContentStream(body) : [await ai.models.generateContent(body)];
+    for await (const reply of replies) {
+      parts.push(...reply.candidates[0].content.parts);
+      finishReason = reply.candidates[0].finishReason;
+    }
+    check(finishReason === "STOP", finishReason);
+    contents.push({ role: "model", parts });
+    return { calls: parts.filter((part) => part.functionCall).map(({ functionCall: { id, name, args } }) => (
+                 { id: { key: id, name }, name, input: args })),
+             text: parts.map((part) => part.text ?? "").join("") };
+  }
+  if (long || abort) {
+    return goOn(async function* (history) {
+      const controller = new AbortController();
+      try {
+        yield* await ai.models.generateContentStream({
+          model: "ingot", config: { abortSignal: controller.signal },
+          contents: history.map(({ role, content }) => (
+              { role: role === "user" ? "user" : "model", parts: [{ text: content }] })) });
+      } finally {
+        controller.abort();
+      }
+    }, (reply) => reply.text, abort);
+  }
+  contents.push({ role: "user", parts: [{ text: QUESTION }] });
+  // What is not JSON comes wrapped: an object that names no city.
+  await converse(turn, malformed ? MALFORMED_RESULTS.map((result) => (result === NO_JSON ? NO_CITY : result)) : RESULTS);
+}
+
 async function aiSdk(model, { malformed, long, abort }) {
   const { streamText, tool, stepCountIs } = await import("ai");
   const { z } = await import("zod");
@@ -192,6 +234,7 @@ const cases = {
   openai_node: openai,
   openai_node_responses: responses,
   anthropic_ts: anthropic,
+  google_node: google,
   ai_sdk_chat: async (how) => {
     const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
     await aiSdk(createOpenAICompatible({ name: "ingot", baseURL: url + "/v1", apiKey: "key-ai-chat" })("ingot"), how);

@@ -177,6 +177,65 @@ def anthropic_python(stream=False, malformed=False, unclosed=False, long=False, 
              if malformed else RESULTS)
 
 
+def google_python(stream=False, malformed=False, long=False, abort=False):
+    from google import genai
+    client = genai.Client(api_key="key-google", http_options={"base_url": url})
+    tool = {"name": "weather", "description": "of a city", "parameters_json_schema": PARAMETERS}
+    config = {"tools": [{"function_declarations": [tool]}], "automatic_function_calling": {"disable": True}}
+    contents = [{"role": "user", "parts": [{"text": QUESTION}]}]
+
+    def turn(results, stream):
+        if results:
+            contents.append({"role": "user", "parts": [
+                {"function_response": {"id": key, "name": name, "response": {"output": result}}}
+                for (key, name), result in results]})
+        arguments = {"model": "ingot", "contents": contents, "config": config}
+        if stream:
+            replies = list(client.models.generate_content_stream(**arguments))
+        else:
+            replies = [client.models.generate_content(**arguments)]
+        last = replies[-1]
+        check(last.candidates[0].finish_reason == genai.types.FinishReason.STOP, last)
+        check(last.usage_metadata.total_token_count > last.usage_metadata.prompt_token_count > 0, last)
+        parts = [part for reply in replies for part in reply.candidates[0].content.parts]
+        contents.append({"role": "model", "parts": parts})
+        calls = [part.function_call for part in parts if part.function_call]
+        return ([((made.id, made.name), made.name, made.args) for made in calls],
+                "".join(part.text or "" for part in parts))
+
+    def read(history):
+        roles = {"user": "user", "assistant": "model"}
+        contents = [{"role": roles[turn["role"]], "parts": [{"text": turn["content"]}]} for turn in history]
+        check(client.models.count_tokens(model="ingot", contents=contents).total_tokens > 10, "no tokens")
+        return contextlib.closing(client.models.generate_content_stream(model="ingot", contents=contents))
+
+    if long or abort:
+        return go_on(read, lambda chunks: (chunk.text or "" for chunk in chunks), abort)
+    # What is not JSON comes wrapped: an object that names no city.
+    converse(turn, stream, [NO_CITY if result == NO_JSON else result for result in MALFORMED_RESULTS]
+             if malformed else RESULTS)
+
+
+def google_chat(stream=False):
+    """The library keeps the history and calls the function itself."""
+    from google import genai
+    found = []
+
+    def weather(city: str) -> str:
+        """of a city"""
+        found.append(WEATHER[city])
+        return WEATHER[city]
+
+    client = genai.Client(api_key="key-google-chat", http_options={"base_url": url})
+    chat = client.chats.create(model="ingot", config={"tools": [weather]})
+    if stream:
+        text = "".join(chunk.text or "" for chunk in chat.send_message_stream(QUESTION))
+    else:
+        text = chat.send_message(QUESTION).text
+    check(text == ANSWER and found == RESULTS, f"{text}, {found}")
+    check(chat.get_history(curated=True) == chat.get_history(), "the library drops a turn of its history")
+
+
 def langchain(stream=False, malformed=False, long=False, abort=False):
     from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_core.tools import tool
@@ -215,7 +274,8 @@ def expect_error(kind, http, call, **fields):
     try:
         result = call()
     except Exception as error:
-        check(type(error) is kind and error.status_code == http, f"{type(error)}: {error}, expected {kind} {http}")
+        found = error.status_code if hasattr(error, "status_code") else error.code
+        check(type(error) is kind and found == http, f"{type(error)}: {error}, expected {kind} {http}")
         found = {name: getattr(error, name, None) for name in fields}
         check(found == fields and len(str(error)) > 20, f"{found}, expected {fields}: {error}")
     else:
@@ -283,6 +343,32 @@ def anthropic_python_errors():
         check(False, "no error")
     except bad as error:  # what agents look for, to make their history shorter
         check("prompt is too long" in error.body["error"]["message"], error)
+
+
+def google_python_errors():
+    from google import genai
+    client = genai.Client(api_key="key-errors", http_options={"base_url": url})
+    check([model.name for model in client.models.list()] == ["models/ingot"], "models")
+    check(client.models.get(model="ingot").supported_actions == ["generateContent", "countTokens"], "model")
+    fault = genai.errors.ClientError
+    invalid, missing = {"status": "INVALID_ARGUMENT"}, {"status": "NOT_FOUND"}
+    expect_error(fault, 404, lambda: client.models.get(model="no"), **missing)
+    expect_error(fault, 404, lambda: client.caches.list(), **missing)
+    call = lambda method, contents="hi", **config: getattr(client.models, method)(
+        model="ingot", contents=contents, config=config or None)
+    read = {"generate_content": lambda answer: answer, "generate_content_stream": list}
+    image = genai.types.Part.from_bytes(data=b"x", mime_type="image/png")
+    for method, whole in read.items():
+        for config in ({"temperature": 3}, {"max_output_tokens": -1}, {"candidate_count": 1000},
+                       {"response_mime_type": "text/x.enum"}, {"response_modalities": ["IMAGE"]}, {"logprobs": 5},
+                       {"tool_config": {"function_calling_config": {"mode": "ANY"}}}):
+            expect_error(fault, 400, lambda: whole(call(method, **config)), **invalid)
+        expect_error(fault, 400, lambda: whole(call(method, contents=[image])), **invalid)
+        try:
+            whole(call(method, contents="x" * 400001))
+            check(False, "no error")
+        except fault as error:  # what agents look for, to make their history shorter
+            check("exceeds the maximum number of tokens allowed" in error.message, error)
 
 
 def openai_agents(stream=False, malformed=False, long=False, abort=False, kind="OpenAIChatCompletionsModel"):

@@ -24,8 +24,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 NPM = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic",
-       "opencode-ai", "@openai/codex", "@earendil-works/pi-coding-agent", "zod"]
-PIP = ["openai", "anthropic", "langchain-openai", "openai-agents", "mini-swe-agent"]
+       "opencode-ai", "@openai/codex", "@earendil-works/pi-coding-agent", "zod", "@google/genai", "@google/gemini-cli"]
+PIP = ["openai", "anthropic", "langchain-openai", "openai-agents", "mini-swe-agent", "google-genai"]
 
 
 class Skip(Exception):
@@ -181,12 +181,14 @@ def library_case(client, name, script, **expected):
 
 # Streams, a call, two calls at once, an answer: the same conversation in every library.
 for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python",
-              "anthropic_python_stream", "langchain", "langchain_stream"):
+              "anthropic_python_stream", "langchain", "langchain_stream", "google_python", "google_python_stream"):
     library_case(python_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=(648, 2060))
-for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts", "anthropic_ts_stream"):
+for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts", "anthropic_ts_stream",
+              "google_node", "google_node_stream"):
     library_case(node_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=(648, 2060))
 # These write the tool's schema themselves.
-for _name in ("openai_agents", "openai_agents_stream", "openai_agents_responses", "openai_agents_responses_stream"):
+for _name in ("openai_agents", "openai_agents_stream", "openai_agents_responses", "openai_agents_responses_stream",
+              "google_chat", "google_chat_stream"):
     library_case(python_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
 for _name in ("ai_sdk_chat", "ai_sdk_responses", "ai_sdk_anthropic"):
     library_case(node_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
@@ -199,10 +201,12 @@ NOT_CLOSED = {"output": '<tool_call>\n{"name": "weather", "arguments": {"city": 
 HALF = {"output": 'I look.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>\n'
                   '<tool_call>\n{"name": "weather", "arguments": {"city": "Os'}
 MALFORMED = [NOT_JSON, NO_TOOL, NOT_CLOSED, HALF, WEATHER[-1]]
-for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python", "langchain"):
+for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python", "langchain",
+              "google_python", "google_python_stream"):
     library_case(python_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                  encoded=(787, 4015), malformed=3)
-for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts"):
+for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts", "google_node",
+              "google_node_stream"):
     library_case(node_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                  encoded=(787, 4015), malformed=3)
 
@@ -229,9 +233,9 @@ library_case(node_client, "anthropic_ts_stream_unclosed", UNCLOSED, completed=3,
 # A stream of nearly as many tokens as a call may have, with characters of several bytes, and a turn behind it.
 LONG = "\n".join(f"{line:03}: grüße 日本語 😀" for line in range(140))
 for _client, _names in {python_client: ("openai_python", "openai_python_responses", "anthropic_python", "langchain",
-                                        "openai_agents", "openai_agents_responses"),
+                                        "openai_agents", "openai_agents_responses", "google_python"),
                         node_client: ("openai_node", "openai_node_responses", "anthropic_ts", "ai_sdk_chat",
-                                      "ai_sdk_responses", "ai_sdk_anthropic")}.items():
+                                      "ai_sdk_responses", "ai_sdk_anthropic", "google_node")}.items():
     for _name in _names:
         library_case(_client, _name + "_long", [{"content": LONG}, WEATHER[-1]], completed=2, spliced=1, could=1,
                      forks={}, encoded=(63, 4020))
@@ -240,7 +244,7 @@ for _client, _names in {python_client: ("openai_python", "openai_python_response
                      could=1, forks={}, encoded=0.2)
 
 # Faults: what the libraries raise for each. None is answered, and none is tried again.
-for _name, _faults in (("openai_python_errors", 35), ("anthropic_python_errors", 18)):
+for _name, _faults in (("openai_python_errors", 35), ("anthropic_python_errors", 18), ("google_python_errors", 18)):
     library_case(python_client, _name, WEATHER, completed=0, spliced=0, could=0, forks={}, encoded=(0, 0),
                  failed=_faults)
 
@@ -371,6 +375,34 @@ agent_case(pi, "pi_malformed",
             call("no_such_tool", a=1),
             {"output": '<tool_call>\n{"name": "bash", "arguments": {"command": "echo hi > closed.txt"'}, ANSWERED],
            completed=5, spliced=4, could=4, forks={"arguments_changed": 2}, encoded=0.4, malformed=2)
+
+
+def gemini_cli(cache, server, folder):
+    home = folder / "home"
+    (home / ".gemini").mkdir(parents=True)
+    (home / ".gemini" / "settings.json").write_text(json.dumps({
+        "security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False}, "general": {"enableAutoUpdate": False}}))
+    return sh([cache.node("gemini"), "-m", "ingot", "--skip-trust", "--approval-mode", "yolo", "-p",
+               "make the file made.txt"], cwd=folder, timeout=180,
+              env={**os.environ, "HOME": str(home), "GEMINI_API_KEY": "key-gemini",
+                   "GOOGLE_GEMINI_BASE_URL": server.url})
+
+
+def run_shell_command(command):
+    return call("run_shell_command", command=command, description="Runs it")
+
+
+agent_case(gemini_cli, "gemini_cli", [run_shell_command(MAKE), run_shell_command(READ), ANSWERED], completed=3, spliced=2,
+           could=2, forks={}, encoded=0.5)
+agent_case(gemini_cli, "gemini_cli_parallel", [*parallel(run_shell_command), ANSWERED], completed=3, spliced=2, could=2,
+           forks={}, encoded=0.5)
+agent_case(gemini_cli, "gemini_cli_long", [{"content": LONG, **run_shell_command(MAKE)}, ANSWERED], completed=2, spliced=1,
+           could=1, forks={}, encoded=0.6)
+agent_case(gemini_cli, "gemini_cli_malformed",
+           [run_shell_command(MAKE), {"tool_calls": [{"name": "run_shell_command", "arguments": '{"command": cat x}'}]},
+            call("no_such_tool", a=1), {"output": '<tool_call>\n{"name": "run_shell_command", "arguments": {"command": "ls"'},
+            ANSWERED], completed=5, spliced=4, could=4, forks={}, encoded=0.4, malformed=2)
 
 
 def mini_swe_agent(cache, server, folder):

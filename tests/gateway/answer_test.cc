@@ -149,7 +149,7 @@ TEST(Answer, TakesTokenIdsInThePlaceOfAnyDialectsPrompt) {
   world.with_admission = world.with_pool = false;
   const std::vector<int32_t> ids = {256, 104, 105};
   for (const char* rest : {"", R"(,"messages":[{"role":"user","content":"x"}],"input":"x")"}) {
-    for (const char* dialect : {"chat.completions", "completions", "responses", "messages"}) {
+    for (const char* dialect : {"chat.completions", "completions", "responses", "messages", "google.generateContent"}) {
       const auto outcome =
           world.Ask(dialect, "key", absl::StrCat(R"({"prompt_token_ids":[256,104,105],"max_tokens":9)", rest, "}"));
       ASSERT_TRUE(outcome.status.ok()) << dialect << outcome.status;
@@ -177,7 +177,9 @@ TEST(Answer, NamesEveryIdOnceInTheEventsOfAnyDialect) {
       {"messages",
        R"({"messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","input_schema":{}}],"stream":true})"},
       {"responses", R"({"input":"x","stream":true,"tools":[{"type":"function","name":"f"}]})"},
-      {"completions", R"({"prompt":"x","stream":true})"}};
+      {"completions", R"({"prompt":"x","stream":true})"},
+      {"google.streamGenerateContent",
+       R"({"contents":[{"parts":[{"text":"x"}]}],"tools":[{"functionDeclarations":[{"name":"f"}]}]})"}};
   for (const auto& [name, body] : cases) {
     const auto outcome = world.Ask(name, "key", body, {}, true);
     ASSERT_TRUE(outcome.status.ok()) << outcome.status;

@@ -118,8 +118,53 @@ inline bool KeepResponses(const World::Outcome& answer, base::json::array& histo
   return !results.empty();
 }
 
+// ---- google.generateContent ---------------------------------------------------------------------------------------
+
+// As in the history of a client that drops thoughts, ids and signatures.
+inline base::json::object GoogleBody(const base::json::array& history) {
+  using base::json::array;
+  using base::json::object;
+  array contents;
+  for (const base::json::value& item : history) {
+    if (item.as_object().contains("parts")) {
+      contents.push_back(item);
+    } else {
+      contents.push_back(object{{"role", "user"}, {"parts", array{object{{"text", item.at("content")}}}}});
+    }
+  }
+  object tool = CalculatorTools()[0].at("function").as_object();
+  return object{{"model", "m"},
+                {"contents", std::move(contents)},
+                {"tools", array{object{{"functionDeclarations", array{std::move(tool)}}}}},
+                {"generationConfig", object{{"thinkingConfig", object{{"includeThoughts", true}}}}}};
+}
+
+// REQUIRES: the outcome is whole.
+inline bool KeepGoogle(const World::Outcome& answer, base::json::array& history) {
+  using base::json::array;
+  using base::json::object;
+  array kept, results;
+  for (const base::json::value& part :
+       answer.events.at(0).at("candidates").at(0).at("content").at("parts").as_array()) {
+    if (part.as_object().contains("thought")) continue;
+    const base::json::value* call = base::Find(part, "functionCall");
+    if (call == nullptr) {
+      kept.push_back(part);
+      continue;
+    }
+    kept.push_back(object{{"functionCall", object{{"name", call->at("name")}, {"args", call->at("args")}}}});
+    results.push_back(
+        object{{"functionResponse", object{{"name", call->at("name")}, {"response", object{{"output", "3"}}}}}});
+  }
+  history.push_back(object{{"role", "model"}, {"parts", kept}});
+  if (results.empty()) return false;
+  history.push_back(object{{"role", "user"}, {"parts", results}});
+  return true;
+}
+
 inline constexpr Client kChatClient{"chat.completions", ChatBody, KeepChat};
 inline constexpr Client kMessagesClient{"messages", MessagesBody, KeepMessages};
 inline constexpr Client kResponsesClient{"responses", ResponsesBody, KeepResponses};
+inline constexpr Client kGoogleClient{"google.generateContent", GoogleBody, KeepGoogle};
 
 }  // namespace ingot::gateway

@@ -664,13 +664,16 @@ TEST(DialectErrors, AreWordedByEachDialect) {
 
 TEST(DialectErrors, BreakOffAStreamInTheDialectsOwnWay) {
   Script script = Say("half");
+  script.chunk = 3;
   script.error = absl::UnavailableError("gone");
   script.hold = true;
   const std::pair<const char*, const char*> cases[] = {
       {"chat.completions", R"(data: {"error":{"message":"the engine ended the call: gone","type":"server_error",)"},
       {"completions", R"(data: {"error":{"message":)"},
       {"messages", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","},
-      {"responses", "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":"}};
+      {"responses", "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":"},
+      {"google.streamGenerateContent",
+       ",\n{\"error\":{\"code\":503,\"message\":\"the engine ended the call: gone\",\"status\":\"UNAVAILABLE\"}}]"}};
   for (const auto& [name, beginning] : cases) {
     World world([&](const auto&) { return script; });
     world.with_admission = world.with_pool = false;
@@ -679,7 +682,8 @@ TEST(DialectErrors, BreakOffAStreamInTheDialectsOwnWay) {
         {.api_key = "k", .episode = {}}, *FindDialect(name),
         {.body = name == std::string_view("completions")
                      ? R"({"prompt":"x","stream":true})"
-                     : R"({"input":"x","messages":[{"role":"user","content":"x"}],"stream":true})",
+                     : R"({"input":"x","messages":[{"role":"user","content":"x"}],"stream":true,
+                           "contents":[{"parts":[{"text":"x"}]}]})",
          .headers = {}},
         [flag] { flag->Set(); });
     world.engine->WaitForHeld(1);

@@ -56,10 +56,33 @@ inline const std::pair<const char*, const char*> kFullBodies[] = {
   {"type":"text"}},{"type":"local_shell"}],"tool_choice":"auto","text":{"format":{"type":"json_object"}},"reasoning":
   {"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"stream":true})"},
     {"responses.input_tokens",
-     R"({"model":"m","instructions":"i","input":[{"role":"user","content":[{"type":"input_text","text":"q"}]}],"tools":[]})"}};
+     R"({"model":"m","instructions":"i","input":[{"role":"user","content":[{"type":"input_text","text":"q"}]}],"tools":[]})"},
+    {"google.generateContent",
+     R"({"model":"models/m","systemInstruction":{"parts":[{"text":"s"}]},"contents":[{"role":"user","parts":[{"text":"q"},
+  {"text":"r"}]},{"role":"model","parts":[{"text":"t","thought":true,"thoughtSignature":"c2ln"},{"text":"a"},
+  {"executableCode":{"language":"PYTHON","code":"1"}},{"functionCall":{"id":"c1","name":"f","args":{"a":1}},
+  "thoughtSignature":"c2ln"},{"functionCall":{"name":"g"}}]},{"role":"user","parts":[{"functionResponse":{"id":"c1",
+  "name":"f","response":{"output":"x"}}},{"functionResponse":{"name":"g","response":{"error":{"code":1}}}},{"text":"go on"}]},
+  {"parts":{"text":"more"}}],"tools":[{"functionDeclarations":[{"name":"f","description":"d","parameters":{"type":"OBJECT",
+  "properties":{"a":{"type":"INTEGER","nullable":true},"b":{"type":"ARRAY","items":{"type":"STRING"},"maxItems":"2"}},
+  "propertyOrdering":["b","a"]}},{"name":"g","parametersJsonSchema":{"type":"object"}}]},{"googleSearch":{}}],
+  "toolConfig":{"functionCallingConfig":{"mode":"VALIDATED","allowedFunctionNames":["f"]}},"safetySettings":[{}],
+  "generationConfig":{"temperature":0.5,"topP":0.9,"topK":40.0,"candidateCount":2,"maxOutputTokens":64,"stopSequences":["x"],
+  "seed":7,"presencePenalty":0.1,"frequencyPenalty":0.1,"responseLogprobs":true,"logprobs":2,"responseMimeType":
+  "application/json","responseSchema":{"type":"OBJECT"},"thinkingConfig":{"includeThoughts":true,"thinkingBudget":128,
+  "thinkingLevel":"LOW"},"responseModalities":["TEXT"]}})"},
+    {"google.streamGenerateContent",
+     R"({"system_instruction":{"parts":{"text":"s"}},"contents":{"role":"user","parts":[{"text":"q"}]},"generation_config":
+  {"max_output_tokens":64,"thinking_config":{"include_thoughts":true}},"tools":[{"function_declarations":[{"name":"f",
+  "parameters":{"type":"OBJECT","any_of":[{"type":"OBJECT"}]}}]}],"tool_config":{"function_calling_config":{"mode":"ANY",
+  "allowed_function_names":["f"]}},"return_token_ids":true})"},
+    {"google.countTokens",
+     R"({"generateContentRequest":{"model":"models/m","contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model",
+  "parts":[]}],"tools":[{"functionDeclarations":[{"name":"f"}]}]}})"}};
 
 // The dialect's field with the prompt.
 inline std::string PromptField(std::string_view dialect) {
+  if (dialect.starts_with("google")) return "contents";
   return dialect == "completions" ? "prompt" : dialect.starts_with("responses") ? "input" : "messages";
 }
 
@@ -142,10 +165,13 @@ class DialectFuzzer {
       if (!json.ok()) return "an error that is not JSON: " + error.body;
       const auto* fault = base::Find(*json, "error");
       const auto* message = fault == nullptr ? nullptr : base::Find(*fault, "message");
-      const auto* type = fault == nullptr ? nullptr : base::Find(*fault, "type");
+      const bool google = dialect_.starts_with("google");
+      const auto* type = fault == nullptr ? nullptr : base::Find(*fault, google ? "status" : "type");
       if (message == nullptr || !message->is_string() || message->get_string().empty())
         return "no message: " + error.body;
-      if (type == nullptr || *type != "invalid_request_error") return "another type: " + error.body;
+      if (type == nullptr || *type != (google ? "INVALID_ARGUMENT" : "invalid_request_error")) {
+        return "another type: " + error.body;
+      }
     }
     return "";
   }

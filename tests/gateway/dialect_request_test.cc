@@ -625,6 +625,11 @@ TEST(Grammar, RefusesCallsThatCannotBeForced) {
   EXPECT_EQ(HttpStatusOf(check("qwen3_coder", required)), 400);
   EXPECT_THAT(std::string(check("qwen3_coder", required).message()), testing::HasSubstr("tool name 'a b'"));
   EXPECT_TRUE(check("qwen3_coder", R"("tool_choice":{"type":"function","function":{"name":"f"}})").ok());
+  EXPECT_EQ(ErrorParamOf(check("plain", required)), "tool_choice");
+  const std::string google =
+      R"({"contents":[{"parts":[{"text":"x"}]}],"tools":[{"functionDeclarations":[{"name":"f"}]}],
+      "tool_config":{"functionCallingConfig":{"mode":"ANY"}}})";
+  EXPECT_EQ(ErrorParamOf(CheckToolChoice(*With("plain"), *Parse("google.generateContent", google))), "tool_config");
 }
 
 TEST(Grammar, IsFlaggedInTrainingAndPenaltiesAreLeftOut) {

@@ -63,7 +63,8 @@ TEST_P(GrowingDialogues, GetTheSamePromptsFromKnowingAndFreshGateways) {
   EXPECT_GT(spliced, 30) << "the calls before were hardly continued";
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, GrowingDialogues, testing::Values(kChatClient, kMessagesClient, kResponsesClient),
+INSTANTIATE_TEST_SUITE_P(Of, GrowingDialogues,
+                         testing::Values(kChatClient, kMessagesClient, kResponsesClient, kGoogleClient),
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace

@@ -102,10 +102,12 @@ TEST(GatewayService, AnswersInEveryDialectTokenByToken) {
   Service world([](const auto&) { return Say("hello"); });
   const auto episode = world.Open();
   const std::string chat = R"({"messages":[{"role":"user","content":"x"}],"stream":true})";
-  const std::pair<const char*, std::string> cases[] = {{"chat.completions", chat},
-                                                       {"messages", chat},
-                                                       {"responses", R"({"input":"x","stream":true})"},
-                                                       {"completions", R"({"prompt":"x","stream":true})"}};
+  const std::pair<const char*, std::string> cases[] = {
+      {"chat.completions", chat},
+      {"messages", chat},
+      {"responses", R"({"input":"x","stream":true})"},
+      {"completions", R"({"prompt":"x","stream":true})"},
+      {"google.streamGenerateContent", R"({"contents":[{"parts":[{"text":"x"}]}]})"}};
   for (const auto& [dialect, body] : cases) {
     v1::DialectRequest request;
     request.set_dialect(dialect);

@@ -80,6 +80,11 @@ base::json::value NullIfMissing(const base::json::value& payload, std::string_vi
   return *text;
 }
 
+std::string TextIn(const base::json::value& payload, std::string_view key) {
+  const base::json::value* text = base::Find(payload, key);
+  return text != nullptr && text->is_string() ? std::string(text->get_string()) : "";
+}
+
 }  // namespace
 
 absl::Status ApiError(int http, std::string_view code, std::string_view param, std::string_view message) {
@@ -101,11 +106,9 @@ int HttpStatusOf(const absl::Status& status) {
   return http != nullptr && http->is_int64() ? static_cast<int>(http->get_int64()) : HttpOf(status.code());
 }
 
-std::string ErrorCodeOf(const absl::Status& status) {
-  const base::json::value payload = Payload(status);
-  const base::json::value* code = base::Find(payload, "code");
-  return code != nullptr && code->is_string() ? std::string(code->get_string()) : "";
-}
+std::string ErrorCodeOf(const absl::Status& status) { return TextIn(Payload(status), "code"); }
+
+std::string ErrorParamOf(const absl::Status& status) { return TextIn(Payload(status), "param"); }
 
 bool MayRetry(const absl::Status& status) {
   const int http = HttpStatusOf(status);

@@ -20,6 +20,8 @@ inline constexpr char kContextLengthExceeded[] = "context_length_exceeded";
 
 // ApiError's code; empty for other errors.
 std::string ErrorCodeOf(const absl::Status& status);
+// ApiError's param; empty for other errors.
+std::string ErrorParamOf(const absl::Status& status);
 // The HTTP status of any error: ApiError's, otherwise by its absl code (RESOURCE_EXHAUSTED is 429, ...).
 int HttpStatusOf(const absl::Status& status);
 // True if waiting may help; the reply then carries Retry-After.

@@ -34,6 +34,23 @@ struct WireEvent {
   std::string Sse() const;
 };
 
+// How the events of a stream follow each other over HTTP.
+struct Framing {
+  const char* content_type = "text/event-stream; charset=utf-8";
+  const char* filler = ": keep-alive\n\n";  // bytes between two events that no client of the stream shows to anyone
+  bool is_array = false;                    // the events are the elements of one JSON array; false = server-sent
+};
+
+// A model as a client's list of models shows it.
+struct ServedModel {
+  std::string name;
+  int64_t created_unix_s = 0;  // when its weights were loaded
+  const char* weights = "";    // "follow", "pinned" or "external"
+  int64_t version = -1;        // of pinned weights; -1 = none is pinned
+  int32_t context_tokens = 0;  // of prompt and answer together; 0 = not known
+  int32_t max_answer_tokens = 0;
+};
+
 // The fields with which every reply begins.
 struct ReplyHead {
   std::string id;  // of the first call; dialects prefix it with "chatcmpl-" and the like
@@ -54,7 +71,8 @@ class Renderer {
   std::vector<WireEvent> TakeEvents();
   // The one reply of a request without a stream. REQUIRES: Close was called.
   virtual std::string Whole() = 0;
-  // The end of an HTTP stream as SSE text; with an error it says in the dialect's way that the stream broke off.
+  virtual Framing framing() const { return {}; }
+  // The end of an HTTP stream, framed; with an error it says in the dialect's way that the stream broke off.
   virtual std::string Trailer(const absl::Status& status) = 0;
 
  protected:
@@ -86,7 +104,8 @@ class Dialect {
  public:
   virtual ~Dialect() = default;
   virtual std::string_view name() const = 0;  // "chat.completions", "responses", ...
-  virtual std::string_view path() const = 0;  // behind "/v1": "/chat/completions", ...
+  // Behind "/v1": "/chat/completions", ... A path with "{model}" has a model's name in that place.
+  virtual std::string_view path() const = 0;
   virtual absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const = 0;
   virtual std::unique_ptr<Renderer> NewRenderer(ReplyHead head,
                                                 std::shared_ptr<const GatewayRequest> request) const = 0;
@@ -97,14 +116,19 @@ class Dialect {
     std::string body;
   };
   virtual Error ErrorOf(const absl::Status& status) const;
+  // The reply with one model, and that with all: with the fields of OpenAI's and of Anthropic's unless the dialect
+  // differs. REQUIRES: there is a model.
+  virtual std::string ModelJson(const ServedModel& model) const;
+  virtual std::string ModelsJson(std::span<const ServedModel> models) const;
 };
 
 std::span<const Dialect* const> Dialects();
-// By name or by path; nullptr: there is none.
+// By name or by path; nullptr: there is none. `model`: the name in the path, unchanged if the path has none.
 const Dialect* FindDialect(std::string_view name);
-const Dialect* DialectAt(std::string_view path);
+const Dialect* DialectAt(std::string_view path, std::string& model);
 const Dialect& ChatDialect();
-// The dialect for errors of requests to other paths: chat completions, or Anthropic's if the headers say so.
+const Dialect& GenerateContentDialect();
+// The dialect for errors of requests to other paths: chat completions, or Anthropic's or Google's if the headers say so.
 const Dialect& DefaultDialect(const Headers& headers);
 
 }  // namespace ingot::gateway

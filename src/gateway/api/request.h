@@ -26,10 +26,15 @@ class Headers {
   std::vector<std::pair<std::string, std::string>> fields_;  // names in lower case
 };
 
+// The value of a parameter in a URL's query, as it is written there. Empty: there is none.
+std::string_view QueryValue(std::string_view query, std::string_view name);
+
 // A request as the client sent it.
 struct RawRequest {
   std::string body;
   Headers headers;
+  std::string model = {};     // that the URL names; empty = the body names it, or nothing does
+  std::string query = {};     // of the URL, without the question mark
   bool token_events = false;  // every event of the answer carries the tokens that it covers (gRPC)
 };
 
@@ -101,10 +106,11 @@ struct GatewayRequest {
   // expression matches (grammar/regex.h), or to one of the texts.
   std::optional<std::string> json_schema, regex;
   std::vector<std::string> choice_texts;
-  std::string format_field = "response_format";  // the field with the constraint, for errors
-  std::optional<bool> thinking;                  // with or without reasoning; nullopt: the template decides
-  bool tells_reasoning = true;                   // false: reasoning is recorded, but not part of the reply
-  // Messages: a call's arguments are delivered as an object, as far as they can be read (text::ReadableObject).
+  std::string format_field = "response_format";   // the field with the constraint, for errors
+  std::string tool_choice_field = "tool_choice";  // the dialect's field with tool_choice, for errors
+  std::optional<bool> thinking;                   // with or without reasoning; nullopt: the template decides
+  bool tells_reasoning = true;                    // false: reasoning is recorded, but not part of the reply
+  // Messages and Google: a call's arguments are delivered as an object, as far as they can be read (text::ReadableObject).
   bool object_arguments = false;
 
   int32_t n = 1;           // answers per prompt
@@ -120,6 +126,7 @@ struct GatewayRequest {
   int32_t min_tokens = 0;               // extension: nothing but max_tokens ends the answer before so many tokens
 
   bool stream = false;
+  bool streams_array = false;     // Google: the stream is one JSON array, not server-sent events
   bool include_usage = false;     // chat completions: a usage chunk ends the stream
   bool return_token_ids = false;  // extension: prompt_token_ids and token_ids in the reply
   bool token_events = false;      // RawRequest::token_events

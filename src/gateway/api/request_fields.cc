@@ -268,6 +268,18 @@ absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& reques
   return absl::OkStatus();
 }
 
+void KeepTools(const std::vector<std::string>& names, GatewayRequest& request) {
+  std::vector<Tool> kept;
+  std::vector<value> declared;
+  for (size_t i = 0; i < request.tools.size(); ++i) {
+    if (std::find(names.begin(), names.end(), request.tools[i].name) == names.end()) continue;
+    kept.push_back(std::move(request.tools[i]));
+    declared.push_back(request.conversation.tools[i]);
+  }
+  request.tools = std::move(kept);
+  request.conversation.tools = std::move(declared);
+}
+
 void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, GatewayRequest& request) {
   const value* format = owner.Get(name);
   if (format == nullptr) return;

@@ -59,6 +59,9 @@ absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request);
 // Requires a call of one of these tools, by the model's names. 400: a name is not among the tools, or there is none.
 absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request);
 
+// Leaves the other tools out. Nothing else restricts a model to some tools if it need not call any.
+void KeepTools(const std::vector<std::string>& names, GatewayRequest& request);
+
 // Reads the answer's format: {"type":"text"|"json_object"|"json_schema", ...} with the schema in `schema` or, in chat
 // completions, in json_schema.schema. `strict_unless_said`: without a field `strict` the schema is strict. A json_object
 // may have a schema, too, as llama.cpp's.

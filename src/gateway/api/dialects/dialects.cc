@@ -1,5 +1,6 @@
 #include "gateway/api/dialects/dialects.h"
 
+#include "absl/time/time.h"
 #include "gateway/api/api_error.h"
 #include "text/tokenizer.h"
 
@@ -9,6 +10,20 @@ using base::json::array;
 using base::json::object;
 
 namespace {
+
+object OpenAiModel(const ServedModel& model) {
+  const absl::Time created = absl::FromUnixSeconds(model.created_unix_s);
+  object json{{"id", model.name},
+              {"object", "model"},
+              {"created", model.created_unix_s},
+              {"owned_by", "ingot"},
+              {"type", "model"},
+              {"display_name", model.name},
+              {"created_at", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", created, absl::UTCTimeZone())},
+              {"weights", model.weights}};
+  if (model.version >= 0) json["version"] = model.version;
+  return json;
+}
 
 class CountRenderer final : public Renderer {
  public:
@@ -34,9 +49,28 @@ std::unique_ptr<Renderer> NewCountRenderer(std::shared_ptr<const GatewayRequest>
 
 Dialect::Error Dialect::ErrorOf(const absl::Status& status) const { return {HttpStatusOf(status), ErrorJson(status)}; }
 
+std::string Dialect::ModelJson(const ServedModel& model) const { return base::PrintJson(OpenAiModel(model)); }
+
+std::string Dialect::ModelsJson(std::span<const ServedModel> models) const {
+  array list;
+  for (const ServedModel& model : models) list.push_back(OpenAiModel(model));
+  return base::PrintJson(object{{"object", "list"},
+                                {"data", std::move(list)},
+                                {"has_more", false},
+                                {"first_id", models.front().name},
+                                {"last_id", models.back().name}});
+}
+
 std::span<const Dialect* const> Dialects() {
-  static const Dialect* const all[] = {&ChatDialect(),     &CompletionsDialect(), &ResponsesDialect(),
-                                       &MessagesDialect(), &CountTokensDialect(), &InputTokensDialect()};
+  static const Dialect* const all[] = {&ChatDialect(),
+                                       &CompletionsDialect(),
+                                       &ResponsesDialect(),
+                                       &InputTokensDialect(),
+                                       &MessagesDialect(),
+                                       &CountTokensDialect(),
+                                       &GenerateContentDialect(),
+                                       &StreamGenerateContentDialect(),
+                                       &GoogleCountTokensDialect()};
   return all;
 }
 
@@ -47,15 +81,34 @@ const Dialect* FindDialect(std::string_view name) {
   return nullptr;
 }
 
-const Dialect* DialectAt(std::string_view path) {
+const Dialect* DialectAt(std::string_view path, std::string& model) {
+  constexpr std::string_view kModel = "{model}";
   for (const Dialect* dialect : Dialects()) {
-    if (dialect->path() == path) return dialect;
+    const std::string_view pattern = dialect->path();
+    if (pattern == path) return dialect;
+    const size_t at = pattern.find(kModel);
+    if (at == std::string_view::npos) continue;
+    const std::string_view before = pattern.substr(0, at), after = pattern.substr(at + kModel.size());
+    if (path.size() <= before.size() + after.size() || !path.starts_with(before) || !path.ends_with(after)) continue;
+    model = path.substr(at, path.size() - before.size() - after.size());
+    return dialect;
   }
   return nullptr;
 }
 
 const Dialect& DefaultDialect(const Headers& headers) {
-  return headers.Get("anthropic-version").empty() ? ChatDialect() : MessagesDialect();
+  if (!headers.Get("anthropic-version").empty()) return MessagesDialect();
+  for (const char* name : {"x-goog-api-key", "x-goog-api-client"}) {
+    if (!headers.Get(name).empty()) return GenerateContentDialect();
+  }
+  return ChatDialect();
+}
+
+std::string WithMember(const object& json, std::string_view name, std::string_view text) {
+  std::string whole = base::PrintJson(json);
+  whole.back() = ',';
+  base::AppendJsonString(name, whole);
+  return whole.append(":").append(text).append("}");
 }
 
 std::string DoneOrError(const absl::Status& status) {

@@ -15,17 +15,28 @@ const Dialect& ResponsesDialect();
 const Dialect& MessagesDialect();
 const Dialect& CountTokensDialect();
 const Dialect& InputTokensDialect();
+const Dialect& StreamGenerateContentDialect();
+const Dialect& GoogleCountTokensDialect();
 
 std::unique_ptr<Renderer> NewChatRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewCompletionsRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewResponsesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewMessagesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
+std::unique_ptr<Renderer> NewGoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 // Replies with the number of the prompt's tokens in `field`, beside the members of `more`.
 std::unique_ptr<Renderer> NewCountRenderer(std::shared_ptr<const GatewayRequest> request, const char* field,
                                            base::json::object more = {});
 
 // {"type":"error","error":{"type":...,"message":...}}; 529 if the gateway is overloaded.
 Dialect::Error AnthropicError(const absl::Status& status);
+
+// {"error":{"code":...,"message":...,"status":"INVALID_ARGUMENT",...,"details":[...]}}
+Dialect::Error GoogleError(const absl::Status& status);
+std::string GoogleModelJson(const ServedModel& model);
+std::string GoogleModelsJson(std::span<const ServedModel> models);
+
+// The text of an object with a further member, whose value is JSON text. REQUIRES: the object has a member.
+std::string WithMember(const base::json::object& json, std::string_view name, std::string_view text);
 
 // The end of an OpenAI stream: [DONE], or the error as an event.
 std::string DoneOrError(const absl::Status& status);

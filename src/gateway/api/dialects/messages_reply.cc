@@ -34,14 +34,6 @@ const char* ErrorType(int http) {
   }
 }
 
-// The text of an object with a further member, whose value is JSON text.
-std::string WithMember(const object& json, std::string_view name, std::string_view text) {
-  std::string whole = base::PrintJson(json);
-  whole.back() = ',';
-  base::AppendJsonString(name, whole);
-  return whole.append(":").append(text).append("}");
-}
-
 class MessagesRenderer final : public Renderer {
  public:
   using Renderer::Renderer;

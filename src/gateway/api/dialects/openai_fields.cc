@@ -1,6 +1,5 @@
 #include "gateway/api/dialects/openai_fields.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "gateway/api/client_tools.h"
@@ -30,19 +29,6 @@ std::string ChosenName(const value& choice) {
 bool IsHosted(const value& chosen) {
   const std::string type = StringIn(chosen, "type");
   return !type.empty() && type != "function" && type != "custom" && FindClientTool(type) == nullptr;
-}
-
-// Leaves the other tools out. Nothing else restricts a model to some tools if it need not call any.
-void KeepTools(const std::vector<std::string>& names, GatewayRequest& request) {
-  std::vector<Tool> kept;
-  std::vector<value> declared;
-  for (size_t i = 0; i < request.tools.size(); ++i) {
-    if (std::find(names.begin(), names.end(), request.tools[i].name) == names.end()) continue;
-    kept.push_back(std::move(request.tools[i]));
-    declared.push_back(request.conversation.tools[i]);
-  }
-  request.tools = std::move(kept);
-  request.conversation.tools = std::move(declared);
 }
 
 }  // namespace

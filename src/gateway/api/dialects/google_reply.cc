@@ -1,0 +1,235 @@
+// The replies of Google's generateContent and streamGenerateContent, errors and models in its words.
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/dialects/dialects.h"
+#include "text/readable_object.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+
+// The canonical code of an HTTP status, as google.rpc.Code names it.
+const char* StatusName(int http) {
+  switch (http) {
+    case 401:
+      return "UNAUTHENTICATED";
+    case 403:
+      return "PERMISSION_DENIED";
+    case 404:
+      return "NOT_FOUND";
+    case 409:
+      return "ABORTED";
+    case 410:
+      return "FAILED_PRECONDITION";
+    case 429:
+      return "RESOURCE_EXHAUSTED";
+    case 405:
+    case 501:
+      return "UNIMPLEMENTED";
+    case 503:
+      return "UNAVAILABLE";
+    case 504:
+      return "DEADLINE_EXCEEDED";
+    default:
+      return http >= 500 ? "INTERNAL" : "INVALID_ARGUMENT";
+  }
+}
+
+// Libraries take the arguments of a call whole, so a call is one event. The last piece of a part is held back until the
+// next piece, the next part or the end comes. So the event with the reason of the end has a part that is not empty.
+// Clients keep an empty part in their history, or drop the whole answer. A stream that breaks off lacks the held piece.
+class GoogleRenderer final : public Renderer {
+ public:
+  GoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request)
+      : Renderer(std::move(head), std::move(request)), held_(choices().size()) {}
+
+  std::string Whole() override {
+    std::string candidates;
+    for (const Choice& choice : choices()) {
+      std::string parts;
+      for (const Part& part : choice.parts) {
+        if (part.kind == PartKind::kCall) {
+          AddTo(parts, CallText(part));
+        } else if (Tells(part) && !part.text.empty()) {
+          AddTo(parts, PartText(part.kind, part.text));
+        }
+      }
+      AddTo(candidates, Candidate(choice, parts, choice.Tokens(), true));
+    }
+    return Response(candidates, true, request().return_token_ids ? &choices()[0] : nullptr);
+  }
+
+  Framing framing() const override {
+    // A comment breaks python-genai. Its parser and all others skip an empty line.
+    if (!request().streams_array) return {.filler = "\n"};
+    return {.content_type = "application/json; charset=utf-8", .filler = "\n", .is_array = true};
+  }
+
+  std::string Trailer(const absl::Status& status) override {
+    if (request().streams_array) return status.ok() ? "]" : absl::StrCat(",\n", GoogleError(status).body, "]");
+    if (status.ok()) return "";
+    // js-genai takes an error for one only as a line of JSON alone, other libraries only as an event.
+    const std::string error = GoogleError(status).body;
+    return WireEvent{"", error, {}}.Sse() + error;
+  }
+
+ private:
+  struct Held {
+    std::string part;           // JSON; empty = none
+    std::vector<Token> tokens;  // that no event carried yet
+  };
+
+  static void AddTo(std::string& list, std::string_view json) {
+    if (!list.empty()) list += ',';
+    list += json;
+  }
+
+  bool Tells(const Part& part) const { return request().tells_reasoning || part.kind != PartKind::kReasoning; }
+  static std::string PartText(PartKind kind, const std::string& text) {
+    object json{{"text", text}};
+    if (kind == PartKind::kReasoning) json["thought"] = true;
+    return base::PrintJson(json);
+  }
+  // The signature names the call a second time, for clients that leave out its id. As in the vendor's answers a thought
+  // has none: Inspect takes a thought with a signature for text.
+  static std::string CallText(const Part& part) {
+    return WithMember({{"thoughtSignature", absl::Base64Escape(part.id)}}, "functionCall",
+                      WithMember({{"id", part.id}, {"name", part.name}}, "args", text::ReadableObjectText(part.text)));
+  }
+
+  static object UsageJson(const Usage& usage) {
+    object json{{"promptTokenCount", usage.prompt_tokens},
+                {"candidatesTokenCount", usage.completion_tokens - usage.reasoning_tokens},
+                {"totalTokenCount", usage.prompt_tokens + usage.completion_tokens},
+                {"promptTokensDetails", array{object{{"modality", "TEXT"}, {"tokenCount", usage.prompt_tokens}}}}};
+    if (usage.cached_tokens > 0) json["cachedContentTokenCount"] = usage.cached_tokens;
+    if (usage.reasoning_tokens > 0) json["thoughtsTokenCount"] = usage.reasoning_tokens;
+    return json;
+  }
+
+  object LogprobsResult(const std::vector<Token>& tokens) const {
+    const auto entry = [](int32_t id, float logprob, const std::string& bytes) {
+      return object{{"token", TokenText(bytes)}, {"tokenId", id}, {"logProbability", logprob}};
+    };
+    array chosen, top;
+    for (const Token& token : tokens) {
+      if (!request().return_token_ids && (!token.is_text || !token.is_content)) continue;
+      chosen.push_back(entry(token.id, token.logprob, token.bytes));
+      array candidates;
+      for (const Token::Alternative& other : token.top) {
+        candidates.push_back(entry(other.id, other.logprob, other.bytes));
+      }
+      if (!candidates.empty()) top.push_back(object{{"candidates", std::move(candidates)}});
+    }
+    object json{{"chosenCandidates", std::move(chosen)}};
+    if (!top.empty()) json["topCandidates"] = std::move(top);
+    return json;
+  }
+
+  // `parts`: their JSON, with commas between them.
+  std::string Candidate(const Choice& choice, const std::string& parts, const std::vector<Token>& tokens,
+                        bool last) const {
+    object json{{"index", choice.index}};
+    if (last) json["finishReason"] = choice.end.finish == v1::FINISH_LENGTH ? "MAX_TOKENS" : "STOP";
+    if (request().logprobs) json["logprobsResult"] = LogprobsResult(tokens);
+    if (request().return_token_ids) json["token_ids"] = IdsJson(tokens);
+    const char* const empty = R"({"text":""})";
+    return absl::StrCat(R"({"content":{"parts":[)", parts.empty() ? empty : parts, R"(],"role":"model"},)",
+                        base::View(std::string_view(base::PrintJson(json)).substr(1)));
+  }
+  // `candidates`: like `parts`. `prompt`: the choice whose prompt's ids are told; null = none.
+  std::string Response(const std::string& candidates, bool last, const Choice* prompt) const {
+    object json;
+    if (last) json["usageMetadata"] = UsageJson(TotalUsage());
+    json["modelVersion"] = head().model;
+    json["responseId"] = head().id;
+    if (prompt != nullptr) json["prompt_token_ids"] = IdsJson(prompt->begin.prompt_ids);
+    return absl::StrCat(R"({"candidates":[)", candidates, "],",
+                        base::View(std::string_view(base::PrintJson(json)).substr(1)));
+  }
+
+  void SendHeld(const Choice& choice) {
+    Held& held = held_[choice.index];
+    if (held.part.empty()) return;
+    const std::string part = std::exchange(held.part, {});
+    SendText("", Response(Candidate(choice, part, std::exchange(held.tokens, {}), false), false, nullptr));
+  }
+
+  void OnBegin(const Choice& choice) override {
+    if (request().return_token_ids) SendText("", Response("", false, &choice));
+  }
+  void OnPartBegin(const Choice& choice) override { SendHeld(choice); }
+  void OnDelta(const Choice& choice, const PartDelta& delta) override {
+    const Part& part = choice.parts.back();
+    Held& held = held_[choice.index];
+    if (part.kind != PartKind::kCall && Tells(part)) {
+      SendHeld(choice);
+      held.part = PartText(part.kind, delta.text);
+    }
+    held.tokens.insert(held.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+  }
+  void OnPartEnd(const Choice& choice) override {
+    const Part& part = choice.parts.back();
+    if (part.kind == PartKind::kCall) held_[choice.index].part = CallText(part);
+  }
+  void OnEnd(const Choice& choice) override {
+    Held& held = held_[choice.index];
+    held.tokens.insert(held.tokens.end(), choice.end.tokens.begin(), choice.end.tokens.end());
+    SendText("", Response(Candidate(choice, held.part, held.tokens, true), true, nullptr));
+    held = {};
+  }
+
+  std::vector<Held> held_;  // by choice
+};
+
+object ModelObject(const ServedModel& model) {
+  object json{{"name", "models/" + model.name},
+              {"version", model.version >= 0 ? std::to_string(model.version) : std::string(model.weights)},
+              {"displayName", model.name},
+              {"outputTokenLimit", model.max_answer_tokens},
+              {"supportedGenerationMethods", array{"generateContent", "countTokens"}}};
+  if (model.context_tokens > 0) json["inputTokenLimit"] = model.context_tokens;
+  return json;
+}
+
+}  // namespace
+
+Dialect::Error GoogleError(const absl::Status& status) {
+  const int http = HttpStatusOf(status);
+  std::string message(status.message());
+  const std::string code = ErrorCodeOf(status), param = ErrorParamOf(status);
+  // Clients look for these words to know that they must compact.
+  if (code == kContextLengthExceeded) {
+    message = "The input token count exceeds the maximum number of tokens allowed: " + message;
+  }
+  array details;
+  if (!code.empty()) {
+    details.push_back(
+        object{{"@type", "type.googleapis.com/google.rpc.ErrorInfo"}, {"reason", code}, {"domain", "ingot"}});
+  }
+  if (!param.empty()) {
+    details.push_back(object{{"@type", "type.googleapis.com/google.rpc.BadRequest"},
+                             {"fieldViolations", array{object{{"field", param}, {"description", message}}}}});
+  }
+  object error{{"code", http}, {"message", std::move(message)}, {"status", StatusName(http)}};
+  if (!details.empty()) error["details"] = std::move(details);
+  return {http, base::PrintJson(object{{"error", std::move(error)}})};
+}
+
+std::string GoogleModelJson(const ServedModel& model) { return base::PrintJson(ModelObject(model)); }
+
+std::string GoogleModelsJson(std::span<const ServedModel> models) {
+  array list;
+  for (const ServedModel& model : models) list.push_back(ModelObject(model));
+  return base::PrintJson(object{{"models", std::move(list)}});
+}
+
+std::unique_ptr<Renderer> NewGoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) {
+  return std::make_unique<GoogleRenderer>(std::move(head), std::move(request));
+}
+
+}  // namespace ingot::gateway
