@@ -58,9 +58,8 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
                                                     in.valid() ? spec.log_path : "/dev/null"));
   }
   // A role stays in this session, so that a terminal and a job system see one job.
-  const absl::StatusOr<pid_t> pid =
-      sandbox::Spawn(command, {in.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
-                     {.own_session = false, .dumps_core = true});
+  const absl::StatusOr<pid_t> pid = sandbox::Spawn(command, {in.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
+                                                   {.own_session = false, .dumps_core = true});
   if (!pid.ok()) return base::Annotate(pid.status(), absl::StrCat("cannot start role ", spec.name));
   return pid;
 }

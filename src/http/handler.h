@@ -33,7 +33,8 @@ struct RequestHead {
 
   // The value of the first field of this name, compared without case. Empty = there is none.
   std::string_view Find(std::string_view name) const;
-  // The key that the request shows: of Authorization: Bearer, otherwise of x-api-key. Empty = it shows none.
+  // The key that the request shows: of Authorization: Bearer, otherwise of x-api-key, otherwise of x-goog-api-key. Empty =
+  // it shows none.
   std::string Key() const;
 };
 

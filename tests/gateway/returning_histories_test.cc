@@ -77,7 +77,8 @@ void ExpectReturns(ReturningWorld& world, const Client& client, const std::vecto
       const v1::Call call = world.pool.calls().back();
       ++verdict.calls;
       if (!call.fork_cause().empty()) ++verdict.forks[call.fork_cause()];
-      if (call.fork_cause() == kForkTemplateDiffers && std::getenv("SHOW") != nullptr) std::printf("%s turn %d\n%s\n", place.c_str(), turn, base::PrintJson(history).c_str());
+      if (call.fork_cause() == kForkTemplateDiffers && std::getenv("SHOW") != nullptr)
+        std::printf("%s turn %d\n%s\n", place.c_str(), turn, base::PrintJson(history).c_str());
       const bool known = call.fork_cause().empty() || call.fork_cause() == kForkThinkingStripped ||
                          call.fork_cause() == kForkTemplateDiffers || !call.parent_call_id().empty();
       EXPECT_TRUE(known) << place << ", turn " << turn << ": " << call.fork_cause() << "\n" << base::PrintJson(history);
