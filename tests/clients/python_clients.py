@@ -1,6 +1,6 @@
 """The Python clients of run.py: python_clients.py CASE URL. Each has the same conversation with the scripted model: one
 call of a tool, two at once, an answer. A case may end with how it is held: _stream, and what is scripted: _malformed
-or _unclosed calls, a _long answer that streams, or one that the client leaves (_abort)."""
+calls, a _long answer that streams, or one that the client leaves (_abort)."""
 import asyncio
 import contextlib
 import json
@@ -20,6 +20,8 @@ NO_JSON, NO_CITY, NO_TOOL = "the arguments are not JSON", "the arguments name no
 RESULTS = ["mild", "warm", "cold"]
 # Of malformed calls: arguments that are not JSON, no such tool, a call that is not closed, a good one and one that is cut.
 MALFORMED_RESULTS = [NO_JSON, NO_TOOL, NO_JSON, "warm", NO_JSON]
+# Over Messages their arguments are an object, as far as they can be read.
+READ_RESULTS = [NO_CITY, NO_TOOL, "cold", "warm", NO_CITY]
 
 
 def check(condition, message):
@@ -143,7 +145,7 @@ def openai_python_responses(malformed=False, long=False, abort=False):
     converse(turn, True, MALFORMED_RESULTS if malformed else RESULTS)
 
 
-def anthropic_python(stream=False, malformed=False, unclosed=False, long=False, abort=False):
+def anthropic_python(stream=False, malformed=False, long=False, abort=False):
     import anthropic
     client = anthropic.Anthropic(base_url=url, api_key="key-anthropic")
     tools = [{"name": "weather", "description": "of a city", "input_schema": PARAMETERS}]
@@ -170,11 +172,15 @@ def anthropic_python(stream=False, malformed=False, unclosed=False, long=False, 
     if long or abort:
         return go_on(lambda history: client.messages.stream(model="ingot", max_tokens=5000, messages=history),
                      lambda events: events.text_stream, abort)
-    if unclosed:  # the library closes it
-        return converse(turn, stream, [NO_TOOL, "cold"])
-    # What is not JSON comes wrapped: an object that names no city.
-    converse(turn, stream, [NO_CITY if result == NO_JSON else result for result in MALFORMED_RESULTS]
-             if malformed else RESULTS)
+    converse(turn, stream, READ_RESULTS if malformed else RESULTS)
+
+
+def smolagents_code(stream=False):
+    import smolagents
+    model = smolagents.OpenAIModel(model_id="ingot", api_base=url + "/v1", api_key="key-smolagents")
+    agent = smolagents.CodeAgent(tools=[], model=model, max_steps=5, stream_outputs=stream)
+    answer = agent.run("What is 1 + 2?")
+    check(answer == 3, answer)
 
 
 def google_python(stream=False, malformed=False, long=False, abort=False):
@@ -420,7 +426,7 @@ def openai_agents_responses(**how):
 
 if __name__ == "__main__":
     name, how = sys.argv[1], {}
-    for word in ("malformed", "unclosed", "long", "abort", "stream"):
+    for word in ("malformed", "long", "abort", "stream"):
         if name.endswith("_" + word):
             name, how[word] = name.removesuffix("_" + word), True
     globals()[name](**how)

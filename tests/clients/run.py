@@ -25,7 +25,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 NPM = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic",
        "opencode-ai", "@openai/codex", "@earendil-works/pi-coding-agent", "zod", "@google/genai", "@google/gemini-cli"]
-PIP = ["openai", "anthropic", "langchain-openai", "openai-agents", "mini-swe-agent", "google-genai"]
+PIP = ["openai", "anthropic", "langchain-openai", "openai-agents", "mini-swe-agent", "smolagents[openai]", "google-genai"]
 
 
 class Skip(Exception):
@@ -201,12 +201,11 @@ NOT_CLOSED = {"output": '<tool_call>\n{"name": "weather", "arguments": {"city": 
 HALF = {"output": 'I look.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>\n'
                   '<tool_call>\n{"name": "weather", "arguments": {"city": "Os'}
 MALFORMED = [NOT_JSON, NO_TOOL, NOT_CLOSED, HALF, WEATHER[-1]]
-for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python", "langchain",
-              "google_python", "google_python_stream"):
+for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "langchain", "google_python",
+              "google_python_stream"):
     library_case(python_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                  encoded=(787, 4015), malformed=3)
-for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts", "google_node",
-              "google_node_stream"):
+for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "google_node", "google_node_stream"):
     library_case(node_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                  encoded=(787, 4015), malformed=3)
 
@@ -215,20 +214,28 @@ for _name in ("openai_agents", "openai_agents_stream", "openai_agents_responses"
     library_case(python_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={}, encoded=0.3,
                  malformed=3)
 # The AI SDK sends {} for arguments that it could not parse. The first turn is such a one: nothing before it goes on.
-for _name in ("ai_sdk_chat", "ai_sdk_responses", "ai_sdk_anthropic"):
+for _name in ("ai_sdk_chat", "ai_sdk_responses"):
     library_case(node_client, _name + "_malformed", MALFORMED, completed=5, spliced=3, could=3,
                  forks={"arguments_changed": 3}, encoded=0.6, malformed=3)
 # LangChain closes a streamed call that is not closed, and one that is cut, and sends them back so.
 library_case(python_client, "langchain_stream_malformed", MALFORMED, completed=5, spliced=4, could=4,
              forks={"arguments_changed": 2}, encoded=(1109, 3984), malformed=3)
 
-# The stream helpers of Anthropic's libraries raise where arguments are not JSON, so that there is nothing to send back,
-# and close a call that is not closed: it comes back with other arguments than the model wrote.
-UNCLOSED = [NO_TOOL, NOT_CLOSED, WEATHER[-1]]
-library_case(python_client, "anthropic_python_stream_unclosed", UNCLOSED, completed=3, spliced=2, could=2,
-             forks={"arguments_changed": 1}, encoded=(756, 2040), malformed=1)
-library_case(node_client, "anthropic_ts_stream_unclosed", UNCLOSED, completed=3, spliced=2, could=2,
-             forks={"arguments_changed": 1}, encoded=(756, 2040), malformed=1)
+# Over Messages arguments that are not JSON come as an object, as far as they can be read, and go back so.
+for _client, _names in {python_client: ("anthropic_python", "anthropic_python_stream"),
+                        node_client: ("anthropic_ts", "anthropic_ts_stream")}.items():
+    for _name in _names:
+        library_case(_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
+                     encoded=(765, 3971), malformed=3)
+library_case(node_client, "ai_sdk_anthropic_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={}, encoded=0.3,
+             malformed=3)
+
+# smolagents' CodeAgent completes the closing tag, which is a stop string or was not written, and goes on behind it in the
+# same message.
+CODE = [{"output": "I add.\n<code>\nx = 1 + 2\nprint(x)\n</code>"}, {"output": "I look.\n<code>\nprint(x)\n"},
+        {"output": "It is 3.\n<code>\nfinal_answer(x)\n</code>"}]
+for _name in ("smolagents_code", "smolagents_code_stream"):
+    library_case(python_client, _name, CODE, completed=3, spliced=2, could=2, forks={}, encoded=0.6)
 
 # A stream of nearly as many tokens as a call may have, with characters of several bytes, and a turn behind it.
 LONG = "\n".join(f"{line:03}: grüße 日本語 😀" for line in range(140))
@@ -338,12 +345,12 @@ for _name, _package in {"chat": "@ai-sdk/openai-compatible", "responses": "@ai-s
     opencode_case(f"opencode_parallel_{_name}", _package, parallel(opencode_bash), completed=4, spliced=2, could=2)
     opencode_case(f"opencode_long_{_name}", _package, [{"content": LONG, **opencode_bash(MAKE)}], completed=3, spliced=1,
                   could=1)
-    # OpenCode sends a call that it cannot make back as one of "invalid": what follows it is a branch, which goes on from
-    # the last call before it.
+    # OpenCode sends a call whose arguments it cannot read back as one of "invalid": what follows it is a branch, which goes
+    # on from the last call before it. Over Messages it can read them.
     opencode_case(f"opencode_malformed_{_name}", _package,
                   [opencode_bash(MAKE), {"tool_calls": [{"name": "bash", "arguments": '{"command": cat made.txt}'}]},
                    {"output": '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"'}], completed=5, spliced=3,
-                  could=3, forks={"call_renamed": 2}, malformed=2)
+                  could=3, forks=None if _name == "messages" else {"call_renamed": 2}, malformed=2)
 opencode_case("opencode_unknown_tool", "@ai-sdk/openai-compatible", [opencode_bash(MAKE), call("no_such_tool", a=1)],
               completed=4, spliced=2, could=2, forks={"call_renamed": 1})
 
