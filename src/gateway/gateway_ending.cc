@@ -13,6 +13,12 @@ namespace {
 
 constexpr size_t kMaxDetail = 4096;  // bytes
 
+v1::EpisodeEndResponse Ended(const std::string& refusal) {
+  v1::EpisodeEndResponse response;
+  response.set_last_refusal(refusal);
+  return response;
+}
+
 }  // namespace
 
 absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
@@ -39,7 +45,7 @@ absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::st
   return RewardEpisode(request);
 }
 
-absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
+absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
   if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED &&
       request.state() != v1::EPISODE_FENCED) {
     return BadRequest("status", "an episode ends as finished, failed or fenced");
@@ -53,17 +59,17 @@ absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
     const auto ended = key == ended_keys_.end() ? ended_by_key_.end() : ended_by_key_.find(key->second);
     const bool same =
         ended != ended_by_key_.end() && ended->second.state == request.state() && ended->second.detail == detail;
-    if (same) return absl::OkStatus();
+    if (same) return Ended(ended->second.refusal);
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
   return End(*episode, request.state(), detail, false);
 }
 
-absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
-                          bool free_key) {
+absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state,
+                                                    const std::string& detail, bool free_key) {
   const auto patience = base::FromSeconds(core_.options.end_wait_s);
-  INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(state, detail, core_.parts.clock->UnixNanos(), patience));
-  if (end.already) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(state, detail, patience));
+  if (end.already) return Ended(end.refusal);
   for (const auto& call : end.in_flight) {
     call->Abort(EpisodeSealed(episode->id()));
     call->Complete();  // on this thread: all workers may be waiting here
@@ -80,24 +86,25 @@ absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeSt
     ended.set_reward(tree::ReturnOf(end.request));
     ended.set_detail(end.request.detail());
     ended.set_pinned_version(episode->record().pinned_version());
+    ended.set_before_first_call(core_.counters.handed_over == 0);
     status = base::Annotate(core_.parts.admission->EpisodeEnded(ended), "the scheduler was not told of the end");
   }
   if (status.ok()) {
     ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished
        : state == v1::EPISODE_FAILED ? core_.counters.episodes_failed
                                      : core_.counters.episodes_fenced);
-    Remove(episode, state, detail, free_key);
+    Remove(episode, {episode->id(), state, detail, end.refusal}, free_key);
   }
   episode->FinishEnd(status.ok());
-  return status;
+  INGOT_RETURN_IF_ERROR(status);
+  return Ended(end.refusal);
 }
 
-void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
-                     bool free_key) {
+void Gateway::Remove(const std::shared_ptr<Episode>& episode, Outcome ended, bool free_key) {
   base::MutexLock lock(mu_);
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());
-  RememberEnd(episode->key_hash(), {episode->id(), state, detail}, free_key);
+  RememberEnd(episode->key_hash(), std::move(ended), free_key);
 }
 
 void Gateway::RememberEnd(const std::string& key_hash, Outcome ended, bool free_key) {
@@ -122,7 +129,7 @@ void Gateway::RecallEnd(const std::string& episode_id) {
   if (!stored.ok() || stored->episode().state() == v1::EPISODE_OPEN) return;
   const v1::Episode& episode = stored->episode();
   base::MutexLock lock(mu_);
-  RememberEnd(episode.key_hash(), {episode_id, episode.state(), episode.detail()},
+  RememberEnd(episode.key_hash(), {episode_id, episode.state(), WithoutRefusal(episode.detail()), ""},
               /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
 }
 
@@ -161,7 +168,7 @@ void Gateway::EndIdle() {
       ending_.erase(id);
     };
     const absl::Status queued = core_.workers.TryPost([this, one, release] {
-      const absl::Status status = End(one.episode, one.state, one.detail, one.episode->session());
+      const absl::Status status = End(one.episode, one.state, one.detail, one.episode->session()).status();
       if (!status.ok()) INGOT_LOG(warn, "episode {} could not be ended: {}", one.episode->id(), status.ToString());
       release();
     });

@@ -87,7 +87,7 @@ void Gateway::EndAbandoned(const std::string& runner, const std::string& incarna
     }
   }
   for (const std::shared_ptr<Episode>& episode : abandoned) {
-    const absl::Status status = End(episode, v1::EPISODE_FENCED, "its runner was started again", false);
+    const absl::Status status = End(episode, v1::EPISODE_FENCED, "its runner was started again", false).status();
     if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
   }
 }
@@ -110,7 +110,7 @@ absl::Status Gateway::ReserveEpisode() {
     return absl::ResourceExhaustedError(absl::StrCat("the gateway holds ", core_.options.max_open_episodes,
                                                      " open episodes, its limit (max_open_episodes): try again later"));
   }
-  INGOT_RETURN_IF_ERROR(End(oldest, v1::EPISODE_FINISHED, "made room", true));
+  INGOT_RETURN_IF_ERROR(End(oldest, v1::EPISODE_FINISHED, "made room", true).status());
   base::MutexLock lock(mu_);
   ++opening_;
   return absl::OkStatus();
@@ -179,6 +179,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   record.set_key_hash(key_hash);
   absl::Status opened = admitted ? Admit(request, record) : absl::OkStatus();
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
+  const auto opened_at = core_.parts.clock->Now();
   if (opened.ok()) opened = Store(record, admitted);
   if (!opened.ok()) {
     base::MutexLock lock(mu_);
@@ -187,7 +188,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   }
   v1::EpisodeLimits limits = LimitsFor(request.limits());
   if (session) limits.set_max_tokens(core_.options.max_tokens_per_session);
-  auto episode = std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, *core_.parts.clock);
+  auto episode =
+      std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, opened_at, *core_.parts.clock);
   ++core_.counters.episodes_opened;
   base::MutexLock lock(mu_);
   --opening_;

@@ -79,6 +79,7 @@ class MemoryPool final : public datapool::Client {
     *episode.mutable_signals() = request.signals();
     *episode.mutable_call_rewards() = request.call_rewards();
     episode.set_detail(request.detail());
+    episode.set_ended_unix_ns(request.ended_unix_ns());
     ++ends;
     return absl::OkStatus();
   }
