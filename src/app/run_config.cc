@@ -128,6 +128,8 @@ void Derive(RunConfig& config) {
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
   config.scheduler.keep_checkpoints = config.trainer.keep_checkpoints;
+  // People try their agents from elsewhere against a run that waits for them.
+  if (config.agents.recipes.empty()) config.scheduler.give_up_unstarted = 0;
   config.scheduler.final_eval = !config.eval.tasks.empty();
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;

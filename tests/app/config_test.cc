@@ -126,6 +126,9 @@ TEST(RunConfig, DoubtsNameSettingsWithoutEffect) {
   auto late = fits;
   late.push_back("agents.concurrency=3");  // 8 samples by 3 at a time: 3 x 100 s
   EXPECT_THAT(doubts(kAgents, late), ElementsAre(HasSubstr("a group may take 300 s")));
+  // People try such agents against a run that waits for them; the run's own agents fail alike each time.
+  EXPECT_EQ(loaded->config->scheduler.give_up_unstarted, 0);
+  EXPECT_GT(Load(kAgents)->config->scheduler.give_up_unstarted, 0);
   EXPECT_THAT(doubts(kAgents, {"scheduler.total_steps=5", "goal.last_steps=6"}),
               ElementsAre(HasSubstr("more steps than scheduler.total_steps=5")));
   EXPECT_THAT(doubts("data:\n  sft: x.jsonl\n", {"eval.tasks=y.jsonl", "goal.last_steps=6"}),
