@@ -12,15 +12,17 @@
 
 #include "app/agents_substrate.h"
 #include "app/commands.h"
-#include "app/data_files.h"
 #include "app/device.h"
 #include "app/grpc_server.h"
 #include "app/process.h"
+#include "app/model_setup.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/supervisor.h"
+#include "app/start_check.h"
 #include "base/log.h"
+#include "app/threads.h"
 #include "base/printable.h"
 #include "base/random.h"
 #include "datapool/grpc_client.h"
@@ -165,7 +167,9 @@ class Roles {
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   // Only `cuda` can fail; the roles that compute open the device again.
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(std::string binary, OwnBinary());
@@ -173,7 +177,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
-  for (const std::string& doubt : Doubts(config)) INGOT_LOG(warn, "{}", doubt);
+  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 

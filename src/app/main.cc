@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <vector>
+#include <system_error>
 
 #include "app/bench_command.h"
 #include "app/commands.h"
@@ -14,6 +15,7 @@
 #include "app/text_command.h"
 #include "app/thread_waits.h"
 #include "base/config.h"
+#include "app/threads.h"
 
 namespace {
 
@@ -22,6 +24,16 @@ using ingot::app::RunArgs;
 using Run = std::function<int()>;  // runs a command with its arguments; returns the exit code
 
 struct Command {
+// A thread that the system did not give ends the command with an error; libraries throw it from wherever they are.
+int RunOrFail(const Run& run) {
+  try {
+    return run();
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    return ingot::app::Fail(ingot::app::TooFewThreads(error.what()));
+  }
+}
+
   std::string name;
   std::string summary;
   // Adds the command's arguments to the parser; the result runs the command once they are parsed. Null = a group.
@@ -258,7 +270,7 @@ void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& co
     if (command.declare == nullptr) {
       AddCommands(*own, command.group, code);
     } else {
-      own->callback([run = command.declare(*own), &code] { code = run(); });
+      own->callback([run = command.declare(*own), &code] { code = RunOrFail(run); });
     }
   }
 }

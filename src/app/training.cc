@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "app/doubts.h"
 #include "app/evaluation.h"
 #include "app/model_setup.h"
 #include "app/persist.h"
@@ -234,6 +235,12 @@ class RunRecorder final : public trainer::StepObserver {
     tally_.rollout_idle_seconds += seconds * get("rollout/idle_ratio");
     tally_.episodes = feed.finished_episodes();
     if (const auto found = metrics.find("mismatch/logprob_abs_diff_max"); found != metrics.end()) {
+    for (const auto& [name, value] : metrics) {
+      if (!std::isfinite(value)) continue;
+      MetricMean& mean = tally_.means[name];
+      mean.sum += value;
+      ++mean.steps;
+    }
       tally_.mismatch_max = std::max(tally_.mismatch_max.value_or(0), found->second);
     }
   }
@@ -416,9 +423,10 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(
       evaluations.Finish(recorder.OnEvaluation(), patience, [&line](const std::string& text) { line.Note(text); }));
 
-  for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(start), first_step), '\n')) {
+  for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(clock, start), first_step), '\n')) {
     line.Note(std::string(text));
   }
+  for (const std::string& doubt : EndDoubts(config, tally)) line.Note("doubt: " + doubt);
   // The record has the evaluations of this process and of those before it.
   const std::map<int64_t, double> evaluations_made = ReadRecord(dir.metrics()).evaluated;
   const auto newest = evaluations_made.find(trainer->version());
