@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -14,15 +15,15 @@
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_server.h"
-#include "app/process.h"
 #include "app/model_setup.h"
+#include "app/process.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
-#include "app/supervisor.h"
 #include "app/start_check.h"
-#include "base/log.h"
+#include "app/supervisor.h"
 #include "app/threads.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "base/random.h"
 #include "datapool/grpc_client.h"
@@ -207,13 +208,6 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   });
 }
 
-template <typename T, typename Format>
-void PrintRole(const std::string& name, const std::string& address, const absl::StatusOr<T>& status, Format format) {
-  std::printf("%-10s %-22s %s\n", name.c_str(), address.c_str(),
-              status.ok() ? format(*status).c_str()
-                          : ("NOT REACHED: " + base::Printable(std::string(status.status().message()))).c_str());
-}
-
 absl::StatusOr<v1::GatewayStatusResponse> GatewayStatus(const std::string& address) {
   const auto stub = v1::Gateway::NewStub(Connect(address));
   grpc::ClientContext context;
@@ -223,41 +217,90 @@ absl::StatusOr<v1::GatewayStatusResponse> GatewayStatus(const std::string& addre
   return response;
 }
 
-absl::StatusOr<int> StatusOrError(const RunArgs& args) {
-  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
-  const ClusterOptions& cluster = loaded.config->cluster;
+// One role's line of `ingot status`.
+struct RoleStatus {
+  std::string name, address;
+  absl::StatusOr<std::string> state;
+};
+
+template <typename T, typename Format>
+RoleStatus StateOf(std::string name, std::string address, const absl::StatusOr<T>& status, Format format) {
+  if (!status.ok()) return {std::move(name), std::move(address), status.status()};
+  return {std::move(name), std::move(address), format(*status)};
+}
+
+std::vector<RoleStatus> AskRoles(const ClusterOptions& cluster) {
   const std::chrono::milliseconds deadline(2000);
-  const auto pool = datapool::NewGrpcClient(Connect(DataPoolAddress(cluster)), deadline)->Status();
-  PrintRole("datapool", DataPoolAddress(cluster), pool, [](const v1::PoolStatusResponse& s) {
-    return fmt::format("{} episodes, {} calls, {} tokens stored ({} recorded), journal {}", s.episodes(), s.calls(),
-                       s.segment_tokens(), s.recorded_tokens(), s.journal_end());
-  });
-  const auto scheduler = scheduler::NewGrpcClient(Connect(SchedulerAddress(cluster)), deadline)->Status();
-  PrintRole("scheduler", SchedulerAddress(cluster), scheduler, [](const v1::SchedulerStatusResponse& s) {
-    return fmt::format("step {}{}, groups {}/{} from {}, {} episodes running, {} dropped, {} failed", s.next_step(),
-                       s.finished() ? " (all fed)" : "", s.stats().admitted_unreleased(), s.stats().budget(),
-                       s.stats().head(), s.stats().running_episodes(), s.stats().dropped(), s.stats().failed());
-  });
+  std::vector<RoleStatus> roles;
+  roles.push_back(StateOf("datapool", DataPoolAddress(cluster),
+                          datapool::NewGrpcClient(Connect(DataPoolAddress(cluster)), deadline)->Status(),
+                          [](const v1::PoolStatusResponse& s) {
+                            return fmt::format("{} episodes, {} calls, {} tokens stored ({} recorded), journal {}",
+                                               s.episodes(), s.calls(), s.segment_tokens(), s.recorded_tokens(),
+                                               s.journal_end());
+                          }));
+  roles.push_back(StateOf(
+      "scheduler", SchedulerAddress(cluster),
+      scheduler::NewGrpcClient(Connect(SchedulerAddress(cluster)), deadline)->Status(),
+      [](const v1::SchedulerStatusResponse& s) {
+        return fmt::format("step {}{}, groups {}/{} from {}, {} episodes running, {} dropped, {} failed", s.next_step(),
+                           s.finished() ? " (all fed)" : "", s.stats().admitted_unreleased(), s.stats().budget(),
+                           s.stats().head(), s.stats().running_episodes(), s.stats().dropped(), s.stats().failed());
+      }));
   for (int i = 0; i < cluster.rollout_engines; ++i) {
     ClusterOptions one = cluster;
     one.rollout_port += i;
     one.rollout_engines = 1;
-    PrintRole(absl::StrCat("rollout-", i), RolloutAddress(one, 0), ConnectEngines(one)->Status(),
-              [](const v1::EngineStatusResponse& s) {
-                return fmt::format(
-                    "version {}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%", s.version(),
-                    s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(), s.sampled_tokens(),
-                    100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9));
-              });
+    roles.push_back(StateOf(
+        absl::StrCat("rollout-", i), RolloutAddress(one, 0), ConnectEngines(one)->Status(),
+        [](const v1::EngineStatusResponse& s) {
+          return fmt::format("version {}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%",
+                             s.version(), s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(),
+                             s.sampled_tokens(), 100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9));
+        }));
   }
-  const auto gateway = GatewayStatus(GatewayAddress(cluster));
-  PrintRole("gateway", GatewayAddress(cluster), gateway, [](const v1::GatewayStatusResponse& s) {
-    int64_t forks = 0;
-    for (const auto& [cause, count] : s.forks()) forks += count;
-    return fmt::format("{} open episodes, {} calls ({} active, {} spliced, {} forks)", s.open_episodes(), s.calls(),
-                       s.active_calls(), s.spliced_calls(), forks);
-  });
-  return pool.ok() && scheduler.ok() && gateway.ok() ? 0 : 1;
+  roles.push_back(StateOf("gateway", GatewayAddress(cluster), GatewayStatus(GatewayAddress(cluster)),
+                          [](const v1::GatewayStatusResponse& s) {
+                            int64_t forks = 0;
+                            for (const auto& [cause, count] : s.forks()) forks += count;
+                            return fmt::format("{} open episodes, {} calls ({} active, {} spliced, {} forks)",
+                                               s.open_episodes(), s.calls(), s.active_calls(), s.spliced_calls(),
+                                               forks);
+                          }));
+  return roles;
+}
+
+// Why no role of the run answers, and what to do: one line.
+std::string DescribeNoRun(const RunConfig& config, const std::string& file) {
+  const std::string folder = absl::StrCat(config.root, "/", config.name);
+  const std::string none =
+      absl::StrCat("none of the roles of run '", config.name, "' answers at ", config.cluster.host, ": ");
+  const absl::StatusOr<bool> held = RunDir::IsHeld(config.root, config.name);
+  if (!held.ok()) {
+    return absl::StrCat(none, held.status().message(), "; `ingot launch ", file, "` starts the run");
+  }
+  if (!*held) {
+    return absl::StrCat(none, "no process holds ", folder, "; `ingot launch ", file, " --resume` continues the run");
+  }
+  return absl::StrCat(
+      none, "a process holds ", folder,
+      ", and its roles are no processes of their own (ingot train), or are about to start; its terminal and ", folder,
+      "/logs tell its state");
+}
+
+absl::StatusOr<int> StatusOrError(const RunArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const std::vector<RoleStatus> roles = AskRoles(loaded.config->cluster);
+  const auto answers = [](const RoleStatus& role) { return role.state.ok(); };
+  if (std::none_of(roles.begin(), roles.end(), answers)) {
+    return absl::UnavailableError(DescribeNoRun(*loaded.config, args.config));
+  }
+  for (const RoleStatus& role : roles) {
+    const std::string state =
+        role.state.ok() ? *role.state : absl::StrCat("NOT REACHED: ", base::Printable(role.state.status().message()));
+    std::printf("%-10s %-22s %s\n", role.name.c_str(), role.address.c_str(), state.c_str());
+  }
+  return std::all_of(roles.begin(), roles.end(), answers) ? 0 : 1;
 }
 
 }  // namespace

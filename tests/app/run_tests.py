@@ -874,7 +874,13 @@ def case_bad_input(ingot, options):
 
     for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'")),
                          (["train", "--resum", "run.yaml"], ("'--resum'", "'--resume'")),
-                         (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'"))):
+                         (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'")),
+                         (["train", "run.yaml", "-r"], ("'-r'", "'--resume'")),
+                         (["launch", "run.yaml", "--ste=a=b"], ("'--ste'", "'--set'")),
+                         (["train", "run.yaml", "more"], ("'more' is one argument too many", "`ingot train --help`")),
+                         (["config"], ("ingot config: ", "subcommand")), (["inspect"], ("ingot inspect: run_dir",)),
+                         (["serve", "folder", "--device", "gpu"], ("ingot serve: ", "auto", "cuda")),
+                         (["config", "explain", "trainer.lerning_rate"], ("'trainer.learning_rate'",))):
         done = subprocess.run([ingot.binary, *words], capture_output=True, text=True, timeout=60)
         check(done.returncode == 2 and all(name in done.stderr for name in named), f"{words}: {done}")
         check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
