@@ -297,7 +297,8 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   }
   for (const RoleStatus& role : roles) {
     const std::string state =
-        role.state.ok() ? *role.state : absl::StrCat("NOT REACHED: ", base::Printable(role.state.status().message()));
+        role.state.ok() ? *role.state
+                        : absl::StrCat("NOT REACHED: ", base::Printable(std::string(role.state.status().message())));
     std::printf("%-10s %-22s %s\n", role.name.c_str(), role.address.c_str(), state.c_str());
   }
   return std::all_of(roles.begin(), roles.end(), answers) ? 0 : 1;

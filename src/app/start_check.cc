@@ -24,6 +24,7 @@ std::string ContentOf(const v1::Task& task) {
   for (const auto& [name, value] : parsed->get_object()) {
     if (name != "task_id") fields[std::string(name)] = base::PrintJson(value);
   }
+  if (fields.empty()) return base::ContentKey(task.payload_json());  // its id is all that it has
   std::string content;
   for (const auto& [name, value] : fields) absl::StrAppend(&content, name, "\n", value, "\n");
   return base::ContentKey(content);

@@ -11,6 +11,7 @@
 #include "app/supervised.h"
 #include "app/threads.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "trainer/checkpoint.h"
 #include "trainer/tensor_memory.h"
 
@@ -75,7 +76,7 @@ absl::Status CheckConfig(const RunArgs& args) {
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.
-  for (const std::string& doubt : check.doubts) std::fprintf(stderr, "doubt: %s\n", doubt.c_str());
+  for (const std::string& doubt : check.doubts) std::fprintf(stderr, "doubt: %s\n", base::Printable(doubt).c_str());
   std::fprintf(stderr, "%s\n", DescribeCheck(check).c_str());
   return absl::OkStatus();
 }

@@ -96,6 +96,11 @@ TEST_F(StartChecked, HeldOutTasksOfEqualContentAreDoubtedWhateverTheirIdAndOrder
   config_.eval.tasks = File("eval.jsonl", R"({"answer": "2",  "prompt": "1+1", "task_id": "other"}
 {"task_id": "b", "prompt": "2+3", "answer": "5"})");
   EXPECT_THAT(Doubts(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'other'"))));
+  // Tasks without content are told apart by their ids alone.
+  config_.agents.recipes.clear();
+  config_.tasks = File("train.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}");
+  config_.eval.tasks = File("eval.jsonl", "{\"task_id\": \"c\"}\n{\"task_id\": \"b\"}");
+  EXPECT_THAT(Doubts(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'b'"))));
 }
 
 TEST_F(StartChecked, ASupervisedRunHasNoRecipesToRehearse) {
