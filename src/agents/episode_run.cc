@@ -51,10 +51,6 @@ size_t CharacterAt(const std::string& text, size_t at) {
   return code < kSmallest[length] || code > 0x10ffff || surrogate ? 0 : length;
 }
 
-std::string PurposeName(v1::EpisodePurpose purpose) {
-  return purpose == v1::PURPOSE_EVAL ? "eval" : purpose == v1::PURPOSE_SERVE ? "serve" : "train";
-}
-
 class EpisodeRunner {
  public:
   EpisodeRunner(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context)
@@ -88,8 +84,12 @@ class EpisodeRunner {
     auto room = context_.substrate->Prepare();
     if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
     room_ = *std::move(room);
-    base_url_ = room_->InsideUrl(episode_.base_url());
-    FillVariables();
+    places_ = {.work = room_->work(),
+               .home = room_->home(),
+               .tmp = room_->tmp(),
+               .cwd = context_.cwd,
+               .base_url = room_->InsideUrl(episode_.base_url())};
+    variables_ = VariablesOf(episode_, task_, places_);
     if (auto trouble = MakeEnvironment()) return trouble;
     if (auto trouble = WriteFiles()) return trouble;
     if (auto trouble = SetUp()) return trouble;
@@ -97,31 +97,10 @@ class EpisodeRunner {
     return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
   }
 
-  void FillVariables() {
-    variables_.text = {{"base_url", base_url_},
-                       {"api_key", episode_.api_key()},
-                       {"task_id", episode_.task().task_id()},
-                       {"episode_id", episode_.episode_id()},
-                       {"workdir", room_->work()},
-                       {"home", room_->home()},
-                       {"cwd", context_.cwd}};
-    variables_.json = {{"task", base::JsonText(task_)}};
-  }
-
   std::optional<Trouble> MakeEnvironment() {
-    env_ = sandbox::InheritedEnvironment(recipe_.options.inherit_env);
-    env_["HOME"] = room_->home();
-    env_["TMPDIR"] = room_->tmp();
-    env_["OPENAI_BASE_URL"] = base_url_;
-    env_["OPENAI_API_KEY"] = episode_.api_key();
-    env_["INGOT_EPISODE_ID"] = episode_.episode_id();
-    env_["INGOT_TASK_ID"] = episode_.task().task_id();
-    env_["INGOT_PURPOSE"] = PurposeName(episode_.purpose());
-    for (const auto& [name, text] : recipe_.env) {
-      const auto value = text.Render(variables_);
-      if (!value.ok()) return Trouble{"task", absl::StrCat("env.", name, ": ", Message(value.status()))};
-      env_[name] = *value;
-    }
+    auto environment = EnvironmentOf(recipe_, episode_, places_, variables_);
+    if (!environment.ok()) return Trouble{"task", Message(environment.status())};
+    env_ = *std::move(environment);
     return std::nullopt;
   }
 
@@ -258,7 +237,7 @@ class EpisodeRunner {
   const EpisodeContext& context_;
   std::string task_ = "{}";  // the task's payload, JSON
   std::unique_ptr<sandbox::Room> room_;
-  std::string base_url_;  // as the room reaches it
+  EpisodePlaces places_;
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;
   Outcome agent_;

@@ -12,7 +12,7 @@ class Episodes {
   virtual ~Episodes() = default;
   virtual absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) = 0;
   virtual absl::Status Reward(const v1::EpisodeRewardRequest& request) = 0;
-  virtual absl::Status End(const v1::EpisodeEndRequest& request) = 0;
+  virtual absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) = 0;
 };
 
 }  // namespace ingot::agents

@@ -35,11 +35,12 @@ class GrpcEpisodes final : public Episodes {
     return v1::FromGrpc(stub_->RewardEpisode(&context, request, &response));
   }
 
-  absl::Status End(const v1::EpisodeEndRequest& request) override {
+  absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
     grpc::ClientContext context;
     SetDeadline(context);
     v1::EpisodeEndResponse response;
-    return v1::FromGrpc(stub_->EndEpisode(&context, request, &response));
+    INGOT_RETURN_IF_ERROR(v1::FromGrpc(stub_->EndEpisode(&context, request, &response)));
+    return response;
   }
 
  private:

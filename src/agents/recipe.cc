@@ -39,6 +39,10 @@ absl::StatusOr<std::vector<CommandTemplate>> ParseSteps(const std::vector<StepOp
   return parsed;
 }
 
+std::string PurposeName(v1::EpisodePurpose purpose) {
+  return purpose == v1::PURPOSE_EVAL ? "eval" : purpose == v1::PURPOSE_SERVE ? "serve" : "train";
+}
+
 }  // namespace
 
 std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recipes, const std::string& cwd) {
@@ -92,6 +96,38 @@ sandbox::Limits Recipe::LimitsFor(double seconds) const {
   sandbox::Limits limits = agent_limits;
   limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
   return limits;
+}
+
+sandbox::Variables VariablesOf(const v1::EpisodeOpenResponse& episode, std::string_view task,
+                               const EpisodePlaces& places) {
+  return {.text = {{"base_url", places.base_url},
+                   {"api_key", episode.api_key()},
+                   {"task_id", episode.task().task_id()},
+                   {"episode_id", episode.episode_id()},
+                   {"workdir", places.work},
+                   {"home", places.home},
+                   {"cwd", places.cwd}},
+          .json = {{"task", base::JsonText(task)}}};
+}
+
+absl::StatusOr<std::map<std::string, std::string>> EnvironmentOf(const Recipe& recipe,
+                                                                 const v1::EpisodeOpenResponse& episode,
+                                                                 const EpisodePlaces& places,
+                                                                 const sandbox::Variables& variables) {
+  std::map<std::string, std::string> env = sandbox::InheritedEnvironment(recipe.options.inherit_env);
+  env["HOME"] = places.home;
+  env["TMPDIR"] = places.tmp;
+  env["OPENAI_BASE_URL"] = places.base_url;
+  env["OPENAI_API_KEY"] = episode.api_key();
+  env["INGOT_EPISODE_ID"] = episode.episode_id();
+  env["INGOT_TASK_ID"] = episode.task().task_id();
+  env["INGOT_PURPOSE"] = PurposeName(episode.purpose());
+  for (const auto& [name, text] : recipe.env) {
+    auto value = text.Render(variables);
+    if (!value.ok()) return base::Annotate(value.status(), absl::StrCat("env.", name));
+    env[name] = *std::move(value);
+  }
+  return env;
 }
 
 absl::StatusOr<std::vector<std::string>> RenderCommand(const CommandTemplate& command,

@@ -5,10 +5,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agents/options.h"
 #include "base/status.h"
+#include "proto/gateway.pb.h"
 #include "reward/verifier.h"
 #include "sandbox/process.h"
 #include "sandbox/substrate.h"
@@ -41,6 +43,24 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
 
 // The names that a recipe's templates may use.
 const std::vector<std::string>& RecipeVariables();
+
+// The places that an episode's templates name, as its commands see them. Absolute paths.
+struct EpisodePlaces {
+  std::string work, home, tmp;
+  std::string cwd;       // the folder in which ingot was started
+  std::string base_url;  // of the gateway
+};
+
+// The variables of an episode's templates. `task`: its payload, a JSON object, which outlives them.
+sandbox::Variables VariablesOf(const v1::EpisodeOpenResponse& episode, std::string_view task,
+                               const EpisodePlaces& places);
+
+// The environment of an episode's commands. INVALID_ARGUMENT names the variable whose template names a field that the
+// task lacks.
+absl::StatusOr<std::map<std::string, std::string>> EnvironmentOf(const Recipe& recipe,
+                                                                 const v1::EpisodeOpenResponse& episode,
+                                                                 const EpisodePlaces& places,
+                                                                 const sandbox::Variables& variables);
 
 absl::StatusOr<std::vector<std::string>> RenderCommand(const CommandTemplate& command,
                                                        const sandbox::Variables& variables);

@@ -63,7 +63,8 @@ struct Runner::Series {
   base::Counter& open_errors = metrics.GetCounter("agents/open_errors", "Admissions that failed otherwise");
   base::Counter& cpu_s = metrics.GetCounter("agents/cpu_seconds", "CPU time of agents");
 
-  void Ended(const std::string& scaffold, const EpisodeReport& report, const std::string& cause) {
+  void Ended(const std::string& scaffold, const EpisodeReport& report) {
+    const std::string& cause = report.cause;
     const std::string state = cause.empty() ? "finished" : "failed";
     metrics.GetCounter("agents/episodes", "Episodes ended", {{"scaffold", scaffold}, {"state", state}}).Increment();
     if (!cause.empty()) {
@@ -163,10 +164,10 @@ void Runner::Slot() {
     const auto opened = episodes_.Open(request);
     if (!Admitted(opening, opened)) continue;
     const int recipe = std::exchange(opening, {}).recipe;
-    const EpisodeReport report = RunOne(*recipes_[recipe], *opened);
-    const std::string cause = Report(*opened, report);
-    Count(recipe, report, cause);
-    if (!IsSystemic(cause)) {
+    EpisodeReport report = RunOne(*recipes_[recipe], *opened);
+    Report(*opened, report);
+    Count(recipe, report);
+    if (!IsSystemic(report.cause)) {
       penalty = base::FromSeconds(options_.backoff_initial_s);
       continue;
     }
@@ -276,50 +277,56 @@ absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
 }
 
 absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
-  absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail);
+  absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail).status();
   if (report.has_reward || !absl::IsFailedPrecondition(ended)) return ended;
   // The agent was to post a reward and has posted none: its own doing, like a missing answer.
   std::map<std::string, double> signals = report.signals;
   signals["answer_malformed"] = 1;
   if (!Post(episode, 0, signals).ok()) return ended;
-  return End(episode, v1::EPISODE_FINISHED, "the agent has posted no reward");
+  return End(episode, v1::EPISODE_FINISHED, "the agent has posted no reward").status();
 }
 
-std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
-  std::string cause = report.cause, detail = report.detail;
+void Runner::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report) {
   absl::Status ended;
-  if (cause.empty()) {
+  if (report.cause.empty()) {
     // Without a reward here, the agent posted its own, which must stand.
     const absl::Status posted = report.has_reward ? Post(episode, report.reward, report.signals) : absl::OkStatus();
     if (posted.ok()) ended = Finish(episode, report);
-    if (posted.ok() && ended.ok()) return "";
+    if (posted.ok() && ended.ok()) return;
     const absl::Status& refused = posted.ok() ? ended : posted;
-    cause = IsTransient(refused) && stopping() ? kStopped : "gateway";
-    detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
+    report.cause = IsTransient(refused) && stopping() ? kStopped : "gateway";
+    report.detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
   }
   if (ended.ok() || !IsTransient(ended)) {  // after a transient error the gateway may have accepted the end
-    ended =
-        End(episode, cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
+    const v1::EpisodeState state = report.cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED;
+    const auto failed = End(episode, state, absl::StrCat(report.cause, ": ", report.detail));
+    if (failed.ok() && !failed->last_refusal().empty()) {
+      absl::StrAppend(&report.detail, "; the gateway's last refusal: ", failed->last_refusal());
+    }
+    ended = failed.status();
   }
-  if (!ended.ok()) {
-    INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), ended.ToString());
-    base::MutexLock lock(mu_);
-    ++stats_.unreported;
-  }
-  return cause;
+  if (ended.ok()) return;
+  INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), ended.ToString());
+  base::MutexLock lock(mu_);
+  ++stats_.unreported;
 }
 
-absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail) {
+absl::StatusOr<v1::EpisodeEndResponse> Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
+                                                   const std::string& detail) {
   v1::EpisodeEndRequest request;
   request.set_episode_id(episode.episode_id());
   request.set_api_key(OwnersKey(episode));
   request.set_state(state);
   request.set_detail(ValidUtf8(detail));
-  return WithRetries([&] { return episodes_.End(request); });
+  absl::StatusOr<v1::EpisodeEndResponse> ended;
+  INGOT_RETURN_IF_ERROR(WithRetries([&] {
+    ended = episodes_.End(request);
+    return ended.status();
+  }));
+  return ended;
 }
 
-template <typename Call>
-absl::Status Runner::WithRetries(Call call) {
+absl::Status Runner::WithRetries(const std::function<absl::Status()>& call) {
   const nanoseconds give_up = clock_.Now() + base::FromSeconds(options_.report_retry_s);
   nanoseconds wait = base::FromSeconds(options_.backoff_initial_s);
   while (true) {
@@ -332,7 +339,8 @@ absl::Status Runner::WithRetries(Call call) {
   }
 }
 
-void Runner::Count(int recipe, const EpisodeReport& report, const std::string& cause) {
+void Runner::Count(int recipe, const EpisodeReport& report) {
+  const std::string& cause = report.cause;
   base::MutexLock lock(mu_);
   changed_.SignalAll();
   --recipe_running_[recipe];
@@ -349,7 +357,7 @@ void Runner::Count(int recipe, const EpisodeReport& report, const std::string& c
   }
   if (series_) {
     series_->running.Set(static_cast<double>(stats_.running));
-    series_->Ended(recipes_[recipe]->options.name, report, cause);
+    series_->Ended(recipes_[recipe]->options.name, report);
   }
   if (cause.empty()) return;
   const int64_t count = ++stats_.failures[cause];

@@ -18,6 +18,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,18 +101,18 @@ class Runner {
   // Records the answer to an Open; true: there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
   EpisodeReport RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode);
-  // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Returns the cause
-  // under which the episode is counted; empty = finished.
-  std::string Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
+  // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Afterwards the report
+  // has the cause under which the episode is counted and, beside a failure, the gateway's last refusal.
+  void Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
   absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned,
                     const std::map<std::string, double>& signals);
   absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
-  absl::Status End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail);
+  absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
+                                             const std::string& detail);
   bool stopping() const;
   // Repeats `call` while the gateway cannot be reached. Once the runner stops, a call that fails is the last one.
-  template <typename Call>
-  absl::Status WithRetries(Call call);
-  void Count(int recipe, const EpisodeReport& report, const std::string& cause);
+  absl::Status WithRetries(const std::function<absl::Status()>& call);
+  void Count(int recipe, const EpisodeReport& report);
   // Waits until no slot lives; false: the deadline passed first.
   bool AwaitSlots(std::chrono::nanoseconds deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits until `moment` of the clock, or until Stop.

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "dataset/conversations.h"
 #include "dataset/preferences.h"
@@ -11,10 +11,13 @@
 namespace ingot::app {
 namespace {
 
+// Reads the file that `key` names; an empty path names none, and the result is empty.
 template <typename Load>
-absl::Status CheckFile(const char* key, const std::string& path, Load load) {
-  if (path.empty()) return absl::OkStatus();
-  const absl::Status status = base::Annotate(load(path).status(), key);
+auto Read(const char* key, const std::string& path, Load load) -> decltype(load(path)) {
+  if (path.empty()) return typename decltype(load(path))::value_type();
+  auto loaded = load(path);
+  if (loaded.ok()) return loaded;
+  const absl::Status status = base::Annotate(loaded.status(), key);
   if (!absl::IsNotFound(status) || std::filesystem::path(path).is_absolute()) return status;
   std::error_code error;
   return absl::NotFoundError(absl::StrCat(status.message(), " in ", std::filesystem::current_path(error).string(),
@@ -23,9 +26,9 @@ absl::Status CheckFile(const char* key, const std::string& path, Load load) {
 
 }  // namespace
 
-absl::Status CheckDataFiles(const RunConfig& config) {
+absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config) {
+  RunData data;
   const auto tasks = [](const std::string& path) { return dataset::LoadTasks(path); };
-  INGOT_RETURN_IF_ERROR(CheckFile("data.tasks", config.tasks, tasks));
   const auto held_out = [&config](const std::string& path) -> absl::StatusOr<std::vector<v1::Task>> {
     INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(path));
     const int64_t episodes = std::ssize(tasks) * config.eval.avg_n, most = config.scheduler.max_eval_episodes;
@@ -34,10 +37,17 @@ absl::Status CheckDataFiles(const RunConfig& config) {
                                                    " tasks times eval.avg_n=", config.eval.avg_n, " are ", episodes,
                                                    " episodes, above scheduler.max_eval_episodes=", most));
   };
-  INGOT_RETURN_IF_ERROR(CheckFile("eval.tasks", config.eval.tasks, held_out));
-  INGOT_RETURN_IF_ERROR(
-      CheckFile("data.sft", config.sft_data, [](const std::string& path) { return dataset::LoadConversations(path); }));
-  return CheckFile("data.dpo", config.dpo_data, [](const std::string& path) { return dataset::LoadPreferences(path); });
+  INGOT_ASSIGN_OR_RETURN(data.tasks, Read("data.tasks", config.tasks, tasks));
+  INGOT_ASSIGN_OR_RETURN(data.eval_tasks, Read("eval.tasks", config.eval.tasks, held_out));
+  INGOT_ASSIGN_OR_RETURN(const auto conversations, Read("data.sft", config.sft_data, [](const std::string& path) {
+                           return dataset::LoadConversations(path);
+                         }));
+  INGOT_ASSIGN_OR_RETURN(const auto pairs, Read("data.dpo", config.dpo_data, [](const std::string& path) {
+                           return dataset::LoadPreferences(path);
+                         }));
+  data.conversations = std::ssize(conversations);
+  data.pairs = std::ssize(pairs);
+  return data;
 }
 
 }  // namespace ingot::app

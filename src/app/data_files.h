@@ -1,14 +1,26 @@
-// The check of the files that a configuration names under data and eval.
+// The data files that a configuration names, all read at a run's start: a missing or wrong file of a later stage is
+// found before an earlier stage has trained for hours.
 #pragma once
+
+#include <cstdint>
+#include <vector>
 
 #include "app/run_config.h"
 #include "base/status.h"
+#include "proto/tree.pb.h"
 
 namespace ingot::app {
 
-// Reads every file whole, and discards it. The error names key, file and line; for a missing file with a relative path
-// also the folder that the path starts from. INVALID_ARGUMENT also for more held-out tasks than one evaluation may
-// have. To be called before the run's folder is made: a run that cannot start must not use up its name.
-absl::Status CheckDataFiles(const RunConfig& config);
+struct RunData {
+  std::vector<v1::Task> tasks;       // data.tasks
+  std::vector<v1::Task> eval_tasks;  // eval.tasks
+  int64_t conversations = 0;         // data.sft
+  int64_t pairs = 0;                 // data.dpo
+};
+
+// Reads every file whole. The error names key, file and line; for a missing file with a relative path also the folder
+// that the path starts from. INVALID_ARGUMENT also for more held-out tasks than one evaluation may have. To be called
+// before the run's folder is made: a run that cannot start must not use up its name.
+absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config);
 
 }  // namespace ingot::app

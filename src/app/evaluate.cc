@@ -6,13 +6,14 @@
 #include <system_error>
 
 #include "app/commands.h"
-#include "app/data_files.h"
 #include "app/device.h"
 #include "app/embedded.h"
 #include "app/evaluation.h"
 #include "app/process.h"
 #include "app/run_metrics.h"
 #include "app/snapshots.h"
+#include "app/start_check.h"
+#include "app/threads.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -56,7 +57,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
     return absl::InvalidArgumentError(
         absl::StrCat(args.config, ": agents.recipes is empty, and `ingot eval` starts the agents itself"));
   }
-  INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;
   config.model.chat_format.clear();  // the checkpoint's own decides
@@ -64,11 +65,13 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   config.scheduler.total_steps = 0;  // only evaluations; not in config.yaml, which would not load with it
   config.rollout.threads = SplitCores(config).total;
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(checkpoint, 0));
 
   const std::string path = std::filesystem::canonical(checkpoint);  // it exists: it was read above
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenEvaluation(config, path));
   base::InitLogging("eval", config.log_level, dir.logs() + "/ingot.log");
+  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   base::json::object record{{"checkpoint", path}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));

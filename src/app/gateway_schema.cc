@@ -63,7 +63,8 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
   schema.Field("http.host", &http.host, "address to listen on");
   schema.Field("http.port", &http.port, "0: a free one");
   schema.Field("http.io_threads", &http.io_threads, "threads for sockets");
-  schema.Field("http.max_connections", &http.max_connections, "beyond: 503");
+  schema.Field("http.max_connections", &http.max_connections,
+               "beyond: 503, and each takes an open file; 0: 10240, or as many as the hard limit of open files leaves");
   schema.Field("http.max_body_bytes", &http.max_body_bytes, "beyond: 413");
   schema.Field("http.max_buffered_bytes", &http.max_buffered_bytes, "bodies of all requests in flight; beyond: 503");
   schema.Field("gateway.tls.certificate", &http.tls_certificate,

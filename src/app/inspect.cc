@@ -17,6 +17,7 @@
 #include "datapool/store.h"
 #include "trainer/checkpoint.h"
 #include "tree/episode_return.h"
+#include "tree/episode_time.h"
 #include "tree/render.h"
 
 namespace ingot::app {
@@ -55,13 +56,10 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
   int shown = 0;
   for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
     const auto print = [&](const v1::Episode& episode) {
-      const double seconds = episode.ended_unix_ns() > 0
-                                 ? static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) * 1e-9
-                                 : 0;
       std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", base::Printable(episode.episode_id()).c_str(),
                   purpose == v1::PURPOSE_TRAIN ? "train" : "eval", static_cast<long>(episode.ref().group_id()),
                   episode.ref().sample_index(), episode.ref().attempt(), tree::StateName(episode.state()).c_str(),
-                  tree::ReturnOf(episode), seconds, base::Printable(episode.task().task_id()).c_str());
+                  tree::ReturnOf(episode), tree::SecondsOf(episode), base::Printable(episode.task().task_id()).c_str());
       ++shown;
     };
     INGOT_ASSIGN_OR_RETURN(const bool more, VisitEpisodes(*run.pool, purpose, std::max(limit, 0), print));

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -12,16 +13,18 @@
 
 #include "app/agents_substrate.h"
 #include "app/commands.h"
-#include "app/data_files.h"
 #include "app/device.h"
 #include "app/grpc_access.h"
+#include "app/model_setup.h"
 #include "app/process.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/run_secrets.h"
 #include "app/run_status.h"
+#include "app/start_check.h"
 #include "app/supervisor.h"
+#include "app/threads.h"
 #include "base/log.h"
 #include "base/printable.h"
 
@@ -163,7 +166,9 @@ class Roles {
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   // Only `cuda` can fail; the roles that compute open the device again.
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(std::string binary, OwnBinary());
@@ -174,7 +179,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
-  for (const std::string& doubt : Doubts(config)) INGOT_LOG(warn, "{}", doubt);
+  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
@@ -211,6 +216,24 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   });
 }
 
+// Why no role of the run answers, and what to do: one line.
+std::string DescribeNoRun(const RunConfig& config, const std::string& file) {
+  const std::string folder = absl::StrCat(config.root, "/", config.name);
+  const std::string none =
+      absl::StrCat("none of the roles of run '", config.name, "' answers at ", config.cluster.host, ": ");
+  const absl::StatusOr<bool> held = RunDir::IsHeld(config.root, config.name);
+  if (!held.ok()) {
+    return absl::StrCat(none, held.status().message(), "; `ingot launch ", file, "` starts the run");
+  }
+  if (!*held) {
+    return absl::StrCat(none, "no process holds ", folder, "; `ingot launch ", file, " --resume` continues the run");
+  }
+  return absl::StrCat(
+      none, "a process holds ", folder,
+      ", and its roles are no processes of their own (ingot train), or are about to start; its terminal and ", folder,
+      "/logs tell its state");
+}
+
 absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   RunSecrets secrets;
   if (args.token_fd >= 0) {
@@ -224,15 +247,18 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   if (!secrets.token.empty()) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
     const std::vector<RoleStatus> roles = AskRoles(config.cluster, access);
+    const auto answers = [](const RoleStatus& role) { return role.state.ok(); };
+    if (std::none_of(roles.begin(), roles.end(), answers)) {
+      return absl::UnavailableError(DescribeNoRun(config, args.config));
+    }
     std::printf("%s", FormatRoles(roles).c_str());
     return AllAnswer(roles) ? 0 : 1;
   }
   const std::string folder = absl::StrCat(config.root, "/", config.name);
   const absl::StatusOr<LaunchedStatus> launched = AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket));
   if (!launched.ok()) {
-    return absl::UnavailableError(absl::StrCat("no `ingot launch` of the run ", folder, " answers (",
-                                               launched.status().message(),
-                                               "); roles that were started by hand are asked with cluster.token_file"));
+    return absl::UnavailableError(absl::StrCat(DescribeNoRun(config, args.config),
+                                               "; roles that were started by hand are asked with cluster.token_file"));
   }
   std::printf("%s", launched->lines.c_str());
   return launched->all_answer ? 0 : 1;

@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/bench_command.h"
@@ -13,6 +15,7 @@
 #include "app/process.h"
 #include "app/text_command.h"
 #include "app/thread_waits.h"
+#include "app/threads.h"
 #include "base/config.h"
 
 namespace {
@@ -20,6 +23,16 @@ namespace {
 using ingot::app::RunArgs;
 
 using Run = std::function<int()>;  // runs a command with its arguments; returns the exit code
+
+// A thread that the system did not give ends the command with an error; libraries throw it from wherever they are.
+int RunOrFail(const Run& run) {
+  try {
+    return run();
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    return ingot::app::Fail(ingot::app::TooFewThreads(error.what()));
+  }
+}
 
 struct Command {
   std::string name;
@@ -298,7 +311,7 @@ void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& co
     } else {
       own->callback([run = command.declare(*own), hides = command.holds_keys, &code] {
         if (hides) ingot::app::HideMemory();
-        code = run();
+        code = RunOrFail(run);
       });
     }
   }
@@ -312,22 +325,48 @@ std::string Unknown(const std::string& kind, const std::string& word, const std:
   return "unknown " + kind + " '" + word + "'; the nearest is '" + *nearest + "'";
 }
 
-// An error that names the first unknown option or command, with the nearest known one; empty = neither is unknown.
-std::string DescribeUnknown(const CLI::App& app) {
+// The command that the words lead to: the parser of the last known one.
+const CLI::App& Named(const CLI::App& app) {
   const CLI::App* parser = &app;
   while (!parser->get_subcommands().empty()) parser = parser->get_subcommands().back();
+  return *parser;
+}
+
+// An error that names the first word that `parser` does not know, with the nearest known one; empty = it knows all.
+std::string DescribeUnknown(const CLI::App& parser) {
   std::vector<std::string> commands, options;
-  for (const CLI::App* command : parser->get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : parser.get_subcommands([](const CLI::App*) { return true; })) {
     commands.push_back(command->get_name());
   }
-  for (const CLI::Option* option : parser->get_options()) {
+  for (const CLI::Option* option : parser.get_options()) {
     for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
   }
-  for (const std::string& word : parser->remaining()) {
-    if (word.starts_with("--")) return Unknown("option", word.substr(0, word.find('=')), options);
-    if (!word.starts_with("-") && !commands.empty()) return Unknown("command", word, commands);
+  for (const std::string& word : parser.remaining()) {
+    if (word.starts_with("-") && word != "--") {
+      // One letter stands for the option that begins with it.
+      const std::string name = word.substr(0, word.find('='));
+      std::vector<std::string> alike;
+      std::copy_if(options.begin(), options.end(), std::back_inserter(alike),
+                   [&](const std::string& option) { return name.size() == 2 && option[2] == name[1]; });
+      return Unknown("option", name, alike.empty() ? options : alike);
+    }
+    if (!commands.empty()) return Unknown("command", word, commands);
+    return "'" + word + "' is one argument too many";
   }
   return "";
+}
+
+// One line for a command line that does not parse.
+std::string DescribeError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& parser = Named(app);
+  std::string path;
+  for (const CLI::App* part = &parser; part->get_parent() != nullptr; part = part->get_parent()) {
+    path = " " + part->get_name() + path;
+  }
+  std::string fault = DescribeUnknown(parser);
+  if (fault.empty()) fault = error.what();
+  std::replace(fault.begin(), fault.end(), '\n', ' ');
+  return "ingot" + path + ": " + fault + "; see `ingot" + path + " --help`";
 }
 
 }  // namespace
@@ -344,13 +383,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const std::string unknown = error.get_exit_code() == 0 ? "" : DescribeUnknown(app);
-    if (!unknown.empty()) {
-      std::cerr << "ingot: " << unknown << "\n";
-      return 2;
-    }
-    const int shown = app.exit(error);
-    return error.get_exit_code() == 0 ? shown : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::cerr << DescribeError(app, error) << "\n";
+    return 2;
   }
   return code;
 }

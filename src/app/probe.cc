@@ -39,7 +39,7 @@ tree::CallPath ToCall(const std::vector<int32_t>& context, float temperature,
 absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
                                                         const std::vector<std::vector<int32_t>>& contexts,
                                                         float temperature, uint64_t seed,
-                                                        std::chrono::milliseconds timeout) {
+                                                        std::chrono::milliseconds timeout, const base::Clock& clock) {
   if (contexts.empty()) return absl::InvalidArgumentError("the probe needs at least one context");
   const auto per_context = static_cast<int32_t>((tokens + static_cast<int64_t>(contexts.size()) - 1) /
                                                 static_cast<int64_t>(contexts.size()));
@@ -71,14 +71,13 @@ absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine,
       if (done && --gather->open == 0) gather->changed.SignalAll();
     }));
   }
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const std::chrono::nanoseconds deadline = clock.Now() + timeout;
   std::vector<tree::CallPath> calls;
   {
     base::MutexLock lock(gather->mu);
     while (gather->open > 0) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left.count() <= 0) return absl::DeadlineExceededError("the engine did not sample the probe in time");
-      gather->changed.WaitFor(gather->mu, left);
+      if (clock.WaitUntil(gather->changed, gather->mu, deadline) || gather->open == 0) continue;
+      return absl::DeadlineExceededError("the engine did not sample the probe in time");
     }
     INGOT_RETURN_IF_ERROR(gather->first_error);
     for (size_t i = 0; i < contexts.size(); ++i) calls.push_back(ToCall(contexts[i], temperature, gather->chunks[i]));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "rollout/client.h"
 #include "tree/forest.h"
@@ -17,6 +18,7 @@ namespace ingot::app {
 absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
                                                         const std::vector<std::vector<int32_t>>& contexts,
                                                         float temperature, uint64_t seed,
-                                                        std::chrono::milliseconds timeout);
+                                                        std::chrono::milliseconds timeout,
+                                                        const base::Clock& clock = base::Clock::Real());
 
 }  // namespace ingot::app

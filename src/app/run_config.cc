@@ -139,6 +139,8 @@ void Derive(RunConfig& config) {
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
   config.scheduler.keep_checkpoints = config.trainer.keep_checkpoints;
+  // People try their agents from elsewhere against a run that waits for them.
+  if (config.agents.recipes.empty()) config.scheduler.give_up_unstarted = 0;
   config.scheduler.final_eval = !config.eval.tasks.empty();
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;
@@ -316,32 +318,6 @@ absl::Status RequireTasks(const RunConfig& config) {
       "data.tasks names no file of training tasks: only `ingot train` and `ingot launch` can do without, for "
       "supervised "
       "training");
-}
-
-std::vector<std::string> Doubts(const RunConfig& config) {
-  std::vector<std::string> doubts;
-  const bool has_goal = config.goal.of_steps() || config.goal.of_evaluation();
-  if (config.tasks.empty()) {
-    if (!config.eval.tasks.empty()) doubts.push_back("eval.tasks has no effect without data.tasks");
-    if (has_goal) doubts.push_back("goal has no effect without data.tasks");
-    return doubts;
-  }
-  if (std::max(config.goal.first_steps, config.goal.last_steps) > config.trainer.total_steps) {
-    doubts.push_back(absl::StrCat("goal speaks of more steps than scheduler.total_steps=", config.trainer.total_steps,
-                                  ", so that it cannot be met"));
-  }
-  double longest = 0;
-  for (const agents::RecipeOptions& recipe : config.agents.recipes) longest = std::max(longest, recipe.timeout_s);
-  const int64_t size = config.scheduler.group_size, at_once = std::max(1, config.agents.concurrency);
-  const int64_t rounds = (size + at_once - 1) / at_once;
-  const double group = static_cast<double>(rounds) * longest;
-  if (group > config.scheduler.group_deadline_seconds) {
-    doubts.push_back(absl::StrCat("the samples of a group may take ", group, " s (scheduler.group_size=", size,
-                                  ", agents.concurrency=", at_once, ", agents.recipes[].timeout_s=", longest,
-                                  "), and one that takes more than scheduler.group_deadline_s=",
-                                  config.scheduler.group_deadline_seconds, " fails as a whole"));
-  }
-  return doubts;
 }
 
 int64_t MostEvaluations(const RunConfig& config) {

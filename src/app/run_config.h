@@ -135,10 +135,6 @@ absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::v
 // INVALID_ARGUMENT: the configuration has no training tasks. For commands and roles that serve agents.
 absl::Status RequireTasks(const RunConfig& config);
 
-// Warnings for whoever starts the run, one line each: settings that have no effect or work against each other, and yet
-// may be meant.
-std::vector<std::string> Doubts(const RunConfig& config);
-
 // The greatest number of evaluations at a time: the scheduler's limit, or the versions that an engine retains beside
 // pinned ones.
 int64_t MostEvaluations(const RunConfig& config);

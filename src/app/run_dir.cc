@@ -101,6 +101,15 @@ absl::StatusOr<RunDir> RunDir::Attach(const std::string& root, const std::string
   return dir;
 }
 
+absl::StatusOr<bool> RunDir::IsHeld(const std::string& root, const std::string& name) {
+  const std::string path = absl::StrCat(root, "/", name);
+  const int fd = open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return absl::NotFoundError(absl::StrCat("there is no run folder '", path, "'"));
+  const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);  // gives the shared lock back
+  return held;
+}
+
 absl::Status RunDir::MakeFolders() const {
   for (const std::string& folder : {checkpoints(), logs(), sockets()}) {
     std::error_code error;

@@ -23,6 +23,9 @@ class RunDir {
   // For a role whose supervisor holds the run: makes missing folders, takes no lock.
   static absl::StatusOr<RunDir> Attach(const std::string& root, const std::string& name);
 
+  // Whether a process holds the run ROOT/NAME now. NOT_FOUND: there is no such folder.
+  static absl::StatusOr<bool> IsHeld(const std::string& root, const std::string& name);
+
   RunDir(RunDir&& other) noexcept;
   RunDir& operator=(RunDir&&) = delete;
   ~RunDir();

@@ -34,7 +34,9 @@ class GatewayEpisodes final : public agents::Episodes {
     return gateway_.OpenEpisode(allowed);
   }
   absl::Status Reward(const v1::EpisodeRewardRequest& request) override { return gateway_.RewardEpisode(request); }
-  absl::Status End(const v1::EpisodeEndRequest& request) override { return gateway_.EndEpisode(request); }
+  absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
+    return gateway_.EndEpisode(request);
+  }
 
  private:
   gateway::Gateway& gateway_;

@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "tree/episode_time.h"
 
 namespace ingot::app {
 namespace {
@@ -74,7 +75,7 @@ std::map<std::string, double> AgentMetrics(const std::vector<v1::Group>& groups)
   for (const v1::Group& group : groups) {
     for (const v1::EpisodeTree& tree : group.episodes()) {
       ++episodes;
-      seconds += static_cast<double>(tree.episode().ended_unix_ns() - tree.episode().opened_unix_ns()) * 1e-9;
+      seconds += tree::SecondsOf(tree.episode());
       std::set<std::string> names;
       std::set<std::string> sampled;
       int forks = 0;

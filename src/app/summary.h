@@ -12,6 +12,13 @@
 
 namespace ingot::app {
 
+// The mean of a metric over the steps that have it.
+struct MetricMean {
+  double sum = 0;
+  int64_t steps = 0;
+  double value() const { return steps == 0 ? 0 : sum / static_cast<double>(steps); }
+};
+
 // Sums over the run's steps.
 struct RunTally {
   std::vector<double> rewards;           // reward/mean, by step
@@ -20,7 +27,8 @@ struct RunTally {
   double rollout_idle_seconds = 0;
   double step_seconds = 0;  // wall time of the steps counted above
   int64_t episodes = 0;
-  std::optional<double> mismatch_max;  // over the steps that measured it
+  std::optional<double> mismatch_max;       // over the steps that measured it
+  std::map<std::string, MetricMean> means;  // by metric, of this process's steps
 };
 
 struct GoalVerdict {

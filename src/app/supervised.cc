@@ -20,9 +20,9 @@
 namespace ingot::app {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double SecondsSince(const base::Clock& clock, std::chrono::nanoseconds start) {
+  return std::chrono::duration<double>(clock.Now() - start).count();
+}
 
 struct Examples {
   std::vector<tree::CallPath> calls;
@@ -70,15 +70,25 @@ absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatForm
   return Examples{std::move(calls), pairs.size()};
 }
 
-// Reports a stage's steps: five lines over the stage for people, every step in the record.
+// Reports a stage's steps: its progress and five lines over the stage for people, every step in the record.
 trainer::SftObserver Observe(const std::string& name, const std::string& shown, int64_t& steps,
                              const StageRecord& record, base::RunLog& log, const std::atomic<bool>& stop) {
-  return [&, name, shown](const trainer::SftReport& report) -> absl::Status {
+  // Until the first step of this process the time is that of loading, too.
+  return [&, name, shown, first = int64_t{-1},
+          start = std::chrono::nanoseconds(0)](const trainer::SftReport& report) mutable -> absl::Status {
+    if (first < 0) {
+      first = report.step;
+      start = record.clock->Now();
+    }
+    const std::string figure =
+        absl::StrCat(shown.substr(shown.find('/') + 1), " ", FormatMetric("{:.4f}", report.metrics, shown));
+    const std::string line = FormatStage(name, report.step + 1, report.total_steps, figure, report.step - first,
+                                         SecondsSince(*record.clock, start));
     const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
     if ((report.step + 1) % every == 0) {
-      record.note(fmt::format("{} {:>4}/{}  {} {}  {}", name, report.step + 1, report.total_steps,
-                              shown.substr(shown.find('/') + 1), FormatMetric("{:.4f}", report.metrics, shown),
-                              FormatSpeedup(report.metrics)));
+      record.note(absl::StrCat(line, "  ", FormatSpeedup(report.metrics)));
+    } else if (record.progress) {
+      record.progress(line);
     }
     base::json::object fields;
     for (const auto& [metric, value] : report.metrics) fields[metric] = value;
@@ -138,21 +148,22 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
                          base::RunLog::Open(log_options, record.metrics, base::Clock::Real()));
   const int threads = std::max(1, SplitCores(config).total / config.cluster.trainer_ranks);
   if (conversations.count > 0) {
-    const auto start = Clock::now();
+    const auto start = record.clock->Now();
     INGOT_RETURN_IF_ERROR(
         base::Annotate(trainer.RunSft(conversations.calls, Observe("supervised", "sft/nll", steps, record, *log, stop),
                                       sft_root, threads),
                        config.sft_data));
-    record.note(
-        fmt::format("supervised stage done: {} conversations, {:.1f} s", conversations.count, SecondsSince(start)));
+    record.note(fmt::format("supervised stage done: {} conversations, {:.1f} s", conversations.count,
+                            SecondsSince(*record.clock, start)));
   }
   if (pairs.count > 0) {
-    const auto start = Clock::now();
+    const auto start = record.clock->Now();
     INGOT_RETURN_IF_ERROR(
         base::Annotate(trainer.RunDpo(pairs.calls, Observe("preferences", "dpo/accuracy", steps, record, *log, stop),
                                       dpo_root, threads),
                        config.dpo_data));
-    record.note(fmt::format("preference stage done: {} pairs, {:.1f} s", pairs.count, SecondsSince(start)));
+    record.note(
+        fmt::format("preference stage done: {} pairs, {:.1f} s", pairs.count, SecondsSince(*record.clock, start)));
   }
   return absl::OkStatus();
 }
@@ -174,6 +185,7 @@ absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, cons
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));
   StageRecord record;
   record.note = [&line](const std::string& text) { line.Note(text); };
+  record.progress = [&line](const std::string& text) { line.Progress(text); };
   record.folder = dir.path();
   record.checkpoints = dir.stages();
   record.again = resume;

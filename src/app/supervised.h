@@ -10,6 +10,7 @@
 #include "app/model_setup.h"
 #include "app/run_config.h"
 #include "app/run_dir.h"
+#include "base/clock.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "trainer/trainer.h"
@@ -25,11 +26,13 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 
 // The outputs of the stages.
 struct StageRecord {
-  std::function<void(const std::string& text)> note;  // prints a line for people
+  std::function<void(const std::string& text)> note;      // prints a line for people
+  std::function<void(const std::string& text)> progress;  // prints the stage's progress (StepLine::Progress)
   std::string folder;       // of the run log: an entry per optimizer step, counted over both stages
   std::string checkpoints;  // folder of the stages' own checkpoints, from which they continue
   bool again = false;       // true: an earlier start may have left entries; those after its checkpoints are replaced
   base::Metrics* metrics = nullptr;  // the log's gauges; null = none
+  const base::Clock* clock = &base::Clock::Real();
 };
 
 // Runs on `trainer` the stages that have data; with several ranks `trainer` is rank 0's. Nothing else computes

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -18,6 +19,25 @@
 extern char** environ;
 
 namespace ingot::app {
+namespace {
+
+// The error with which a role ended: the last line of its log that is one of process.h's Fail, without its mark. Empty =
+// the last lines hold none.
+std::string LastError(const std::string& log_path) {
+  constexpr std::streamoff kTail = 16384;
+  constexpr std::string_view kMark = "ingot: ";
+  std::ifstream log(log_path, std::ios::ate);
+  const std::streamoff size = log.tellg();
+  log.seekg(std::max<std::streamoff>(0, size - kTail));
+  std::string error;
+  for (std::string line; std::getline(log, line);) {
+    if (line.starts_with(kMark)) error = line.substr(kMark.size());
+  }
+  return error;
+}
+
+}  // namespace
+
 Supervisor::~Supervisor() { StopAll(); }
 
 namespace {
@@ -70,7 +90,7 @@ absl::Status Supervisor::Start(RoleSpec spec) {
   Role role;
   role.spec = std::move(spec);
   role.pid = pid;
-  role.started = std::chrono::steady_clock::now();
+  role.started = options_.clock->Now();
   roles_.push_back(std::move(role));
   return absl::OkStatus();
 }
@@ -83,7 +103,9 @@ std::string Supervisor::Describe(const Role& role, int wait_status) {
     how = role.killed ? absl::StrCat(" outlived its group, ", role.spec.group, ", and was ended by the supervisor")
                       : absl::StrCat(" was killed by signal ", WTERMSIG(wait_status));
   }
-  return absl::StrCat(role.spec.name, how, "; see ", role.spec.log_path);
+  const bool failed = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != 0;
+  const std::string error = failed ? LastError(role.spec.log_path) : "";
+  return absl::StrCat(role.spec.name, how, error.empty() ? "" : ": ", error, "; see ", role.spec.log_path);
 }
 
 absl::StatusOr<int> Supervisor::Run(const std::atomic<bool>& stop, const OnStatus& on_status) {
@@ -113,9 +135,9 @@ Supervisor::Ending Supervisor::TendAll(const std::atomic<bool>& stop, const OnSt
 absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, const OnStatus& on_status) {
   if (role.done) return std::nullopt;
   if (role.pid < 0) {
-    if (ending_.contains(role.spec.group) || std::chrono::steady_clock::now() < role.start_after) return std::nullopt;
+    if (ending_.contains(role.spec.group) || options_.clock->Now() < role.start_after) return std::nullopt;
     INGOT_ASSIGN_OR_RETURN(role.pid, Spawn(role.spec, true));
-    role.started = std::chrono::steady_clock::now();
+    role.started = options_.clock->Now();
     const std::string count = absl::StrCat(" (", role.restarts, " of ", options_.max_restarts, ")");
     on_status(absl::StrCat(role.spec.name, " started again", role.spec.group.empty() ? count : ""));
     return std::nullopt;
@@ -124,7 +146,7 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   const pid_t ended = waitpid(role.pid, &wait_status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return std::nullopt;
   role.pid = -1;
-  if (std::chrono::steady_clock::now() - role.started >= options_.forget_after) role.restarts = 0;
+  if (options_.clock->Now() - role.started >= options_.forget_after) role.restarts = 0;
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : -1;
   const bool left_alone = !role.spec.group.empty() && code == kGroupLostExit;
@@ -156,13 +178,13 @@ absl::Status Supervisor::Restart(Role& role, const std::string& why) {
 
 void Supervisor::Schedule(Role& role) const {
   role.done = role.killed = role.died = false;
-  role.start_after = std::chrono::steady_clock::now() + options_.restart_delay;
+  role.start_after = options_.clock->Now() + options_.restart_delay;
 }
 
 void Supervisor::NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status) {
   const std::string what = Describe(role, wait_status);
   on_status(what);
-  const auto kill_after = std::chrono::steady_clock::now() + options_.group_grace;
+  const auto kill_after = options_.clock->Now() + options_.group_grace;
   EndingGroup& group = ending_.try_emplace(role.spec.group, EndingGroup{what, "", kill_after}).first->second;
   const int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
   const bool own_error = WIFEXITED(wait_status) && code != kGroupLostExit && code != kStoppedExit;
@@ -177,7 +199,7 @@ absl::Status Supervisor::TendGroups(const OnStatus& on_status) {
     for (Role& role : roles_) {
       if (role.spec.group != name || role.pid < 0) continue;
       running = true;
-      if (role.killed || std::chrono::steady_clock::now() < group.kill_after) continue;
+      if (role.killed || options_.clock->Now() < group.kill_after) continue;
       kill(role.pid, SIGKILL);
       role.killed = true;
     }
@@ -248,13 +270,13 @@ void Supervisor::StopAll() {
 }
 
 void Supervisor::StopWave(int wave) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = options_.clock->Now();
   // Kills roles whose grace is over, and reaps those that ended. Whether any still runs.
   const auto running = [this, wave, begin] {
     bool any = false;
     for (Role& role : roles_) {
       if (role.spec.wave != wave || role.pid <= 0) continue;
-      const bool late = std::chrono::steady_clock::now() - begin >= role.spec.stop_grace;
+      const bool late = options_.clock->Now() - begin >= role.spec.stop_grace;
       if (late) kill(role.pid, SIGKILL);
       if (waitpid(role.pid, nullptr, late ? 0 : WNOHANG) != 0) role.pid = -1;
       any = any || role.pid > 0;

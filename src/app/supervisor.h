@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace ingot::app {
@@ -63,6 +64,7 @@ struct SupervisorOptions {
   std::chrono::milliseconds restart_delay{500};
   // Between the first end in a group and SIGKILL for the rest: time in which a member may end with an error of its own.
   std::chrono::milliseconds group_grace{3000};
+  const base::Clock* clock = &base::Clock::Real();
 };
 
 class Supervisor {
@@ -84,15 +86,15 @@ class Supervisor {
     pid_t pid = -1;
     int restarts = 0;  // of a group's member: crashes that count for it
     bool done = false;
-    bool killed = false;  // by the supervisor, since it outlived its group
-    bool died = false;    // of itself, and thereby ended its group
-    std::chrono::steady_clock::time_point started{}, start_after{};
+    bool killed = false;                                  // by the supervisor, since it outlived its group
+    bool died = false;                                    // of itself, and thereby ended its group
+    std::chrono::nanoseconds started{0}, start_after{0};  // on the clock
   };
   // A group of which at least one member has ended and the others are to end.
   struct EndingGroup {
     std::string first;  // description of the first end
     std::string error;  // description of a member's own error; empty = none
-    std::chrono::steady_clock::time_point kill_after;
+    std::chrono::nanoseconds kill_after{0};
   };
 
   // The end of the run and its reason.
@@ -102,7 +104,7 @@ class Supervisor {
   };
 
   static absl::StatusOr<pid_t> Spawn(const RoleSpec& spec, bool again);
-  // "NAME exited with 3; see LOG"
+  // "NAME exited with 3: ERROR; see LOG", with the error that the role printed last, if it printed one
   static std::string Describe(const Role& role, int wait_status);
   // Tends all roles until the run ends. Roles that still run then are not stopped.
   Ending TendAll(const std::atomic<bool>& stop, const OnStatus& on_status);

@@ -1,5 +1,6 @@
 #include "app/terminal.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,8 +81,23 @@ std::string Sparkline(const std::vector<double>& values) {
   return line;
 }
 
-StepLine::StepLine(std::FILE* out, std::string run_name, int64_t total_steps)
-    : out_(out), run_name_(std::move(run_name)), total_steps_(total_steps), tty_(isatty(fileno(out)) != 0) {}
+std::string FormatStage(const std::string& stage, int64_t done, int64_t total, const std::string& figure, int64_t timed,
+                        double seconds) {
+  const double rate = seconds > 0 ? static_cast<double>(timed) / seconds : std::nan("");
+  return fmt::format("{} {:>4}/{}  {}  {} steps/s  remaining {}", stage, done, total, figure, Shown("{:.3g}", rate),
+                     Duration(static_cast<double>(total - done) / rate));
+}
+
+StepLine::StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock)
+    : out_(out),
+      run_name_(std::move(run_name)),
+      total_steps_(total_steps),
+      tty_(isatty(fileno(out)) != 0),
+      clock_(clock) {}
+
+StepLine::~StepLine() {
+  if (progress_stands_) std::fputs("\n", out_);
+}
 
 void StepLine::Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s) {
   if (first_elapsed_s_ < 0) {
@@ -92,14 +108,34 @@ void StepLine::Step(int64_t step, const std::map<std::string, double>& metrics, 
   const double eta = done > 0 ? (elapsed_s - first_elapsed_s_) / static_cast<double>(done) *
                                     static_cast<double>(total_steps_ - step - 1)
                               : std::nan("");
-  const std::string line = FormatStep(run_name_, step, total_steps_, metrics, eta);
-  std::fprintf(out_, "%s%s%s\n", tty_ ? "\033[36m" : "", line.c_str(), tty_ ? "\033[0m" : "");
-  std::fflush(out_);
+  Print("\033[36m", FormatStep(run_name_, step, total_steps_, metrics, eta));
 }
 
-void StepLine::Note(const std::string& text) {
-  std::fprintf(out_, "%s%s%s\n", tty_ ? "\033[1m" : "", base::Printable(text).c_str(), tty_ ? "\033[0m" : "");
+void StepLine::Note(const std::string& text) { Print("\033[1m", text); }
+
+void StepLine::Print(const char* colour, const std::string& text) {
+  constexpr char kClearLine[] = "\r\033[K";
+  std::fprintf(out_, "%s%s%s%s\n", progress_stands_ ? kClearLine : "", tty_ ? colour : "",
+               base::Printable(text).c_str(), tty_ ? "\033[0m" : "");
   std::fflush(out_);
+  progress_stands_ = false;
+}
+
+void StepLine::Progress(const std::string& text) {
+  if (tty_) {
+    // Cut to the terminal's width: a line that wraps could not be replaced.
+    winsize size = {};
+    const size_t width = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    std::fprintf(out_, "\r\033[K%s", base::Printable(text).substr(0, width - 1).c_str());
+    std::fflush(out_);
+    progress_stands_ = true;
+    return;
+  }
+  const auto now = clock_.Now();
+  if (!plain_progress_at_.has_value()) plain_progress_at_ = now;
+  if (now - *plain_progress_at_ < kPlainProgressEvery) return;
+  plain_progress_at_ = now;
+  Print("", text);
 }
 
 }  // namespace ingot::app

@@ -1,18 +1,25 @@
 // The lines of a run on the terminal: one per step, coloured on a terminal, plain elsewhere. Not thread safe.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace ingot::app {
 
 class StepLine {
  public:
-  // `out` is borrowed.
-  StepLine(std::FILE* out, std::string run_name, int64_t total_steps);
+  // `out` is borrowed; `clock` outlives it.
+  StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock = base::Clock::Real());
+  ~StepLine();  // the last progress line stays on the terminal
+  StepLine(const StepLine&) = delete;
+  StepLine& operator=(const StepLine&) = delete;
 
   // Prints a finished step with its metrics (docs/metrics.md), `elapsed_s` after the run's start.
   void Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s);
@@ -21,14 +28,29 @@ class StepLine {
   // escaped (base/printable.h), line ends too.
   void Note(const std::string& text);
 
+  // Prints the progress of a stage. On a terminal it stands in place of the progress before it, and the next line
+  // replaces it; elsewhere it is a line of its own, at most one in kPlainProgressEvery.
+  void Progress(const std::string& text);
+  static constexpr std::chrono::seconds kPlainProgressEvery{30};
+
  private:
+  void Print(const char* colour, const std::string& text);
+
   std::FILE* const out_;
   const std::string run_name_;
   const int64_t total_steps_;
   const bool tty_;
   double first_elapsed_s_ = -1;
   int64_t first_step_ = 0;
+  const base::Clock& clock_;
+  bool progress_stands_ = false;                               // at the cursor's line of the terminal
+  std::optional<std::chrono::nanoseconds> plain_progress_at_;  // of the last line printed or left out first
 };
+
+// The progress of a supervised stage: "supervised  120/480  nll 1.2345  12.3 steps/s  remaining 30s". `done`: steps of
+// the stage so far. `figure`: the stage's loss or accuracy. `seconds` passed for the last `timed` of these steps.
+std::string FormatStage(const std::string& stage, int64_t done, int64_t total, const std::string& figure, int64_t timed,
+                        double seconds);
 
 // StepLine's text for a step, without escape codes: for plain output and tests. "-" = not known, such as the engine's
 // idle share if it restarted since the step before.

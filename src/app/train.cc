@@ -2,14 +2,16 @@
 #include <cstdio>
 
 #include "app/commands.h"
-#include "app/data_files.h"
 #include "app/device.h"
 #include "app/embedded.h"
 #include "app/process.h"
 #include "app/resume_check.h"
 #include "app/run_metrics.h"
+#include "app/start_check.h"
 #include "app/supervised.h"
+#include "app/threads.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "trainer/checkpoint.h"
 #include "trainer/tensor_memory.h"
 
@@ -25,14 +27,15 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
         "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
         ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
   }
-  INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   const bool resume = dir.existed();
   base::InitLogging("ingot", config.log_level, dir.logs() + "/ingot.log");
-  for (const std::string& doubt : Doubts(config)) INGOT_LOG(warn, "{}", doubt);
+  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   if (config.tasks.empty()) {
     INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
@@ -65,6 +68,19 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   return result.goal_met ? 0 : 1;
 }
 
+absl::Status CheckConfig(const RunArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(loaded.config->model));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check,
+                         CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
+  std::printf("%s", loaded.schema.EffectiveYaml().c_str());
+  std::fflush(stdout);
+  // stdout stays a configuration that loads.
+  for (const std::string& doubt : check.doubts) std::fprintf(stderr, "doubt: %s\n", base::Printable(doubt).c_str());
+  std::fprintf(stderr, "%s\n", DescribeCheck(check).c_str());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<scheduler::ResumePoint> ResumePointOf(const RunDir& dir, bool resume) {
@@ -82,12 +98,8 @@ int Train(const RunArgs& args) {
 }
 
 int ConfigCheck(const RunArgs& args) {
-  const absl::StatusOr<LoadedConfig> loaded = LoadRunConfig(args.config, args.overrides);
-  if (!loaded.ok()) return Fail(loaded.status());
-  if (const absl::Status status = CheckDataFiles(*loaded->config); !status.ok()) return Fail(status);
-  for (const std::string& doubt : Doubts(*loaded->config)) std::fprintf(stderr, "warning: %s\n", doubt.c_str());
-  std::printf("%s", loaded->schema.EffectiveYaml().c_str());
-  return 0;
+  const absl::Status checked = CheckConfig(args);
+  return checked.ok() ? 0 : Fail(checked);
 }
 
 int ConfigExplain(const std::string& key) {

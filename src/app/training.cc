@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "app/doubts.h"
 #include "app/evaluation.h"
 #include "app/model_setup.h"
 #include "app/persist.h"
@@ -35,8 +36,8 @@ constexpr milliseconds kProbeTimeout{300'000};
 constexpr int kProbeContexts = 16;
 constexpr std::chrono::seconds kTellOfWait{20};
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+double SecondsSince(const base::Clock& clock, std::chrono::nanoseconds start) {
+  return std::chrono::duration<double>(clock.Now() - start).count();
 }
 
 // The scheduler's batches with the pool's trees. Remembers some contexts of the last batch for the probe.
@@ -49,13 +50,14 @@ class PoolBatchSource final : public trainer::BatchSource {
   }
 
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override {
-    const auto start = std::chrono::steady_clock::now();
+    const base::Clock& clock = *patience_.clock;
+    const auto start = clock.Now();
     auto told = start;
     const auto waiting = [&] {
-      if (std::chrono::steady_clock::now() - told < kTellOfWait) return;
-      told = std::chrono::steady_clock::now();
+      if (clock.Now() - told < kTellOfWait) return;
+      told = clock.Now();
       const absl::StatusOr<v1::SchedulerStatusResponse> status = seams_.scheduler->Status();
-      if (status.ok()) line_.Note(DescribeWait(step, SecondsSince(start), feed_, status->stats()));
+      if (status.ok()) line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats()));
     };
     INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
                            WaitForBatch(*seams_.scheduler, step, patience_, waiting));
@@ -148,7 +150,7 @@ class RunVersions final : public trainer::VersionSink {
 class RunRecorder final : public trainer::StepObserver {
  public:
   RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
-              const Patience& patience, std::chrono::steady_clock::time_point start)
+              const Patience& patience, std::chrono::nanoseconds start)
       : seams_(seams),
         log_(log),
         line_(line),
@@ -170,7 +172,7 @@ class RunRecorder final : public trainer::StepObserver {
     for (const auto& [age, tokens] : report.staleness_histogram) histogram.push_back(base::json::array{age, tokens});
     fields["async/staleness_histogram"] = std::move(histogram);
     INGOT_RETURN_IF_ERROR(Write(report.step, fields));
-    line_.Step(report.step, metrics, SecondsSince(start_));
+    line_.Step(report.step, metrics, SecondsSince(*patience_.clock, start_));
     // A stopped run leaves ended evaluations to its next start, which reports them.
     return patience_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
   }
@@ -224,7 +226,7 @@ class RunRecorder final : public trainer::StepObserver {
       const auto found = metrics.find(name);
       return found == metrics.end() ? 0.0 : found->second;
     };
-    const double now = SecondsSince(start_);
+    const double now = SecondsSince(*patience_.clock, start_);
     const double seconds = last_step_at_ < 0 ? 0 : now - last_step_at_;
     last_step_at_ = now;
     tally_.rewards.push_back(get("reward/mean"));
@@ -233,6 +235,12 @@ class RunRecorder final : public trainer::StepObserver {
     tally_.trainer_idle_seconds += seconds * get("trainer/idle_ratio");
     tally_.rollout_idle_seconds += seconds * get("rollout/idle_ratio");
     tally_.episodes = feed.finished_episodes();
+    for (const auto& [name, value] : metrics) {
+      if (!std::isfinite(value)) continue;
+      MetricMean& mean = tally_.means[name];
+      mean.sum += value;
+      ++mean.steps;
+    }
     if (const auto found = metrics.find("mismatch/logprob_abs_diff_max"); found != metrics.end()) {
       tally_.mismatch_max = std::max(tally_.mismatch_max.value_or(0), found->second);
     }
@@ -244,7 +252,7 @@ class RunRecorder final : public trainer::StepObserver {
   RunTally& tally_;
   Evaluations& evaluations_;
   const Patience& patience_;
-  const std::chrono::steady_clock::time_point start_;
+  const std::chrono::nanoseconds start_;  // of the run, on the clock
   v1::EngineStatusResponse engine_;
   double last_step_at_ = -1;
 };
@@ -261,6 +269,7 @@ absl::Status WarmStart(const RunConfig& config, const RunDir& dir, const ModelSe
                        bool again, StepLine& line, const std::atomic<bool>& stop) {
   StageRecord record;
   record.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
+  record.progress = [&line](const std::string& text) { line.Progress("warm start: " + text); };
   record.folder = dir.path() + "/warm_start";
   record.checkpoints = dir.stages();
   record.again = again;
@@ -354,7 +363,8 @@ absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const st
 absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
                                            bool resume, base::Metrics& metrics, const std::atomic<bool>& stop) {
   const RunConfig& config = *loaded.config;
-  const auto start = std::chrono::steady_clock::now();
+  const base::Clock& clock = base::Clock::Real();
+  const std::chrono::nanoseconds start = clock.Now();
   StepLine line(stdout, config.name, config.trainer.total_steps);
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, seams.device));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer,
@@ -416,9 +426,10 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(
       evaluations.Finish(recorder.OnEvaluation(), patience, [&line](const std::string& text) { line.Note(text); }));
 
-  for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(start), first_step), '\n')) {
+  for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(clock, start), first_step), '\n')) {
     line.Note(std::string(text));
   }
+  for (const std::string& doubt : EndDoubts(config, tally)) line.Note("doubt: " + doubt);
   // The record has the evaluations of this process and of those before it.
   const std::map<int64_t, double> evaluations_made = ReadRecord(dir.metrics()).evaluated;
   const auto newest = evaluations_made.find(trainer->version());

@@ -116,7 +116,6 @@ absl::Status Answer::MakeCalls(const std::shared_ptr<Episode>& episode) {
                                .request = request_,
                                .episode = episode,
                                .arrival = arrival_,
-                               .arrival_unix_ns = arrival_unix_ns_,
                                .wake = hooks_.wake,
                                .on_done = [weak = weak_from_this()](const absl::Status& status) {
                                  // The gateway owns the answer until the last call is over.

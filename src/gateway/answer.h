@@ -17,6 +17,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "gateway/api/api_error.h"
 #include "gateway/api/dialect.h"
 #include "gateway/api/request.h"
 #include "gateway/chat_call.h"
@@ -65,6 +66,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::chrono::nanoseconds arrival() const { return arrival_; }
   const Dialect& dialect() const { return dialect_; }
   const std::string& id() const { return id_; }  // the id of its first call
+  absl::Status outcome() const {                 // once it is over
+    base::MutexLock lock(mu_);
+    return Unshared(failure_);
+  }
 
  private:
   enum class Phase { kQueued, kPreparing, kRunning, kDone };

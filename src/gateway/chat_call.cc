@@ -40,12 +40,14 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
     base::MutexLock lock(mu_);
     aborted = abort_;
     if (aborted.ok()) {
-      queued_unix_ns_ = core_.parts.clock->UnixNanos();
+      queued_ = true;
+      generation_.times.set_queued_unix_ns(UnixNow());
       delivery_ = std::make_unique<Delivery>(core_.parts, setup_.request, plan_, setup_.call_id);
       phase_ = Phase::kGenerating;
     }
   }
   if (!aborted.ok()) return Done(std::move(aborted));
+  ++core_.counters.handed_over;
   // The callback must not own the call, since the call owns the handle, which owns the callback.
   auto handle = backend().engine->Generate(std::move(request),
                                            [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
@@ -82,7 +84,7 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     base::MutexLock lock(mu_);
     if (phase_ != Phase::kGenerating) return;
     if (chunk.ok()) {
-      engine_error_ = generation_.Append(*chunk, core_.parts.clock->UnixNanos());
+      engine_error_ = generation_.Append(*chunk, UnixNow());
       const auto ends = delivery_->EndsAfter(generation_);
       // One id behind the tool call is the turn's own end. (Complete drops the handle, which stops the engine.)
       const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
@@ -248,8 +250,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_fork_cause(plan_->continued.match.fork_cause);
   base::MutexLock lock(mu_);
   *call.mutable_times() = generation_.times;
-  call.mutable_times()->set_arrival_unix_ns(setup_.arrival_unix_ns);
-  call.mutable_times()->set_queued_unix_ns(queued_unix_ns_);
+  call.mutable_times()->set_arrival_unix_ns(setup_.episode->UnixNanosAt(setup_.arrival));
   const bool whole = finish == v1::FINISH_STOP || finish == v1::FINISH_LENGTH;
   call.set_delivered_tokens(whole ? generation_.size() : delivery_->confirmed_tokens());
   call.set_cached_tokens(generation_.cached_tokens);
@@ -308,7 +309,7 @@ void ChatCall::CountTokens(const absl::Status& status) {
 void ChatCall::Count(const absl::Status& status, bool aborted) {
   Counters& counters = core_.counters;
   counters.CountCall(status, aborted);
-  if (queued_unix_ns_ == 0) return;  // the call never reached the engine
+  if (!queued_) return;  // the call never reached the engine
   if (!plan_->continued.parent_call_id.empty()) ++counters.spliced;
   counters.AddConcessions(plan_->concessions);
   if (!plan_->continued.match.fork_cause.empty()) counters.AddFork(plan_->continued.match.fork_cause);

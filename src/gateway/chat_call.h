@@ -34,7 +34,6 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     std::shared_ptr<const GatewayRequest> request;
     std::shared_ptr<Episode> episode;
     std::chrono::nanoseconds arrival{};
-    int64_t arrival_unix_ns = 0;
     // Called from any thread whenever Take may return something new. It must not block or call the gateway.
     std::function<void()> wake;
     // Called once, when the call is over, before the last `wake`.
@@ -68,6 +67,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   v1::GenerateRequest EngineRequest() const;
   const Backend& backend() const { return core_.backends.Of(setup_.request->model); }
   int64_t PinnedVersion() const;
+  int64_t UnixNow() const { return setup_.episode->UnixNanosAt(core_.parts.clock->Now()); }
   void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
 
   // Lets a writer run Complete. Requests that may continue the call can wait for it from now on.
@@ -90,7 +90,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   bool took_tokens_ = false;  // Episode::TakeTokens succeeded
   std::shared_ptr<const PromptPlan> plan_;
   v1::SamplingParams sampling_;
-  int64_t queued_unix_ns_ = 0;
+  bool queued_ = false;  // it was handed to the engine
 
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kWaiting;

@@ -15,11 +15,12 @@ namespace ingot::gateway {
 
 // Thread safe.
 struct Counters {
-  std::atomic<int64_t> calls{0};      // answered, errors included
-  std::atomic<int64_t> completed{0};  // delivered whole
-  std::atomic<int64_t> aborted{0};    // client gone, episode ended or deadline
-  std::atomic<int64_t> failed{0};     // anything else
-  std::atomic<int64_t> refused{0};    // refused for lack of room
+  std::atomic<int64_t> calls{0};        // answered, errors included
+  std::atomic<int64_t> handed_over{0};  // to an engine
+  std::atomic<int64_t> completed{0};    // delivered whole
+  std::atomic<int64_t> aborted{0};      // client gone, episode ended or deadline
+  std::atomic<int64_t> failed{0};       // anything else
+  std::atomic<int64_t> refused{0};      // refused for lack of room
   std::atomic<int64_t> spliced{0};
   std::atomic<int64_t> recorded{0};  // calls acknowledged by the pool
   std::atomic<int64_t> record_failures{0};

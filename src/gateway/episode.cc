@@ -16,6 +16,9 @@ namespace {
 constexpr std::chrono::milliseconds kMaxFinishingWait(500);
 constexpr char kLimit[] = "episode_limit";  // sent with 400: clients repeat a 409 or 429
 
+constexpr char kRefusedMark[] = "; the gateway's last refusal: ";
+constexpr size_t kMaxRefusal = 600;  // bytes
+
 absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
   if (const std::string fault = tree::RewardFault(posted.reward()); !fault.empty()) {
     return BadRequest("reward", "'reward' " + fault);
@@ -48,6 +51,12 @@ absl::Status EpisodeSealed(const std::string& episode_id) {
   return ApiError(409, "episode_sealed", "",
                   absl::StrCat("episode ", episode_id, " was ended while this call was in flight"));
 }
+
+std::string WithRefusal(const std::string& detail, const std::string& refusal) {
+  return refusal.empty() ? detail : absl::StrCat(detail, kRefusedMark, refusal);
+}
+
+std::string WithoutRefusal(const std::string& detail) { return detail.substr(0, detail.find(kRefusedMark)); }
 
 Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
                  std::chrono::nanoseconds opened, const base::Clock& clock)
@@ -209,6 +218,24 @@ absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
   return absl::OkStatus();
 }
 
+void Episode::NoteAnswer(const absl::Status& status) {
+  if (absl::IsCancelled(status)) return;
+  std::string refusal;
+  if (!status.ok()) {
+    const std::string code = ErrorCodeOf(status);
+    refusal = absl::StrCat(HttpStatusOf(status), code.empty() ? "" : " ", code, ": ",
+                           base::Printable(std::string(status.message()), {.max_bytes = kMaxRefusal}));
+  }
+  base::MutexLock lock(mu_);
+  if (state_ != State::kOpen) return;
+  if (status.ok()) {
+    ++answered_since_;
+  } else {
+    refusal_ = std::move(refusal);
+    answered_since_ = 0;
+  }
+}
+
 absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
                                                               std::chrono::nanoseconds timeout) {
   INGOT_RETURN_IF_ERROR(CheckNumbers(posted));
@@ -247,19 +274,22 @@ absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, int64_t now_unix_ns,
-                                               std::chrono::nanoseconds timeout) {
+absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
   const bool judged = state_ == State::kOpen && asked.finish_if_judged && earned_.has_reward();
   const v1::EpisodeState state = judged ? v1::EPISODE_FINISHED : asked.state;
   const std::string detail = judged ? asked.detail + "; its reward had been posted" : asked.detail;
-  if (state_ != State::kOpen && (end_.state() != state || end_.detail() != detail)) {
+  if (state_ != State::kOpen && (end_.state() != state || end_detail_ != detail)) {
     return ApiError(409, "episode_over", "",
                     absl::StrCat("episode ", id(), " was ended as ", v1::EpisodeState_Name(end_.state()), " (",
-                                 end_.detail(), "): it cannot be ended otherwise"));
+                                 end_detail_, "): it cannot be ended otherwise"));
   }
-  if (state_ == State::kEnded) return End{.already = true, .request = {}, .in_flight = {}};
+  std::string refusal = refusal_;
+  if (!refusal.empty() && answered_since_ > 0) {
+    absl::StrAppend(&refusal, " (later requests that were answered: ", answered_since_, ")");
+  }
+  if (state_ == State::kEnded) return End{.already = true, .refusal = refusal, .request = {}, .in_flight = {}};
   if (state_ == State::kOpen) {
     const bool rewarded = earned_.has_reward() || !earned_.call_rewards().empty();
     if (state == v1::EPISODE_FINISHED && !rewarded && record_.purpose() != v1::PURPOSE_SERVE) {
@@ -274,11 +304,12 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, int64_t no
       *end_.mutable_signals() = earned_.signals();
       *end_.mutable_call_rewards() = earned_.call_rewards();
     }
-    end_.set_detail(detail);
-    end_.set_ended_unix_ns(now_unix_ns);
+    end_detail_ = detail;
+    end_.set_detail(WithRefusal(detail, refusal));
+    end_.set_ended_unix_ns(UnixNanosAt(clock_.Now()));
   }
   storing_ = true;
-  End end{.already = false, .request = end_, .in_flight = {}};
+  End end{.already = false, .refusal = std::move(refusal), .request = end_, .in_flight = {}};
   for (const auto& [call, asked] : in_flight_) end.in_flight.push_back(call);
   return end;
 }
@@ -312,7 +343,7 @@ void Episode::FinishEnd(bool ok) {
 std::optional<Episode::UnfinishedEnd> Episode::unfinished_end() const {
   base::MutexLock lock(mu_);
   if (state_ != State::kEnding || storing_) return std::nullopt;
-  return UnfinishedEnd{{.state = end_.state(), .detail = end_.detail()}, end_tries_};
+  return UnfinishedEnd{{.state = end_.state(), .detail = end_detail_}, end_tries_};
 }
 
 bool Episode::past_deadline(std::chrono::nanoseconds now) const {

@@ -34,6 +34,17 @@ class Episode {
   Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, const base::Clock& clock)
       : Episode(std::move(record), std::move(limits), admitted, session, clock.Now(), clock) {}
 
+  // As above, of an episode opened at `opened`, when its record's opened_unix_ns was read.
+  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, std::chrono::nanoseconds opened,
+          const base::Clock& clock)
+      : record_(std::move(record)),
+        limits_(std::move(limits)),
+        admitted_(admitted),
+        session_(session),
+        clock_(clock),
+        opened_(opened),
+        last_activity_(opened) {}
+
   // An earlier gateway's calls of the episode. Rewards are in the episode's record.
   struct EarlierCalls {
     History history;
@@ -49,6 +60,11 @@ class Episode {
   const std::string& key_hash() const { return record_.key_hash(); }  // of its call key (episode_key.h)
   // The record at the opening, without later rewards and states.
   const v1::Episode& record() const { return record_; }
+  // The Unix time of a moment of the clock, counted from the episode's opening: a wall clock that is set while the episode
+  // runs changes no time between two of its records.
+  int64_t UnixNanosAt(std::chrono::nanoseconds moment) const {
+    return record_.opened_unix_ns() + (moment - opened_).count();
+  }
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
 
@@ -81,6 +97,10 @@ class Episode {
     return delivered == nullptr ? std::nullopt : std::optional(*delivered);
   }
 
+  // A request of the episode was answered with `status`. The last refusal, and the number of requests answered well
+  // since, go into the episode's end. A client that went away was refused nothing, nor was a call that the end aborts.
+  void NoteAnswer(const absl::Status& status);
+
   // Begins a reward and returns the pool's request for it. Later values of a signal or call replace earlier ones. Waits
   // for the reward before it, at most `timeout`. FinishReward must follow once the pool has answered: only then the
   // reward counts, and the next one or the end proceeds. 410: the episode is ending. 400: a number is out of bounds
@@ -102,10 +122,11 @@ class Episode {
   // episode_over: it ended with another outcome. 409 no_reward: it cannot be finished without a reward.
   struct End {
     bool already = false;  // it ended with the same outcome before: nothing is left to do
+    std::string refusal;   // the last one that a request of the episode got, and since when; empty = none
     v1::EndEpisodeRequest request;
     std::vector<std::shared_ptr<ChatCall>> in_flight;
   };
-  absl::StatusOr<End> StartEnd(const AskedEnd& asked, int64_t now_unix_ns, std::chrono::nanoseconds timeout);
+  absl::StatusOr<End> StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout);
   // DEADLINE_EXCEEDED: calls are still in flight after `timeout`.
   absl::Status WaitForCalls(std::chrono::nanoseconds timeout);
   void FinishEnd(bool ok);
@@ -123,16 +144,6 @@ class Episode {
 
  private:
   enum class State { kOpen, kEnding, kEnded };
-
-  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, std::chrono::nanoseconds opened,
-          const base::Clock& clock)
-      : record_(std::move(record)),
-        limits_(std::move(limits)),
-        admitted_(admitted),
-        session_(session),
-        clock_(clock),
-        opened_(opened),
-        last_activity_(opened) {}
 
   // Waits for calls that are being recorded and may be continued by the request; false: there was none.
   bool WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
@@ -161,6 +172,9 @@ class Episode {
   bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
   v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
   int end_tries_ ABSL_GUARDED_BY(mu_) = 0;  // that failed
+  std::string end_detail_ ABSL_GUARDED_BY(mu_);  // as its ender gave it; that of end_ names the last refusal too
+  std::string refusal_ ABSL_GUARDED_BY(mu_);     // the last one: HTTP status, code, message; empty = none
+  int64_t answered_since_ ABSL_GUARDED_BY(mu_) = 0;
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
@@ -172,6 +186,10 @@ class Episode {
   std::map<std::shared_ptr<ChatCall>, std::optional<base::Key128>> in_flight_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds last_activity_ ABSL_GUARDED_BY(mu_);
 };
+
+// The stored detail of an episode's end: its ender's words, and the last refusal. WithoutRefusal gives the ender's words.
+std::string WithRefusal(const std::string& detail, const std::string& refusal);
+std::string WithoutRefusal(const std::string& detail);
 
 // The errors of requests after an episode's end (410), and of calls that its end aborts (409).
 absl::Status EpisodeOver(const std::string& episode_id);

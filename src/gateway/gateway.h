@@ -63,7 +63,10 @@ class Gateway {
   // Aborts and records the calls in flight, stores the end durably, and tells admission. May be repeated with the same
   // content until it answers OK. 409: it was ended otherwise, or a newer attempt of its sample fenced it; then the
   // gateway forgets it.
-  absl::Status EndEpisode(const v1::EpisodeEndRequest& request);
+  absl::StatusOr<v1::EpisodeEndResponse> EndEpisode(const v1::EpisodeEndRequest& request);
+  // A request of the caller ended with `status`. The caller's open episode, if there is one, remembers its last refusal
+  // for its end. Gateway notes answers of models by itself.
+  void NoteAnswer(const Caller& caller, const absl::Status& status);
 
   // Takes over the pool's open episodes with the history of their calls: agents go on under the same keys and URLs.
   // Call it once, before all other functions, on the only gateway of a run, and then Scheduler::Reconcile. Calls that
@@ -98,7 +101,8 @@ class Gateway {
   struct Ended {
     std::string episode_id;
     v1::EpisodeState state;
-    std::string detail;
+    std::string detail;   // as its ender gave it
+    std::string refusal;  // Episode::End::refusal
   };
 
   Gateway(GatewayOptions options, GatewayParts parts) : core_(std::move(options), std::move(parts)) {}
@@ -127,7 +131,8 @@ class Gateway {
   v1::EpisodeLimits LimitsFor(const v1::EpisodeLimits& asked) const;
   absl::Status ReserveEpisode();
   // `free_key`: the key may open a new session. Otherwise it gets the error that its episode is over.
-  absl::Status End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked, bool free_key);
+  absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked,
+                                             bool free_key);
   // Stores the end in the pool. If the pool refuses it for good, `end` becomes the end that the pool holds, or that of a
   // lost episode, and `refused` the reason.
   absl::Status StoreEnd(v1::EndEpisodeRequest& end, std::string& refused);
@@ -136,14 +141,13 @@ class Gateway {
   absl::Status Recover(const std::string& episode_id);
   // Ends an episode that this gateway cannot read as lost, so that its sample is tried again.
   absl::Status EndUnread(const std::string& episode_id, const absl::Status& why);
-  void Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
-              bool free_key);
+  void Remove(const std::shared_ptr<Episode>& episode, Ended ended, bool free_key);
   void RememberEnd(const std::string& key_hash, Ended ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RecallEnd(const std::string& episode_id);
   void EndIdle();
   std::string BaseUrl(const std::string& episode_id) const;
   absl::Status Reserve(int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnDone(const std::shared_ptr<Answer>& answer, int extra);
+  void OnDone(const Caller& caller, const std::shared_ptr<Answer>& answer, int extra);
 
   std::string admin_key_;  // empty = none; constant after Create
 

@@ -80,15 +80,16 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
 std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect& dialect, RawRequest raw,
                                              std::function<void()> wake) {
   auto answer = std::make_shared<Answer>(core_, dialect, std::move(raw));
-  answer->SetHooks({.find = [this, caller] { return FindForCall(caller); },
-                    .open = [this, key = caller.api_key] { return OpenOnce(v1::EpisodeOpenRequest(), key, true); },
-                    .reserve =
-                        [this](int calls) {
-                          base::MutexLock lock(mu_);
-                          return Reserve(calls);
-                        },
-                    .on_done = [this](const std::shared_ptr<Answer>& done, int extra) { OnDone(done, extra); },
-                    .wake = std::move(wake)});
+  answer->SetHooks(
+      {.find = [this, caller] { return FindForCall(caller); },
+       .open = [this, key = caller.api_key] { return OpenOnce(v1::EpisodeOpenRequest(), key, true); },
+       .reserve =
+           [this](int calls) {
+             base::MutexLock lock(mu_);
+             return Reserve(calls);
+           },
+       .on_done = [this, caller](const std::shared_ptr<Answer>& done, int extra) { OnDone(caller, done, extra); },
+       .wake = std::move(wake)});
   absl::Status refused;
   {
     base::MutexLock lock(mu_);
@@ -114,7 +115,25 @@ absl::Status Gateway::Reserve(int calls) {
   return absl::OkStatus();
 }
 
-void Gateway::OnDone(const std::shared_ptr<Answer>& answer, int extra) {
+void Gateway::NoteAnswer(const Caller& caller, const absl::Status& status) {
+  const KeyHashes hashes(caller.api_key);
+  std::shared_ptr<Episode> episode;
+  {
+    base::MutexLock lock(mu_);
+    if (!caller.episode.empty()) {
+      const auto found = by_id_.find(caller.episode);
+      if (found != by_id_.end()) episode = found->second;
+    } else if (!caller.api_key.empty()) {
+      auto found = by_key_.find(hashes.as_caller);
+      if (found == by_key_.end()) found = by_key_.find(hashes.as_owner);
+      if (found != by_key_.end()) episode = found->second;
+    }
+  }
+  if (episode != nullptr) episode->NoteAnswer(status);
+}
+
+void Gateway::OnDone(const Caller& caller, const std::shared_ptr<Answer>& answer, int extra) {
+  NoteAnswer(caller, answer->outcome());
   base::MutexLock lock(mu_);
   if (answers_.erase(answer) == 0) return;  // the answer was refused: nothing is reserved for it
   active_calls_ -= 1 + extra;

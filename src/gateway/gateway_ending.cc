@@ -28,6 +28,12 @@ bool IsRefusal(const absl::Status& status) {
   }
 }
 
+v1::EpisodeEndResponse ResponseTo(const std::string& refusal) {
+  v1::EpisodeEndResponse response;
+  response.set_last_refusal(refusal);
+  return response;
+}
+
 }  // namespace
 
 absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
@@ -54,7 +60,7 @@ absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::st
   return RewardEpisode(request);
 }
 
-absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
+absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
   if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED &&
       request.state() != v1::EPISODE_FENCED) {
     return BadRequest("status", "an episode ends as finished, failed or fenced");
@@ -68,7 +74,7 @@ absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
     const auto ended = key == ended_keys_.end() ? ended_by_key_.end() : ended_by_key_.find(key->second);
     const bool same =
         ended != ended_by_key_.end() && ended->second.state == request.state() && ended->second.detail == detail;
-    if (same) return absl::OkStatus();
+    if (same) return ResponseTo(ended->second.refusal);
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
   return End(*episode, {.state = request.state(), .detail = detail}, false);
@@ -104,17 +110,19 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
 
 absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused) {
   if (!episode.admitted()) return absl::OkStatus();
-  const absl::Status told =
-      core_.parts.admission->EpisodeEnded(MakeEnded(episode.record(), end.state(), tree::ReturnOf(end), end.detail()));
+  v1::EpisodeEndedRequest ended = MakeEnded(episode.record(), end.state(), tree::ReturnOf(end), end.detail());
+  ended.set_before_first_call(core_.counters.handed_over == 0);
+  const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
   if (!IsRefusal(told)) return base::Annotate(told, "the scheduler was not told of the end");
   refused = std::string(told.message());
   return absl::OkStatus();
 }
 
-absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked, bool free_key) {
+absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episode>& episode,
+                                                     const Episode::AskedEnd& asked, bool free_key) {
   const auto patience = base::FromSeconds(core_.options.end_wait_s);
-  INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(asked, core_.parts.clock->UnixNanos(), patience));
-  if (end.already) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(asked, patience));
+  if (end.already) return ResponseTo(end.refusal);
   for (const auto& call : end.in_flight) {
     call->Abort(EpisodeSealed(episode->id()));
     call->Complete();  // on this thread: all workers may be waiting here
@@ -128,24 +136,24 @@ absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, const Episode
     ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished
        : state == v1::EPISODE_FAILED ? core_.counters.episodes_failed
                                      : core_.counters.episodes_fenced);
-    Remove(episode, state, end.request.detail(), free_key);
+    Remove(episode, {episode->id(), state, WithoutRefusal(end.request.detail()), end.refusal}, free_key);
   }
   episode->FinishEnd(status.ok());
-  if (!status.ok() || (by_pool.empty() && by_scheduler.empty())) return status;
+  INGOT_RETURN_IF_ERROR(status);
+  if (by_pool.empty() && by_scheduler.empty()) return ResponseTo(end.refusal);
   INGOT_LOG(
       warn, "episode {} is given up as {}: {}", episode->id(), v1::EpisodeState_Name(end.request.state()),
       by_pool.empty() ? "the scheduler does not know it: " + by_scheduler : "the pool refuses its end: " + by_pool);
-  if (by_pool.empty()) return absl::OkStatus();  // the end is durable
+  if (by_pool.empty()) return ResponseTo(end.refusal);  // the end is durable
   return ApiError(409, "episode_over", "",
                   absl::StrCat("the end of episode ", episode->id(), " is refused: ", by_pool));
 }
 
-void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
-                     bool free_key) {
+void Gateway::Remove(const std::shared_ptr<Episode>& episode, Ended ended, bool free_key) {
   base::MutexLock lock(mu_);
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());
-  RememberEnd(episode->key_hash(), {episode->id(), state, detail}, free_key);
+  RememberEnd(episode->key_hash(), std::move(ended), free_key);
 }
 
 void Gateway::RememberEnd(const std::string& key_hash, Ended ended, bool free_key) {
@@ -170,7 +178,7 @@ void Gateway::RecallEnd(const std::string& episode_id) {
   if (!stored.ok() || stored->episode().state() == v1::EPISODE_OPEN) return;
   const v1::Episode& episode = stored->episode();
   base::MutexLock lock(mu_);
-  RememberEnd(episode.key_hash(), {episode_id, episode.state(), episode.detail()},
+  RememberEnd(episode.key_hash(), {episode_id, episode.state(), WithoutRefusal(episode.detail()), ""},
               /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
 }
 
@@ -211,7 +219,7 @@ void Gateway::EndIdle() {
       ending_.erase(id);
     };
     const absl::Status queued = core_.workers.TryPost([this, one, release] {
-      const absl::Status status = End(one.episode, one.asked, one.episode->session());
+      const absl::Status status = End(one.episode, one.asked, one.episode->session()).status();
       if (!status.ok() && one.tries % kToldTries == 1) {
         INGOT_LOG(warn, "episode {} could not be ended, tried again each second: {}", one.episode->id(),
                   status.ToString());

@@ -90,7 +90,7 @@ void Gateway::EndAbandoned(const std::string& runner, const std::string& incarna
   for (const std::shared_ptr<Episode>& episode : abandoned) {
     const Episode::AskedEnd lost{
         .state = v1::EPISODE_FENCED, .detail = "its runner was started again", .finish_if_judged = true};
-    const absl::Status status = End(episode, lost, false);
+    const absl::Status status = End(episode, lost, false).status();
     if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
   }
 }
@@ -113,7 +113,7 @@ absl::Status Gateway::ReserveEpisode() {
     return absl::ResourceExhaustedError(absl::StrCat("the gateway holds ", core_.options.max_open_episodes,
                                                      " open episodes, its limit (max_open_episodes): try again later"));
   }
-  INGOT_RETURN_IF_ERROR(End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "made room"}, true));
+  INGOT_RETURN_IF_ERROR(End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "made room"}, true).status());
   base::MutexLock lock(mu_);
   ++opening_;
   return absl::OkStatus();
@@ -200,6 +200,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   record.set_key_hash(key_hash);
   absl::Status opened = admitted ? Admit(request, record) : absl::OkStatus();
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
+  const auto opened_at = core_.parts.clock->Now();
   if (opened.ok()) opened = Store(record, admitted);
   if (!opened.ok()) {
     base::MutexLock lock(mu_);
@@ -208,7 +209,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   }
   v1::EpisodeLimits limits = LimitsFor(request.limits());
   if (session) limits.set_max_tokens(core_.options.max_tokens_per_session);
-  auto episode = std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, *core_.parts.clock);
+  auto episode =
+      std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, opened_at, *core_.parts.clock);
   ++core_.counters.episodes_opened;
   base::MutexLock lock(mu_);
   --opening_;

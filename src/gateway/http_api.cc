@@ -94,10 +94,12 @@ http::Reply StatusReply(const Gateway& gateway) {
   return Json(200, json);
 }
 
-http::Reply QuickReply(const Gateway& gateway, const HttpRequest& request) {
+http::Reply QuickReply(Gateway& gateway, const HttpRequest& request) {
   const HttpRoute& route = request.route;
   const auto error = [&](int http, const char* code, const std::string& message) {
-    return ErrorReply(*route.dialect, ApiError(http, code, "", message), gateway.options().retry_after_s);
+    const absl::Status refused = ApiError(http, code, "", message);
+    gateway.NoteAnswer({.api_key = request.key, .episode = route.episode}, refused);
+    return ErrorReply(*route.dialect, refused, gateway.options().retry_after_s);
   };
   if (IsEncoded(request.headers)) {
     http::Reply reply = error(415, "unsupported_encoding", "the body has a Content-Encoding: send it as it is");
@@ -194,6 +196,7 @@ http::Reply Reward(Gateway& gateway, const HttpRequest& request) {
   reward.set_api_key(request.key);
   absl::Status status = ReadReward(*body, reward);
   if (status.ok()) status = gateway.RewardEpisode(reward);
+  if (!status.ok()) gateway.NoteAnswer({.api_key = request.key, .episode = request.route.episode}, status);
   return status.ok() ? Json(200, object{}) : Error(gateway, status);
 }
 
@@ -204,7 +207,7 @@ http::Reply End(Gateway& gateway, const HttpRequest& request) {
   end.set_episode_id(request.route.episode);
   end.set_api_key(request.key);
   absl::Status status = ReadEnd(*body, end);
-  if (status.ok()) status = gateway.EndEpisode(end);
+  if (status.ok()) status = gateway.EndEpisode(end).status();
   return status.ok() ? Json(200, object{}) : Error(gateway, status);
 }
 
@@ -353,8 +356,10 @@ http::Opening HttpApi::Head(http::RequestHead head) {
 
 http::Reply HttpApi::Refuse(std::string_view target, const http::Refusal& why) {
   constexpr double kRetryAfterSeconds = 1;
-  http::Reply reply = ErrorReply(*HttpRoute::Of(target, {}).dialect, ApiError(why.status, why.code, "", why.message),
-                                 kRetryAfterSeconds);
+  const HttpRoute route = HttpRoute::Of(target, {});
+  const absl::Status refused = ApiError(why.status, why.code, "", why.message);
+  gateway_.NoteAnswer({.api_key = {}, .episode = route.episode}, refused);
+  http::Reply reply = ErrorReply(*route.dialect, refused, kRetryAfterSeconds);
   AddRequestId(base::RandomHex(16), reply.fields);
   return reply;
 }

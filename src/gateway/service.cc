@@ -51,8 +51,11 @@ class GatewayService final : public v1::Gateway::Service {
   }
 
   grpc::Status EndEpisode(grpc::ServerContext* context, const v1::EpisodeEndRequest* request,
-                          v1::EpisodeEndResponse*) override {
-    return Fail(context, gateway_.EndEpisode(*request));
+                          v1::EpisodeEndResponse* response) override {
+    auto ended = gateway_.EndEpisode(*request);
+    if (!ended.ok()) return Fail(context, ended.status());
+    *response = *std::move(ended);
+    return grpc::Status::OK;
   }
 
   grpc::Status ChatCompletions(grpc::ServerContext* context, const v1::ChatRequest* request,

@@ -8,6 +8,17 @@
 
 namespace ingot::http {
 
+int32_t ConnectionsWithin(uint64_t files) {
+  const uint64_t left = files > kOtherFiles ? files - kOtherFiles : 0;
+  return static_cast<int32_t>(std::clamp<uint64_t>(std::max(left, files / 2), 1, kMostConnections));
+}
+
+uint64_t HardFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return UINT64_MAX;
+  return limit.rlim_max;
+}
+
 absl::Status RaiseFileLimit(int64_t connections) {
   const rlim_t needed = static_cast<rlim_t>(connections + kOtherFiles);
   rlimit limit{};

@@ -11,6 +11,15 @@ namespace ingot::http {
 
 inline constexpr int64_t kOtherFiles = 512;  // open files that are no connections: of a data pool, logs, listeners
 
+inline constexpr int32_t kMostConnections = 10240;  // of a server that names no number
+
+// The number of connections of a server that names none, in a process that may open `files` files: at most
+// kMostConnections, and at least half the files.
+int32_t ConnectionsWithin(uint64_t files);
+
+// The process's hard limit of open files; UINT64_MAX = none.
+uint64_t HardFileLimit();
+
 // Lets this process open `connections` + kOtherFiles files, and never lowers its limit. RESOURCE_EXHAUSTED where the
 // system's hard limit is lower: the message says which options to set.
 absl::Status RaiseFileLimit(int64_t connections);

@@ -12,7 +12,7 @@ absl::Status Options::Validate() const {
   if (port < 0 || port > 65535)
     return absl::InvalidArgumentError(absl::StrCat("port is ", port, ": it must be in [0, 65535]"));
   INGOT_RETURN_IF_ERROR(base::Positive("io_threads", io_threads));
-  INGOT_RETURN_IF_ERROR(base::Positive("max_connections", max_connections));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("max_connections", max_connections));
   INGOT_RETURN_IF_ERROR(base::Positive("max_body_bytes", static_cast<double>(max_body_bytes)));
   INGOT_RETURN_IF_ERROR(base::Positive("max_header_bytes", max_header_bytes));
   if (max_buffered_bytes < max_body_bytes) {

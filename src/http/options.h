@@ -13,7 +13,8 @@ struct Options {
   int32_t port = 8080;             // 0 = the system chooses; Server::port() tells
   std::string unix_socket;         // path of a socket file for this user alone, in place of host and port; empty = none
   int32_t io_threads = 1;          // threads for sockets; >= 1
-  int32_t max_connections = 10240;                // beyond: 503 and closed; each takes a file descriptor
+  // Beyond: 503 and closed. Each takes a file descriptor. 0 = 10240, or as many as the hard limit of open files leaves.
+  int32_t max_connections = 0;
   int64_t max_body_bytes = 64 * 1024 * 1024;      // of one request; beyond: 413
   int64_t max_buffered_bytes = int64_t{1} << 30;  // of all bodies whose answers have not ended; beyond: 503
   int32_t max_header_bytes = 64 * 1024;           // of a request's head; beyond: 431

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "http/connection.h"
@@ -55,7 +56,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   absl::Status Listen() {
-    INGOT_RETURN_IF_ERROR(RaiseFileLimit(options_.max_connections));
+    INGOT_RETURN_IF_ERROR(ReserveFiles());
     if (!options_.tls_certificate.empty()) {
       INGOT_ASSIGN_OR_RETURN(tls_, NewTlsContext(options_.tls_certificate, options_.tls_key));
     }
@@ -160,13 +161,25 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     if (!options_.unix_socket.empty()) unlink(options_.unix_socket.c_str());
   }
 
+  absl::Status ReserveFiles() {
+    max_connections_ = options_.max_connections;
+    if (max_connections_ > 0) return RaiseFileLimit(max_connections_);
+    const uint64_t files = HardFileLimit();
+    max_connections_ = ConnectionsWithin(files);
+    if (max_connections_ < kMostConnections) {
+      INGOT_LOG(info, "http: at most {} connections at a time, since this process may open {} files (ulimit -Hn)",
+                max_connections_, files);
+    }
+    const uint64_t others = std::min<uint64_t>(kOtherFiles, files - static_cast<uint64_t>(max_connections_));
+    return RaiseFileLimit(max_connections_ - kOtherFiles + static_cast<int64_t>(others));
+  }
+
   bool WaitForConnections(std::chrono::nanoseconds timeout) {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const base::Clock& clock = base::Clock::Real();  // as that of the loops' timers
+    const std::chrono::nanoseconds deadline = clock.Now() + timeout;
     base::MutexLock lock(mu_);
     while (!connections_.empty()) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left.count() <= 0) return false;
-      changed_.WaitFor(mu_, left);
+      if (!clock.WaitUntil(changed_, mu_, deadline)) return connections_.empty();
     }
     return true;
   }
@@ -174,7 +187,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   // False if the server is full or stopping.
   bool Enter(const std::shared_ptr<Connection>& connection) {
     base::MutexLock lock(mu_);
-    if (stopped_ || static_cast<int>(connections_.size()) >= options_.max_connections) return false;
+    if (stopped_ || static_cast<int>(connections_.size()) >= max_connections_) return false;
     connections_.insert(connection);
     return true;
   }
@@ -229,6 +242,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   const Options options_;
   Handler& handler_;
   BodyBudget bodies_;
+  int32_t max_connections_ = 0;              // constant once it listens
   std::unique_ptr<asio::ssl::context> tls_;  // null = plain text
   std::unique_ptr<const ServerShared> shared_;
   // One for each thread; they share nothing. The first one accepts connections for all of them in turn.

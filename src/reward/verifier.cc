@@ -114,12 +114,23 @@ class ExpectedVerifier : public AnswerVerifier {
 
  protected:
   virtual absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const = 0;
+  // INVALID_ARGUMENT: nothing can be compared with it.
+  virtual absl::Status CheckExpected(const std::string&) const { return absl::OkStatus(); }
 
  private:
-  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const final {
-    const auto expected = expected_.Render(VariablesOf(input));
+  absl::StatusOr<std::string> Expected(const VerifierInput& input) const {
+    auto expected = expected_.Render(VariablesOf(input));
     if (!expected.ok()) return base::Annotate(expected.status(), "verifier.expected");
-    return Compare(answer, *expected);
+    INGOT_RETURN_IF_ERROR(CheckExpected(*expected));
+    return expected;
+  }
+  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const final {
+    INGOT_ASSIGN_OR_RETURN(const std::string expected, Expected(input));
+    return Compare(answer, expected);
+  }
+  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const final {
+    INGOT_RETURN_IF_ERROR(Expected(input).status());
+    return sandbox::Command();
   }
   const Template expected_;
 };
@@ -135,12 +146,12 @@ class ExactVerifier final : public ExpectedVerifier {
 
 class NumericVerifier final : public ExpectedVerifier {
   using ExpectedVerifier::ExpectedVerifier;
+  absl::Status CheckExpected(const std::string& expected) const override {
+    if (ParseNumber(expected).has_value()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("verifier.expected is ", Quoted(expected), ", which is no number"));
+  }
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
-    const std::optional<Number> right = ParseNumber(expected);
-    if (!right.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("verifier.expected is ", Quoted(expected), ", which is no number"));
-    }
+    const std::optional<Number> right = ParseNumber(expected);  // CheckExpected has read it
     const std::optional<Number> said = ParseNumber(answer);
     if (!said.has_value()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " is no number"));
     return Judged(IsNear(*said, *right, ToleranceOf(options_)),
@@ -208,10 +219,17 @@ class RegexVerifier final : public AnswerVerifier {
  private:
   absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
     if (fixed_ != nullptr) return Match(answer, *fixed_);
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<const RE2> regex, PatternOf(input));
+    return Match(answer, *regex);
+  }
+  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
+    if (fixed_ == nullptr) INGOT_RETURN_IF_ERROR(PatternOf(input).status());
+    return sandbox::Command();
+  }
+  absl::StatusOr<std::unique_ptr<const RE2>> PatternOf(const VerifierInput& input) const {
     const auto pattern = pattern_.Render(VariablesOf(input));
     if (!pattern.ok()) return base::Annotate(pattern.status(), "verifier.pattern");
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<const RE2> regex, Compile(*pattern));
-    return Match(answer, *regex);
+    return Compile(*pattern);
   }
   static Verdict Match(const std::string& answer, const RE2& regex) {
     const std::string said = Trimmed(answer);
@@ -232,6 +250,7 @@ class ReportedVerifier final : public AnswerVerifier {
     if (report->detail.empty()) report->detail = "reported by the agent";
     return report;
   }
+  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput&) const override { return sandbox::Command(); }
 };
 
 class CommandVerifier final : public AnswerVerifier {
@@ -243,7 +262,7 @@ class CommandVerifier final : public AnswerVerifier {
   }
 
  private:
-  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
+  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
     sandbox::Command command;
     for (const Template& argument : argv_) {
       const auto text = argument.Render(VariablesOf(input));
@@ -255,6 +274,10 @@ class CommandVerifier final : public AnswerVerifier {
     command.env["TMPDIR"] = input.own_tmp;
     command.env["INGOT_EPISODE_ID"] = input.episode_id;
     command.working_dir = input.workdir;
+    return command;
+  }
+  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
+    INGOT_ASSIGN_OR_RETURN(sandbox::Command command, Rehearse(input));
     command.stdin_text = answer;
     if (input.room == nullptr) return absl::InternalError("the verifier's command has no room to run in");
     const auto outcome = input.room->Run(command, limits_, input.cancel);
@@ -299,6 +322,7 @@ class PostedVerifier final : public Verifier {
   absl::StatusOr<Verdict> Verify(const VerifierInput&) const override {
     return Verdict{.reward = 0, .signals = {}, .detail = "posted by the agent"};
   }
+  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput&) const override { return sandbox::Command(); }
   bool decides() const override { return false; }
 };
 

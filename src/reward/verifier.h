@@ -94,6 +94,9 @@ class Verifier {
   static absl::StatusOr<std::unique_ptr<const Verifier>> Make(const VerifierOptions& options);
 
   virtual absl::StatusOr<Verdict> Verify(const VerifierInput& input) const = 0;
+  // The faults that Verify would find in the task alone, whatever the answer. Runs nothing. Returns the command that
+  // Verify would run; its argv is empty for kinds that run none.
+  virtual absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const = 0;
   // False for agent_posted: there is no verdict to post.
   virtual bool decides() const { return true; }
 };

@@ -223,6 +223,7 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
   sequence->deadline = options_.request_deadline_ms == 0
                            ? nanoseconds::max()
                            : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));
+  sequence->arrived = clock_.Now();
   sequence->times.set_arrival_unix_ns(clock_.UnixNanos());
   sequence->times.set_queued_unix_ns(sequence->times.arrival_unix_ns());
   return sequence;

@@ -55,6 +55,7 @@ struct Sequence {
   // Progress.
   std::vector<int32_t> tokens;  // prompt and sampled
   int64_t sampled() const { return static_cast<int64_t>(tokens.size() - prompt_size); }
+  std::chrono::nanoseconds arrived{0};  // on the engine's clock, when the arrival in `times` was read
   v1::CallTimes times;
   int32_t cached_tokens = -1;  // -1 = never admitted
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 
 #include "absl/strings/str_split.h"
 
@@ -96,10 +97,35 @@ absl::StatusOr<std::string> FindExecutable(const Command& command) {
   if (name.find('/') != std::string::npos) return name;
   const std::string folders = SearchPath(command.env);
   for (const std::string& folder : std::vector<std::string>(absl::StrSplit(folders, ':'))) {
-    std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", name);
+    // As execvp does it: a relative folder is one of the process, which runs in working_dir.
+    const bool relative = (folder.empty() || folder.front() != '/') && !command.working_dir.empty();
+    std::string candidate =
+        absl::StrCat(relative ? command.working_dir + "/" : "", folder.empty() ? "." : folder, "/", name);
     if (IsExecutableFile(candidate)) return candidate;
   }
   return absl::NotFoundError(absl::StrCat("no executable '", name, "' in PATH=", folders));
+}
+
+// The programs that the kernel, and env(1), run for a script; empty = it is no script.
+std::vector<std::string> InterpreterOf(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  char magic[2] = {};
+  if (!file.read(magic, 2) || magic[0] != '#' || magic[1] != '!') return {};
+  line.resize(256);  // the kernel reads no more
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<size_t>(file.gcount()));
+  line = line.substr(0, line.find('\n'));
+  std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+  if (words.empty()) return {};
+  std::vector<std::string> programs = {words[0]};
+  if (words[0] != "/usr/bin/env" && words[0] != "/bin/env") return programs;
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i].front() == '-' || words[i].find('=') != std::string::npos) continue;
+    programs.push_back(words[i]);
+    break;
+  }
+  return programs;
 }
 
 absl::Status FailureStatus(const Failure& failure, const Command& command, const std::string& path) {
@@ -154,6 +180,27 @@ absl::Status ErrnoStatus(int errno_value, const std::string& what) {
     default:
       return absl::UnavailableError(text);
   }
+}
+
+absl::StatusOr<std::string> FindProgram(const Command& command) {
+  INGOT_RETURN_IF_ERROR(CheckCommand(command));
+  INGOT_ASSIGN_OR_RETURN(std::string path, FindExecutable(command));
+  if (path.front() != '/' && !command.working_dir.empty() && command.argv[0].find('/') != std::string::npos) {
+    path = absl::StrCat(command.working_dir, "/", path);
+  }
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("there is no program '", path, "'"));
+  if (!IsExecutableFile(path)) {
+    return ErrnoStatus(EACCES, absl::StrCat("'", path, "' is not an executable file"));
+  }
+  for (const std::string& interpreter : InterpreterOf(path)) {
+    Command next{.argv = {interpreter}, .env = command.env, .working_dir = command.working_dir, .stdin_text = ""};
+    const absl::StatusOr<std::string> found = FindExecutable(next);
+    if (found.ok() && IsExecutableFile(*found)) continue;
+    return absl::NotFoundError(absl::StrCat("'", path, "' is a script for '", interpreter, "', which is not there",
+                                            found.ok() ? "" : absl::StrCat(": ", found.status().message())));
+  }
+  return path;
 }
 
 absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const SpawnOptions& options) {

@@ -33,6 +33,11 @@ class Fd {
 // otherwise UNAVAILABLE.
 absl::Status ErrnoStatus(int errno_value, const std::string& what);
 
+// The file that Spawn would execute, as an absolute or PATH-relative path, looked for now and without a process. Follows
+// "#!" to its interpreter and, behind env(1), to the program that env looks up. NOT_FOUND or PERMISSION_DENIED names the
+// missing one.
+absl::StatusOr<std::string> FindProgram(const Command& command);
+
 // Descriptors of the caller that the process gets as its own.
 struct SpawnIo {
   int in = -1;   // becomes 0

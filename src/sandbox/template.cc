@@ -1,5 +1,7 @@
 #include "sandbox/template.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
 #include "base/json.h"
 
@@ -81,6 +83,14 @@ absl::StatusOr<Template> Template::Parse(std::string_view text, const std::vecto
   }
   if (!literal.empty()) result.pieces_.push_back({false, std::move(literal)});
   return result;
+}
+
+bool Template::Uses(std::string_view root) const {
+  return std::any_of(pieces_.begin(), pieces_.end(), [root](const Piece& piece) {
+    std::string_view name = piece.text;
+    if (name.starts_with(kAsJson)) name.remove_prefix(kAsJson.size());
+    return piece.is_variable && name.substr(0, name.find('.')) == root;
+  });
 }
 
 absl::StatusOr<std::string> Template::Render(const Variables& variables) const {

@@ -33,6 +33,9 @@ class Template {
   // below it. INVALID_ARGUMENT names the variable that is not allowed and lists the allowed ones.
   static absl::StatusOr<Template> Parse(std::string_view text, const std::vector<std::string>& known);
 
+  // Whether the variable `root`, or a field of it, stands in the text.
+  bool Uses(std::string_view root) const;
+
   // INVALID_ARGUMENT names the field that the JSON variable lacks.
   absl::StatusOr<std::string> Render(const Variables& variables) const;
 

@@ -14,6 +14,8 @@ constexpr std::chrono::milliseconds kSweepEvery(250);
 constexpr int64_t kLongestWaitMs = 3'600'000;
 // Journal records whose trees one Tick deletes: a batch or two of a large run.
 constexpr int64_t kTrimRecords = 200;
+// The least time in which no agent gets started before the run is given up: what the set-up needs may be starting, too.
+constexpr std::chrono::seconds kUnstartedTime(10);
 
 }  // namespace
 
@@ -161,7 +163,12 @@ absl::Status Scheduler::DecideOutcomes() {
     INGOT_RETURN_IF_ERROR(DecideOutcome(*ended));
     changed = true;
   }
+  // An evaluation whose agents never started says nothing of the policy: its result is not journalled.
   while (const auto done = evals_.NextResult()) {
+    if (const auto status = evals_.Status(done->version());
+        status.ok() && status->failed() == status->total() && !CheckUnstarted(true).ok()) {
+      break;
+    }
     v1::JournalRecord record;
     *record.mutable_eval() = *done;
     INGOT_RETURN_IF_ERROR(Write(std::move(record)));
@@ -293,9 +300,17 @@ absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
     default:
       return absl::InvalidArgumentError("only training and evaluation episodes are the scheduler's");
   }
-  metrics_.CountEpisode(request.state());
-  if (request.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
+  CountEnd(request);
   return DecideOutcomes();
+}
+
+void Scheduler::CountEnd(const v1::EpisodeEndedRequest& ended) {
+  metrics_.CountEpisode(ended.state());
+  if (ended.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
+  if (ended.state() == v1::EPISODE_FINISHED || !ended.before_first_call()) agents_start_ = true;
+  if (agents_start_ || ended.state() != v1::EPISODE_FAILED) return;
+  if (unstarted_++ == 0) unstarted_since_ = clock_.Now();
+  last_unstarted_ = ended.detail();
 }
 
 // ---- The feed ------------------------------------------------------------------------------------------------------
@@ -372,7 +387,19 @@ absl::StatusOr<v1::Batch> Scheduler::WriteBatch(const std::vector<int64_t>& grou
   return batch;
 }
 
+absl::Status Scheduler::CheckUnstarted(bool all_failed) const {
+  if (options_.give_up_unstarted <= 0 || agents_start_ || unstarted_ == 0) return absl::OkStatus();
+  const bool late = clock_.Now() - unstarted_since_ >= kUnstartedTime;
+  if (!all_failed && (unstarted_ < options_.give_up_unstarted || !late)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the run is given up: ", unstarted_,
+      " episodes have failed, and no agent has got as far as a call of the model (scheduler.give_up_unstarted); mend "
+      "agents.recipes or the machine; the last failure: ",
+      last_unstarted_));
+}
+
 absl::Status Scheduler::CheckFailures() const {
+  INGOT_RETURN_IF_ERROR(CheckUnstarted(false));
   if (options_.give_up_seconds <= 0 || failed_in_a_row_ <= policy_.budget()) return absl::OkStatus();
   const double seconds = std::chrono::duration<double>(clock_.Now() - failing_since_).count();
   if (seconds < options_.give_up_seconds) return absl::OkStatus();
@@ -457,7 +484,9 @@ absl::StatusOr<v1::StartEvalResponse> Scheduler::StartEval(const v1::StartEvalRe
 absl::StatusOr<v1::EvalStatusResponse> Scheduler::EvalStatus(int64_t version) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
-  return evals_.Status(version);
+  INGOT_ASSIGN_OR_RETURN(v1::EvalStatusResponse status, evals_.Status(version));
+  if (!status.done()) INGOT_RETURN_IF_ERROR(CheckUnstarted(status.failed() == status.total()));
+  return status;
 }
 
 absl::StatusOr<v1::SchedulerStatusResponse> Scheduler::Status() {

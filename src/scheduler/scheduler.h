@@ -163,8 +163,13 @@ class Scheduler final : public Client {
   // Journals that the run went back to `version`, and fences the running episodes of later ones.
   absl::Status GoBackTo(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION once nothing but failed groups ended for give_up_seconds.
+  // FAILED_PRECONDITION once nothing but failed groups ended for give_up_seconds, or CheckUnstarted.
   absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // FAILED_PRECONDITION once give_up_unstarted episodes failed and no agent made a call. `all_failed`: no further episode
+  // will come, so that one failure is enough.
+  absl::Status CheckUnstarted(bool all_failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts an episode that was reported as ended.
+  void CountEnd(const v1::EpisodeEndedRequest& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   v1::FeedStats Stats(const Step& step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sets the gauges and wakes NextBatch.
   void NotifyChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -196,6 +201,11 @@ class Scheduler final : public Client {
   std::string last_failure_ ABSL_GUARDED_BY(mu_);                // empty = no group has failed
   int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;             // groups, since one finished or was dropped
   std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
+  // Since this process's start. True = an agent made a call, or an episode finished.
+  bool agents_start_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t unstarted_ ABSL_GUARDED_BY(mu_) = 0;                     // failed episodes before that
+  std::string last_unstarted_ ABSL_GUARDED_BY(mu_);                // the reason of the last of them
+  std::chrono::nanoseconds unstarted_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
 };
 
 }  // namespace ingot::scheduler

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kSlice(200);
 
 class SchedulerService final : public v1::Scheduler::Service {
  public:
-  explicit SchedulerService(Client& scheduler) : scheduler_(scheduler) {}
+  SchedulerService(Client& scheduler, const base::Clock& clock) : scheduler_(scheduler), clock_(clock) {}
 
   grpc::Status Admit(grpc::ServerContext*, const v1::AdmitRequest* request, v1::AdmitResponse* response) override {
     auto ticket = scheduler_.Admit(*request);
@@ -39,11 +39,10 @@ class SchedulerService final : public v1::Scheduler::Service {
 
   grpc::Status NextBatch(grpc::ServerContext* context, const v1::NextBatchRequest* request,
                          v1::NextBatchResponse* response) override {
-    using Clock = std::chrono::steady_clock;
-    const auto end = Clock::now() + std::chrono::milliseconds(std::clamp<int64_t>(request->wait_ms(), 0, 3'600'000));
+    const auto end = clock_.Now() + std::chrono::milliseconds(std::clamp<int64_t>(request->wait_ms(), 0, 3'600'000));
     v1::NextBatchRequest slice = *request;
     while (true) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - clock_.Now());
       slice.set_wait_ms(std::clamp(left, std::chrono::milliseconds(0), kSlice).count());
       auto batch = scheduler_.NextBatch(slice);
       if (batch.ok()) {
@@ -89,12 +88,13 @@ class SchedulerService final : public v1::Scheduler::Service {
   }
 
   Client& scheduler_;
+  const base::Clock& clock_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler) {
-  return std::make_unique<SchedulerService>(scheduler);
+std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler, const base::Clock& clock) {
+  return std::make_unique<SchedulerService>(scheduler, clock);
 }
 
 }  // namespace ingot::scheduler

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/clock.h"
 #include "scheduler/client.h"
 
 namespace grpc {
@@ -12,7 +13,8 @@ class Service;
 
 namespace ingot::scheduler {
 
-// `scheduler` must outlive the server the service is registered with.
-std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler);
+// `scheduler` and `clock` must outlive the server the service is registered with.
+std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler,
+                                                   const base::Clock& clock = base::Clock::Real());
 
 }  // namespace ingot::scheduler

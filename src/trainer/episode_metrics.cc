@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tree/episode_return.h"
+#include "tree/episode_time.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::trainer {
@@ -62,10 +63,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
       values["agent/malformed_ratio"].Add(static_cast<double>(malformed) / calls);
       values["agent/parallel_branches"].Add(calls - static_cast<double>(continued.size()));
     }
-    if (episode.ended_unix_ns() > episode.opened_unix_ns() && episode.opened_unix_ns() > 0) {
-      values["agent/episode_seconds"].Add(static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) /
-                                          1e9);
-    }
+    if (const double seconds = tree::SecondsOf(episode); seconds > 0) values["agent/episode_seconds"].Add(seconds);
     for (const auto& [name, value] : episode.signals()) {
       if (const auto it = signals_.find(name); it != signals_.end()) values[it->second].Add(value);
     }

@@ -20,6 +20,7 @@ class FakeEpisodes final : public Episodes {
   std::function<absl::Status()> before_open;
   std::function<absl::Status(const v1::EpisodeRewardRequest&)> before_reward;
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
+  std::string last_refusal;  // of every episode's end
 
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
     {
@@ -53,14 +54,16 @@ class FakeEpisodes final : public Episodes {
     return absl::OkStatus();
   }
 
-  absl::Status End(const v1::EpisodeEndRequest& request) override {
+  absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
     if (before_end) INGOT_RETURN_IF_ERROR(before_end(request));
     base::MutexLock lock(mu_);
     if (request.api_key() != owners_.at(request.episode_id())) return absl::PermissionDeniedError("wrong key");
     --open_;
     ends_.push_back(request);
     changed_.SignalAll();
-    return absl::OkStatus();
+    v1::EpisodeEndResponse response;
+    response.set_last_refusal(last_refusal);
+    return response;
   }
 
   // Blocks until `count` episodes were opened; false after 20 s.

@@ -27,8 +27,11 @@ class FakeGateway final : public v1::Gateway::Service {
     return v1::ToGrpc(episodes_.Reward(*request));
   }
   grpc::Status EndEpisode(grpc::ServerContext*, const v1::EpisodeEndRequest* request,
-                          v1::EpisodeEndResponse*) override {
-    return v1::ToGrpc(episodes_.End(*request));
+                          v1::EpisodeEndResponse* response) override {
+    auto ended = episodes_.End(*request);
+    if (!ended.ok()) return v1::ToGrpc(ended.status());
+    *response = *std::move(ended);
+    return grpc::Status::OK;
   }
 
  private:
@@ -78,7 +81,10 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   end.set_episode_id(opened->episode_id());
   end.set_api_key(opened->api_key());
   end.set_state(v1::EPISODE_FINISHED);
-  EXPECT_TRUE(episodes->End(end).ok());
+  gateway.last_refusal = "400 episode_limit: it has made 3 calls";
+  const auto ended = episodes->End(end);
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(ended->last_refusal(), gateway.last_refusal);
   EXPECT_EQ(gateway.ends().size(), 1u);
   EXPECT_EQ(episodes->Open(open).status().code(), absl::StatusCode::kFailedPrecondition);
   server->Shutdown();

@@ -183,6 +183,16 @@ TEST_F(RunnerTest, ACrashFailsWithTheEndOfItsStderr) {
   ExpectFailure("crash", "exited with 3; stderr ends: Traceback ?boom");
 }
 
+TEST_F(RunnerTest, TheLogNamesTheGatewaysLastRefusalBesideTheCrash) {
+  SetScript("echo KeyError >&2; exit 3");
+  FakeEpisodes episodes(1);
+  episodes.last_refusal = "400 context_length_exceeded: 900 tokens";
+  testing::internal::CaptureStdout();
+  RunAll(episodes);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr("stderr ends: KeyError; the gateway's last refusal: 400 context_length_exceeded: 900 tokens"));
+}
+
 TEST_F(RunnerTest, ASignalFails) {
   SetScript("kill -SEGV $$");
   ExpectFailure("crash", "signal 11");

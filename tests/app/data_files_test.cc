@@ -26,16 +26,16 @@ class DataFiles : public ::testing::Test {
     std::ofstream(folder_ + "/" + name) << text;
     return folder_ + "/" + name;
   }
-  static std::string Error(const RunConfig& config) { return std::string(CheckDataFiles(config).message()); }
+  static std::string Error(const RunConfig& config) { return std::string(ReadDataFiles(config).status().message()); }
 
   std::string folder_;
 };
 
 TEST_F(DataFiles, GoodFilesPass) {
   RunConfig config;
-  EXPECT_TRUE(CheckDataFiles(config).ok());
+  EXPECT_TRUE(ReadDataFiles(config).ok());
   config.tasks = config.eval.tasks = File("tasks.jsonl", "{\"task_id\": \"a\"}\n");
-  EXPECT_TRUE(CheckDataFiles(config).ok()) << CheckDataFiles(config);
+  EXPECT_TRUE(ReadDataFiles(config).ok()) << ReadDataFiles(config).status();
 }
 
 TEST_F(DataFiles, ErrorsNameKeyAndFile) {
@@ -93,7 +93,7 @@ TEST_F(DataFiles, TooManyHeldOutTasksAreRefused) {
   config.eval.tasks = File("held_out.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n");
   config.eval.avg_n = 5;
   config.scheduler.max_eval_episodes = 10;
-  EXPECT_TRUE(CheckDataFiles(config).ok()) << CheckDataFiles(config);
+  EXPECT_TRUE(ReadDataFiles(config).ok()) << ReadDataFiles(config).status();
   config.scheduler.max_eval_episodes = 9;
   EXPECT_THAT(Error(config), AllOf(HasSubstr("eval.tasks: "), HasSubstr("2 tasks times eval.avg_n=5 are 10 episodes"),
                                    HasSubstr("scheduler.max_eval_episodes=9")));

@@ -2,7 +2,7 @@
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
 Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
-ranks_lost, launch_kill, bench, smoke, seeds. Exits with 0 if every check of the case holds.
+ranks_lost, launch_kill, bench, smoke, seeds, unstarted. Exits with 0 if every check of the case holds.
 """
 import argparse
 import base64
@@ -328,6 +328,34 @@ print(len(answer) % 2)
     ingot.config = str(folder / "asking.yaml")
     pathlib.Path(ingot.config).write_text(json.dumps(settings))
     return folder
+
+
+def case_unstarted(ingot, options):
+    """A run whose agents never get to a call ends soon, with the cause; a sound recipe is not taken for one."""
+    text = pathlib.Path(f"{ingot.source}/configs/smoke.yaml").read_text(encoding="utf-8")
+    failing = text.replace("      timeout_s: 30\n",
+                           "      timeout_s: 30\n      setup: [{command: [sh, -c, 'echo no disk >&2; exit 7']}]\n")
+    check(failing != text, "the smoke recipe has changed")
+    ingot.config = f"{ingot.folder}/failing.yaml"
+    pathlib.Path(ingot.config).write_text(failing, encoding="utf-8")
+    cold = {"data.sft": "", "http.port": 0}
+    for command, settings in (("train", {"run.name": "failing"}), ("launch", launch_settings("failing-launch"))):
+        started = time.monotonic()
+        code, output = ingot.run(command, {**settings, **cold}, timeout=120)
+        check(code == 1, f"exit code {code}: {output}")
+        ended = output.strip().splitlines()[-1]
+        for words in ("the run is given up", "setup[0] (sh) exited with 7; stderr ends: no disk"):
+            check(words in ended, f"'{words}' is missing in: {ended}")
+        check(time.monotonic() - started < 60, f"{command} took {time.monotonic() - started:.0f} s")
+
+    # The agent dies of a clear refusal, which stands beside its crash.
+    ingot.config = "configs/smoke.yaml"
+    code, output = ingot.run("train", {**cold, "run.name": "short", "model.context_length": 40}, timeout=120)
+    check(code == 1 and "the run is given up" in output, f"exit code {code}: {output}")
+    check("the gateway's last refusal: 400 context_length_exceeded: " in output.strip().splitlines()[-1], output)
+    listed = [line.split()[0] for line in ingot.inspect("short").splitlines() if " failed " in line]
+    shown = ingot.inspect("short", listed[0])
+    check("the gateway's last refusal: 400 context_length_exceeded" in shown, shown)
 
 
 def case_evaluate(ingot, options):
@@ -896,7 +924,13 @@ def case_bad_input(ingot, options):
 
     for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'")),
                          (["train", "--resum", "run.yaml"], ("'--resum'", "'--resume'")),
-                         (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'"))):
+                         (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'")),
+                         (["train", "run.yaml", "-r"], ("'-r'", "'--resume'")),
+                         (["launch", "run.yaml", "--ste=a=b"], ("'--ste'", "'--set'")),
+                         (["train", "run.yaml", "more"], ("'more' is one argument too many", "`ingot train --help`")),
+                         (["config"], ("ingot config: ", "subcommand")), (["inspect"], ("ingot inspect: run_dir",)),
+                         (["serve", "folder", "--device", "gpu"], ("ingot serve: ", "auto", "cuda")),
+                         (["config", "explain", "trainer.lerning_rate"], ("'trainer.learning_rate'",))):
         done = subprocess.run([ingot.binary, *words], capture_output=True, text=True, timeout=60)
         check(done.returncode == 2 and all(name in done.stderr for name in named), f"{words}: {done}")
         check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
@@ -933,6 +967,20 @@ def case_bad_input(ingot, options):
     expect_name_free({"eval.tasks": tasks}, "eval.tasks", "tasks.jsonl:2")
     expect_name_free({"data.sft": tasks}, "data.sft", "tasks.jsonl:1")
     expect_name_free({"data.dpo": folder / "none.jsonl"}, "data.dpo", str(folder / "none.jsonl"))
+    expect_name_free({"agents.work_root": f"{tasks}/work"}, f"agents.work_root is {tasks}/work")
+    expect_name_free({"model.context_length": 8}, "the context has 8 tokens (model.context_length)", "raise it")
+    recipe = {"name": "a", "command": ["/usr/bin/true"], "verifier": {"kind": "exact", "expected": "${task.answer}"}}
+    for change, words in (({"command": ["no-such-agent"]}, ("recipe 'a': command: ", "no-such-agent")),
+                          ({"files": {"q.json": "${task.question}"}}, ("recipe 'a': data.tasks", "files.q.json: ")),
+                          ({"verifier": {"expected": "${task.solution}"}}, ("verifier.expected: ", "of 120 tasks)"))):
+        expect_name_free({"agents.recipes": json.dumps([{**recipe, **change}])}, *words)
+    done = subprocess.run([ingot.binary, "config", "check", "configs/smoke.yaml"], cwd=ingot.source, capture_output=True,
+                          text=True, timeout=60)
+    check(done.returncode == 0 and done.stdout.startswith("run:"), f"config check: {done}")
+    check(done.stderr == "ok: 120 tasks, 40 held-out tasks, 1920 conversations, 1 recipe rehearsed, context of 512 "
+                         "tokens\n", f"config check: {done.stderr}")
+    expect(launch_settings("never"), "none of the roles of run 'never' answers", "there is no run folder",
+           command="status", codes=(1,))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

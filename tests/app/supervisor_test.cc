@@ -73,6 +73,12 @@ TEST_F(Supervised, StopGraceIsPerRole) {
   EXPECT_TRUE(std::ifstream(folder_ + "/saved").good());
 }
 
+TEST_F(Supervised, ARolesOwnErrorIsNamed) {
+  EXPECT_EQ(*Run({Role("leader", "echo 'ingot: first' >&2; echo 'ingot: the run is given up' >&2; echo more; exit 3")}),
+            3);
+  EXPECT_EQ(said_, "the run ended: leader exited with 3: the run is given up; see " + folder_ + "/leader.log\n");
+}
+
 TEST_F(Supervised, ARestartedRoleIsGivenItsInputAgainAndNobodyElseIs) {
   // Nobody can open the socket a second time, as they could a pipe.
   RoleSpec told = Role("leader",

@@ -1,11 +1,14 @@
 #include "app/terminal.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 
 #include "base/hostile_text.h"
@@ -52,6 +55,61 @@ TEST(StepLine, NotesAreOneLineWhateverTheySay) {
     printed.pop_back();
     EXPECT_TRUE(base::IsPrintable(printed)) << printed;
   }
+}
+
+TEST(Stage, SaysStepFigureRateAndTheTimeThatRemains) {
+  EXPECT_EQ(FormatStage("supervised", 120, 480, "nll 1.2345", 100, 50),
+            "supervised  120/480  nll 1.2345  2 steps/s  remaining 3m00s");
+  EXPECT_EQ(FormatStage("supervised", 1, 480, "nll -", 0, 0), "supervised    1/480  nll -  - steps/s  remaining -");
+}
+
+// The bytes that `use` makes a StepLine print into a file, or into a terminal.
+std::string Printed(bool terminal, const base::Clock& clock, const std::function<void(StepLine&)>& use) {
+  const int master = terminal ? posix_openpt(O_RDWR | O_NOCTTY) : -1;
+  EXPECT_TRUE(!terminal || (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0));
+  std::FILE* const out = terminal ? std::fopen(ptsname(master), "w") : std::tmpfile();
+  {
+    StepLine line(out, "run", 4, clock);
+    use(line);
+  }
+  std::fflush(out);
+  std::string text(65536, '\0');
+  if (terminal) {
+    text.resize(static_cast<size_t>(std::max<ssize_t>(0, read(master, text.data(), text.size()))));
+  } else {
+    std::rewind(out);
+    text.resize(std::fread(text.data(), 1, text.size(), out));
+  }
+  std::fclose(out);
+  if (terminal) close(master);
+  return text;
+}
+
+TEST(Progress, OnATerminalIsOneLineThatTheNextLineReplaces) {
+  const std::string text = Printed(true, base::Clock::Real(), [](StepLine& line) {
+    line.Progress("1 of 3");
+    line.Progress("2 of 3");
+    line.Note("done");
+    line.Progress("again");
+  });
+  EXPECT_EQ(text, "\r\033[K1 of 3\r\033[K2 of 3\r\033[K\033[1mdone\033[0m\r\n\r\033[Kagain\r\n");
+}
+
+TEST(Progress, OnATerminalIsNoLongerThanItsWidth) {
+  const std::string text =
+      Printed(true, base::Clock::Real(), [](StepLine& line) { line.Progress(std::string(500, 'x')); });
+  EXPECT_LE(text.size(), 100u);
+}
+
+TEST(Progress, ElsewhereIsALineEverySoOften) {
+  base::ManualClock clock;
+  const std::string text = Printed(false, clock, [&clock](StepLine& line) {
+    for (int i = 0; i <= 60; ++i) {
+      line.Progress("after " + std::to_string(i) + " s");
+      clock.Advance(std::chrono::seconds(1));
+    }
+  });
+  EXPECT_EQ(text, "after 30 s\nafter 60 s\n");
 }
 
 }  // namespace

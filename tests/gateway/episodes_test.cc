@@ -45,6 +45,112 @@ v1::EpisodeRewardRequest RewardFrom(const v1::EpisodeOpenResponse& episode, cons
   return request;
 }
 
+// ---- Refusals ----
+
+// A request that is refused for its temperature.
+base::json::object TooHot() {
+  base::json::object body = Body(Question());
+  body["temperature"] = "hot\n";
+  return body;
+}
+
+TEST(Refusals, TheLastOneStandsBesideTheEpisodesFailure) {
+  World world([](const auto&) { return Say("ok"); });
+  world.engine->context_length = 20;
+  const auto episode = world.Open();
+  ASSERT_EQ(HttpStatusOf(world.Chat(episode.api_key(), TooHot()).status), 400);
+  ASSERT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body({Msg("user", std::string(500, 'x'))})).status), 400);
+  v1::EpisodeEndRequest end;
+  end.set_episode_id(episode.episode_id());
+  end.set_api_key(episode.api_key());
+  end.set_state(v1::EPISODE_FAILED);
+  end.set_detail("crash: the agent exited with 1");
+  for (int again = 0; again < 3; ++again) {
+    const auto ended = world.gateway().EndEpisode(end);
+    ASSERT_TRUE(ended.ok()) << ended.status();
+    if (again == 2) break;  // the gateway that refused is gone
+    EXPECT_THAT(ended->last_refusal(), testing::StartsWith("400 context_length_exceeded: "));
+    EXPECT_THAT(ended->last_refusal(), testing::Not(testing::HasSubstr("temperature"))) << "an earlier one";
+    if (again == 1) {
+      ASSERT_TRUE(world.Restart().ok());
+    }
+  }
+  const std::string words = "crash: the agent exited with 1; the gateway's last refusal: 400 context_length_exceeded: ";
+  EXPECT_THAT(world.pool.episode(episode.episode_id()).detail(), testing::StartsWith(words));
+  EXPECT_THAT(world.admission.ended().at(0).detail(), testing::StartsWith(words));
+}
+
+TEST(Refusals, AnEarlierOneSaysHowManyRequestsWereAnsweredSince) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), TooHot()).status), 400);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FAILED, "crash").ok());
+  const std::string detail = world.pool.episode(episode.episode_id()).detail();
+  EXPECT_THAT(detail, testing::StartsWith("crash; the gateway's last refusal: 400: "));
+  EXPECT_THAT(detail, testing::HasSubstr("(later requests that were answered: 2)"));
+}
+
+TEST(Refusals, WithoutOneTheDetailIsTheEndersOwn) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FAILED, "crash").ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).detail(), "crash");
+}
+
+TEST(Refusals, AdmissionLearnsWhetherAnyAgentGotAsFarAsACall) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto silent = world.Open(), refused = world.Open(), calls = world.Open(), later = world.Open();
+  ASSERT_TRUE(world.End(silent, v1::EPISODE_FAILED).ok());
+  ASSERT_EQ(HttpStatusOf(world.Chat(refused.api_key(), TooHot()).status), 400);
+  ASSERT_TRUE(world.End(refused, v1::EPISODE_FAILED).ok());
+  ASSERT_TRUE(world.Chat(calls.api_key(), Body(Question())).status.ok());
+  ASSERT_TRUE(world.End(later, v1::EPISODE_FAILED).ok());
+  const auto ended = world.admission.ended();
+  ASSERT_EQ(ended.size(), 3u);
+  EXPECT_TRUE(ended[0].before_first_call());
+  EXPECT_TRUE(ended[1].before_first_call());
+  EXPECT_FALSE(ended[2].before_first_call());
+}
+
+// ---- Times ----
+
+TEST(Times, AWallClockThatIsSetBackChangesNoDuration) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  world.clock.Advance(std::chrono::seconds(1));
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  world.wall.SetWall(-std::chrono::hours(2));
+  world.clock.Advance(std::chrono::seconds(3));
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body({Msg("user", "again")})).status.ok());
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FAILED).ok());
+  const v1::Episode stored = world.pool.episode(episode.episode_id());
+  EXPECT_EQ(stored.ended_unix_ns() - stored.opened_unix_ns(), 4'000'000'000);
+  int64_t before = stored.opened_unix_ns();
+  for (const v1::Call& call : world.pool.calls()) {
+    for (const int64_t time : {call.times().arrival_unix_ns(), call.times().queued_unix_ns(),
+                               call.times().first_token_unix_ns(), call.times().end_unix_ns()}) {
+      EXPECT_GE(time, before);
+      before = time;
+    }
+  }
+  EXPECT_LE(before, stored.ended_unix_ns());
+}
+
+TEST(Times, OfAnEngineWithAnotherClockCountFromTheCallsArrivalThere) {
+  Generation generation;
+  generation.times.set_queued_unix_ns(1000);
+  v1::GenerateChunk chunk;
+  chunk.set_finish(v1::FINISH_STOP);
+  chunk.mutable_times()->set_queued_unix_ns(7'200'000'000'000);
+  chunk.mutable_times()->set_first_token_unix_ns(7'200'000'000'005);
+  chunk.mutable_times()->set_end_unix_ns(7'200'000'000'020);
+  ASSERT_TRUE(generation.Append(chunk, 1030).ok());
+  EXPECT_EQ(generation.times.first_token_unix_ns(), 1005);
+  EXPECT_EQ(generation.times.end_unix_ns(), 1020);
+}
+
 // ---- Rewards ----
 
 TEST(Rewards, OfSingleCallsAreStoredWithTheEnd) {
@@ -515,7 +621,7 @@ TEST(OwnersKey, AloneRewardsAndEndsAndTheOtherCalls) {
     request.set_episode_id(episode.episode_id());
     request.set_api_key(key);
     request.set_state(v1::EPISODE_FINISHED);
-    return world.gateway().EndEpisode(request);
+    return world.gateway().EndEpisode(request).status();
   };
   // Also at a gateway that has only heard of it from the pool, which holds no key.
   for (int again = 0; again < 2; ++again) {

@@ -79,6 +79,23 @@ class TestAdmission final : public Admission {
 };
 
 // A flag that other threads set.
+// A clock whose wall time a test sets; its monotonic time is that of `steady`.
+class JumpingClock final : public base::Clock {
+ public:
+  explicit JumpingClock(const base::Clock& steady) : steady_(steady) {}
+  void SetWall(std::chrono::nanoseconds ahead) { ahead_ = ahead.count(); }
+  std::chrono::nanoseconds Now() const override { return steady_.Now(); }
+  int64_t UnixNanos() const override { return steady_.UnixNanos() + ahead_; }
+  bool WaitUntil(base::CondVar& changed, base::Mutex& mu, std::chrono::nanoseconds deadline) const override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return steady_.WaitUntil(changed, mu, deadline);
+  }
+
+ private:
+  const base::Clock& steady_;
+  std::atomic<int64_t> ahead_{0};
+};
+
 class Flag {
  public:
   void Set() {
@@ -112,7 +129,7 @@ struct World {
                                             .tokenizer = engine->tokenizer,
                                             .format = format,
                                             .admin_key = admin_key,
-                                            .clock = &clock});
+                                            .clock = &wall});
       EXPECT_TRUE(made.ok()) << made.status();
       gateway_ = *std::move(made);
     }
@@ -130,7 +147,7 @@ struct World {
     request.set_api_key(episode.api_key());
     request.set_state(state);
     request.set_detail(detail);
-    return gateway().EndEpisode(request);
+    return gateway().EndEpisode(request).status();
   }
   absl::Status Reward(const v1::EpisodeOpenResponse& episode, double reward) {
     return gateway().RewardEpisode(episode.episode_id(), episode.api_key(), reward, {});
@@ -174,6 +191,7 @@ struct World {
   }
 
   base::ManualClock clock;
+  JumpingClock wall{clock};
   std::shared_ptr<ScriptedEngine> engine;
   MemoryPool pool;
   TestAdmission admission;

@@ -781,7 +781,7 @@ TEST(Gateway, AnotherKeyReachesNothing) {
   end.set_episode_id(mine.episode_id());
   end.set_api_key(other.api_key());
   end.set_state(v1::EPISODE_FAILED);
-  EXPECT_EQ(HttpStatusOf(world.gateway().EndEpisode(end)), 403);
+  EXPECT_EQ(HttpStatusOf(world.gateway().EndEpisode(end).status()), 403);
   EXPECT_EQ(HttpStatusOf(world.Chat("guessed", Body(Question())).status), 401);
   EXPECT_EQ(HttpStatusOf(world.Chat("", Body(Question())).status), 401);
   EXPECT_NE(mine.episode_id(), other.episode_id());

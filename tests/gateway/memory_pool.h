@@ -84,6 +84,7 @@ class MemoryPool final : public datapool::Client {
     }
     for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
     episode.set_detail(request.detail());
+    episode.set_ended_unix_ns(request.ended_unix_ns());
     return absl::OkStatus();
   }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {

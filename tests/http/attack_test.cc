@@ -221,6 +221,34 @@ TEST(SystemLimits, TooManyConnectionsAreNamedWithWhatToSet) {
   EXPECT_TRUE(RaiseFileLimit(1).ok());
 }
 
+TEST(SystemLimits, AServerThatNamesNoNumberKeepsToTheHardLimit) {
+  EXPECT_EQ(ConnectionsWithin(UINT64_MAX), kMostConnections);
+  EXPECT_EQ(ConnectionsWithin(1 << 20), kMostConnections);
+  EXPECT_EQ(ConnectionsWithin(4096), 4096 - kOtherFiles);
+  EXPECT_EQ(ConnectionsWithin(600), 300) << "half, where the other half does for files that are no connections";
+  EXPECT_EQ(ConnectionsWithin(1), 1);
+}
+
+TEST(SystemLimits, ListeningAdaptsToTheHardLimitUnlessTheNumberIsNamed) {
+  // In a process of its own: a hard limit cannot be raised again.
+  const auto listens = [](int max_connections, rlim_t files) {
+    rlimit limit{files / 4, files};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(3);
+    EchoHandler handler;
+    Options options;
+    options.port = 0;
+    options.max_connections = max_connections;
+    const absl::Status status = Server::Listen(options, handler).status();
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (status.ok()) _exit(limit.rlim_cur == files ? 0 : 4);
+    _exit(absl::IsResourceExhausted(status) ? 1 : 2);
+  };
+  for (const rlim_t files : {4096, 400}) {
+    EXPECT_EXIT(listens(0, files), testing::ExitedWithCode(0), "") << files;
+    EXPECT_EXIT(listens(10240, files), testing::ExitedWithCode(1), "") << files;
+  }
+}
+
 TEST(HttpOptions, PlainTextStaysOnThisMachineUnlessSaidOtherwise) {
   EchoSite site;
   Options options;

@@ -56,6 +56,22 @@ class EvalTest : public ::testing::Test {
   }
 };
 
+TEST_F(EvalTest, AnEvaluationWhoseAgentsNeverStartHasNoResult) {
+  ASSERT_TRUE(scheduler_->StartEval(Eval(0, 1, 1)).ok());
+  for (int i = 0; i < options_.max_attempts; ++i) {
+    ASSERT_TRUE(scheduler_->EvalStatus(0).ok());
+    v1::EpisodeEndedRequest request = EndOf(MustAdmit(), v1::EPISODE_FAILED);
+    request.set_before_first_call(true);
+    request.set_detail("setup: no disk");
+    pool_.End(request);
+    ASSERT_TRUE(scheduler_->EpisodeEnded(request).ok());
+  }
+  const absl::Status given_up = scheduler_->EvalStatus(0).status();
+  EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(given_up.message().find("setup: no disk"), absl::string_view::npos) << given_up;
+  for (const auto& record : pool_.state().journal) EXPECT_FALSE(record.has_eval()) << "a 0 of no policy";
+}
+
 TEST_F(EvalTest, RunsEveryTaskAvgNTimesBeforeAnyTraining) {
   const auto started = scheduler_->StartEval(Eval(0, 3, 2));
   ASSERT_TRUE(started.ok()) << started.status();

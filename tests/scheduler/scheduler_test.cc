@@ -357,6 +357,49 @@ TEST_F(SchedulerTest, WithoutABoundARunIsNotGivenUp) {
   EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kDeadlineExceeded);
 }
 
+TEST_F(SchedulerTest, ARunWhoseAgentsNeverStartIsGivenUpAfterAFew) {
+  options_.give_up_unstarted = 3;
+  Start();
+  const auto end = [&](v1::EpisodeState state, bool before_first_call) {
+    v1::EpisodeEndedRequest request = EndOf(MustAdmit(), state);
+    request.set_before_first_call(before_first_call);
+    request.set_detail("setup: no disk");
+    pool_.End(request);
+    EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
+  };
+  const auto asked = [&] { return scheduler_->NextBatch(Batch(0)).status(); };
+  for (int i = 0; i < 3; ++i) end(v1::EPISODE_FAILED, true);
+  EXPECT_EQ(asked().code(), StatusCode::kDeadlineExceeded) << "what the set-up needs may be starting";
+  clock_.Advance(seconds(10));
+  const absl::Status given_up = asked();
+  EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(given_up.message()), HasSubstr("3 episodes have failed"));
+  EXPECT_THAT(std::string(given_up.message()), HasSubstr("the last failure: setup: no disk"));
+
+  end(v1::EPISODE_FAILED, false);
+  EXPECT_EQ(asked().code(), StatusCode::kDeadlineExceeded) << "an agent made a call";
+}
+
+TEST_F(SchedulerTest, ARunIsNotGivenUpForStopsNorAfterAnAgentStarted) {
+  options_.give_up_unstarted = 2;
+  options_.max_attempts = 100;
+  Start();
+  const auto end = [&](v1::EpisodeState state, bool before_first_call) {
+    v1::EpisodeEndedRequest request = EndOf(MustAdmit(), state, 1);
+    request.set_before_first_call(before_first_call);
+    pool_.End(request);
+    EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
+    clock_.Advance(seconds(5));
+  };
+  const auto code = [&] { return scheduler_->NextBatch(Batch(0)).status().code(); };
+  for (int i = 0; i < 5; ++i) end(v1::EPISODE_FENCED, true);
+  EXPECT_EQ(code(), StatusCode::kDeadlineExceeded);
+  end(v1::EPISODE_FAILED, true);
+  end(v1::EPISODE_FINISHED, true);  // an agent that needs no model
+  for (int i = 0; i < 5; ++i) end(v1::EPISODE_FAILED, true);
+  EXPECT_EQ(code(), StatusCode::kDeadlineExceeded);
+}
+
 TEST_F(SchedulerTest, ARewardThatIsNoNumberIsAFailedAttempt) {
   Start();
   End(MustAdmit(), v1::EPISODE_FINISHED, std::nan(""));

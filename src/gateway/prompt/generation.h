@@ -18,7 +18,7 @@ struct Generation {
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;
   std::string stop_string;
   int32_t cached_tokens = 0;
-  v1::CallTimes times;
+  v1::CallTimes times;  // queued_unix_ns is set before the first chunk
 
   int size() const { return segment.token_ids_size(); }
   // INTERNAL, and nothing is added: log-probs or versions do not cover the chunk's ids. Such a call cannot be trained

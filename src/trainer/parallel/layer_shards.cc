@@ -8,6 +8,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/clock.h"
 #include "model/parameters.h"
 #include "trainer/parallel/sharded_adamw.h"
 #include "trainer/torch_edge.h"
@@ -89,9 +90,10 @@ void LayerShards::Need(int64_t unit) {
   Release();
   const std::vector<size_t>& parameters = units_[static_cast<size_t>(unit)];
   if (std::all_of(parameters.begin(), parameters.end(), [&](size_t i) { return Owns(i); })) return;
-  const auto start = std::chrono::steady_clock::now();
+  const base::Clock& clock = base::Clock::Real();
+  const std::chrono::nanoseconds start = clock.Now();
   if (const absl::Status status = ranks_.Want(unit); !status.ok()) throw StatusError(status);
-  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  seconds_ += std::chrono::duration<double>(clock.Now() - start).count();
 }
 
 at::Tensor LayerShards::Buffer(size_t i) const {

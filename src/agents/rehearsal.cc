@@ -1,0 +1,280 @@
+#include "agents/rehearsal.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "agents/recipe.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "sandbox/spawn.h"
+#include "sandbox/workdir.h"
+
+namespace ingot::agents {
+namespace {
+
+namespace fs = std::filesystem;
+using sandbox::Template;
+using sandbox::WorkDir;
+
+std::string CurrentFolder() {
+  std::error_code error;
+  return fs::current_path(error).string();
+}
+
+// An episode that no gateway opened.
+v1::EpisodeOpenResponse EpisodeOf(const v1::Task& task) {
+  v1::EpisodeOpenResponse episode;
+  episode.set_episode_id("rehearsal");
+  episode.set_api_key("rehearsal");
+  *episode.mutable_task() = task;
+  return episode;
+}
+
+std::string PayloadOf(const v1::Task& task) { return task.payload_json().empty() ? "{}" : task.payload_json(); }
+
+// A template of a recipe with its key.
+struct Named {
+  std::string key;
+  const Template* text;
+};
+
+// The templates that are rendered for every episode, but for the verifier's.
+std::vector<Named> TemplatesOf(const Recipe& recipe) {
+  std::vector<Named> all;
+  for (const auto& [name, text] : recipe.env) all.push_back({absl::StrCat("env.", name), &text});
+  for (const auto& [path, text] : recipe.files) all.push_back({absl::StrCat("files.", path), &text});
+  const auto add = [&all](const std::string& key, const CommandTemplate& command) {
+    for (const Template& argument : command) all.push_back({key, &argument});
+  };
+  for (size_t i = 0; i < recipe.setup.size(); ++i) add(absl::StrCat("setup[", i, "]"), recipe.setup[i]);
+  add("command", recipe.command);
+  for (size_t i = 0; i < recipe.cleanup.size(); ++i) add(absl::StrCat("cleanup[", i, "]"), recipe.cleanup[i]);
+  return all;
+}
+
+reward::VerifierInput VerifierInputOf(std::string_view payload, const EpisodePlaces& places) {
+  reward::VerifierInput input;
+  input.task = payload;
+  input.workdir = places.work;
+  input.home = input.own_home = places.home;
+  input.own_tmp = places.tmp;
+  input.episode_id = "rehearsal";
+  input.cwd = places.cwd;
+  return input;
+}
+
+// The fault of one task for a recipe; OK = it has all that the recipe's templates name.
+class FieldCheck {
+ public:
+  FieldCheck(const Recipe& recipe, EpisodePlaces places) : recipe_(recipe), places_(std::move(places)) {
+    for (const Named& named : TemplatesOf(recipe)) {
+      if (named.text->Uses("task")) templates_.push_back(named);
+    }
+  }
+
+  absl::Status Of(const v1::Task& task) const {
+    const std::string payload = PayloadOf(task);
+    const auto parsed = base::ParseJson(payload);
+    if (!parsed.ok()) return base::Annotate(parsed.status(), "the task's payload");
+    if (!parsed->is_object()) return absl::InvalidArgumentError("the task's payload is no JSON object");
+    const sandbox::Variables variables = VariablesOf(EpisodeOf(task), payload, places_);
+    for (const auto& [key, text] : templates_) {
+      INGOT_RETURN_IF_ERROR(base::Annotate(text->Render(variables).status(), key));
+    }
+    return recipe_.verifier->Rehearse(VerifierInputOf(payload, places_)).status();
+  }
+
+ private:
+  const Recipe& recipe_;
+  const EpisodePlaces places_;
+  std::vector<Named> templates_;
+};
+
+absl::Status CheckFields(const Recipe& recipe, const EpisodePlaces& places, const TaskSet& set) {
+  const FieldCheck check(recipe, places);
+  absl::Status first;
+  std::string task_id;
+  size_t faulty = 0;
+  for (const v1::Task& task : set.tasks) {
+    absl::Status fault = check.Of(task);
+    if (fault.ok()) continue;
+    if (faulty++ > 0) continue;
+    first = std::move(fault);
+    task_id = task.task_id();
+  }
+  if (faulty == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(set.name, ": ", first.message(), " (task '", task_id, "'; ", faulty,
+                                                 " of ", set.tasks.size(), " tasks)"));
+}
+
+bool IsInside(const std::string& path, const std::string& folder) {
+  return path.starts_with(folder + "/") || path == folder;
+}
+
+// Looks for the programs of one recipe, in the order in which an episode runs them.
+class Programs {
+ public:
+  Programs(const WorkDir& folder, bool has_setup) : folder_(folder), has_setup_(has_setup) {}
+
+  // `later`: other commands run before this one, and may make its program.
+  absl::Status LookFor(const std::string& key, const sandbox::Command& command, bool later) {
+    absl::Status missing = sandbox::FindProgram(command).status();
+    if (missing.ok()) missing = FindScript(command);
+    if (missing.ok()) return missing;
+    missing = base::Annotate(missing, key);
+    if (!later) return missing;
+    if (MayBeMade(command)) return absl::OkStatus();  // in the episode's own folder, which is made for it
+    if (!has_setup_) return missing;
+    doubts_.push_back(absl::StrCat(missing.message(), ", unless an earlier command of the recipe makes it"));
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> TakeDoubts() { return std::move(doubts_); }
+
+ private:
+  // The script of an interpreter: the first argument, without options before it, if its name is that of a script.
+  static absl::Status FindScript(const sandbox::Command& command) {
+    static constexpr std::array kInterpreters = {"python", "node", "bash", "sh", "ruby", "perl", "deno", "bun"};
+    static constexpr std::array kEndings = {".py", ".js", ".mjs", ".ts", ".sh", ".rb", ".pl"};
+    const std::string name = fs::path(command.argv[0]).filename();
+    const auto begins = [&name](std::string_view with) { return name.starts_with(with); };
+    if (std::none_of(kInterpreters.begin(), kInterpreters.end(), begins)) return absl::OkStatus();
+    for (size_t i = 1; i < command.argv.size(); ++i) {
+      const std::string& word = command.argv[i];
+      if (word == "-c" || word == "-m" || word == "-e" || word == "--eval") return absl::OkStatus();
+      if (word.starts_with("-")) continue;
+      const auto ends = [&word](std::string_view with) { return word.ends_with(with); };
+      if (std::none_of(kEndings.begin(), kEndings.end(), ends)) return absl::OkStatus();
+      std::error_code none;
+      const fs::path path = fs::path(command.working_dir) / word;  // an absolute word stays
+      if (fs::exists(path, none)) return absl::OkStatus();
+      return absl::NotFoundError(absl::StrCat("there is no '", word, "' for ", command.argv[0], " to run",
+                                              word.front() == '/' ? "" : "; relative paths begin in ${workdir}"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the command's program may lie in the episode's folder: by its path, its PATH, or an argument of it.
+  bool MayBeMade(const sandbox::Command& command) const {
+    const auto inside = [this](const std::string& path) { return IsInside(path, folder_.path()); };
+    for (const std::string& word : command.argv) {
+      if (inside(word)) return true;
+    }
+    const std::string& program = command.argv[0];
+    if (program.empty()) return false;
+    if (program.front() != '/' && program.find('/') != std::string::npos) return true;
+    const std::string script = command.argv.size() > 1 ? command.argv[1] : "";
+    if (!script.empty() && script.front() != '/' && script.front() != '-') return true;
+    const auto path = command.env.find("PATH");
+    return program.find('/') == std::string::npos && path != command.env.end() &&
+           path->second.find(folder_.path()) != std::string::npos;
+  }
+
+  const WorkDir& folder_;
+  const bool has_setup_;
+  std::vector<std::string> doubts_;
+};
+
+// Makes the folder and files of one episode, renders its commands and looks for their programs.
+absl::StatusOr<std::vector<std::string>> RehearseEpisode(const Recipe& recipe, const WorkDir& folder,
+                                                         const EpisodePlaces& places, const v1::Task& task) {
+  const v1::EpisodeOpenResponse episode = EpisodeOf(task);
+  const std::string payload = PayloadOf(task);
+  const sandbox::Variables variables = VariablesOf(episode, payload, places);
+  INGOT_ASSIGN_OR_RETURN(const auto env, EnvironmentOf(recipe, episode, places, variables));
+  for (const auto& [path, text] : recipe.files) {
+    INGOT_ASSIGN_OR_RETURN(const std::string content, text.Render(variables));
+    INGOT_RETURN_IF_ERROR(base::Annotate(folder.WriteFile(path, content), "files"));
+  }
+  Programs programs(folder, !recipe.setup.empty());
+  const auto look = [&](const std::string& key, const CommandTemplate& command, bool later) -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(auto argv, RenderCommand(command, variables));
+    return programs.LookFor(key, {.argv = std::move(argv), .env = env, .working_dir = places.work, .stdin_text = ""},
+                            later);
+  };
+  for (size_t i = 0; i < recipe.setup.size(); ++i) {
+    INGOT_RETURN_IF_ERROR(look(absl::StrCat("setup[", i, "]"), recipe.setup[i], i > 0));
+  }
+  INGOT_RETURN_IF_ERROR(look("command", recipe.command, !recipe.setup.empty()));
+  INGOT_ASSIGN_OR_RETURN(const sandbox::Command verifier, recipe.verifier->Rehearse(VerifierInputOf(payload, places)));
+  if (!verifier.argv.empty()) INGOT_RETURN_IF_ERROR(programs.LookFor("verifier.command", verifier, true));
+  for (size_t i = 0; i < recipe.cleanup.size(); ++i) {
+    INGOT_RETURN_IF_ERROR(look(absl::StrCat("cleanup[", i, "]"), recipe.cleanup[i], true));
+  }
+  return programs.TakeDoubts();
+}
+
+// Doubts about a file system that runs no programs.
+void DoubtNoExec(const RunnerOptions& options, std::vector<std::string>& doubts) {
+  struct statvfs info;
+  if (statvfs(options.work_root.c_str(), &info) != 0 || (info.f_flag & ST_NOEXEC) == 0) return;
+  doubts.push_back(absl::StrCat("agents.work_root is ", options.work_root,
+                                ", on a file system that runs no programs (noexec): agents cannot start files of their "
+                                "work folder; choose another folder if they must"));
+}
+
+absl::StatusOr<WorkDir> MakeFolder(const RunnerOptions& options) {
+  const auto named = [&](const absl::Status& status) {
+    return base::Annotate(status, absl::StrCat("agents.work_root is ", options.work_root));
+  };
+  absl::StatusOr<WorkDir> folder = WorkDir::Create(options.work_root);
+  if (!folder.ok()) return named(folder.status());
+  if (const absl::Status written = folder->WriteFile("rehearsal", "a file"); !written.ok()) return named(written);
+  return folder;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> Rehearse(const RunnerOptions& options, std::span<const TaskSet> sets) {
+  std::vector<std::string> doubts;
+  if (options.recipes.empty()) return doubts;
+  INGOT_RETURN_IF_ERROR(MakeFolder(options).status());
+  for (const RecipeOptions& recipe_options : options.recipes) {
+    const auto run = [&]() -> absl::Status {
+      INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const Recipe> recipe, Recipe::Make(recipe_options));
+      INGOT_ASSIGN_OR_RETURN(const WorkDir folder, MakeFolder(options));
+      const EpisodePlaces places = {.work = folder.work(),
+                                    .home = folder.home(),
+                                    .tmp = folder.tmp(),
+                                    .cwd = CurrentFolder(),
+                                    .base_url = "http://127.0.0.1:0/s/rehearsal/v1"};
+      for (const TaskSet& set : sets) INGOT_RETURN_IF_ERROR(CheckFields(*recipe, places, set));
+      const auto first = std::find_if(sets.begin(), sets.end(), [](const TaskSet& set) { return !set.tasks.empty(); });
+      if (first == sets.end()) return absl::OkStatus();
+      INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> own,
+                             RehearseEpisode(*recipe, folder, places, first->tasks.front()));
+      for (const std::string& doubt : own)
+        doubts.push_back(absl::StrCat("recipe '", recipe_options.name, "': ", doubt));
+      return absl::OkStatus();
+    };
+    INGOT_RETURN_IF_ERROR(base::Annotate(run(), absl::StrCat("recipe '", recipe_options.name, "'")));
+  }
+  DoubtNoExec(options, doubts);
+  return doubts;
+}
+
+std::string ShownText(const RecipeOptions& recipe, const v1::Task& task) {
+  const std::string payload = PayloadOf(task);
+  if (!base::ParseJson(payload).ok()) return "";
+  std::string longest;
+  const auto add = [&](const std::string& text) {
+    for (const auto& [name, value] : base::JsonText(payload).fields()) {
+      if (!value.is_string() || text.find(absl::StrCat("task.", name, "}")) == std::string::npos) continue;
+      if (std::string shown = value.string(); shown.size() > longest.size()) longest = std::move(shown);
+    }
+  };
+  for (const std::string& argument : recipe.command) add(argument);
+  for (const auto& [name, text] : recipe.env) add(text);
+  for (const auto& [path, text] : recipe.files) add(text);
+  return longest;
+}
+
+}  // namespace ingot::agents

@@ -1,0 +1,31 @@
+// The check of a run before it starts, by `ingot config check` and by the start itself: data files, recipes on their
+// tasks, the context. It finds before a warm start the faults that would fail every episode after it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/doubts.h"
+#include "app/run_config.h"
+#include "app/text_parts.h"
+#include "base/status.h"
+
+namespace ingot::app {
+
+struct StartCheck {
+  DataFacts data;
+  int64_t conversations = 0;
+  int64_t pairs = 0;
+  int64_t recipes = 0;
+  std::vector<std::string> doubts;  // doubts.h, and those of agents/rehearsal.h
+};
+
+// `text` and `model_context` are the model's. Errors name the key, and file, line or task at fault. Makes
+// agents.work_root.
+absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& text, int64_t model_context);
+
+// One line: the things that were checked and found good.
+std::string DescribeCheck(const StartCheck& check);
+
+}  // namespace ingot::app

@@ -1,0 +1,89 @@
+#include "app/threads.h"
+
+#include <sys/resource.h>
+
+#include <condition_variable>
+#include <fstream>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr int kLibraryThreads = 24;  // of RocksDB, gRPC, libtorch and timers
+
+// pids.max of the control group that this process is in; empty = no limit, or no such file.
+std::string GroupLimit() {
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) continue;
+    const std::string root = parts[1].empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/pids";
+    if (!parts[1].empty() && parts[1] != "pids") continue;
+    for (const std::string& path : {root + parts[2] + "/pids.max", root + "/pids.max"}) {
+      std::string limit;
+      if (std::ifstream(path) >> limit && limit != "max") return limit;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string DescribeThreadLimits() {
+  std::vector<std::string> limits;
+  rlimit processes{};
+  if (getrlimit(RLIMIT_NPROC, &processes) == 0 && processes.rlim_cur != RLIM_INFINITY) {
+    limits.push_back(absl::StrCat("ulimit -u is ", processes.rlim_cur));
+  }
+  if (const std::string group = GroupLimit(); !group.empty()) {
+    limits.push_back(absl::StrCat("the control group's pids.max is ", group));
+  }
+  return limits.empty() ? "no limit is set, so memory may be short" : absl::StrJoin(limits, ", ");
+}
+
+absl::Status TooFewThreads(const std::string& what) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what, "; a user's processes and threads count together (", DescribeThreadLimits(),
+      "): raise the limit, or lower agents.concurrency, gateway.worker_threads, gateway.writer_threads and "
+      "compute.threads"));
+}
+
+absl::Status CheckThreads(int count) {
+  std::mutex mu;
+  std::condition_variable changed;
+  bool over = false;
+  std::vector<std::thread> threads;
+  absl::Status status;
+  try {
+    threads.reserve(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      threads.emplace_back([&] {
+        std::unique_lock lock(mu);
+        changed.wait(lock, [&] { return over; });
+      });
+    }
+  } catch (const std::system_error&) {
+    status = TooFewThreads(absl::StrCat("this needs about ", count, " threads, and the system gives ", threads.size()));
+  }
+  {
+    const std::lock_guard lock(mu);
+    over = true;
+  }
+  changed.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  return status;
+}
+
+int ThreadsOf(const RunConfig& config) {
+  const int agents = config.agents.recipes.empty() ? 0 : 2 * config.agents.concurrency;
+  return kLibraryThreads + agents + config.gateway.worker_threads + config.gateway.writer_threads +
+         config.http.io_threads + 2 * SplitCores(config).total;
+}
+
+}  // namespace ingot::app

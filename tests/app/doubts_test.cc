@@ -1,0 +1,198 @@
+#include "app/doubts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+namespace ingot::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A run that nobody would doubt.
+RunConfig SoundRun() {
+  RunConfig config;
+  config.tasks = "tasks.jsonl";
+  config.sft_data = "sft.jsonl";
+  config.eval.tasks = "eval.jsonl";
+  config.trainer.total_steps = config.scheduler.total_steps = 40;
+  config.scheduler.group_size = 8;
+  config.scheduler.groups_per_step = 4;
+  config.agents.concurrency = 8;
+  config.agents.recipes.emplace_back();
+  config.agents.recipes[0].timeout_s = 100;
+  config.goal.first_steps = config.goal.last_steps = 5;
+  return config;
+}
+
+DataFacts SoundData() {
+  DataFacts data;
+  data.tasks = 100;
+  data.eval_tasks = 20;
+  data.shown_tokens = 50;
+  data.context = 512;
+  return data;
+}
+
+struct StartCase {
+  const char* name;
+  std::function<void(RunConfig&, DataFacts&)> change;
+  std::vector<const char*> words;  // the fact, the figure, the way on
+};
+
+TEST(StartDoubts, ASoundRunHasNone) {
+  EXPECT_THAT(StartDoubts(SoundRun(), SoundData()), IsEmpty());
+  EXPECT_THAT(StartDoubts(SoundRun(), {}), IsEmpty()) << "data that is not known";
+}
+
+TEST(StartDoubts, EachNamesItsFigureAndAWayOn) {
+  const StartCase cases[] = {
+      {"fast",
+       [](RunConfig& c, DataFacts&) { c.trainer.optimizer.learning_rate = 1e3; },
+       {"trainer.learning_rate is 1000", "lower it"}},
+      {"slow",
+       [](RunConfig& c, DataFacts&) { c.trainer.optimizer.learning_rate = 1e-12; },
+       {"trainer.learning_rate is 1e-12", "raise it"}},
+      {"sft",
+       [](RunConfig& c, DataFacts&) { c.trainer.sft.optimizer.learning_rate = 0.5; },
+       {"sft.learning_rate is 0.5", "lower it"}},
+      {"dpo",
+       [](RunConfig& c, DataFacts&) {
+         c.dpo_data = "pairs.jsonl";
+         c.trainer.dpo.optimizer.learning_rate = 0.5;
+       },
+       {"dpo.learning_rate is 0.5", "lower it"}},
+      {"warm-up",
+       [](RunConfig& c, DataFacts&) { c.trainer.optimizer.warmup_steps = 40; },
+       {"trainer.warmup_steps is 40", "lower trainer.warmup_steps"}},
+      {"idle stage", [](RunConfig& c, DataFacts&) { c.trainer.sft.epochs = 0; }, {"data.sft has no effect", "set one"}},
+      {"groups of one",
+       [](RunConfig& c, DataFacts&) {
+         c.scheduler.group_size = 1;
+         c.trainer.advantage_normalization = "group";
+       },
+       {"scheduler.group_size is 1", "to 2 or more"}},
+      {"few tasks", [](RunConfig&, DataFacts& d) { d.tasks = 3; }, {"3 tasks", "4 groups", "give more tasks"}},
+      {"held out",
+       [](RunConfig&, DataFacts& d) {
+         d.shared = 7;
+         d.shared_id = "sum-3";
+       },
+       {"7 of 20 tasks of eval.tasks are training tasks too", "'sum-3'", "take them out"}},
+      {"context",
+       [](RunConfig&, DataFacts& d) { d.context = 50; },
+       {"50 tokens", "the context has 50", "raise model.context_length"}},
+      {"eval", [](RunConfig& c, DataFacts&) { c.tasks.clear(), c.goal = {}; }, {"eval.tasks has no effect", "name"}},
+      {"goal", [](RunConfig& c, DataFacts&) { c.tasks.clear(), c.eval = {}; }, {"goal has no effect", "name"}},
+      {"goal's steps",
+       [](RunConfig& c, DataFacts&) { c.goal.last_steps = 41; },
+       {"41 steps", "has 40 (scheduler.total_steps)", "raise scheduler.total_steps"}},
+      {"deadline",
+       [](RunConfig& c, DataFacts&) {
+         c.agents.concurrency = 3;  // 8 samples by 3 at a time: 3 x 100 s
+         c.scheduler.group_deadline_seconds = 200;
+       },
+       {"a group may take 300 s", "scheduler.group_deadline_s=200", "raise the deadline"}},
+  };
+  for (const StartCase& one : cases) {
+    RunConfig config = SoundRun();
+    DataFacts data = SoundData();
+    one.change(config, data);
+    const std::vector<std::string> doubts = StartDoubts(config, data);
+    ASSERT_EQ(doubts.size(), 1u) << one.name << ": " << ::testing::PrintToString(doubts);
+    for (const char* words : one.words) EXPECT_THAT(doubts[0], HasSubstr(words)) << one.name;
+    EXPECT_EQ(doubts[0].find('\n'), std::string::npos) << one.name;
+  }
+}
+
+TEST(StartDoubts, RatesOfStagesWithoutDataAreNotJudged) {
+  RunConfig config = SoundRun();
+  config.trainer.dpo.optimizer.learning_rate = config.trainer.sft.optimizer.learning_rate = 1e3;
+  config.sft_data.clear();
+  EXPECT_THAT(StartDoubts(config, SoundData()), IsEmpty());
+}
+
+RunTally SoundTally() {
+  RunTally tally;
+  for (int i = 0; i < 40; ++i) tally.rewards.push_back(0.2 + 0.015 * i + (i % 2 == 0 ? 0.05 : -0.05));
+  tally.mismatch_max = 2e-6;
+  for (const char* metric :
+       {"agent/malformed_ratio", "agent/truncated_ratio", "signal/answer_malformed", "agent/crash", "agent/timeout",
+        "reward/frac_zero_std", "trainer/skipped", "actor/clipfrac_low", "actor/clipfrac_high"}) {
+    tally.means[metric] = {.sum = 0.02 * 40, .steps = 40};
+  }
+  tally.means["trainer/step_scale"] = {.sum = 39, .steps = 40};
+  return tally;
+}
+
+TEST(EndDoubts, ASoundRunHasNone) {
+  EXPECT_THAT(EndDoubts(SoundRun(), SoundTally()), IsEmpty());
+  EXPECT_THAT(EndDoubts(SoundRun(), {}), IsEmpty()) << "a run without a step";
+}
+
+TEST(EndDoubts, EachNamesItsFigureAndAWayOn) {
+  struct Case {
+    const char* name;
+    std::function<void(RunTally&)> change;
+    std::vector<const char*> words;
+  };
+  const auto mean = [](const char* metric, double value) {
+    return [=](RunTally& tally) { tally.means[metric] = {.sum = value * 40, .steps = 40}; };
+  };
+  const Case cases[] = {
+      {"malformed", mean("agent/malformed_ratio", 1), {"100 %", "agent/malformed_ratio", "model.chat_format"}},
+      {"truncated", mean("agent/truncated_ratio", 0.75), {"75 %", "agent/truncated_ratio", "gateway.max_new_tokens"}},
+      {"answer", mean("signal/answer_malformed", 0.9), {"90 %", "signal/answer_malformed", "answer_from"}},
+      {"crash", mean("agent/crash", 0.9), {"90 %", "agent/crash", "ingot inspect"}},
+      {"timeout", mean("agent/timeout", 0.9), {"90 %", "agent/timeout", "timeout_s"}},
+      {"no variance", mean("reward/frac_zero_std", 0.95), {"95 %", "reward/frac_zero_std", "scheduler.group_size"}},
+      {"skipped", mean("trainer/skipped", 0.2), {"20 %", "trainer/skipped", "trainer.learning_rate"}},
+      {"clipped", mean("actor/clipfrac_high", 0.4), {"42 %", "actor/clipfrac_high", "trainer.learning_rate"}},
+      {"taken back", mean("trainer/step_scale", 0.25), {"25 %", "trainer/step_scale", "trainer.max_step_kl"}},
+      {"mismatch", [](RunTally& t) { t.mismatch_max = 0.3; }, {"3.00e-01", "less than 0.001", "numerics=exact"}},
+      {"falls",
+       [](RunTally& t) {
+         for (double& reward : t.rewards) reward = 1 - reward;
+       },
+       {"fell from 0.73", "(first 10 steps) to 0.283 (last 10)", "trainer.learning_rate"}},
+      {"constant", [](RunTally& t) { t.rewards.assign(12, 0); }, {"was 0 at each of 12 steps", "verifier"}},
+  };
+  for (const Case& one : cases) {
+    RunTally tally = SoundTally();
+    one.change(tally);
+    const std::vector<std::string> doubts = EndDoubts(SoundRun(), tally);
+    ASSERT_EQ(doubts.size(), 1u) << one.name << ": " << ::testing::PrintToString(doubts);
+    for (const char* words : one.words) EXPECT_THAT(doubts[0], HasSubstr(words)) << one.name;
+    EXPECT_EQ(doubts[0].find('\n'), std::string::npos) << one.name;
+  }
+}
+
+TEST(EndDoubts, ExactNumericsToleratesNoMismatchAndBf16More) {
+  RunConfig config = SoundRun();
+  RunTally tally = SoundTally();
+  config.numerics = kernels::Numerics::kExact;
+  EXPECT_THAT(EndDoubts(config, tally), ElementsAre(AllOf(HasSubstr("2.00e-06"), HasSubstr("0 is usual"))));
+  config.numerics = kernels::Numerics::kFast;
+  config.trainer.dtype = "bf16";
+  tally.mismatch_max = 0.3;
+  EXPECT_THAT(EndDoubts(config, tally), IsEmpty());
+}
+
+TEST(EndDoubts, NoiseAndStepsWithoutARewardAreNoFall) {
+  RunTally tally = SoundTally();
+  for (size_t i = 0; i < tally.rewards.size(); ++i)
+    tally.rewards[i] = (i * 7 % 11) * 0.1 - 0.002 * static_cast<double>(i);
+  EXPECT_THAT(EndDoubts(SoundRun(), tally), IsEmpty());
+  tally.rewards.assign(40, std::nan(""));
+  EXPECT_THAT(EndDoubts(SoundRun(), tally), IsEmpty());
+  tally.rewards = {1, 0.5, 0};  // too few steps
+  EXPECT_THAT(EndDoubts(SoundRun(), tally), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ingot::app

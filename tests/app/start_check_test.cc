@@ -1,0 +1,115 @@
+#include "app/start_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace ingot::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class StartChecked : public ::testing::Test {
+ protected:
+  StartChecked() {
+    std::string name = ::testing::TempDir() + "/start_check_XXXXXX";
+    folder_ = mkdtemp(name.data());
+    config_.tasks = File("train.jsonl", R"({"task_id": "a", "prompt": "1+1", "answer": "2"}
+{"task_id": "b", "prompt": "2+2", "answer": "4"}
+)");
+    config_.eval.tasks = File("eval.jsonl", R"({"task_id": "c", "prompt": "3+3", "answer": "6"})");
+    config_.scheduler.groups_per_step = 2;
+    config_.agents.work_root = folder_ + "/work";
+    config_.agents.recipes.emplace_back();
+    config_.agents.recipes[0].name = "adder";
+    config_.agents.recipes[0].command = {"/bin/sh", "-c", "echo $1", "sh", "${task.prompt}"};
+  }
+  ~StartChecked() override { std::filesystem::remove_all(folder_); }
+
+  std::string File(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name) << text << "\n";
+    return folder_ + "/" + name;
+  }
+  absl::StatusOr<StartCheck> Check(int64_t context = 512) const {
+    return CheckStart(config_, *MakeTextParts("compact"), context);
+  }
+  std::vector<std::string> Doubts(int64_t context = 512) const {
+    const auto check = Check(context);
+    EXPECT_TRUE(check.ok()) << check.status();
+    return check.ok() ? check->doubts : std::vector<std::string>{"error"};
+  }
+  std::string Error(int64_t context = 512) const { return std::string(Check(context).status().message()); }
+
+  std::string folder_;
+  RunConfig config_;
+};
+
+TEST_F(StartChecked, AGoodRunIsDescribedInOneLine) {
+  config_.sft_data = File("sft.jsonl", R"({"messages": [{"role": "user", "content": "q"}]})");
+  const auto check = Check();
+  ASSERT_TRUE(check.ok()) << check.status();
+  EXPECT_EQ(DescribeCheck(*check),
+            "ok: 2 tasks, 1 held-out task, 1 conversation, 1 recipe rehearsed, context of 512 tokens");
+  EXPECT_THAT(check->doubts, IsEmpty());
+  config_.rollout.context_length = 256;
+  config_.agents.recipes.clear();
+  config_.trainer.optimizer.learning_rate = 1e3;
+  EXPECT_EQ(DescribeCheck(*Check()),
+            "ok: 2 tasks, 1 held-out task, 1 conversation, agents from elsewhere, context of 256 tokens; 1 doubt");
+}
+
+TEST_F(StartChecked, AFieldThatOnlyHeldOutTasksLackIsFound) {
+  config_.eval.tasks = File("eval.jsonl", R"({"task_id": "c", "prompt": "3+3"})");
+  EXPECT_THAT(Error(), AllOf(StartsWith("recipe 'adder': eval.tasks (" + config_.eval.tasks + "): "),
+                             HasSubstr("verifier.expected"), HasSubstr("(task 'c'; 1 of 1 tasks)")));
+}
+
+TEST_F(StartChecked, AProgramOrAFolderThatIsMissingIsFound) {
+  config_.agents.recipes[0].command = {"/no/such/agent"};
+  EXPECT_THAT(Error(), AllOf(HasSubstr("recipe 'adder': command: "), HasSubstr("/no/such/agent")));
+  config_.agents.work_root = config_.tasks + "/work";
+  EXPECT_THAT(Error(), HasSubstr("agents.work_root is " + config_.agents.work_root));
+}
+
+TEST_F(StartChecked, AContextThatHoldsNoConversationIsRefused) {
+  EXPECT_THAT(Error(8), AllOf(HasSubstr("the context has 8 tokens (model.context_length)"), HasSubstr("raise it")));
+  config_.rollout.context_length = 7;
+  EXPECT_THAT(Error(), HasSubstr("the context has 7 tokens (rollout.context_length)"));
+}
+
+TEST_F(StartChecked, ATaskTextThatIsLongerThanTheContextIsDoubted) {
+  config_.tasks = File("train.jsonl", "{\"task_id\": \"a\", \"answer\": 1, \"prompt\": \"" + std::string(300, 'x') +
+                                          "\"}\n{\"task_id\": \"b\", \"answer\": 1, \"prompt\": \"" +
+                                          std::string(200, 'x') + "\"}");
+  EXPECT_THAT(Doubts(201), IsEmpty());
+  EXPECT_THAT(Doubts(200), ElementsAre(AllOf(HasSubstr("has 200 tokens"), HasSubstr("the context has 200"))));
+}
+
+TEST_F(StartChecked, HeldOutTasksOfEqualContentAreDoubtedWhateverTheirIdAndOrderOfFields) {
+  config_.eval.tasks = File("eval.jsonl", R"({"answer": "2",  "prompt": "1+1", "task_id": "other"}
+{"task_id": "b", "prompt": "2+3", "answer": "5"})");
+  EXPECT_THAT(Doubts(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'other'"))));
+  // Tasks without content are told apart by their ids alone.
+  config_.agents.recipes.clear();
+  config_.tasks = File("train.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}");
+  config_.eval.tasks = File("eval.jsonl", "{\"task_id\": \"c\"}\n{\"task_id\": \"b\"}");
+  EXPECT_THAT(Doubts(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'b'"))));
+}
+
+TEST_F(StartChecked, ASupervisedRunHasNoRecipesToRehearse) {
+  config_.tasks.clear();
+  config_.eval.tasks.clear();
+  config_.agents.work_root = "/no/such/folder";
+  config_.sft_data = File("sft.jsonl", R"({"messages": [{"role": "user", "content": "q"}]})");
+  EXPECT_EQ(DescribeCheck(*Check(8)), "ok: 1 conversation");
+}
+
+}  // namespace
+}  // namespace ingot::app
