@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "base/printable.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
 #include "gateway/api/cut_text.h"
@@ -103,7 +104,7 @@ absl::Status WrongPart(const ProtoFields& part, const std::string& path) {
     std::string type;
     data.Read("mimeType", type);
     return ApiError(400, "unsupported_content", path,
-                    absl::StrCat("'", path, "' is of the type '", name, "' (", Printable(type, 64),
+                    absl::StrCat("'", path, "' is of the type '", name, "' (", base::Printable(type, {.max_bytes = 64}),
                                  "): the model here reads text only, no images, audio or files"));
   }
   return BadRequest(path, absl::StrCat("'", path, "' needs a 'text', 'functionCall' or 'functionResponse'"));
