@@ -171,7 +171,7 @@ class Episode {
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
   bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
   v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
-  int end_tries_ ABSL_GUARDED_BY(mu_) = 0;  // that failed
+  int end_tries_ ABSL_GUARDED_BY(mu_) = 0;       // that failed
   std::string end_detail_ ABSL_GUARDED_BY(mu_);  // as its ender gave it; that of end_ names the last refusal too
   std::string refusal_ ABSL_GUARDED_BY(mu_);     // the last one: HTTP status, code, message; empty = none
   int64_t answered_since_ ABSL_GUARDED_BY(mu_) = 0;

@@ -119,7 +119,7 @@ absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequ
 }
 
 absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episode>& episode,
-                                                     const Episode::AskedEnd& asked, bool free_key) {
+                                                    const Episode::AskedEnd& asked, bool free_key) {
   const auto patience = base::FromSeconds(core_.options.end_wait_s);
   INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(asked, patience));
   if (end.already) return ResponseTo(end.refusal);

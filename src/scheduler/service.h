@@ -14,7 +14,6 @@ class Service;
 namespace ingot::scheduler {
 
 // `scheduler` and `clock` must outlive the server the service is registered with.
-std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler,
-                                                   const base::Clock& clock = base::Clock::Real());
+std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler, const base::Clock& clock = base::Clock::Real());
 
 }  // namespace ingot::scheduler
