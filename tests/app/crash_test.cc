@@ -268,7 +268,7 @@ class CrashingRun {
     v1::EpisodeEndRequest request;
     address(request);
     request.set_state(v1::EPISODE_FINISHED);
-    return gateway_->EndEpisode(request);
+    return gateway_->EndEpisode(request).status();
   }
 
   absl::Status Chat(const std::string& key) {
