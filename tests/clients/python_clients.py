@@ -217,9 +217,7 @@ def google_python(stream=False, malformed=False, long=False, abort=False):
 
     if long or abort:
         return go_on(read, lambda chunks: (chunk.text or "" for chunk in chunks), abort)
-    # What is not JSON comes wrapped: an object that names no city.
-    converse(turn, stream, [NO_CITY if result == NO_JSON else result for result in MALFORMED_RESULTS]
-             if malformed else RESULTS)
+    converse(turn, stream, READ_RESULTS if malformed else RESULTS)
 
 
 def google_chat(stream=False):

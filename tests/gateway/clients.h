@@ -120,7 +120,7 @@ inline bool KeepResponses(const World::Outcome& answer, base::json::array& histo
 
 // ---- google.generateContent ---------------------------------------------------------------------------------------
 
-// As in the history of a client that drops thoughts, ids and signatures.
+// As in the history of a client that drops ids and signatures.
 inline base::json::object GoogleBody(const base::json::array& history) {
   using base::json::array;
   using base::json::object;
@@ -146,10 +146,11 @@ inline bool KeepGoogle(const World::Outcome& answer, base::json::array& history)
   array kept, results;
   for (const base::json::value& part :
        answer.events.at(0).at("candidates").at(0).at("content").at("parts").as_array()) {
-    if (part.as_object().contains("thought")) continue;
     const base::json::value* call = base::Find(part, "functionCall");
     if (call == nullptr) {
-      kept.push_back(part);
+      object text = part.as_object();
+      text.erase("thoughtSignature");
+      kept.push_back(std::move(text));
       continue;
     }
     kept.push_back(object{{"functionCall", object{{"name", call->at("name")}, {"args", call->at("args")}}}});

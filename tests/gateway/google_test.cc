@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <memory>
+#include <random>
 #include <regex>
 
 #include "absl/strings/escaping.h"
 #include "gateway/api/dialects/dialects.h"
 #include "gateway/api/dialects/google_schema.h"
 #include "gateway/fakes.h"
+#include "gateway/random_arguments.h"
 
 namespace ingot::gateway {
 namespace {
@@ -66,6 +68,45 @@ struct Direct : World {
 };
 
 std::string WithoutIds(const std::string& text) { return std::regex_replace(text, std::regex("[0-9a-f]{32}"), "ID"); }
+
+// What a client changes in the parts that it keeps.
+using Change = void (*)(object& part);
+void Nothing(object&) {}
+void DropIds(object& part) {
+  part.erase("thoughtSignature");
+  if (object* call = part.contains("functionCall") ? &part["functionCall"].as_object() : nullptr) call->erase("id");
+}
+void DropSignature(object& part) { part.erase("thoughtSignature"); }
+void DropCallId(object& part) {
+  if (part.contains("functionCall")) part["functionCall"].as_object().erase("id");
+}
+// Gemini CLI's signature for calls that have none.
+void ReplaceSignature(object& part) {
+  if (part.contains("functionCall")) part["thoughtSignature"] = "skip_thought_signature_validator";
+}
+
+// The parts of an answer, streamed or whole, as clients keep them: `joins` neighbouring texts or not.
+array PartsOf(const World::Outcome& outcome, bool joins, bool thoughts, Change change) {
+  array kept;
+  for (const value& event : outcome.events) {
+    for (const value& sent : event.at("candidates").at(0).at("content").at("parts").as_array()) {
+      object part = sent.as_object();
+      change(part);
+      if (part.contains("thought") && !thoughts) continue;
+      object* last = kept.empty() ? nullptr : &kept.back().as_object();
+      const bool joined = joins && last != nullptr && part.contains("text") && last->contains("text") &&
+                          part.contains("thought") == last->contains("thought");
+      if (joined) {
+        std::string text(last->at("text").as_string());
+        text += part.at("text").as_string();
+        (*last)["text"] = text;
+      } else {
+        kept.push_back(std::move(part));
+      }
+    }
+  }
+  return kept;
+}
 
 // ---- Requests -----------------------------------------------------------------------------------------------------
 
@@ -186,6 +227,11 @@ TEST(GoogleRequest, HoldsTheAnswerToASchema) {
             R"({"type":"number","x-lenient":true} generationConfig.responseJsonSchema)");
   EXPECT_EQ(schema(R"("_responseJsonSchema":{"type":"number"})"),
             R"({"type":"number","x-lenient":true} generationConfig._responseJsonSchema)");
+  const auto names = Parse(
+      Configured(R"("responseMimeType":"text/x.enum","responseSchema":{"type":"STRING","enum":["Piano","Drum"]})"));
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_EQ(names->choice_texts, (std::vector<std::string>{"Piano", "Drum"}));
+  EXPECT_FALSE(names->json_schema.has_value());
 }
 
 TEST(GoogleRequest, TurnsThinkingIntoTemplateVariables) {
@@ -267,8 +313,11 @@ TEST(GoogleRequest, NamesTheFieldAtFault) {
       {Configured(R"("maxOutputTokens":0)"),
        "'generationConfig.maxOutputTokens' must be a whole number in [1, 2147483647]"},
       {Configured(R"("logprobs":2)"), "'logprobs' needs 'responseLogprobs': true"},
-      {Configured(R"("responseMimeType":"text/x.enum")"),
-       R"('generationConfig.responseMimeType' must be "text/plain" or "application/json")"},
+      {Configured(R"("responseMimeType":"text/html")"),
+       R"('generationConfig.responseMimeType' must be "text/plain", "application/json" or "text/x.enum")"},
+      {Configured(R"("responseMimeType":"text/x.enum","responseSchema":{"type":"STRING"})"),
+       "'generationConfig.responseSchema' must be a schema with an 'enum' of strings where the answer is "
+       "\"text/x.enum\""},
       {Configured(R"("responseModalities":["IMAGE"])"),
        R"('generationConfig.responseModalities[0]' must be "TEXT": the model here writes text only)"},
       {R"({"contents":[{"parts":[{"text":"q"}]},{"role":"model","parts":[{"text":"{"}]}]})",
@@ -328,8 +377,6 @@ constexpr char kAdding[] =
     R"({"model":"m","contents":[{"parts":[{"text":"1+2?"}]}],"tools":[{"functionDeclarations":[{"name":"add"}]}],
         "generationConfig":{"maxOutputTokens":90,"thinkingConfig":{"includeThoughts":true}}})";
 
-std::string SignatureOf(const std::string& id) { return absl::Base64Escape(id); }
-
 TEST(GoogleReply, AnswersWhole) {
   Direct world(Say(kThoughtAndCall));
   const auto outcome = world.Ask(kGenerate, "key", kAdding);
@@ -343,12 +390,13 @@ TEST(GoogleReply, AnswersWhole) {
   EXPECT_EQ(
       base::PrintJson(json),
       absl::StrCat(R"({"candidates":[{"content":{"parts":[{"text":"hm","thought":true},{"text":"Let me add."},)",
-                   R"({"functionCall":{"id":"call_)", id, R"(_0","name":"add","args":{"a":1}},"thoughtSignature":")",
-                   SignatureOf("call_" + id + "_0"), R"("}],"role":"model"},"index":0,"finishReason":"STOP"}],)",
-                   R"("modelVersion":"m","responseId":")", id, R"(","usageMetadata":{"promptTokenCount":)", prompt,
+                   R"({"thoughtSignature":")", absl::Base64Escape("call_" + id + "_0"),
+                   R"(","functionCall":{"id":"call_)", id, R"(_0","name":"add","args":{"a":1}}}],"role":"model"},)",
+                   R"("index":0,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":)", prompt,
                    R"(,"candidatesTokenCount":)", sampled - thought, R"(,"totalTokenCount":)", prompt + sampled,
                    R"(,"promptTokensDetails":[{"modality":"TEXT","tokenCount":)", prompt,
-                   R"(}],"cachedContentTokenCount":2,"thoughtsTokenCount":)", thought, "}}"));
+                   R"(}],"cachedContentTokenCount":2,"thoughtsTokenCount":)", thought,
+                   R"(},"modelVersion":"m","responseId":")", id, "\"}"));
 }
 
 // One event a piece, and the reason of the end in the last one, whose part is not empty.
@@ -383,10 +431,8 @@ TEST(GoogleReply, KeepsThoughtsFromClientsThatDidNotAskForThem) {
   for (const char* dialect : {kGenerate, kStream}) {
     Direct world(Say("<think>\nhm\n</think>\n\nyes"));
     const auto outcome = world.Ask(dialect, "key", With(""));
-    ASSERT_EQ(outcome.events.size(), 1u);
-    EXPECT_EQ(base::PrintJson(outcome.events[0].at("candidates").at(0).at("content").at("parts")),
-              R"([{"text":"yes"}])");
-    EXPECT_GT(outcome.events[0].at("usageMetadata").at("thoughtsTokenCount").as_int64(), 0);
+    EXPECT_EQ(base::PrintJson(PartsOf(outcome, true, true, Nothing)), R"([{"text":"yes"}])");
+    EXPECT_GT(outcome.events.back().at("usageMetadata").at("thoughtsTokenCount").as_int64(), 0);
   }
 }
 
@@ -408,21 +454,21 @@ TEST(GoogleReply, NamesTheReasonOfItsEnd) {
   }
 }
 
-// A library takes arguments for an object whatever the model wrote.
-TEST(GoogleReply, WrapsArgumentsThatAreNoObject) {
-  const std::pair<const char*, const char*> cases[] = {{R"({"a": )", R"({"__unparsedToolInput":"{\"a\": "})"},
-                                                       {"[1]", R"({"__unparsedToolInput":"[1]"})"},
-                                                       {R"({"a": {"b": [1]}})", R"({"a":{"b":[1]}})"}};
+// A library takes arguments for an object whatever the model wrote: this one is as much of them as can be read.
+TEST(GoogleReply, GivesArgumentsAsAnObject) {
+  const std::pair<const char*, const char*> cases[] = {{R"({"a": )", "{}"},
+                                                       {R"({"a": "x)", R"({"a":"x"})"},
+                                                       {R"({"a": {"b": [1]}}})"
+                                                        "\n</tool_call>",
+                                                        R"({"a":{"b":[1]}})"}};
   for (const auto& [written, args] : cases) {
-    Script script = Say(absl::StrCat("<tool_call>\n{\"name\": \"add\", \"arguments\": ", written));
-    if (std::string_view(written).ends_with('}')) script.text += "}\n</tool_call>";
-    if (std::string_view(written).ends_with(']')) script.text += "}\n</tool_call>";
     for (const char* dialect : {kGenerate, kStream}) {
-      Direct world(script);
+      Direct world(Say(absl::StrCat("<tool_call>\n{\"name\": \"add\", \"arguments\": ", written)));
       const auto outcome = world.Ask(dialect, "key", kAdding);
       ASSERT_TRUE(outcome.status.ok()) << outcome.status;
-      const value& part = outcome.events.back().at("candidates").at(0).at("content").at("parts").at(0);
-      EXPECT_EQ(base::PrintJson(part.at("functionCall").at("args")), args);
+      const array parts = PartsOf(outcome, true, true, DropIds);
+      ASSERT_EQ(parts.size(), 1u) << dialect << written;
+      EXPECT_EQ(base::PrintJson(parts[0].at("functionCall").at("args")), args) << dialect << written;
     }
   }
 }
@@ -449,6 +495,30 @@ TEST(GoogleReply, TellsLogProbsOfTheContent) {
   }
 }
 
+// Thoughts, calls and the end of the turn included.
+TEST(GoogleReply, PairsEachIdWithItsLogProb) {
+  Direct world(Say(kThoughtAndCall));
+  object body = base::ParseJson(kAdding)->as_object();
+  body["return_token_ids"] = true;
+  body["generationConfig"].as_object()["responseLogprobs"] = true;
+  for (const char* dialect : {kGenerate, kStream}) {
+    const auto outcome = world.Ask(dialect, "key", base::PrintJson(body));
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    std::vector<int64_t> ids, paired;
+    for (const value& event : outcome.events) {
+      for (const value& candidate : event.at("candidates").as_array()) {
+        for (const value& id : candidate.at("token_ids").as_array()) ids.push_back(id.as_int64());
+        for (const value& chosen : candidate.at("logprobsResult").at("chosenCandidates").as_array()) {
+          paired.push_back(chosen.at("tokenId").as_int64());
+        }
+      }
+    }
+    const std::vector<int32_t> sampled = TestTokenizer()->Encode(absl::StrCat(kThoughtAndCall, "<|im_end|>"), true);
+    EXPECT_EQ(ids, std::vector<int64_t>(sampled.begin(), sampled.end())) << dialect;
+    EXPECT_EQ(paired, ids) << dialect;
+  }
+}
+
 TEST(GoogleReply, GivesSeveralCandidatesAndTokenIds) {
   Direct world(Say("yes"));
   const std::string body =
@@ -461,16 +531,19 @@ TEST(GoogleReply, GivesSeveralCandidatesAndTokenIds) {
   EXPECT_EQ(whole.at("usageMetadata").at("promptTokenCount").as_int64(), static_cast<int64_t>(prompt));
   EXPECT_EQ(whole.at("usageMetadata").at("candidatesTokenCount").as_int64(), 8);
   const auto stream = world.Ask(kStream, "key", body);
-  std::map<int64_t, std::string> texts, ids;
+  std::map<int64_t, std::string> texts;
+  std::map<int64_t, array> ids;
   for (const value& event : stream.events) {
     for (const value& candidate : event.at("candidates").as_array()) {
       const int64_t index = candidate.at("index").as_int64();
       texts[index] += candidate.at("content").at("parts").at(0).at("text").as_string();
-      ids[index] += base::PrintJson(candidate.at("token_ids"));
+      const array& more = candidate.at("token_ids").as_array();
+      ids[index].insert(ids[index].end(), more.begin(), more.end());
     }
   }
   EXPECT_EQ(texts, (std::map<int64_t, std::string>{{0, "yes"}, {1, "yes"}}));
-  EXPECT_EQ(ids, (std::map<int64_t, std::string>{{0, "[121,101,115,257]"}, {1, "[121,101,115,257]"}}));
+  for (const auto& [index, list] : ids) EXPECT_EQ(base::PrintJson(list), "[121,101,115,257]") << index;
+  EXPECT_EQ(ids.size(), 2u);
   EXPECT_EQ(stream.events.back().at("usageMetadata").at("candidatesTokenCount").as_int64(), 8);
 }
 
@@ -520,45 +593,6 @@ ScriptedEngine::Author Saying(std::vector<std::string> answers) {
     script.chunk = 3;
     return script;
   };
-}
-
-// What a client changes in the parts that it keeps.
-using Change = void (*)(object& part);
-void Nothing(object&) {}
-void DropIds(object& part) {
-  part.erase("thoughtSignature");
-  if (object* call = part.contains("functionCall") ? &part["functionCall"].as_object() : nullptr) call->erase("id");
-}
-void DropSignature(object& part) { part.erase("thoughtSignature"); }
-void DropCallId(object& part) {
-  if (part.contains("functionCall")) part["functionCall"].as_object().erase("id");
-}
-// Gemini CLI's signature for calls that have none.
-void ReplaceSignature(object& part) {
-  if (part.contains("functionCall")) part["thoughtSignature"] = "skip_thought_signature_validator";
-}
-
-// The parts of an answer, streamed or whole, as clients keep them: `joins` neighbouring texts or not.
-array PartsOf(const World::Outcome& outcome, bool joins, bool thoughts, Change change) {
-  array kept;
-  for (const value& event : outcome.events) {
-    for (const value& sent : event.at("candidates").at(0).at("content").at("parts").as_array()) {
-      object part = sent.as_object();
-      change(part);
-      if (part.contains("thought") && !thoughts) continue;
-      object* last = kept.empty() ? nullptr : &kept.back().as_object();
-      const bool joined = joins && last != nullptr && part.contains("text") && last->contains("text") &&
-                          part.contains("thought") == last->contains("thought");
-      if (joined) {
-        std::string text(last->at("text").as_string());
-        text += part.at("text").as_string();
-        (*last)["text"] = text;
-      } else {
-        kept.push_back(std::move(part));
-      }
-    }
-  }
-  return kept;
 }
 
 // Two calls at once, then an answer, then another question: every request continues the ids of the one before.
@@ -615,7 +649,7 @@ TEST(GoogleConversation, ContinuesOnTheSampledIdsHoweverItsClientKeepsIt) {
   }
 }
 
-// A call that is no JSON comes back in its wrapping.
+// A call that is no JSON comes back as the object that was delivered.
 TEST(GoogleConversation, ContinuesAMalformedCall) {
   for (const char* written : {R"({"a": 1)", R"({"a": Paris}})", "[1]}", R"({"a": 1}}} x)", ""}) {
     for (const char* dialect : {kGenerate, kStream}) {
@@ -637,6 +671,53 @@ TEST(GoogleConversation, ContinuesAMalformedCall) {
       }
     }
   }
+}
+
+// Whatever a model writes as arguments: the stream has the object of the whole answer, and its echo, without ids, continues
+// the sampled ids.
+TEST(GoogleConversation, TakesBackAnyCall) {
+  std::mt19937 random(7);
+  std::string text;
+  bool cut = false;
+  World world([&](const auto&) {
+    Script script = Say(text, cut ? v1::FINISH_LENGTH : v1::FINISH_STOP);
+    script.chunk = 1 + static_cast<int>(random() % 7);
+    return script;
+  });
+  int calls = 0, malformed = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto episode = world.Open();
+    text = absl::StrCat("<tool_call>\n{\"name\": \"add\", \"arguments\": ", RandomArguments(random));
+    cut = random() % 3 == 0;
+    if (random() % 4 > 0) text += "}\n</tool_call>";
+    object body = base::ParseJson(kAdding)->as_object();
+    const auto whole = world.Ask(kGenerate, episode.api_key(), base::PrintJson(body));
+    const auto streamed = world.Ask(kStream, episode.api_key(), base::PrintJson(body));
+    ASSERT_TRUE(streamed.status.ok() && whole.status.ok()) << streamed.status << whole.status;
+    const array parts = PartsOf(streamed, true, true, DropIds);
+    ASSERT_EQ(value(parts), value(PartsOf(whole, true, true, DropIds))) << text;
+    malformed += world.pool.calls().back().tool_call_malformed();
+    array results;
+    for (const value& part : parts) {
+      if (!part.as_object().contains("functionCall")) continue;
+      ++calls;
+      results.push_back(base::json::parse(R"({"functionResponse":{"name":"add","response":{"error":"no"}}})"));
+    }
+    if (results.empty()) continue;
+    body["contents"].as_array().push_back(object{{"role", "model"}, {"parts", parts}});
+    body["contents"].as_array().push_back(object{{"role", "user"}, {"parts", results}});
+    ASSERT_TRUE(trial % 10 > 0 || world.Restart().ok());
+    const std::string asked = std::exchange(text, "Sorry.");
+    cut = false;
+    const auto next = world.Ask(kStream, episode.api_key(), base::PrintJson(body));
+    ASSERT_TRUE(next.status.ok()) << next.status << asked;
+    const auto recorded = world.pool.calls();
+    EXPECT_EQ(recorded.back().parent_call_id(), recorded.at(recorded.size() - 2).call_id())
+        << recorded.back().fork_cause() << "\n"
+        << asked;
+  }
+  EXPECT_GT(calls, 150);
+  EXPECT_GT(malformed, 100);
 }
 
 // Two calls delivered equal parts: the id, or the signature alone, tells which one a client keeps.

@@ -428,7 +428,8 @@ TEST(HttpServer, FramesGooglesStreamsAsEventsOrAsAnArray) {
   const Response array = site.Ask("POST", path, body, episode.api_key());
   EXPECT_EQ(array.headers.at("content-type"), "application/json; charset=utf-8");
   std::string text;
-  for (const value& event : array.json().as_array()) text += text_of(event);
+  const value elements = array.json();
+  for (const value& event : elements.as_array()) text += text_of(event);
   EXPECT_EQ(text, "grüße");
   const Response events = site.Ask("POST", path + "?alt=sse", body, episode.api_key());
   EXPECT_EQ(events.headers.at("content-type"), "text/event-stream; charset=utf-8");
@@ -457,7 +458,7 @@ TEST(HttpServer, KeepsGooglesStreamsAliveWithEmptyLines) {
                       R"({"contents":[{"parts":[{"text":"x"}]}]})", episode.api_key()));
     std::string line;
     while (line != "1") line = wire.Line();  // the chunk of one byte
-    EXPECT_EQ(wire.Line(), "");
+    EXPECT_EQ(wire.Line(), "\n");
     site.engine->Release();
     wire.Send(Request("GET", "/healthz", "", "", "Connection: close\r\n"));
     const std::string rest = wire.Rest();
@@ -498,7 +499,7 @@ TEST(HttpServer, WordsErrorsAndModelsAsGoogleDoesUnderItsPathsAndHeaders) {
   site.options.max_new_tokens = 512;
   const std::string path = "/v1beta/models/m:generateContent";
   const auto status_of = [](const Response& response) {
-    const value& error = response.json().at("error");
+    const value error = response.json().at("error");
     EXPECT_EQ(error.at("code").as_int64(), response.status) << response.body;
     EXPECT_FALSE(error.at("message").as_string().empty());
     return std::string(error.at("status").as_string());

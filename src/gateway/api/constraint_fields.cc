@@ -15,7 +15,6 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMaxChoiceTexts = 1024;
 constexpr size_t kMaxStopIds = 1024;
 
 // A field that changes an answer elsewhere and has no effect here.

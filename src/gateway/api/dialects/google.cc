@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "base/printable.h"
 #include "gateway/api/api_error.h"
+#include "gateway/api/constraint_fields.h"
 #include "gateway/api/conversation_builder.h"
 #include "gateway/api/cut_text.h"
 #include "gateway/api/dialects/dialects.h"
@@ -42,6 +43,9 @@ class ProtoFields {
     fields_.Read(Spelling(name), std::forward<Arguments>(arguments)...);
   }
   void Wrong(std::string_view name, std::string_view wanted) { fields_.Wrong(Spelling(name), wanted); }
+  bool BeginConstraint(std::string_view name, GatewayRequest& request) {
+    return BeginAnswerConstraint(fields_, Spelling(name), request);
+  }
   void Fail(absl::Status status) { fields_.Fail(std::move(status)); }
   const absl::Status& status() const { return fields_.status(); }
 
@@ -378,26 +382,36 @@ void ReadThinking(ProtoFields& config, GatewayRequest& request) {
   SetEffort(level, request);
 }
 
+// The answer is one of the names in an enum.
+void ReadNames(const value* schema, ProtoFields& config, GatewayRequest& request) {
+  const value* list = schema == nullptr ? nullptr : base::Find(*schema, "enum");
+  const array* names = list == nullptr ? nullptr : list->if_array();
+  bool good = names != nullptr && !names->empty() && names->size() <= kMaxChoiceTexts;
+  for (size_t i = 0; good && i < names->size(); ++i) {
+    good = (*names)[i].is_string();
+    if (good) request.choice_texts.emplace_back((*names)[i].get_string());
+  }
+  if (!good) config.Wrong("responseSchema", R"(a schema with an 'enum' of strings where the answer is "text/x.enum")");
+}
+
 void ReadAnswerFormat(ProtoFields& config, GatewayRequest& request) {
   std::string type = "text/plain";
   config.Read("responseMimeType", type);
-  const char* const kJsonSchema =
-      config.Get("responseJsonSchema") != nullptr ? "responseJsonSchema" : "_responseJsonSchema";
-  const value* json_schema = config.Object(kJsonSchema);
-  const value* schema = config.Object("responseSchema");
-  if (type != "text/plain" && type != "application/json") {
-    config.Wrong("responseMimeType", R"("text/plain" or "application/json")");
+  if (type != "text/plain" && type != "application/json" && type != "text/x.enum") {
+    config.Wrong("responseMimeType", R"("text/plain", "application/json" or "text/x.enum")");
   }
-  if (json_schema != nullptr) {
-    request.format_field = config.PathOf(kJsonSchema);
-    request.json_schema = base::PrintJson(LenientSchema(*json_schema));
-  } else if (schema != nullptr) {
-    request.format_field = config.PathOf("responseSchema");
-    request.json_schema = base::PrintJson(LenientSchema(JsonSchemaOf(*schema)));
-  } else if (type == "application/json") {
-    request.format_field = config.PathOf("responseMimeType");
-    request.json_schema = "{}";
+  const char* field = "responseMimeType";
+  for (const char* name : {"responseSchema", "_responseJsonSchema", "responseJsonSchema"}) {
+    if (config.Object(name) != nullptr) field = name;
   }
+  const value* schema = field == std::string_view("responseMimeType") ? nullptr : config.Get(field);
+  if ((schema == nullptr && type == "text/plain") || !config.status().ok()) return;
+  if (!config.BeginConstraint(field, request)) return;
+  if (type == "text/x.enum") return ReadNames(schema, config, request);
+  request.json_schema = "{}";
+  if (schema == nullptr) return;
+  const bool openapi = field == std::string_view("responseSchema");
+  request.json_schema = base::PrintJson(LenientSchema(openapi ? JsonSchemaOf(*schema) : *schema));
 }
 
 absl::Status ReadModalities(ProtoFields& config) {

@@ -39,9 +39,9 @@ const char* StatusName(int http) {
   }
 }
 
-// Libraries take the arguments of a call whole, so a call is one event. The last piece of a part is held back until the
-// next piece, the next part or the end comes. So the event with the reason of the end has a part that is not empty.
-// Clients keep an empty part in their history, or drop the whole answer. A stream that breaks off lacks the held piece.
+// Libraries take the arguments of a call whole, so a call is one event. The last character of a text is held back until
+// more text, another part or the end comes. So the event with the reason of the end has a part that is not empty.
+// Clients keep an empty part in their history, or drop the whole answer. A stream that breaks off lacks the character.
 class GoogleRenderer final : public Renderer {
  public:
   GoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request)
@@ -78,8 +78,10 @@ class GoogleRenderer final : public Renderer {
   }
 
  private:
+  // What the next event carries.
   struct Held {
-    std::string part;           // JSON; empty = none
+    std::string text;           // of the last part, if that is no call
+    std::string call;           // JSON of the last part, if that is a call that ended
     std::vector<Token> tokens;  // that no event carried yet
   };
 
@@ -152,34 +154,47 @@ class GoogleRenderer final : public Renderer {
                         base::View(std::string_view(base::PrintJson(json)).substr(1)));
   }
 
-  void SendHeld(const Choice& choice) {
-    Held& held = held_[choice.index];
-    if (held.part.empty()) return;
-    const std::string part = std::exchange(held.part, {});
-    SendText("", Response(Candidate(choice, part, std::exchange(held.tokens, {}), false), false, nullptr));
+  // The JSON of the held part, which is of this kind; empty: nothing is held.
+  static std::string HeldPart(const Held& held, PartKind kind) {
+    return held.text.empty() ? held.call : PartText(kind, held.text);
+  }
+  void SendPart(const Choice& choice, const std::string& part) {
+    std::vector<Token> tokens = std::exchange(held_[choice.index].tokens, {});
+    SendText("", Response(Candidate(choice, part, tokens, false), false, nullptr));
   }
 
   void OnBegin(const Choice& choice) override {
     if (request().return_token_ids) SendText("", Response("", false, &choice));
   }
-  void OnPartBegin(const Choice& choice) override { SendHeld(choice); }
+  void OnPartBegin(const Choice& choice) override {
+    Held& held = held_[choice.index];
+    if (choice.parts.size() < 2) return;
+    const std::string part = HeldPart(held, choice.parts[choice.parts.size() - 2].kind);
+    held.text.clear();
+    held.call.clear();
+    if (!part.empty()) SendPart(choice, part);
+  }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
     const Part& part = choice.parts.back();
     Held& held = held_[choice.index];
-    if (part.kind != PartKind::kCall && Tells(part)) {
-      SendHeld(choice);
-      held.part = PartText(part.kind, delta.text);
-    }
     held.tokens.insert(held.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    if (part.kind == PartKind::kCall || !Tells(part)) return;
+    held.text += delta.text;
+    size_t last = held.text.size() - 1;
+    while (last > 0 && (static_cast<unsigned char>(held.text[last]) & 0xC0) == 0x80) --last;
+    if (last == 0) return;
+    const std::string text = std::exchange(held.text, held.text.substr(last)).substr(0, last);
+    SendPart(choice, PartText(part.kind, text));
   }
   void OnPartEnd(const Choice& choice) override {
     const Part& part = choice.parts.back();
-    if (part.kind == PartKind::kCall) held_[choice.index].part = CallText(part);
+    if (part.kind == PartKind::kCall) held_[choice.index].call = CallText(part);
   }
   void OnEnd(const Choice& choice) override {
     Held& held = held_[choice.index];
     held.tokens.insert(held.tokens.end(), choice.end.tokens.begin(), choice.end.tokens.end());
-    SendText("", Response(Candidate(choice, held.part, held.tokens, true), true, nullptr));
+    const std::string part = choice.parts.empty() ? "" : HeldPart(held, choice.parts.back().kind);
+    SendText("", Response(Candidate(choice, part, held.tokens, true), true, nullptr));
     held = {};
   }
 
