@@ -247,8 +247,10 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   if (!secrets.token.empty()) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
     const std::vector<RoleStatus> roles = AskRoles(config.cluster, access);
-    const auto answers = [](const RoleStatus& role) { return role.state.ok(); };
-    if (std::none_of(roles.begin(), roles.end(), answers)) {
+    const auto is_silent = [](const RoleStatus& role) {
+      return absl::IsUnavailable(role.state.status()) || absl::IsDeadlineExceeded(role.state.status());
+    };
+    if (std::all_of(roles.begin(), roles.end(), is_silent)) {
       return absl::UnavailableError(DescribeNoRun(config, args.config));
     }
     std::printf("%s", FormatRoles(roles).c_str());
