@@ -161,8 +161,9 @@ __attribute__((noinline)) pid_t StartCommand(const Ground& ground, const Start& 
 void SignalAll(const Ground& ground, uid_t uid, int signal) {
   if ((ground.walls & kPidNamespace) != 0) {
     kill(-1, signal);
-  } else if ((ground.walls & kOwnUid) != 0) {
-    // kill(-1) reaches every process of a uid at once, whoever forks meanwhile. The process that calls it is spared.
+  } else if ((ground.walls & kOwnUid) != 0 && uid != 0) {
+    // kill(-1) reaches every process of a uid at once, whoever forks meanwhile. The process that calls it is spared. As
+    // root it would reach the whole machine.
     const pid_t killer = fork();
     if (killer == 0) {
       if (syscall(SYS_setresuid, uid, uid, uid) == 0) kill(-1, signal);
