@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <deque>
+#include <limits>
+#include <set>
 
 #include "base/rng.h"
 #include "rollout/rig.h"
@@ -192,11 +194,124 @@ TEST(ShapedRequestTest, ABiasThatExcludesEverythingEndsThatRequestAlone) {
 
 TEST(ShapedRequestTest, BadParametersAreRefusedBeforeTheyAreQueued) {
   Rig rig(Options(), FakeSnapshot(1, 1));
-  v1::GenerateRequest ask = Ask({1}, 5);
-  (*ask.mutable_sampling()->mutable_logit_bias())[24] = 1;
-  Collect result;
-  auto request = rig.engine->Generate(ask, result.OnChunk());
-  EXPECT_EQ(result.Wait().code(), absl::StatusCode::kInvalidArgument);
+  const float nan = std::nanf(""), infinite = std::numeric_limits<float>::infinity();
+  const auto expect_refused = [&](const char* field, auto set) {
+    v1::GenerateRequest ask = Ask({1}, 5);
+    set(*ask.mutable_sampling());
+    Collect result;
+    auto request = rig.engine->Generate(ask, result.OnChunk());
+    EXPECT_EQ(result.Wait().code(), absl::StatusCode::kInvalidArgument) << field;
+    EXPECT_THAT(std::string(result.Wait().message()), HasSubstr(field));
+    EXPECT_TRUE(result.ids.empty());
+  };
+  for (const float bad : {nan, infinite, -infinite, -1.0f, 101.0f, 1e-42f}) {
+    expect_refused("temperature", [&](auto& sampling) { sampling.set_temperature(bad); });
+  }
+  for (const float bad : {nan, infinite, -infinite, -1e-42f, 1.0001f}) {
+    expect_refused("top_p", [&](auto& sampling) { sampling.set_top_p(bad); });
+    expect_refused("min_p", [&](auto& sampling) { sampling.set_min_p(bad); });
+  }
+  for (const float bad : {nan, infinite, -infinite, -2.001f}) {
+    expect_refused("frequency_penalty", [&](auto& sampling) { sampling.set_frequency_penalty(bad); });
+    expect_refused("presence_penalty", [&](auto& sampling) { sampling.set_presence_penalty(bad); });
+    expect_refused("repetition_penalty", [&](auto& sampling) { sampling.set_repetition_penalty(bad); });
+    expect_refused("logit_bias", [&](auto& sampling) { (*sampling.mutable_logit_bias())[3] = bad * 100; });
+  }
+  for (const int32_t bad : {-1, std::numeric_limits<int32_t>::min()}) {
+    expect_refused("top_k", [&](auto& sampling) { sampling.set_top_k(bad); });
+    expect_refused("max_new_tokens", [&](auto& sampling) { sampling.set_max_new_tokens(bad); });
+    expect_refused("min_new_tokens", [&](auto& sampling) { sampling.set_min_new_tokens(bad); });
+    expect_refused("logit_bias", [&](auto& sampling) { (*sampling.mutable_logit_bias())[bad] = 1; });
+  }
+  expect_refused("logit_bias", [](auto& sampling) { (*sampling.mutable_logit_bias())[24] = 1; });
+}
+
+// The greatest values that are allowed, alone and together, with every kind of seed.
+TEST(ShapedRequestTest, ExtremeParametersAndSeedsAreDrawnWith) {
+  Rig rig(Options(), FakeSnapshot(1, 1001));
+  const auto run = [&](const v1::GenerateRequest& ask) {
+    Collect result;
+    auto request = rig.engine->Generate(ask, result.OnChunk());
+    EXPECT_EQ(result.Wait(), absl::OkStatus()) << ask.ShortDebugString();
+    EXPECT_EQ(result.ids.size(), 30u);
+    ExpectLogprobsAreThePolicys(ask, result, 1001);
+    return result.ids;
+  };
+  std::set<std::vector<int32_t>> by_seed;
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 63, ~uint64_t{0}}) {
+    v1::GenerateRequest ask = Ask({1, 2, 3}, 30, seed);
+    const std::vector<int32_t> ids = run(ask);
+    EXPECT_EQ(run(ask), ids);
+    by_seed.insert(ids);
+    ask.mutable_sampling()->set_top_k(std::numeric_limits<int32_t>::max());
+    ask.mutable_sampling()->set_top_p(std::nextafter(1.0f, 0.0f));
+    ask.mutable_sampling()->set_min_p(std::numeric_limits<float>::denorm_min());
+    EXPECT_EQ(run(ask), ids) << "nothing is cut";
+    v1::GenerateRequest likely = ask;
+    likely.mutable_sampling()->set_top_p(std::numeric_limits<float>::denorm_min());
+    v1::GenerateRequest greedy = Ask({1, 2, 3}, 30, seed);
+    greedy.mutable_sampling()->set_temperature(0);
+    EXPECT_EQ(run(likely), run(greedy)) << "the most likely token alone is left";
+    v1::SamplingParams& sampling = *ask.mutable_sampling();
+    for (const float sign : {-1.0f, 1.0f}) {
+      sampling.set_frequency_penalty(2 * sign);
+      sampling.set_presence_penalty(-2 * sign);
+      sampling.set_repetition_penalty(sign > 0 ? 100 : 0.01f);
+      for (int32_t id = 0; id < kVocab; ++id) {
+        (*sampling.mutable_logit_bias())[id] = sign * (id % 2 == 0 ? 100 : -99);
+      }
+      run(ask);
+    }
+  }
+  EXPECT_EQ(by_seed.size(), 4u);
+}
+
+// A model may exclude ids itself (-inf). Penalties and biases do not bring them back, and make no entry not-a-number.
+TEST(ShapedRequestTest, IdsThatTheModelExcludesAreNeverDrawn) {
+  Rig rig(Options(), FakeSnapshot(1, 1001));
+  rig.runner->edit = [](std::vector<float>& row) {
+    for (int32_t id = 0; id < kVocab; ++id) {
+      if (id != 3 && id != 11) row[id] = -std::numeric_limits<float>::infinity();
+    }
+  };
+  std::deque<Collect> results(24);
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (int i = 0; i < 24; ++i) {
+    v1::GenerateRequest ask = Ask({1, 3, 5}, 40, i);
+    v1::SamplingParams& sampling = *ask.mutable_sampling();
+    sampling.set_temperature(i % 3 == 0 ? 0 : i % 3 == 1 ? 1.0f : 0.01f);
+    if (i % 2 == 0) sampling.set_repetition_penalty(i % 4 == 0 ? 1.5f : 0.5f);
+    if (i % 5 < 3) sampling.set_frequency_penalty(-2);
+    if (i % 7 < 3) (*sampling.mutable_logit_bias())[5] = 100;
+    if (i % 11 < 5) sampling.set_top_p(0.9f);
+    if (i % 13 < 6) sampling.set_top_k(3);
+    requests.push_back(rig.engine->Generate(ask, results[i].OnChunk()));
+  }
+  for (int i = 0; i < 24; ++i) {
+    ASSERT_EQ(results[i].Wait(), absl::OkStatus()) << i;
+    ASSERT_EQ(results[i].ids.size(), 40u);
+    for (const int32_t id : results[i].ids) ASSERT_TRUE(id == 3 || id == 11) << i << " drew " << id;
+    for (const float logprob : results[i].logprobs) ASSERT_TRUE(std::isfinite(logprob)) << i;
+  }
+}
+
+// Whatever a request asks for, a row without a distribution ends it with an error that names the version.
+TEST(ShapedRequestTest, ARowOfNotANumberIsAnErrorForEveryKindOfRequest) {
+  Rig rig(Options(), FakeSnapshot(7, 1001));
+  rig.runner->poisoned = true;
+  std::vector<v1::GenerateRequest> asks = {Ask({1}, 5), Ask({1}, 5), Ask({1}, 5), Ask({1}, 5), Forced({1}, {3, 4})};
+  asks[0].mutable_sampling()->set_temperature(0);
+  asks[1].mutable_sampling()->set_top_k(2);
+  asks[2].mutable_sampling()->set_repetition_penalty(2);
+  asks[3].set_top_logprobs(5);
+  for (const v1::GenerateRequest& ask : asks) {
+    Collect result;
+    auto request = rig.engine->Generate(ask, result.OnChunk());
+    EXPECT_EQ(result.Wait().code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(result.Wait().message()), HasSubstr("version 7"));
+    EXPECT_TRUE(result.ids.empty());
+  }
+  EXPECT_EQ(rig.engine->Status()->kv_blocks_used(), 0);
 }
 
 }  // namespace

@@ -110,6 +110,20 @@ constexpr const char* kSchema =
         "name":{"type":"string","maxLength":12},"kind":{"enum":["caf\u00e9","tea"]},
         "tags":{"type":"array","items":{"type":"boolean"},"maxItems":3}},"required":["id","name","kind"]})";
 
+TEST(EngineGrammarTest, ABiasThatExcludesAllThatTheGrammarAllowsEndsThatRequestAlone) {
+  GrammarRig rig;
+  v1::GenerateRequest ask = AskSchema(R"({"enum":["tea"]})", 1);
+  ask.mutable_sampling()->set_frequency_penalty(1);
+  EXPECT_EQ(TextOf(*Answer(rig, ask)), R"("tea")");
+  (*ask.mutable_sampling()->mutable_logit_bias())['e'] = -100;
+  Collect other;
+  auto request = rig.engine->Generate(Ask(2, 20), other.OnChunk());
+  const absl::Status excluded = FaultOf(rig, ask);
+  EXPECT_EQ(excluded.code(), absl::StatusCode::kFailedPrecondition) << excluded;
+  EXPECT_THAT(std::string(excluded.message()), HasSubstr("logit_bias"));
+  EXPECT_EQ(other.Wait(), absl::OkStatus());
+}
+
 TEST(EngineGrammarTest, TextsMatchAllOfTheirExpression) {
   GrammarRig rig;
   const char* const expressions[] = {"(yes|no)[0-9]{2}", "[a-c]*", "caf\u00e9|x?", "a|b$"};

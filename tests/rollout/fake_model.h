@@ -89,8 +89,8 @@ class FakeRunner final : public ModelRunner {
           entries.push_back(kv_[sequence.block_table[j / block_tokens_] * block_tokens_ + j % block_tokens_]);
         }
         normalizers_.emplace_back();
-        const std::vector<float> row =
-            Row(entries, weights, vocab_, batch.temperatures[sampled++], &normalizers_.back());
+        std::vector<float> row = Row(entries, weights, vocab_, batch.temperatures[sampled++], &normalizers_.back());
+        if (edit) edit(row);
         rows_.insert(rows_.end(), row.begin(), row.end());
       }
     }
@@ -104,7 +104,8 @@ class FakeRunner final : public ModelRunner {
 
   std::vector<int32_t> eos;
   absl::Status fail;
-  bool poisoned = false;  // the model has diverged: every row is NaN
+  bool poisoned = false;                              // the model has diverged: every row is NaN
+  std::function<void(std::vector<float>& row)> edit;  // changes every row of log-probs
   std::function<void(const ForwardBatch&)> before_forward;
   std::function<void()> after_load;
   int64_t passes = 0;
