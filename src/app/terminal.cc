@@ -83,7 +83,7 @@ std::string Sparkline(const std::vector<double>& values) {
 
 std::string FormatStage(const std::string& stage, int64_t done, int64_t total, const std::string& figure, int64_t timed,
                         double seconds) {
-  const double rate = seconds > 0 ? static_cast<double>(timed) / seconds : std::nan("");
+  const double rate = timed > 0 && seconds > 0 ? static_cast<double>(timed) / seconds : std::nan("");
   return fmt::format("{} {:>4}/{}  {}  {} steps/s  remaining {}", stage, done, total, figure, Shown("{:.3g}", rate),
                      Duration(static_cast<double>(total - done) / rate));
 }

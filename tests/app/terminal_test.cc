@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -61,7 +62,10 @@ TEST(Stage, SaysStepFigureRateAndTheTimeThatRemains) {
   EXPECT_EQ(FormatStage("supervised", 120, 480, "nll 1.2345", 100, 50),
             "supervised  120/480  nll 1.2345  2 steps/s  remaining 3m00s");
   EXPECT_EQ(FormatStage("supervised", 1, 480, "nll -", 0, 0), "supervised    1/480  nll -  - steps/s  remaining -");
+  EXPECT_EQ(FormatStage("supervised", 1, 480, "nll -", 0, 0.01), "supervised    1/480  nll -  - steps/s  remaining -");
 }
+
+constexpr char kEnd[] = "<end>";  // written behind the bytes of a terminal
 
 // The bytes that `use` makes a StepLine print into a file, or into a terminal.
 std::string Printed(bool terminal, const base::Clock& clock, const std::function<void(StepLine&)>& use) {
@@ -72,12 +76,22 @@ std::string Printed(bool terminal, const base::Clock& clock, const std::function
     StepLine line(out, "run", 4, clock);
     use(line);
   }
+  if (terminal) std::fputs(kEnd, out);
   std::fflush(out);
-  std::string text(65536, '\0');
+  std::string text;
   if (terminal) {
-    text.resize(static_cast<size_t>(std::max<ssize_t>(0, read(master, text.data(), text.size()))));
+    // The kernel hands the bytes over piece by piece.
+    pollfd ready{master, POLLIN, 0};
+    for (char piece[4096]; !text.ends_with(kEnd) && poll(&ready, 1, 10'000) == 1;) {
+      const ssize_t size = read(master, piece, sizeof(piece));
+      if (size <= 0) break;
+      text.append(piece, static_cast<size_t>(size));
+    }
+    EXPECT_TRUE(text.ends_with(kEnd)) << text;
+    text.resize(text.size() - std::min(text.size(), std::string_view(kEnd).size()));
   } else {
     std::rewind(out);
+    text.resize(65536);
     text.resize(std::fread(text.data(), 1, text.size(), out));
   }
   std::fclose(out);
