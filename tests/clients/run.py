@@ -201,11 +201,10 @@ NOT_CLOSED = {"output": '<tool_call>\n{"name": "weather", "arguments": {"city": 
 HALF = {"output": 'I look.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>\n'
                   '<tool_call>\n{"name": "weather", "arguments": {"city": "Os'}
 MALFORMED = [NOT_JSON, NO_TOOL, NOT_CLOSED, HALF, WEATHER[-1]]
-for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "langchain", "google_python",
-              "google_python_stream"):
+for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "langchain"):
     library_case(python_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                  encoded=(787, 4015), malformed=3)
-for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "google_node", "google_node_stream"):
+for _name in ("openai_node", "openai_node_stream", "openai_node_responses"):
     library_case(node_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                  encoded=(787, 4015), malformed=3)
 
@@ -221,9 +220,11 @@ for _name in ("ai_sdk_chat", "ai_sdk_responses"):
 library_case(python_client, "langchain_stream_malformed", MALFORMED, completed=5, spliced=4, could=4,
              forks={"arguments_changed": 2}, encoded=(1109, 3984), malformed=3)
 
-# Over Messages arguments that are not JSON come as an object, as far as they can be read, and go back so.
-for _client, _names in {python_client: ("anthropic_python", "anthropic_python_stream"),
-                        node_client: ("anthropic_ts", "anthropic_ts_stream")}.items():
+# Over Messages and Google's API arguments that are not JSON come as an object, as far as they can be read, and go back so.
+for _client, _names in {python_client: ("anthropic_python", "anthropic_python_stream", "google_python",
+                                        "google_python_stream"),
+                        node_client: ("anthropic_ts", "anthropic_ts_stream", "google_node",
+                                      "google_node_stream")}.items():
     for _name in _names:
         library_case(_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                      encoded=(765, 3971), malformed=3)

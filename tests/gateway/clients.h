@@ -15,6 +15,7 @@ struct Client {
   base::json::object (*body)(const base::json::array& history);
   // Appends the answer, and results of its calls. Returns whether there were calls.
   bool (*keep)(const World::Outcome& answer, base::json::array& history);
+  const char* stream_dialect = nullptr;  // the dialect that streams; null = a field of the body asks for a stream
 };
 inline void PrintTo(const Client& client, std::ostream* out) { *out << client.dialect; }
 
@@ -120,42 +121,44 @@ inline bool KeepResponses(const World::Outcome& answer, base::json::array& histo
 
 // ---- google.generateContent ---------------------------------------------------------------------------------------
 
-// As in the history of a client that drops ids and signatures.
+// As in the history of a client that drops ids and signatures. System messages behind others are the user's here.
 inline base::json::object GoogleBody(const base::json::array& history) {
   using base::json::array;
   using base::json::object;
-  array contents;
+  array contents, instruction;
   for (const base::json::value& item : history) {
     if (item.as_object().contains("parts")) {
       contents.push_back(item);
+    } else if (item.at("role") == "system" && contents.empty()) {
+      instruction.push_back(object{{"text", item.at("content")}});
     } else {
       contents.push_back(object{{"role", "user"}, {"parts", array{object{{"text", item.at("content")}}}}});
     }
   }
   object tool = CalculatorTools()[0].at("function").as_object();
-  return object{{"model", "m"},
-                {"contents", std::move(contents)},
-                {"tools", array{object{{"functionDeclarations", array{std::move(tool)}}}}},
-                {"generationConfig", object{{"thinkingConfig", object{{"includeThoughts", true}}}}}};
+  object body{{"model", "m"},
+              {"contents", std::move(contents)},
+              {"tools", array{object{{"functionDeclarations", array{std::move(tool)}}}}},
+              {"generationConfig", object{{"thinkingConfig", object{{"includeThoughts", true}}}}}};
+  if (!instruction.empty()) body["systemInstruction"] = object{{"parts", std::move(instruction)}};
+  return body;
 }
 
-// REQUIRES: the outcome is whole.
 inline bool KeepGoogle(const World::Outcome& answer, base::json::array& history) {
   using base::json::array;
   using base::json::object;
   array kept, results;
-  for (const base::json::value& part :
-       answer.events.at(0).at("candidates").at(0).at("content").at("parts").as_array()) {
-    const base::json::value* call = base::Find(part, "functionCall");
-    if (call == nullptr) {
-      object text = part.as_object();
-      text.erase("thoughtSignature");
-      kept.push_back(std::move(text));
-      continue;
+  for (const base::json::value& event : answer.events) {
+    for (const base::json::value& part : event.at("candidates").at(0).at("content").at("parts").as_array()) {
+      const base::json::value* call = base::Find(part, "functionCall");
+      if (call == nullptr) {
+        kept.push_back(part);
+        continue;
+      }
+      kept.push_back(object{{"functionCall", object{{"name", call->at("name")}, {"args", call->at("args")}}}});
+      results.push_back(
+          object{{"functionResponse", object{{"name", call->at("name")}, {"response", object{{"output", "3"}}}}}});
     }
-    kept.push_back(object{{"functionCall", object{{"name", call->at("name")}, {"args", call->at("args")}}}});
-    results.push_back(
-        object{{"functionResponse", object{{"name", call->at("name")}, {"response", object{{"output", "3"}}}}}});
   }
   history.push_back(object{{"role", "model"}, {"parts", kept}});
   if (results.empty()) return false;
@@ -166,6 +169,6 @@ inline bool KeepGoogle(const World::Outcome& answer, base::json::array& history)
 inline constexpr Client kChatClient{"chat.completions", ChatBody, KeepChat};
 inline constexpr Client kMessagesClient{"messages", MessagesBody, KeepMessages};
 inline constexpr Client kResponsesClient{"responses", ResponsesBody, KeepResponses};
-inline constexpr Client kGoogleClient{"google.generateContent", GoogleBody, KeepGoogle};
+inline constexpr Client kGoogleClient{"google.generateContent", GoogleBody, KeepGoogle, "google.streamGenerateContent"};
 
 }  // namespace ingot::gateway

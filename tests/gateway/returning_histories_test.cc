@@ -23,7 +23,7 @@ using base::json::array;
 using base::json::object;
 using text::RefusingTemplate;
 
-constexpr Client kClients[] = {kChatClient, kMessagesClient, kResponsesClient};
+constexpr Client kClients[] = {kChatClient, kMessagesClient, kResponsesClient, kGoogleClient};
 
 // A gateway whose model wrote `sampled` as its first answer of each conversation.
 struct ReturningWorld : World {
@@ -44,7 +44,8 @@ struct ReturningWorld : World {
   World::Outcome Ask(const Client& client, const std::string& key, const array& history, bool streams) {
     object body = client.body(history);
     body["stream"] = streams;
-    return World::Ask(client.dialect, key, base::PrintJson(body));
+    const bool other = streams && client.stream_dialect != nullptr;
+    return World::Ask(other ? client.stream_dialect : client.dialect, key, base::PrintJson(body));
   }
 
   std::vector<int32_t> next;  // the ids that the model samples
@@ -99,9 +100,9 @@ TEST(ReturningHistories, OfEveryFormatToEveryTemplate) {
       for (int trial = 0; trial < 24; ++trial) {
         std::vector<int32_t> ids = world.engine->tokenizer->Encode(outputs.Next(), true);
         if (ids.empty()) continue;
-        const bool cut = trial % 2 == 0;
+        const bool cut = trial / std::size(kClients) % 2 == 0;
         if (cut) ids.resize(1 + random() % ids.size());
-        const Client& client = kClients[trial % 3];
+        const Client& client = kClients[trial % std::size(kClients)];
         const bool streams = client.dialect != kMessagesClient.dialect && random() % 2 == 0;
         ExpectReturns(world, client, ids, cut, streams, random, of.name + " " + output + " " + client.dialect, verdict);
         if (HasFatalFailure()) return;
@@ -133,7 +134,7 @@ TEST(ReturningHistories, CutAtEveryToken) {
       const std::vector<int32_t> ids = world.engine->tokenizer->Encode(text, true);
       for (size_t size = 1; size <= ids.size(); ++size) {
         const std::vector<int32_t> first(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(size));
-        const Client& client = kClients[(size + trial) % 3];
+        const Client& client = kClients[(size + trial) % std::size(kClients)];
         ExpectReturns(world, client, first, size < ids.size(), false, random,
                       of.name + " " + output + " " + client.dialect + " cut " + std::to_string(size), verdict);
         if (HasFatalFailure()) return;
@@ -169,9 +170,9 @@ TEST(ReturningHistories, ToPublishedTemplates) {
     for (int trial = 0; trial < 300; ++trial) {
       std::vector<int32_t> ids = world.engine->tokenizer->Encode(outputs.Next(), true);
       if (ids.empty()) continue;
-      const bool cut = trial % 2 == 0;
+      const bool cut = trial / std::size(kClients) % 2 == 0;
       if (cut) ids.resize(1 + random() % ids.size());
-      const Client& client = kClients[trial % 3];
+      const Client& client = kClients[trial % std::size(kClients)];
       ExpectReturns(world, client, ids, cut, false, random, of.name + " " + of.output + " " + client.dialect, verdict);
       if (HasFatalFailure()) break;
     }
