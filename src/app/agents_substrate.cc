@@ -63,8 +63,9 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   options.programs = agents::ProgramsOf(config.agents.recipes, CurrentFolder());
   INGOT_ASSIGN_OR_RETURN(std::string folder, HiddenFolder(config, dir, options.programs));
   options.hidden.push_back(std::move(folder));
-  for (const std::string& file : {config.tasks, config.eval.tasks, config.sft_data, config.dpo_data,
-                                  config.gateway.admin_key_file, config.http.tls_key}) {
+  for (const std::string& file :
+       {config.tasks, config.eval.tasks, config.sft_data, config.dpo_data, config.gateway.admin_key_file,
+        config.http.tls_key, config.cluster.token_file, config.cluster.tls_key}) {
     if (!file.empty()) options.hidden.push_back(Absolute(file));
   }
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));

@@ -134,7 +134,8 @@ class Gateway {
   absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked,
                                              bool free_key);
   // Stores the end in the pool. If the pool refuses it for good, `end` becomes the end that the pool holds, or that of a
-  // lost episode, and `refused` the reason.
+  // lost episode, and `refused` the reason. An outcome that somebody else stored instead of this one does not count: the
+  // episode is lost.
   absl::Status StoreEnd(v1::EndEpisodeRequest& end, std::string& refused);
   // Tells admission of the stored end. If admission will never know the episode, `refused` becomes the reason.
   absl::Status ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused);

@@ -86,6 +86,7 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   const absl::Status stored = core_.parts.pool->EndEpisode(end);
   if (!IsRefusal(stored)) return base::Annotate(stored, kNotStored);
   refused = std::string(stored.message());
+  const bool has_outcome = end.state() != v1::EPISODE_FENCED;
   v1::GetEpisodeRequest get;
   get.set_episode_id(end.episode_id());
   const auto held = core_.parts.pool->GetEpisode(get);
@@ -100,6 +101,14 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   if (episode.state() == v1::EPISODE_OPEN) {  // the pool refuses this end's content alone
     const absl::Status lost = core_.parts.pool->EndEpisode(end);
     return IsRefusal(lost) ? absl::OkStatus() : base::Annotate(lost, kNotStored);
+  }
+  const bool ended_elsewhere = episode.state() != v1::EPISODE_FENCED;
+  if (ended_elsewhere) ++core_.counters.episodes_ended_elsewhere;
+  if (ended_elsewhere && has_outcome) {  // of two outcomes, only this gateway's is from the episode's owner
+    refused = absl::StrCat("it was ended in the pool, but not by its gateway, as ",
+                           v1::EpisodeState_Name(episode.state()), " with a return of ", tree::ReturnOf(episode));
+    end.set_detail(absl::StrCat(refused, ", which does not count"));
+    return absl::OkStatus();
   }
   end.set_state(episode.state());
   end.set_detail(episode.detail());

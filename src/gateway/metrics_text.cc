@@ -67,6 +67,8 @@ std::string Gateway::MetricsText() const {
   counter("ingot_gateway_episodes_failed_total", "Episodes ended as failed.", counters.episodes_failed);
   counter("ingot_gateway_episodes_fenced_total", "Episodes ended as lost by no fault of their own.",
           counters.episodes_fenced);
+  counter("ingot_gateway_episodes_ended_elsewhere_total", "Episodes that somebody else ended in the pool.",
+          counters.episodes_ended_elsewhere);
   counter("ingot_gateway_episodes_refused_total", "Episodes not let in.", counters.episodes_refused);
   const v1::GatewayStatusResponse status = Status();
   gauge("ingot_gateway_open_episodes", "Episodes and sessions open now.", status.open_episodes());

@@ -109,6 +109,45 @@ TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
   EXPECT_EQ(admission_.ended().at(0).reward(), 1.25);
 }
 
+// Somebody who is no gateway ends an episode in the pool, as a stranger without the run's token cannot any more.
+TEST_F(PoolTest, AnOutcomeThatIsNotTheGatewaysDoesNotCountAndHoldsNothingUp) {
+  auto gateway = NewGateway();
+  const auto rewarded = gateway->OpenEpisode({}).value(), plain = gateway->OpenEpisode({}).value(),
+             lost = gateway->OpenEpisode({}).value();
+  ASSERT_TRUE(gateway->RewardEpisode(rewarded.episode_id(), rewarded.api_key(), 0.5, {}).ok());
+  v1::EndEpisodeRequest stranger;
+  stranger.set_state(v1::EPISODE_FINISHED);
+  stranger.set_reward(777);
+  for (const auto* episode : {&rewarded, &plain, &lost}) {
+    stranger.set_episode_id(episode->episode_id());
+    ASSERT_TRUE(pool_->EndEpisode(stranger).ok());
+  }
+  EXPECT_FALSE(gateway->RewardEpisode(plain.episode_id(), plain.api_key(), 1, {}).ok());
+  const auto end = [&](const v1::EpisodeOpenResponse& episode, v1::EpisodeState state) {
+    v1::EpisodeEndRequest request;
+    request.set_episode_id(episode.episode_id());
+    request.set_api_key(episode.api_key());
+    request.set_state(state);
+    return gateway->EndEpisode(request).status();
+  };
+  const absl::Status refused = end(rewarded, v1::EPISODE_FINISHED);
+  EXPECT_EQ(HttpStatusOf(refused), 409);
+  EXPECT_NE(refused.message().find("not by its gateway, as EPISODE_FINISHED with a return of 777"), std::string::npos)
+      << refused;
+  EXPECT_EQ(HttpStatusOf(end(plain, v1::EPISODE_FAILED)), 409);
+  EXPECT_EQ(HttpStatusOf(end(lost, v1::EPISODE_FENCED)), 409);
+  // The scheduler is told, so that the samples are tried again at once; of an end without an outcome the pool's stays.
+  const auto told = admission_.ended();
+  ASSERT_EQ(told.size(), 3u);
+  for (const int i : {0, 1}) {
+    EXPECT_EQ(told[i].state(), v1::EPISODE_FENCED);
+    EXPECT_EQ(told[i].reward(), 0);
+  }
+  EXPECT_EQ(told[2].state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(gateway->Status().open_episodes(), 0) << "nothing is tried again for ever";
+  EXPECT_NE(gateway->MetricsText().find("ingot_gateway_episodes_ended_elsewhere_total 3\n"), std::string::npos);
+}
+
 // No record ends with the prefix that a client kept, so the pool must get it with the call that continues it.
 TEST_F(PoolTest, StoresACallThatContinuesAKeptPrefix) {
   auto gateway = NewGateway();
