@@ -43,6 +43,8 @@ std::string FinishName(v1::FinishReason finish) {
       return "aborted";
     case v1::FINISH_ERROR:
       return "error";
+    case v1::FINISH_REPETITION:
+      return "repetition";
     default:
       return "unfinished";
   }
@@ -122,6 +124,8 @@ std::string StateName(v1::EpisodeState state) {
       return "finished";
     case v1::EPISODE_FAILED:
       return "failed";
+    case v1::EPISODE_INFRASTRUCTURE_FAILED:
+      return "infrastructure failed";
     case v1::EPISODE_FENCED:
       return "fenced";
     default:
