@@ -40,6 +40,7 @@ TABLE = {
     "kernels/torch": ("kernels", "torch"),
     "sandbox": BASE,
     "http": BASE + ("net", "openssl"),
+    "registry": BASE + ("proto",),
     "tree": BASE + ("proto",),
     "text": BASE + ("pcre2", "utf8proc"),
     "grammar": BASE,
