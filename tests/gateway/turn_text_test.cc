@@ -42,6 +42,8 @@ Whole Play(const std::vector<int32_t>& ids, const std::string& stop, bool stoppe
       if (delta.kind == PartKind::kContent) whole.content += delta.text;
       if (delta.kind == PartKind::kReasoning) whole.reasoning += delta.text;
       if (delta.begins) whole.calls.push_back({"", delta.name, ""});
+      EXPECT_TRUE(delta.kind != PartKind::kCall || delta.begins || open == delta.kind)
+          << "a call went on behind others";
       if (delta.kind == PartKind::kCall) whole.calls.back().arguments_json += delta.text;
       if (open != delta.kind || delta.begins) whole.order.push_back(delta.kind);
       open = delta.kind;
@@ -178,7 +180,8 @@ TEST(TurnText, ChunksOfIdsChangeNothingInAnyFormat) {
     text::Outputs outputs(*format, 9);
     int calls = 0;
     for (int trial = 0; trial < 150; ++trial) {
-      const std::vector<int32_t> ids = tokenizer->Encode(outputs.Next(), true);
+      std::vector<int32_t> ids = tokenizer->Encode(outputs.Next(), true);
+      if (trial % 2 == 0) ids.resize(random() % (ids.size() + 1));
       const auto play = [&](size_t most, std::string& told) {
         TurnText turn({.tokenizer = tokenizer,
                        .ends = {*tokenizer->SpecialId("<|im_end|>")},
@@ -186,8 +189,12 @@ TEST(TurnText, ChunksOfIdsChangeNothingInAnyFormat) {
                        .reading = {.tools = text::Tools(), .calls = text::CallMode::kStreamed},
                        .stop = {"never said"}});
         std::string texts[3];
+        std::optional<PartKind> last;
         const auto take = [&] {
           for (const TurnText::Delta& delta : turn.Take()) {
+            const bool goes_on = delta.kind == PartKind::kCall && !delta.begins;
+            EXPECT_TRUE(!goes_on || last == PartKind::kCall) << "a call went on behind others: " << format->name();
+            last = delta.kind;
             if (delta.begins) texts[2] += "|" + delta.name + ":";
             texts[delta.kind == PartKind::kReasoning ? 0 : delta.kind == PartKind::kContent ? 1 : 2] += delta.text;
           }
@@ -227,6 +234,17 @@ std::string Told(TurnText& turn) {
     told += delta.text + "|";
   }
   return told;
+}
+
+// The end of the call is known only when no more text comes, and then the text behind it is known, too.
+TEST(TurnText, TheRestOfACallStandsBeforeTheTextBehindIt) {
+  TurnText turn({.tokenizer = TestTokenizer(),
+                 .format = text::Shared("qwen3_coder"),
+                 .reading = {.tools = text::Tools(), .calls = text::CallMode::kStreamed}});
+  turn.Push(TestTokenizer()->Encode("<function=ping>\n</function>\n</tool_ca", false));
+  EXPECT_EQ(Told(turn), "A:ping:{|");
+  turn.Finish("");
+  EXPECT_EQ(Told(turn), "A:}|C:</tool_ca|");
 }
 
 TEST(TurnText, HoldsBackPrefixesOfStopStringsAndToolCalls) {

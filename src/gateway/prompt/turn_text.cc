@@ -100,6 +100,11 @@ void TurnText::Read(std::string_view text, bool is_token) {
 }
 
 void TurnText::Tell(text::OutputDelta delta) {
+  // The rest of a call that was begun before stands before everything else.
+  if (!delta.calls.empty() && !delta.calls[0].begins) {
+    Tell(PartKind::kCall, std::move(delta.calls[0].arguments), &delta.calls[0]);
+    delta.calls.erase(delta.calls.begin());
+  }
   Tell(PartKind::kReasoning, std::move(delta.reasoning), nullptr);
   if (options_.marks_content && !delta.content.empty()) MarkContent(delta.content);
   Tell(PartKind::kContent, std::move(delta.content), nullptr);
