@@ -255,6 +255,33 @@ TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
   EXPECT_FALSE(history_.Restored(foreign, ConversationKeys::Of(foreign), {}, -1).has_value());
 }
 
+// A prompt that is rendered anew has the words of the model, wherever an equal prefix tells that they are the model's.
+TEST_F(HistoryTest, DeliveredWordsComeBackBehindEqualPrefixes) {
+  Message cut = called_;
+  cut.tool_calls[0].arguments_json = R"({"path": "/et)";
+  Message echoed = called_;
+  echoed.tool_calls[0].arguments_json = R"({"path":"/et"})";
+  const Conversation asked{{user_}, {}};
+  const ConversationKeys keys = ConversationKeys::Of(asked);
+  history_.Add(AskedKey::Of(keys), cut,
+               {.call_id = "cut",
+                .parent = -1,
+                .prompt = {},
+                .sampled = {PromptPiece(std::vector<int32_t>{1})},
+                .text_key = {},
+                .prefill = {},
+                .streamed_ids = 0,
+                .echoed_arguments = {echoed.tool_calls[0].arguments_json}});
+  const auto arguments = [&](const Message& before, int call) {
+    const Conversation sent{{before, echoed, listed_}, {}};
+    const auto restored = history_.Restored(sent, ConversationKeys::Of(sent), {}, call);
+    return restored.value_or(sent).messages[1].tool_calls[0].arguments_json;
+  };
+  EXPECT_EQ(arguments(user_, 0), cut.tool_calls[0].arguments_json);
+  EXPECT_EQ(arguments(user_, -1), cut.tool_calls[0].arguments_json) << "no call is continued";
+  EXPECT_EQ(arguments(User("another question"), -1), echoed.tool_calls[0].arguments_json);
+}
+
 // Equal text alone does not identify a call: an equal prefix or an id of the call does.
 TEST_F(HistoryTest, ReasoningIsNotPutBackIntoAnotherConversation) {
   Call({{user_}, {}}, Assistant("Yes.", {}, "secret"));
@@ -298,20 +325,22 @@ TEST_F(HistoryTest, CallsHaveTheIdsThatTheModelWroteBesideThoseOfTheClient) {
   written.tool_calls[0].written_id = "functions.ls:0";
   Call({{user_}, {}}, written);
   const auto id_of = [](const Conversation& conversation) { return conversation.messages[1].tool_calls[0].written_id; };
-  // By an id that was given out, wherever it stands; or by its place on the way to the call that is continued.
+  // By an id that was given out, wherever it stands; or by its place behind an equal prefix.
   const Conversation elsewhere{{User("anything"), Assistant("?", {{"id_1", "cat", "{}"}}), listed_}, {}};
   ASSERT_TRUE(history_.Restored(elsewhere, ConversationKeys::Of(elsewhere), {}, -1).has_value());
   EXPECT_EQ(id_of(*history_.Restored(elsewhere, ConversationKeys::Of(elsewhere), {}, -1)), "functions.ls:0");
   Message renamed = called_;
   renamed.tool_calls[0].id = "toolu_7";
+  const Conversation foreign{{User("anything"), renamed, listed_}, {}};
+  EXPECT_FALSE(history_.Restored(foreign, ConversationKeys::Of(foreign), {}, -1).has_value());
   const Conversation sent{{user_, renamed, listed_}, {}};
-  EXPECT_FALSE(history_.Restored(sent, ConversationKeys::Of(sent), {}, -1).has_value());
-  const auto delivered = history_.Restored(sent, ConversationKeys::Of(sent), {}, Find(sent).parent);
-  ASSERT_TRUE(delivered.has_value());
-  EXPECT_EQ(id_of(*delivered), "functions.ls:0");
-  EXPECT_EQ(delivered->messages[1].tool_calls[0].id, "toolu_7");
-  const auto again = ConversationKeys::Of(*delivered);
-  EXPECT_FALSE(history_.Restored(*delivered, again, {}, Find(*delivered).parent).has_value());
+  for (const int call : {-1, Find(sent).parent}) {
+    const auto delivered = history_.Restored(sent, ConversationKeys::Of(sent), {}, call);
+    ASSERT_TRUE(delivered.has_value());
+    EXPECT_EQ(id_of(*delivered), "functions.ls:0");
+    EXPECT_EQ(delivered->messages[1].tool_calls[0].id, "toolu_7");
+    EXPECT_FALSE(history_.Restored(*delivered, ConversationKeys::Of(*delivered), {}, call).has_value());
+  }
 }
 
 // ---- Turns in parts ----

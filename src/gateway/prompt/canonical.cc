@@ -16,6 +16,14 @@ absl::StatusOr<base::json::value> Parsed(std::string_view text) {
   return base::ParseJson(text);
 }
 
+// JSON, or a Python literal of it.
+absl::StatusOr<base::json::value> Read(std::string_view arguments) {
+  auto json = Parsed(arguments);
+  if (json.ok()) return json;
+  const std::optional<std::string> translated = text::JsonOfPython(arguments);
+  return translated.has_value() ? Parsed(*translated) : std::move(json);
+}
+
 // The canonical form of JSON: printed by base::CanonicalJson, so a line end within a text is \r\n.
 std::string Canonical(const base::json::value& json) {
   const std::string printed = base::CanonicalJson(json);
@@ -47,20 +55,14 @@ std::string WithLineFeeds(std::string_view text) {
 }
 
 std::string CanonicalArguments(std::string_view arguments) {
-  auto json = Parsed(arguments);
-  if (!json.ok()) {
-    const std::optional<std::string> translated = text::JsonOfPython(arguments);
-    if (translated.has_value()) json = Parsed(*translated);
-  }
+  const auto json = Read(arguments);
   if (!json.ok()) return WithLineFeeds(arguments);
   const base::json::value* raw = base::Find(*json, "__unparsedToolInput");
-  if (raw != nullptr && raw->is_string() && json->as_object().size() == 1) {
-    // One layer only: no client wraps its own wrapping.
-    const std::string_view inner(raw->get_string().data(), raw->get_string().size());
-    const auto parsed = Parsed(inner);
-    return parsed.ok() ? Canonical(*parsed) : WithLineFeeds(inner);
-  }
-  return Canonical(*json);
+  if (raw == nullptr || !raw->is_string() || json->as_object().size() != 1) return Canonical(*json);
+  // One layer only: no client wraps its own wrapping.
+  const std::string_view inner(raw->get_string().data(), raw->get_string().size());
+  const auto read = Read(inner);
+  return read.ok() ? Canonical(*read) : WithLineFeeds(inner);
 }
 
 std::string_view Trim(std::string_view text) {

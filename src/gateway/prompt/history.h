@@ -125,8 +125,8 @@ class History {
   //      conversation.
   //   2. Tool calls that were delivered under the gateway's ids get the ids that the model wrote
   //      (text::ToolCall::written_id).
-  //   3. On the path to `call`, delivered messages replace the client's spelling of them. Ids of tool calls stay the
-  //      client's.
+  //   3. On the path to `call`, and wherever a message equals a delivered one behind an equal prefix, the delivered
+  //      message replaces the client's spelling of it. Ids of tool calls stay the client's.
   // REQUIRES: `call` is the parent of the conversation's match, or -1.
   std::optional<text::Conversation> Restored(const text::Conversation& conversation, const ConversationKeys& keys,
                                              const EchoedIds& echoed, int call) const;
@@ -213,6 +213,9 @@ class History {
   };
   // The id that the model wrote for a call that a client sent.
   const std::string& WrittenId(const text::ToolCall& call) const;
+  // The call that delivered that message as an answer to the prefix before it; -1 = none.
+  int DeliveredAs(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
+                  size_t message) const;
   // The reasoning that was delivered in that message and that the client left out; nullptr: there is none.
   const std::string* DroppedReasoning(const text::Conversation& conversation, const ConversationKeys& keys,
                                       const EchoedIds& echoed, size_t message) const;

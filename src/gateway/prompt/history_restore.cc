@@ -53,12 +53,18 @@ const std::string& History::WrittenId(const text::ToolCall& call) const {
   return found == written_ids_.end() ? call.written_id : found->second;
 }
 
+int History::DeliveredAs(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
+                         size_t message) const {
+  if (conversation.messages[message].role != "assistant") return -1;
+  const auto here = by_prefix_.find(keys.after[message + 1]);
+  return here == by_prefix_.end() ? -1 : Choose(here->second, conversation, keys, message, echoed);
+}
+
 const std::string* History::DroppedReasoning(const text::Conversation& conversation, const ConversationKeys& keys,
                                              const EchoedIds& echoed, size_t message) const {
   const text::Message& sent = conversation.messages[message];
   if (!any_reasoning_ || sent.role != "assistant" || !sent.reasoning.empty()) return nullptr;
-  const auto here = by_prefix_.find(keys.after[message + 1]);
-  int chosen = here == by_prefix_.end() ? -1 : Choose(here->second, conversation, keys, message, echoed);
+  int chosen = DeliveredAs(conversation, keys, echoed, message);
   if (chosen < 0) chosen = NamedElsewhere(sent, keys.message[message], EchoedOf(echoed, message));
   if (chosen < 0 || calls_[chosen].delivered.reasoning.empty()) return nullptr;
   return &calls_[chosen].delivered.reasoning;
@@ -79,15 +85,22 @@ std::optional<text::Conversation> History::Restored(const text::Conversation& co
     }
   }
   size_t end = count;  // of the messages among which the answer of `call` is
+  std::vector<bool> on_path(count);
   for (; call >= 0; call = calls_[call].parent) {
     const Entry& entry = calls_[call];
     const size_t answer = AnswerOf(call, keys, end);
     if (answer == end) break;
     end = answer;
+    on_path[answer] = true;
     if (SaysAsDelivered(messages[answer], entry.delivered)) continue;
     const std::optional<GrownAnswer> grown = GrownAnswerOf(call, messages[answer]);
     SayAsDelivered(entry.delivered, messages.Change(answer));
     if (grown.has_value()) messages.Change(answer).content = grown->content;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const int delivered = on_path[i] ? -1 : DeliveredAs(conversation, keys, echoed, i);
+    if (delivered < 0 || SaysAsDelivered(messages[i], calls_[delivered].delivered)) continue;
+    SayAsDelivered(calls_[delivered].delivered, messages.Change(i));
   }
   return messages.Take();
 }
