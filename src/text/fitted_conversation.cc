@@ -193,8 +193,10 @@ class Fitter {
   void MoveSystem() {
     if (!Wants(Concession::kLateSystem) && !Wants(Concession::kAnySystem)) return;
     std::vector<Part> moved;
-    for (size_t i = 0; i < parts_.size();) {
-      if (!Is(i, "system") || (i == 0 && !Wants(Concession::kAnySystem))) {
+    size_t i = 0;
+    while (Is(i, "system") && !Wants(Concession::kAnySystem)) moved.push_back(std::move(parts_[i++]));
+    while (i < parts_.size()) {
+      if (!Is(i, "system")) {
         moved.push_back(std::move(parts_[i++]));
         continue;
       }

@@ -106,6 +106,16 @@ TEST(Concessions, SystemMessagesAreJoinedAndMovedWhereTheTemplateTakesOneFirst) 
                      kAnswer,
                  {"late_system"});
   EXPECT_THAT(Rendered("items", late).concessions, ElementsAre());
+  // A later message changes nothing of the leading ones: the prompt of an earlier call is a prefix of the next one.
+  Conversation both = leading;
+  for (const char* role : {"assistant", "system", "user"}) {
+    both.messages.emplace_back();
+    both.messages.back().role = both.messages.back().content = role;
+  }
+  ExpectRendered("system_first", both,
+                 Turn("system", "s1\n\ns2") + Turn("user", "u") + Turn("assistant", "assistant") +
+                     Turn("user", "system\n\nuser") + kAnswer,
+                 {"leading_system", "late_system"});
   // A template that leaves them out does not take them, either. It may leave out a leading one.
   EXPECT_THAT(Rendered("system_once", leading).text, HasSubstr("s1\n\ns2"));
   EXPECT_THAT(Rendered("system_once", leading).concessions, ElementsAre("leading_system"));
