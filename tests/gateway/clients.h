@@ -84,11 +84,35 @@ inline base::json::object MessagesBody(const base::json::array& history) {
   return body;
 }
 
+// The content blocks of a stream, as a client keeps them.
+inline base::json::array CollectMessages(const World::Outcome& outcome) {
+  base::json::array content;
+  std::string input;
+  for (const base::json::value& event : outcome.events) {
+    const std::string_view type(event.at("type").as_string());
+    if (type == "content_block_start") {
+      content.push_back(event.at("content_block"));
+      input.clear();
+    } else if (type == "content_block_delta") {
+      base::json::object& block = content.back().as_object();
+      for (const char* name : {"thinking", "text", "signature"}) {
+        const base::json::value* more = base::Find(event.at("delta"), name);
+        if (more != nullptr) block[name] = std::string(block[name].as_string()) + std::string(more->as_string());
+      }
+      if (const auto* more = base::Find(event.at("delta"), "partial_json")) input += std::string(more->as_string());
+    } else if (type == "content_block_stop" && content.back().at("type") == "tool_use") {
+      content.back().as_object()["input"] = base::ParseJson(input).value();
+    }
+  }
+  return content;
+}
+
 inline bool KeepMessages(const World::Outcome& answer, base::json::array& history) {
-  const base::json::value& content = answer.events.at(0).at("content");
+  const base::json::value* whole = base::Find(answer.events.at(0), "content");
+  const base::json::array content = whole == nullptr ? CollectMessages(answer) : whole->as_array();
   history.push_back(base::json::object{{"role", "assistant"}, {"content", content}});
   base::json::array results;
-  for (const base::json::value& block : content.as_array()) {
+  for (const base::json::value& block : content) {
     if (block.at("type") != "tool_use") continue;
     results.push_back(base::json::object{{"type", "tool_result"}, {"tool_use_id", block.at("id")}, {"content", "3"}});
   }
