@@ -1,0 +1,56 @@
+// The facts of a complete group that reward terms read: views of its stored trees, with the sums that several terms
+// need. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/tree.pb.h"
+
+namespace ingot::reward {
+
+struct CallFacts {
+  const v1::Call* record = nullptr;
+  int64_t sampled_tokens = 0;
+  int64_t prompt_tokens = 0;  // of the whole prompt
+  bool policy = false;        // the policy in training sampled it; false = a pinned version or another server did
+
+  const std::string& id() const { return record->call_id(); }
+};
+
+struct EpisodeFacts {
+  const v1::EpisodeTree* tree = nullptr;  // its newest attempt, FINISHED
+  std::vector<CallFacts> calls;           // by Call.sequence
+  int64_t sampled_tokens = 0;             // of the policy's calls
+  // From opening to end, less the time that calls waited for the engine: arrival to first token where nothing else of
+  // the episode ran. 0 = unknown.
+  double seconds = 0;
+
+  const v1::Episode& record() const { return tree->episode(); }
+  // A signal that was posted with the episode; `absent` = the value where there is none.
+  double Signal(const std::string& name, double absent = 0) const;
+};
+
+struct GroupFacts {
+  const v1::Group* group = nullptr;
+  std::vector<EpisodeFacts> episodes;  // the finished ones, by sample index
+  int64_t version = 0;                 // live at the group's admission
+  int64_t total_steps = 0;             // of the run; > 0
+
+  // The domain of the group's task; "default" where it names none.
+  std::string domain() const;
+};
+
+// REQUIRES: `group` outlives the facts. DATA_LOSS names a segment that a call names and the group lacks.
+absl::StatusOr<GroupFacts> FactsOf(const v1::Group& group, int64_t version, int64_t total_steps);
+
+// The ids that the call sampled, in order. REQUIRES: FactsOf accepted the tree.
+std::vector<int32_t> SampledIds(const v1::EpisodeTree& tree, const v1::Call& call);
+
+// The text of the call's delivered message (Call.delivered_json): its content alone, without reasoning and tool calls.
+// Empty where it has none, or where no message was stored.
+std::string DeliveredText(const v1::Call& call);
+
+}  // namespace ingot::reward

@@ -1,0 +1,57 @@
+// The configuration of the reward stage: `rewards` in the YAML.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "reward/term.h"
+#include "reward/terms/length.h"
+#include "reward/terms/outcome.h"
+
+namespace ingot::reward {
+
+// When and where a term counts. Time is t = the version that was live at the group's admission, over the run's steps.
+struct TermSchedule {
+  double from = 0;          // in [0, 1]: it counts from t = `from` on; before it the weight is 0
+  double until = 1;         // in [from, 1]: it counts up to here; 1 = to the end
+  bool linear = false;      // the weight falls linearly from its full value at `from` to 0 at `until`
+  int64_t phase_steps = 0;  // > 0: the run is cut into phases of so many versions, numbered from 0
+  int32_t phase = -1;       // 0 = it counts in even phases alone, 1 = in odd ones; -1 = in all
+
+  // The factor of the weight at this version, in [0, 1].
+  double At(int64_t version, int64_t total_steps) const;
+};
+
+struct TermOptions {
+  std::string kind = "outcome";
+  std::string name;   // in metrics and records; empty = the kind
+  double weight = 1;  // may be negative; finite
+  TermSchedule schedule;
+  std::vector<std::string> domains;  // the tasks' domains in which it counts; empty = in all
+  // Options of single kinds.
+  LengthOptions length;
+
+  const std::string& Name() const { return name.empty() ? kind : name; }
+};
+
+struct RewardOptions {
+  std::vector<TermOptions> terms;  // empty = the outcome alone, with weight 1
+  double deadline_s = 600;         // of a complete group's judgement; past it the group fails
+  int32_t concurrency = 4;         // groups that are judged at a time
+
+  // True = the reward is the outcome that was posted, and nothing is asked.
+  bool outcome_alone() const;
+  // INVALID_ARGUMENT names the option, its value and the allowed ones; also names used twice, and weights of
+  // terms of one kind that always count and cancel each other.
+  absl::Status Validate() const;
+};
+
+// The kinds that MakeTerm knows, for the schema and for errors.
+const std::vector<std::string>& TermKinds();
+// Same errors as RewardOptions::Validate.
+absl::StatusOr<std::unique_ptr<const RewardTerm>> MakeTerm(const TermOptions& options);
+
+}  // namespace ingot::reward

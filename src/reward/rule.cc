@@ -1,0 +1,115 @@
+#include "reward/rule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/checksum.h"
+#include "tree/episode_return.h"
+#include "tree/reward_bounds.h"
+
+namespace ingot::reward {
+namespace {
+
+// Adds a term's result to the grade. An error: a number that no reward may be.
+absl::Status AddTerm(const TermOptions& term, double weight, const TermResult& result, v1::Grade& grade) {
+  v1::TermValue& value = *grade.add_terms();
+  value.set_term(term.Name());
+  value.set_weight(weight);
+  value.set_value(result.value);
+  value.set_detail(result.detail);
+  if (const std::string fault = tree::RewardFault(result.value); !fault.empty()) {
+    return absl::OutOfRangeError(absl::StrCat("term '", term.Name(), "' ", fault));
+  }
+  grade.set_reward(grade.reward() + weight * result.value);
+  for (const auto& [call, of_call] : result.calls) {
+    if (const std::string fault = tree::RewardFault(of_call); !fault.empty()) {
+      return absl::OutOfRangeError(absl::StrCat("term '", term.Name(), "' of call ", call, " ", fault));
+    }
+    (*value.mutable_calls())[call] = of_call;
+    (*grade.mutable_call_rewards())[call] += weight * of_call;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSum(const v1::Grade& grade) {
+  std::string fault = tree::RewardFault(grade.reward());
+  for (const auto& [call, reward] : grade.call_rewards()) {
+    if (fault.empty()) fault = tree::RewardFault(reward);
+  }
+  return fault.empty() ? absl::OkStatus() : absl::OutOfRangeError("the sum of its terms " + fault);
+}
+
+}  // namespace
+
+absl::StatusOr<Rule> Rule::Make(const RewardOptions& options, std::string_view configuration) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  Rule rule;
+  std::vector<TermOptions> terms = options.terms;
+  if (terms.empty()) terms.emplace_back();
+  for (TermOptions& term : terms) {
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const RewardTerm> made, MakeTerm(term));
+    rule.terms_.push_back({std::move(term), std::move(made)});
+  }
+  rule.key_ = base::ContentKey(configuration);
+  return rule;
+}
+
+double Rule::WeightOf(const WeightedTerm& term, const GroupFacts& group) const {
+  const std::vector<std::string>& domains = term.options.domains;
+  if (!domains.empty() && std::find(domains.begin(), domains.end(), group.domain()) == domains.end()) return 0;
+  return term.options.weight * term.options.schedule.At(group.version, group.total_steps);
+}
+
+absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
+  std::vector<v1::Grade> grades(group.episodes.size());
+  std::vector<absl::Status> faults(group.episodes.size());
+  for (const WeightedTerm& term : terms_) {
+    const double weight = WeightOf(term, group);
+    if (weight == 0) continue;
+    const auto results = term.term->Judge(group);
+    if (!results.ok()) return base::Annotate(results.status(), absl::StrCat("term '", term.options.Name(), "'"));
+    for (size_t i = 0; i < grades.size(); ++i) {
+      const absl::StatusOr<TermResult>& result = results->at(i);
+      const absl::Status added =
+          result.ok() ? AddTerm(term.options, weight, *result, grades[i])
+                      : base::Annotate(result.status(), absl::StrCat("term '", term.options.Name(), "'"));
+      if (faults[i].ok()) faults[i] = added;
+    }
+  }
+  GroupGrades out;
+  for (size_t i = 0; i < grades.size(); ++i) {
+    const int32_t sample = group.episodes[i].record().ref().sample_index();
+    if (faults[i].ok()) faults[i] = CheckSum(grades[i]);
+    if (!faults[i].ok()) {
+      out.ungraded[sample] = std::string(faults[i].message());
+      continue;
+    }
+    grades[i].set_rule(key_);
+    out.grades[sample] = std::move(grades[i]);
+  }
+  return out;
+}
+
+bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit) {
+  if (grades.grades.size() < 2) return false;
+  double low = tree::ReturnOf(grades.grades.begin()->second), high = low;
+  for (const auto& [sample, grade] : grades.grades) {
+    low = std::min(low, tree::ReturnOf(grade));
+    high = std::max(high, tree::ReturnOf(grade));
+  }
+  if (!tree::SameReturn(low, high)) return false;
+  if (credit != "reward_to_go") return true;
+  // A call has as credit what is earned from it on: the return, less what calls before it earned.
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const auto grade = grades.grades.find(tree.episode().ref().sample_index());
+    if (grade == grades.grades.end()) continue;
+    for (int i = 0; i + 1 < tree.calls_size(); ++i) {
+      const auto earned = grade->second.call_rewards().find(tree.calls(i).call_id());
+      if (earned != grade->second.call_rewards().end() && earned->second != 0) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace ingot::reward

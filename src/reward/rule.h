@@ -1,0 +1,57 @@
+// The rule: the terms of a run with their weights, and the grades that they give to a group.
+//
+//   reward of an episode = sum over the terms of weight(t, domain) * value
+//   reward of a call     = the same sum of the terms' values for that call
+//
+// Every value is kept apart, beside its weight in effect, so that a group can be scored again under other weights.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/tree.pb.h"
+#include "reward/facts.h"
+#include "reward/options.h"
+#include "reward/term.h"
+
+namespace ingot::reward {
+
+// The grades of a group, by sample index.
+struct GroupGrades {
+  std::map<int32_t, v1::Grade> grades;
+  std::map<int32_t, std::string> ungraded;  // why a finished episode could not be judged
+};
+
+class Rule {
+ public:
+  // `configuration`: the text of the options, of which `key` is made. Same errors as RewardOptions::Validate.
+  static absl::StatusOr<Rule> Make(const RewardOptions& options, std::string_view configuration);
+
+  // Judges every finished episode of the group. A term of weight 0 for this group is not asked. An episode that one
+  // term cannot judge has no grade. Errors: FAILED_PRECONDITION names a term that cannot be applied to the task.
+  absl::StatusOr<GroupGrades> Apply(const GroupFacts& group) const;
+
+  // Content key of the terms' configuration: Grade.rule.
+  const std::string& key() const { return key_; }
+
+ private:
+  struct WeightedTerm {
+    TermOptions options;
+    std::shared_ptr<const RewardTerm> term;
+  };
+  double WeightOf(const WeightedTerm& term, const GroupFacts& group) const;
+
+  std::vector<WeightedTerm> terms_;
+  std::string key_;
+};
+
+// True if nothing of a group can be trained on: the returns of its episodes are equal, and, with `credit`
+// "reward_to_go", no call before an episode's last one earned anything. A group of one episode is never equal.
+bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit);
+
+}  // namespace ingot::reward

@@ -1,0 +1,45 @@
+// A RewardTerm is one number that the run wants an episode to have much of. A group's reward is the weighted sum of its
+// terms (reward/rule.h). A term sees the whole group, since some are relative to it: length, completion time.
+//
+// A new term is one file under src/reward/terms/ with its own options, its source (paper, equation), a row in the table
+// of kinds (reward/term_kinds.cc), and a test worked by hand. docs/rewards.md lists the terms.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "reward/facts.h"
+
+namespace ingot::reward {
+
+// What a term gives to one episode.
+struct TermResult {
+  double value = 0;                     // to the episode as a whole; finite
+  std::map<std::string, double> calls;  // to single calls, by call_id; finite
+  std::string detail;                   // for people
+};
+
+class RewardTerm {
+ public:
+  virtual ~RewardTerm() = default;
+
+  // One result per episode of `group`, in order. An error of an episode means that the term could not judge it: the
+  // episode is left out of the group and counted, and never gets a 0. An error of the whole means that the term cannot
+  // be applied to this group's task: the group fails.
+  //
+  // Pure and thread safe, but for terms that ask other servers (judge, external): those block up to their time limits.
+  virtual absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const = 0;
+};
+
+// A term that looks at one episode at a time and cannot fail.
+class EpisodeTerm : public RewardTerm {
+ public:
+  absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const final;
+
+ protected:
+  virtual TermResult Of(const EpisodeFacts& episode) const = 0;
+};
+
+}  // namespace ingot::reward

@@ -1,0 +1,162 @@
+// The reward of a group: weighted sums of terms, schedules, grades that fail, and groups that teach nothing.
+#include "reward/rule.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "group_maker.h"
+
+namespace ingot::reward {
+namespace {
+
+// Four episodes: right and short, right and long, wrong and short, wrong and long.
+v1::Group FourAnswers() {
+  v1::Group group;
+  group.set_group_id(7);
+  for (const auto& [outcome, tokens] : {std::pair(1.0, 10), {1.0, 30}, {0.0, 10}, {0.0, 30}}) {
+    AddCall(AddEpisode(group, outcome), tokens);
+  }
+  return group;
+}
+
+TermOptions Term(const std::string& kind, double weight) {
+  TermOptions term;
+  term.kind = kind;
+  term.weight = weight;
+  return term;
+}
+
+GroupGrades Judge(const RewardOptions& options, const v1::Group& group, int64_t version = 0) {
+  const auto rule = Rule::Make(options, "test");
+  EXPECT_TRUE(rule.ok()) << rule.status();
+  const auto facts = FactsOf(group, version, 100);
+  EXPECT_TRUE(facts.ok()) << facts.status();
+  const auto grades = rule->Apply(*facts);
+  EXPECT_TRUE(grades.ok()) << grades.status();
+  return *grades;
+}
+
+std::vector<double> Rewards(const GroupGrades& grades) {
+  std::vector<double> rewards;
+  for (const auto& [sample, grade] : grades.grades) rewards.push_back(grade.reward());
+  return rewards;
+}
+
+TEST(Rule, WithoutTermsTheRewardIsTheOutcomeWithItsCallRewards) {
+  v1::Group group = FourAnswers();
+  const std::string call = group.episodes(1).calls(0).call_id();
+  (*group.mutable_episodes(1)->mutable_episode()->mutable_call_rewards())[call] = 0.25;
+  const GroupGrades grades = Judge({}, group);
+  EXPECT_EQ(Rewards(grades), (std::vector<double>{1, 1, 0, 0}));
+  EXPECT_EQ(grades.grades.at(1).call_rewards().at(call), 0.25);
+  ASSERT_EQ(grades.grades.at(1).terms_size(), 1);
+  EXPECT_EQ(grades.grades.at(1).terms(0).term(), "outcome");
+}
+
+// By hand: lengths 10 and 30, so lambda is 0.5 and -0.5. Right answers get lambda, wrong ones min(0, lambda).
+TEST(Rule, LengthRewardsShortRightAnswersAndNeverAWrongOne) {
+  RewardOptions options;
+  options.terms = {Term("outcome", 1), Term("length", 0.2)};
+  EXPECT_EQ(Rewards(Judge(options, FourAnswers())), (std::vector<double>{1.1, 0.9, 0, -0.1}));
+}
+
+TEST(Rule, EqualLengthsEarnNothing) {
+  v1::Group group;
+  for (int i = 0; i < 3; ++i) AddCall(AddEpisode(group, i % 2), 20);
+  RewardOptions options;
+  options.terms = {Term("length", 1)};
+  EXPECT_EQ(Rewards(Judge(options, group)), (std::vector<double>{0, 0, 0}));
+}
+
+TEST(Rule, KeepsEveryTermApartWithItsWeight) {
+  RewardOptions options;
+  options.terms = {Term("outcome", 1), Term("length", 0.2)};
+  const v1::Grade grade = Judge(options, FourAnswers()).grades.at(1);
+  ASSERT_EQ(grade.terms_size(), 2);
+  EXPECT_EQ(grade.terms(1).term(), "length");
+  EXPECT_EQ(grade.terms(1).weight(), 0.2);
+  EXPECT_EQ(grade.terms(1).value(), -0.5);
+}
+
+TEST(Rule, ATermCountsInItsDomainsAlone) {
+  RewardOptions options;
+  options.terms = {Term("outcome", 1), Term("length", 1)};
+  options.terms[1].domains = {"math"};
+  v1::Group group = FourAnswers();
+  EXPECT_EQ(Rewards(Judge(options, group))[0], 1);
+  group.mutable_task()->set_domain("math");
+  EXPECT_EQ(Rewards(Judge(options, group))[0], 1.5);
+}
+
+TEST(TermSchedule, BeginsAfterItsWarmUpAndFallsLinearly) {
+  TermSchedule schedule{.from = 0.2, .until = 0.6, .linear = true};
+  EXPECT_EQ(schedule.At(19, 100), 0);
+  EXPECT_EQ(schedule.At(20, 100), 1);
+  EXPECT_NEAR(schedule.At(40, 100), 0.5, 1e-12);
+  EXPECT_EQ(schedule.At(60, 100), 0);
+  EXPECT_EQ(schedule.At(99, 100), 0);
+  EXPECT_EQ((TermSchedule{.from = 0.2}).At(100, 100), 1);
+}
+
+TEST(TermSchedule, AlternatesByPhase) {
+  const TermSchedule even{.phase_steps = 20, .phase = 0}, odd{.phase_steps = 20, .phase = 1};
+  for (const int64_t version : {0, 19, 40}) EXPECT_EQ(even.At(version, 100), 1) << version;
+  for (const int64_t version : {20, 39, 60}) EXPECT_EQ(even.At(version, 100), 0) << version;
+  EXPECT_EQ(odd.At(20, 100), 1);
+  EXPECT_EQ(odd.At(0, 100), 0);
+}
+
+TEST(Rule, AnUnusableNumberLeavesItsEpisodeOutAndIsNoZero) {
+  v1::Group group = FourAnswers();
+  group.mutable_episodes(2)->mutable_episode()->set_reward(std::numeric_limits<double>::quiet_NaN());
+  const GroupGrades grades = Judge({}, group);
+  EXPECT_EQ(grades.grades.size(), 3u);
+  EXPECT_NE(grades.ungraded.at(2).find("term 'outcome' is nan"), std::string::npos) << grades.ungraded.at(2);
+}
+
+TEST(Rule, UnfinishedEpisodesAreNoPartOfTheGroup) {
+  v1::Group group = FourAnswers();
+  group.mutable_episodes(0)->mutable_episode()->set_state(v1::EPISODE_FAILED);
+  RewardOptions options;
+  options.terms = {Term("length", 1)};
+  EXPECT_EQ(Judge(options, group).grades.count(0), 0u);
+}
+
+TEST(RewardOptions, RefuseUnknownKindsTakenNamesAndWeightsThatCancel) {
+  const auto fault = [](std::vector<TermOptions> terms) {
+    RewardOptions options;
+    options.terms = std::move(terms);
+    return std::string(options.Validate().message());
+  };
+  EXPECT_NE(fault({Term("lenght", 1)}).find("one of outcome, length"), std::string::npos);
+  EXPECT_NE(fault({Term("outcome", 1), Term("outcome", 1)}).find("the name is taken"), std::string::npos);
+  TermOptions other = Term("length", -0.5);
+  other.name = "longer";
+  EXPECT_NE(fault({Term("outcome", 1), Term("length", 0.5), other}).find("cancel each other"), std::string::npos);
+  EXPECT_NE(fault({Term("outcome", 0)}).find("nothing is rewarded"), std::string::npos);
+  EXPECT_NE(fault({Term("outcome", std::numeric_limits<double>::infinity())}).find("weight is inf"), std::string::npos);
+  TermOptions late = Term("outcome", 1);
+  late.schedule.from = 1.5;
+  EXPECT_NE(fault({late}).find("from is 1.5"), std::string::npos);
+}
+
+TEST(NothingToTrain, JudgesTheCreditThatIsTrained) {
+  v1::Group group;
+  for (int i = 0; i < 2; ++i) {
+    v1::EpisodeTree& tree = AddEpisode(group, 1);
+    AddCall(tree, 3);
+    AddCall(tree, 4);
+  }
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "outcome"));
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "reward_to_go"));
+  // The same return, but earned by the first call: what follows it has less credit.
+  v1::Episode& episode = *group.mutable_episodes(0)->mutable_episode();
+  episode.set_reward(0);
+  (*episode.mutable_call_rewards())[group.episodes(0).calls(0).call_id()] = 1;
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "outcome"));
+  EXPECT_FALSE(NothingToTrain(Judge({}, group), group, "reward_to_go"));
+}
+
+}  // namespace
+}  // namespace ingot::reward
