@@ -48,6 +48,7 @@ class TimedPool final : public datapool::Client {
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override { return pool_->OpenEpisode(request); }
   absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override { return pool_->RewardEpisode(request); }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override { return pool_->EndEpisode(request); }
+  absl::Status GradeGroup(const v1::GradeGroupRequest& request) override { return pool_->GradeGroup(request); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     return pool_->GetEpisode(request);
   }

@@ -28,6 +28,7 @@ class Client {
   virtual absl::Status AppendCall(const v1::AppendCallRequest& request) = 0;
   virtual absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) = 0;
   virtual absl::Status EndEpisode(const v1::EndEpisodeRequest& request) = 0;
+  virtual absl::Status GradeGroup(const v1::GradeGroupRequest& request) = 0;
   virtual absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) = 0;
   virtual absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) = 0;
   virtual absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) = 0;

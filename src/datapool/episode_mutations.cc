@@ -26,6 +26,7 @@ std::string Ending(const v1::Episode& episode) {
   *ending.mutable_signals() = episode.signals();
   *ending.mutable_call_rewards() = episode.call_rewards();
   ending.set_detail(episode.detail());
+  ending.set_cause(episode.cause());
   return DeterministicBytes(ending);
 }
 
@@ -167,6 +168,7 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
   }
   AddRewards(ended, request);
   ended.set_detail(request.detail());
+  ended.set_cause(request.cause());
   ended.set_ended_unix_ns(request.ended_unix_ns());
   if (stored.state() == v1::EPISODE_OPEN) {
     INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
@@ -180,6 +182,29 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
   }
   return absl::AlreadyExistsError(
       absl::StrCat(Describe(stored), " has ended as ", v1::EpisodeState_Name(stored.state()), " with other content"));
+}
+
+absl::Status StageGradeGroup(Database::Batch& batch, const v1::GradeGroupRequest& request) {
+  std::vector<v1::Episode> graded;
+  for (const auto& [episode_id, grade] : request.grades()) {
+    INGOT_ASSIGN_OR_RETURN(v1::Episode episode, LoadProgress(batch, episode_id));
+    if (episode.ref().group_id() != request.group_id() || episode.purpose() != request.purpose()) {
+      return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " is not of group ", request.group_id()));
+    }
+    if (episode.state() != v1::EPISODE_FINISHED) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Describe(episode), " gets no grade, it is ", v1::EpisodeState_Name(episode.state())));
+    }
+    if (episode.has_grade()) {
+      if (DeterministicBytes(episode.grade()) == DeterministicBytes(grade)) continue;
+      return absl::AlreadyExistsError(Describe(episode) + " has another grade");
+    }
+    INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, episode_id, grade.call_rewards()));
+    *episode.mutable_grade() = grade;
+    graded.push_back(std::move(episode));
+  }
+  for (const v1::Episode& episode : graded) PutProgress(batch, episode);
+  return absl::OkStatus();
 }
 
 absl::Status StageDeleteEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,

@@ -19,6 +19,8 @@ absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeR
 
 absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request);
 
+absl::Status StageGradeGroup(Database::Batch& batch, const v1::GradeGroupRequest& request);
+
 // Deletes the episode at that key of `order` and its calls; with the last episode of a group, the group's segments too.
 // OK if there is no such episode.
 absl::Status StageDeleteEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters, const std::string& order_key);

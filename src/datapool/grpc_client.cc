@@ -27,6 +27,9 @@ class GrpcClient final : public Client {
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
     return Call<v1::EndEpisodeResponse>(request, &v1::DataPool::Stub::EndEpisode).status();
   }
+  absl::Status GradeGroup(const v1::GradeGroupRequest& request) override {
+    return Call<v1::GradeGroupResponse>(request, &v1::DataPool::Stub::GradeGroup).status();
+  }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     INGOT_ASSIGN_OR_RETURN(auto response, Call<v1::GetEpisodeResponse>(request, &v1::DataPool::Stub::GetEpisode));
     return std::move(*response.mutable_tree());

@@ -28,6 +28,10 @@ class Service final : public v1::DataPool::Service {
                           v1::EndEpisodeResponse*) override {
     return v1::ToGrpc(pool_.EndEpisode(*request));
   }
+  grpc::Status GradeGroup(grpc::ServerContext*, const v1::GradeGroupRequest* request,
+                          v1::GradeGroupResponse*) override {
+    return v1::ToGrpc(pool_.GradeGroup(*request));
+  }
   grpc::Status GetEpisode(grpc::ServerContext*, const v1::GetEpisodeRequest* request,
                           v1::GetEpisodeResponse* response) override {
     return Answer(pool_.GetEpisode(*request), *response->mutable_tree());

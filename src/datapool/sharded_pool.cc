@@ -139,6 +139,11 @@ absl::Status ShardedPool::EndEpisode(const v1::EndEpisodeRequest& request) {
   return status;
 }
 
+absl::Status ShardedPool::GradeGroup(const v1::GradeGroupRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateGradeGroup(request));
+  return ShardOfGroup(request.purpose(), request.group_id()).GradeGroup(request);
+}
+
 absl::StatusOr<v1::EpisodeTree> ShardedPool::GetEpisode(const v1::GetEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
   return shard->GetEpisode(request);

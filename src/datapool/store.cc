@@ -161,6 +161,12 @@ absl::Status Store::EndEpisode(const v1::EndEpisodeRequest& request) {
       [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageEndEpisode(batch, request); });
 }
 
+absl::Status Store::GradeGroup(const v1::GradeGroupRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateGradeGroup(request));
+  return impl_->queue.Run(
+      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageGradeGroup(batch, request); });
+}
+
 absl::StatusOr<v1::EpisodeTree> Store::GetEpisode(const v1::GetEpisodeRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateGetEpisode(request));
   return LoadTree(impl_->database->Read(), request.episode_id(), request.with_calls());

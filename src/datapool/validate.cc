@@ -4,6 +4,7 @@
 #include <string>
 
 #include "datapool/keys.h"
+#include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
 
 namespace ingot::datapool {
@@ -145,11 +146,30 @@ absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
 
 absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
-  if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED &&
-      request.state() != v1::EPISODE_FENCED) {
-    return Invalid("an episode ends as FINISHED, FAILED or FENCED");
+  if (!tree::IsEnd(request.state())) {
+    return Invalid("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED or FENCED");
   }
   return ValidateRewards(request);
+}
+
+absl::Status ValidateGradeGroup(const v1::GradeGroupRequest& request) {
+  if (request.group_id() < 0) return Invalid(absl::StrCat("group_id is ", request.group_id()));
+  if (request.purpose() != v1::PURPOSE_TRAIN && request.purpose() != v1::PURPOSE_EVAL) {
+    return Invalid("episodes that serve are in no group, and get no grade");
+  }
+  if (request.grades().empty()) return Invalid("no grades");
+  for (const auto& [episode_id, grade] : request.grades()) {
+    INGOT_RETURN_IF_ERROR(ValidateId("episode_id", episode_id));
+    if (const std::string fault = tree::RewardFault(grade.reward()); !fault.empty()) {
+      return Invalid(absl::StrCat("the reward of episode '", episode_id, "' ", fault));
+    }
+    for (const auto& [call, reward] : grade.call_rewards()) {
+      if (const std::string fault = tree::RewardFault(reward); !fault.empty()) {
+        return Invalid(absl::StrCat("the reward of call '", call, "' ", fault));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValidateGetEpisode(const v1::GetEpisodeRequest& request) {

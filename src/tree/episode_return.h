@@ -1,17 +1,39 @@
 // The return of an episode, and the comparison of returns. Pure.
+//
+// The reward stage's grade counts, once an episode has one, and before that its posted reward.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+
+#include "proto/tree.pb.h"
 
 namespace ingot::tree {
 
-// The return: the episode's own reward plus the rewards of its calls. `record`: a v1::Episode or v1::EndEpisodeRequest.
+// The episode's own reward plus the rewards of its calls. `record`: a v1::Grade or v1::EndEpisodeRequest.
 template <typename Record>
 double ReturnOf(const Record& record) {
   double sum = record.reward();
   for (const auto& [call, reward] : record.call_rewards()) sum += reward;
   return sum;
+}
+inline double ReturnOf(const v1::Episode& episode) {
+  return episode.has_grade() ? ReturnOf(episode.grade()) : ReturnOf<v1::Episode>(episode);
+}
+
+// The parts of the return that are trained: the episode's own reward, and those of its calls.
+inline double RewardOf(const v1::Episode& episode) {
+  return episode.has_grade() ? episode.grade().reward() : episode.reward();
+}
+inline const google::protobuf::Map<std::string, double>& CallRewardsOf(const v1::Episode& episode) {
+  return episode.has_grade() ? episode.grade().call_rewards() : episode.call_rewards();
+}
+
+// True if an episode in this state has ended.
+inline bool IsEnd(v1::EpisodeState state) {
+  return state == v1::EPISODE_FINISHED || state == v1::EPISODE_FAILED || state == v1::EPISODE_INFRASTRUCTURE_FAILED ||
+         state == v1::EPISODE_FENCED;
 }
 
 // True if returns between `low` and `high` count as equal: sums of the same rewards differ by their order of addition.

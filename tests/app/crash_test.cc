@@ -103,6 +103,9 @@ class PoolOf final : public datapool::Client {
   absl::Status EndEpisode(const v1::EndEpisodeRequest& r) override {
     return reaper_.Pass(role_, kPool, [&] { return pool_.EndEpisode(r); });
   }
+  absl::Status GradeGroup(const v1::GradeGroupRequest& r) override {
+    return reaper_.Pass(role_, kPool, [&] { return pool_.GradeGroup(r); });
+  }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& r) override { return pool_.GetEpisode(r); }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& r) override { return pool_.GetGroup(r); }
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& r) override {

@@ -50,6 +50,9 @@ class MemoryPool final : public datapool::Client {
     calls_.push_back(request.call());
     return absl::OkStatus();
   }
+  absl::Status GradeGroup(const v1::GradeGroupRequest&) override {
+    return absl::UnimplementedError("no gateway grades a group");
+  }
   absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override {
     base::MutexLock lock(mu_);
     ++rewards_waiting_;
