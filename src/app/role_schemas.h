@@ -1,8 +1,9 @@
 // Each role's part of the configuration schema: keys bound to the fields of its options. The long parts have files of
-// their own (trainer_schema.cc, gateway_schema.cc, agents_schema.cc).
+// their own (trainer_schema.cc, gateway_schema.cc, agents_schema.cc, rewards_schema.cc).
 #pragma once
 
 #include "app/run_config.h"
+#include "reward/options.h"
 
 namespace ingot::app {
 
@@ -13,6 +14,7 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& options, http::O
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& options);
 void BindWeights(base::Schema& schema, WeightsConfig& options);
 void BindAgents(base::Schema& schema, agents::RunnerOptions& options);
+void BindRewards(base::Schema& schema, reward::RewardOptions& options);
 void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& options);
 
 }  // namespace ingot::app
