@@ -47,8 +47,8 @@ bool MayHaveOpened(const absl::Status& status) {
   }
 }
 
-// A failure of the machine or the configuration, not of this one agent.
-bool IsSystemic(const std::string& cause) {
+// A failure of the machine or the configuration, not of this one agent: others will fail likewise.
+bool IsOfSetup(const std::string& cause) {
   return cause == "sandbox" || cause == "setup" || cause == "task" || cause == "verifier" || cause == "gateway";
 }
 
@@ -167,11 +167,12 @@ void Runner::Slot() {
     EpisodeReport report = RunOne(*recipes_[recipe], *opened);
     Report(*opened, report);
     Count(recipe, report);
-    if (!IsSystemic(report.cause)) {
+    base::MutexLock lock(mu_);
+    // As long as no agent has finished, a crash may be of the set-up as well.
+    if (report.cause.empty() || (!IsOfSetup(report.cause) && stats_.finished > 0)) {
       penalty = base::FromSeconds(options_.backoff_initial_s);
       continue;
     }
-    base::MutexLock lock(mu_);
     WaitUntil(clock_.Now() + penalty);
     penalty = std::min(penalty * 2, base::FromSeconds(options_.backoff_max_s));
   }
@@ -299,7 +300,7 @@ void Runner::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& repor
   }
   if (ended.ok() || !IsTransient(ended)) {  // after a transient error the gateway may have accepted the end
     const v1::EpisodeState state = report.cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED;
-    const auto failed = End(episode, state, absl::StrCat(report.cause, ": ", report.detail));
+    const auto failed = End(episode, state, absl::StrCat(report.cause, ": ", report.detail), IsOfSetup(report.cause));
     if (failed.ok() && !failed->last_refusal().empty()) {
       absl::StrAppend(&report.detail, "; the gateway's last refusal: ", failed->last_refusal());
     }
@@ -312,12 +313,13 @@ void Runner::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& repor
 }
 
 absl::StatusOr<v1::EpisodeEndResponse> Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
-                                                   const std::string& detail) {
+                                                   const std::string& detail, bool of_setup) {
   v1::EpisodeEndRequest request;
   request.set_episode_id(episode.episode_id());
   request.set_api_key(OwnersKey(episode));
   request.set_state(state);
   request.set_detail(ValidUtf8(detail));
+  request.set_of_setup(of_setup);
   absl::StatusOr<v1::EpisodeEndResponse> ended;
   INGOT_RETURN_IF_ERROR(WithRetries([&] {
     ended = episodes_.End(request);

@@ -19,9 +19,11 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
   schema.Field("scheduler.give_up_s", &o.give_up_seconds,
                "seconds with failed groups alone (at least as many as may be open) after which the run ends with the "
                "last one's reason; 0: never");
-  schema.Field("scheduler.give_up_unstarted", &o.give_up_unstarted,
-               "failed episodes after which the run ends with the last one's reason, if no agent has got as far as a "
-               "call of the model; 0: never; without effect on agents from elsewhere");
+  schema.Field(
+      "scheduler.give_up_unstarted", &o.give_up_unstarted,
+      "episodes that fail in a row of their set-up (no room, set-up, task, verifier, or no call of the model by "
+      "any agent), none finished, after which the run ends with the last one's reason; at least 3 for each "
+      "of agents.concurrency; 0: never; without effect on agents from elsewhere");
   schema.Field("scheduler.max_concurrent_episodes", &o.max_concurrent_episodes,
                "episodes running at a time, evaluation included; 0: no bound of its own");
   schema.Field("scheduler.retry_after_ms", &o.retry_after_ms, "wait that a 429 answer asks for");

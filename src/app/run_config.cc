@@ -141,6 +141,9 @@ void Derive(RunConfig& config) {
   config.scheduler.keep_checkpoints = config.trainer.keep_checkpoints;
   // People try their agents from elsewhere against a run that waits for them.
   if (config.agents.recipes.empty()) config.scheduler.give_up_unstarted = 0;
+  // Slots fail side by side: each has failed a few times before the run is given up.
+  if (int32_t& most = config.scheduler.give_up_unstarted; most > 0)
+    most = std::max(most, 3 * config.agents.concurrency);
   config.scheduler.final_eval = !config.eval.tasks.empty();
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;

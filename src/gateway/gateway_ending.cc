@@ -77,7 +77,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
     if (same) return ResponseTo(ended->second.refusal);
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
-  return End(*episode, {.state = request.state(), .detail = detail}, false);
+  return End(*episode, {.state = request.state(), .detail = detail, .of_setup = request.of_setup()}, false);
 }
 
 absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused) {
@@ -117,10 +117,12 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   return absl::OkStatus();
 }
 
-absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused) {
+absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, bool of_setup,
+                                std::string& refused) {
   if (!episode.admitted()) return absl::OkStatus();
   v1::EpisodeEndedRequest ended = MakeEnded(episode.record(), end.state(), tree::ReturnOf(end), end.detail());
   ended.set_before_first_call(core_.counters.handed_over == 0);
+  ended.set_of_setup(of_setup && end.state() == v1::EPISODE_FAILED);
   const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
   if (!IsRefusal(told)) return base::Annotate(told, "the scheduler was not told of the end");
   refused = std::string(told.message());
@@ -139,7 +141,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
   std::string by_pool, by_scheduler;  // why they refuse the end for good
   absl::Status status = episode->WaitForCalls(patience);
   if (status.ok()) status = StoreEnd(end.request, by_pool);
-  if (status.ok()) status = ReportEnd(*episode, end.request, by_scheduler);
+  if (status.ok()) status = ReportEnd(*episode, end.request, asked.of_setup, by_scheduler);
   if (status.ok()) {
     const v1::EpisodeState state = end.request.state();
     ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished

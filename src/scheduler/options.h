@@ -27,8 +27,8 @@ struct SchedulerOptions {
   // The run ends with the last failure's reason once, for so many seconds, more than B groups failed and none finished;
   // 0 = never.
   double give_up_seconds = 3600;
-  // The run ends with the last failure's reason once so many episodes failed, and no agent has got as far as a call that
-  // an engine took; 0 = never. Such failures are the recipe's or the machine's, and come again.
+  // The run ends with the last failure's reason once so many episodes in a row failed of their set-up, and none has
+  // finished; 0 = never. Such failures are the recipe's or the machine's, and come again.
   int32_t give_up_unstarted = 16;
   int32_t max_concurrent_episodes = 0;  // running at a time, evaluations included; 0 = no limit
 

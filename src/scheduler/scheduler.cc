@@ -14,8 +14,6 @@ constexpr std::chrono::milliseconds kSweepEvery(250);
 constexpr int64_t kLongestWaitMs = 3'600'000;
 // Journal records whose trees one Tick deletes: a batch or two of a large run.
 constexpr int64_t kTrimRecords = 200;
-// The least time in which no agent gets started before the run is given up: what the set-up needs may be starting, too.
-constexpr std::chrono::seconds kUnstartedTime(10);
 
 }  // namespace
 
@@ -307,9 +305,12 @@ absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
 void Scheduler::CountEnd(const v1::EpisodeEndedRequest& ended) {
   metrics_.CountEpisode(ended.state());
   if (ended.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
-  if (ended.state() == v1::EPISODE_FINISHED || !ended.before_first_call()) agents_start_ = true;
-  if (agents_start_ || ended.state() != v1::EPISODE_FAILED) return;
-  if (unstarted_++ == 0) unstarted_since_ = clock_.Now();
+  if (ended.state() != v1::EPISODE_FAILED) return;
+  if (!ended.of_setup() && !ended.before_first_call()) {
+    unstarted_ = 0;
+    return;
+  }
+  ++unstarted_;
   last_unstarted_ = ended.detail();
 }
 
@@ -388,12 +389,11 @@ absl::StatusOr<v1::Batch> Scheduler::WriteBatch(const std::vector<int64_t>& grou
 }
 
 absl::Status Scheduler::CheckUnstarted(bool all_failed) const {
-  if (options_.give_up_unstarted <= 0 || agents_start_ || unstarted_ == 0) return absl::OkStatus();
-  const bool late = clock_.Now() - unstarted_since_ >= kUnstartedTime;
-  if (!all_failed && (unstarted_ < options_.give_up_unstarted || !late)) return absl::OkStatus();
+  if (options_.give_up_unstarted <= 0 || finished_episodes_ > 0 || unstarted_ == 0) return absl::OkStatus();
+  if (!all_failed && unstarted_ < options_.give_up_unstarted) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the run is given up: ", unstarted_,
-      " episodes have failed, and no agent has got as far as a call of the model (scheduler.give_up_unstarted); mend "
+      " episodes in a row have failed of their set-up, and none has finished (scheduler.give_up_unstarted); mend "
       "agents.recipes or the machine; the last failure: ",
       last_unstarted_));
 }

@@ -165,10 +165,11 @@ class Scheduler final : public Client {
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // FAILED_PRECONDITION once nothing but failed groups ended for give_up_seconds, or CheckUnstarted.
   absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION once give_up_unstarted episodes failed and no agent made a call. `all_failed`: no further episode
-  // will come, so that one failure is enough.
+  // FAILED_PRECONDITION once give_up_unstarted episodes in a row failed of their set-up and none has finished.
+  // `all_failed`: no further episode will come, so that one failure is enough.
   absl::Status CheckUnstarted(bool all_failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Counts an episode that was reported as ended.
+  // Counts an episode that was reported as ended. A failure is of the set-up if its runner says so, or if no agent has
+  // got as far as a call.
   void CountEnd(const v1::EpisodeEndedRequest& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   v1::FeedStats Stats(const Step& step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sets the gauges and wakes NextBatch.
@@ -201,11 +202,10 @@ class Scheduler final : public Client {
   std::string last_failure_ ABSL_GUARDED_BY(mu_);                // empty = no group has failed
   int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;             // groups, since one finished or was dropped
   std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
-  // Since this process's start. True = an agent made a call, or an episode finished.
-  bool agents_start_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t unstarted_ ABSL_GUARDED_BY(mu_) = 0;                     // failed episodes before that
-  std::string last_unstarted_ ABSL_GUARDED_BY(mu_);                // the reason of the last of them
-  std::chrono::nanoseconds unstarted_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
+  // Failed episodes in a row that were of the set-up (CountEnd), and the reason of the last of them. Of no consequence
+  // once an episode has finished since this process's start.
+  int64_t unstarted_ ABSL_GUARDED_BY(mu_) = 0;
+  std::string last_unstarted_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::scheduler

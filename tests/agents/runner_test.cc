@@ -67,6 +67,8 @@ class RunnerTest : public testing::Test {
     EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
     EXPECT_THAT(episodes.ends()[0].detail(), StartsWith(cause + ": "));
     EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(detail));
+    const std::set<std::string> of_the_agent = {"crash", "timeout", "flood"};
+    EXPECT_EQ(episodes.ends()[0].of_setup(), !of_the_agent.contains(cause));
     EXPECT_TRUE(episodes.rewards().empty());
     EXPECT_TRUE(WorkRootIsEmpty());
   }
@@ -406,6 +408,35 @@ TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainAtTheTimeThatItNamed) {
   EXPECT_EQ(asked[3], seconds(6));
   EXPECT_EQ(asked[4], seconds(11));
   EXPECT_EQ(asked[5], seconds(16));
+}
+
+TEST_F(RunnerTest, ACrashMakesItsSlotWaitUntilAnEpisodeHasFinished) {
+  options_.concurrency = 1;
+  options_.backoff_initial_s = options_.backoff_max_s = 10;
+  base::ManualClock clock;
+  FakeEpisodes episodes(4);
+  std::vector<std::chrono::nanoseconds> asked;
+  episodes.before_open = [&] {
+    asked.push_back(clock.Now());
+    fs::remove(Path("sound"));
+    if (asked.size() == 2) std::ofstream(Path("sound")) << "";
+    return absl::OkStatus();
+  };
+  SetScript("test -e " + Path("sound") + " && echo 42");
+  auto runner = Runner::Make(options_, Ground(), episodes, clock);
+  ASSERT_TRUE(runner.ok());
+  ASSERT_TRUE((*runner)->Start().ok());
+  while ((*runner)->Stats().failed < 1) std::this_thread::yield();
+  while ((*runner)->Stats().opened < 2) {
+    clock.Advance(milliseconds(10));
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE((*runner)->WaitDone(seconds(1)));
+  EXPECT_EQ((*runner)->Stats().finished, 1);
+  EXPECT_EQ((*runner)->Stats().failed, 3);
+  ASSERT_EQ(asked.size(), 5u);
+  EXPECT_GE(asked[1] - asked[0], seconds(10));
+  EXPECT_LT(asked[4] - asked[2], seconds(10)) << "crashes beside sound agents are those agents' own";
 }
 
 TEST_F(RunnerTest, AGatewayThatComesBackLosesNothing) {

@@ -128,7 +128,9 @@ TEST(RunConfig, AgentsMayComeFromElsewhere) {
   EXPECT_TRUE(loaded->config->agents.recipes.empty());
   // People try such agents against a run that waits for them; the run's own agents fail alike each time.
   EXPECT_EQ(loaded->config->scheduler.give_up_unstarted, 0);
-  EXPECT_GT(Load(kAgents)->config->scheduler.give_up_unstarted, 0);
+  EXPECT_EQ(Load(kAgents, {"agents.concurrency=2"})->config->scheduler.give_up_unstarted, 16);
+  EXPECT_EQ(Load(kAgents, {"agents.concurrency=30"})->config->scheduler.give_up_unstarted, 90);
+  EXPECT_EQ(Load(kAgents, {"scheduler.give_up_unstarted=0"})->config->scheduler.give_up_unstarted, 0);
   EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
               HasSubstr("agents.concurrency is 0: 1 to 4096"));
 }

@@ -348,6 +348,21 @@ def case_unstarted(ingot, options):
             check(words in ended, f"'{words}' is missing in: {ended}")
         check(time.monotonic() - started < 60, f"{command} took {time.monotonic() - started:.0f} s")
 
+    # However fast agents crash, and however late a verifier breaks, few episodes are spent.
+    for name, recipe in (("crashing", {"command": ["/bin/false"], "verifier": {"kind": "numeric", "expected": "1"}}),
+                         ("unverified", {"verifier": {"kind": "command", "command": ["sh", "-c", "exit 9"]}})):
+        folder = write_asking_config(ingot, agent_seconds=0)
+        settings = json.loads(pathlib.Path(ingot.config).read_text())
+        settings["agents"]["recipes"][0].update(recipe)
+        pathlib.Path(ingot.config).write_text(json.dumps(settings))
+        started = time.monotonic()
+        code, output = ingot.run("train", {"run.name": name}, timeout=120)
+        ended = output.strip().splitlines()[-1]
+        check(code == 1 and "16 episodes in a row have failed of their set-up" in ended, f"exit code {code}: {output}")
+        check({"crashing": "crash: ", "unverified": "verifier: "}[name] in ended, ended)
+        spent = ingot.inspect(name, "--limit", "10000").count(" failed ")
+        check(16 <= spent <= 40, f"{name}: {spent} episodes were spent in {time.monotonic() - started:.0f} s")
+
     # The agent dies of a clear refusal, which stands beside its crash.
     ingot.config = "configs/smoke.yaml"
     code, output = ingot.run("train", {**cold, "run.name": "short", "model.context_length": 40}, timeout=120)

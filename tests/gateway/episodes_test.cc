@@ -114,6 +114,37 @@ TEST(Refusals, AdmissionLearnsWhetherAnyAgentGotAsFarAsACall) {
   EXPECT_FALSE(ended[2].before_first_call());
 }
 
+TEST(Refusals, AdmissionLearnsWhichFailuresAreOfTheSetup) {
+  World world([](const auto&) { return Say("ok"); });
+  for (const auto& [state, of_setup] :
+       {std::pair(v1::EPISODE_FAILED, true), {v1::EPISODE_FAILED, false}, {v1::EPISODE_FENCED, true}}) {
+    const auto episode = world.Open();
+    v1::EpisodeEndRequest end;
+    end.set_episode_id(episode.episode_id());
+    end.set_api_key(episode.api_key());
+    end.set_state(state);
+    end.set_of_setup(of_setup);
+    EXPECT_TRUE(world.gateway().EndEpisode(end).ok());
+  }
+  const auto again = world.Open();  // an end that the gateway tries again by itself says the same
+  world.admission.FailEnded(absl::UnavailableError("it restarts"));
+  v1::EpisodeEndRequest end;
+  end.set_episode_id(again.episode_id());
+  end.set_api_key(again.api_key());
+  end.set_state(v1::EPISODE_FAILED);
+  end.set_of_setup(true);
+  EXPECT_FALSE(world.gateway().EndEpisode(end).ok());
+  world.admission.FailEnded(absl::OkStatus());
+  world.gateway().Tick();
+  while (world.gateway().Status().open_episodes() != 0) std::this_thread::yield();
+  const auto ended = world.admission.ended();
+  ASSERT_EQ(ended.size(), 4u);
+  EXPECT_TRUE(ended[0].of_setup());
+  EXPECT_FALSE(ended[1].of_setup());
+  EXPECT_FALSE(ended[2].of_setup()) << "a stop is nobody's failure";
+  EXPECT_TRUE(ended[3].of_setup());
+}
+
 // ---- Times ----
 
 TEST(Times, AWallClockThatIsSetBackChangesNoDuration) {

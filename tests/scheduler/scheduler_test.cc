@@ -357,47 +357,54 @@ TEST_F(SchedulerTest, WithoutABoundARunIsNotGivenUp) {
   EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(SchedulerTest, ARunWhoseAgentsNeverStartIsGivenUpAfterAFew) {
-  options_.give_up_unstarted = 3;
-  Start();
-  const auto end = [&](v1::EpisodeState state, bool before_first_call) {
-    v1::EpisodeEndedRequest request = EndOf(MustAdmit(), state);
+// Ends an episode before any agent's first call, or after it, with a failure that is of the set-up or is not.
+struct UnstartedTest : SchedulerTest {
+  void End(v1::EpisodeState state, bool before_first_call, bool of_setup) {
+    v1::EpisodeEndedRequest request = EndOf(MustAdmit(), state, 1);
     request.set_before_first_call(before_first_call);
+    request.set_of_setup(of_setup);
     request.set_detail("setup: no disk");
     pool_.End(request);
     EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
-  };
-  const auto asked = [&] { return scheduler_->NextBatch(Batch(0)).status(); };
-  for (int i = 0; i < 3; ++i) end(v1::EPISODE_FAILED, true);
-  EXPECT_EQ(asked().code(), StatusCode::kDeadlineExceeded) << "what the set-up needs may be starting";
-  clock_.Advance(seconds(10));
-  const absl::Status given_up = asked();
-  EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(given_up.message()), HasSubstr("3 episodes have failed"));
-  EXPECT_THAT(std::string(given_up.message()), HasSubstr("the last failure: setup: no disk"));
+  }
+  absl::Status Asked() { return scheduler_->NextBatch(Batch(0)).status(); }
+};
 
-  end(v1::EPISODE_FAILED, false);
-  EXPECT_EQ(asked().code(), StatusCode::kDeadlineExceeded) << "an agent made a call";
+TEST_F(UnstartedTest, ARunWhoseAgentsNeverStartIsGivenUpAfterAFew) {
+  for (const auto& [before_first_call, of_setup] : {std::pair(true, false), {false, true}, {true, true}}) {
+    options_.give_up_unstarted = 3;
+    Start();
+    for (int i = 0; i < 2; ++i) End(v1::EPISODE_FAILED, before_first_call, of_setup);
+    EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded);
+    End(v1::EPISODE_FAILED, before_first_call, of_setup);
+    const absl::Status given_up = Asked();
+    EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(given_up.message()), HasSubstr("3 episodes in a row have failed"));
+    EXPECT_THAT(std::string(given_up.message()), HasSubstr("the last failure: setup: no disk"));
+  }
 }
 
-TEST_F(SchedulerTest, ARunIsNotGivenUpForStopsNorAfterAnAgentStarted) {
+TEST_F(UnstartedTest, FailuresOfAgentsThatCalledAreTheirOwn) {
+  options_.give_up_unstarted = 3;
+  options_.max_attempts = 100;
+  Start();
+  for (int i = 0; i < 5; ++i) End(v1::EPISODE_FAILED, false, false);
+  for (int i = 0; i < 2; ++i) End(v1::EPISODE_FAILED, false, true);
+  End(v1::EPISODE_FAILED, false, false);
+  for (int i = 0; i < 2; ++i) End(v1::EPISODE_FAILED, false, true);
+  EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded) << "not all are of the set-up";
+}
+
+TEST_F(UnstartedTest, ARunIsNotGivenUpForStopsNorAfterAnEpisodeFinished) {
   options_.give_up_unstarted = 2;
   options_.max_attempts = 100;
   Start();
-  const auto end = [&](v1::EpisodeState state, bool before_first_call) {
-    v1::EpisodeEndedRequest request = EndOf(MustAdmit(), state, 1);
-    request.set_before_first_call(before_first_call);
-    pool_.End(request);
-    EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
-    clock_.Advance(seconds(5));
-  };
-  const auto code = [&] { return scheduler_->NextBatch(Batch(0)).status().code(); };
-  for (int i = 0; i < 5; ++i) end(v1::EPISODE_FENCED, true);
-  EXPECT_EQ(code(), StatusCode::kDeadlineExceeded);
-  end(v1::EPISODE_FAILED, true);
-  end(v1::EPISODE_FINISHED, true);  // an agent that needs no model
-  for (int i = 0; i < 5; ++i) end(v1::EPISODE_FAILED, true);
-  EXPECT_EQ(code(), StatusCode::kDeadlineExceeded);
+  for (int i = 0; i < 5; ++i) End(v1::EPISODE_FENCED, true, true);
+  EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded);
+  End(v1::EPISODE_FAILED, true, true);
+  End(v1::EPISODE_FINISHED, true, false);  // an agent that needs no model
+  for (int i = 0; i < 5; ++i) End(v1::EPISODE_FAILED, true, true);
+  EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(SchedulerTest, ARewardThatIsNoNumberIsAFailedAttempt) {
