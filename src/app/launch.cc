@@ -166,7 +166,7 @@ class Roles {
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   // Only `cuda` can fail; the roles that compute open the device again.

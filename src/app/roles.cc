@@ -23,6 +23,7 @@
 #include "app/seams.h"
 #include "app/supervised.h"
 #include "app/supervisor.h"
+#include "app/threads.h"
 #include "app/training.h"
 #include "base/executor.h"
 #include "base/log.h"
@@ -345,6 +346,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   }
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfRole(config, role)));
   if (args.token_fd < 0) {
     INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));
   }

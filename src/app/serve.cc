@@ -15,6 +15,7 @@
 #include "app/process.h"
 #include "app/served_record.h"
 #include "app/snapshots.h"
+#include "app/threads.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/secret.h"
@@ -110,9 +111,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeTokens(const ServeArgs& args, c
 absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   base::InitLogging("serve", "info", "");
   INGOT_ASSIGN_OR_RETURN(const std::optional<RpcAccess> access, TokensAccess(args));
-  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
   rollout::EngineOptions options;
   options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int engines = 1 + static_cast<int>(args.also.size());
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfServing(engines, options.threads)));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
   options.kv_cache_tokens = args.kv_cache_tokens;
   INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args.chat_format, options, device));

@@ -16,6 +16,13 @@ namespace ingot::app {
 namespace {
 
 constexpr int kLibraryThreads = 24;  // of RocksDB, gRPC, libtorch and timers
+constexpr int kCallerThreads = 12;   // of gRPC in a gateway, which calls three roles
+
+int AgentsThreads(const RunConfig& config) { return config.agents.recipes.empty() ? 0 : 2 * config.agents.concurrency; }
+
+int FlowThreads(const gateway::GatewayOptions& gateway, const http::Options& http) {
+  return gateway.worker_threads + gateway.writer_threads + http.io_threads;
+}
 
 // pids.max of the control group that this process is in; empty = no limit, or no such file.
 std::string GroupLimit() {
@@ -81,9 +88,29 @@ absl::Status CheckThreads(int count) {
 }
 
 int ThreadsOf(const RunConfig& config) {
-  const int agents = config.agents.recipes.empty() ? 0 : 2 * config.agents.concurrency;
-  return kLibraryThreads + agents + config.gateway.worker_threads + config.gateway.writer_threads +
-         config.http.io_threads + 2 * SplitCores(config).total;
+  return kLibraryThreads + AgentsThreads(config) + FlowThreads(config.gateway, config.http) +
+         2 * SplitCores(config).total;
+}
+
+int ThreadsOfRole(const RunConfig& config, const std::string& role) {
+  const CoreBudget cores = SplitCores(config);
+  if (role == "agents") return kLibraryThreads + AgentsThreads(config);
+  if (role == "gateway") return kLibraryThreads + kCallerThreads + FlowThreads(config.gateway, config.http);
+  if (role == "rollout") return kLibraryThreads + 2 * cores.rollout;
+  if (role == "trainer") return kLibraryThreads + 2 * cores.total;
+  return kLibraryThreads;
+}
+
+int ThreadsOfLaunch(const RunConfig& config) {
+  int threads = config.cluster.trainer_ranks * ThreadsOfRole(config, "trainer");
+  if (config.tasks.empty()) return threads;
+  threads += config.cluster.rollout_engines * ThreadsOfRole(config, "rollout");
+  for (const char* role : {"datapool", "scheduler", "gateway"}) threads += ThreadsOfRole(config, role);
+  return threads + (config.agents.recipes.empty() ? 0 : ThreadsOfRole(config, "agents"));
+}
+
+int ThreadsOfServing(int engines, int threads) {
+  return kLibraryThreads + FlowThreads(gateway::GatewayOptions(), http::Options()) + 2 * engines * threads;
 }
 
 }  // namespace ingot::app

@@ -12,8 +12,13 @@ namespace ingot::app {
 // Starts `count` threads and ends them. RESOURCE_EXHAUSTED: the system gives fewer; names the limits and what to raise.
 absl::Status CheckThreads(int count);
 
-// The threads of a run whose roles are all in this process, agents' processes among them, which the limit counts too.
+// About as many threads as a process takes, agents' processes among them, which the limit counts too: a run whose roles
+// are all in one process, one process of a role, all processes of `ingot launch`, and `ingot serve` with `engines` of
+// `threads` each.
 int ThreadsOf(const RunConfig& config);
+int ThreadsOfRole(const RunConfig& config, const std::string& role);
+int ThreadsOfLaunch(const RunConfig& config);
+int ThreadsOfServing(int engines, int threads);
 
 // "ulimit -u is 200, the control group's pids.max is 1000": the limits of this process that are set.
 std::string DescribeThreadLimits();

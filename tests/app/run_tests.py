@@ -925,6 +925,34 @@ def case_bench(ingot, options):
     check(done.returncode == 1 and "can be had" in done.stderr and done.stderr.count("\n") == 1, f"{done}")
 
 
+NOBODY = 65531
+
+
+def run_as_nobody(argv, **more):
+    """The finished process of `argv` under another uid than root; None = the uid reaches no binary here."""
+    if subprocess.run([argv[0], "--version"], user=NOBODY, capture_output=True).returncode != 0:
+        print(f"uid {NOBODY} cannot run {argv[0]}: not checked")
+        return None
+    return subprocess.run(argv, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, timeout=60,
+                          **more)
+
+
+def check_thread_limits(ingot):
+    """Every command that starts many threads says at once that the system gives too few. Root has no such limit."""
+    if os.geteuid() != 0:
+        return
+    ingot.config = "configs/smoke.yaml"
+    commands = [ingot.argv(command, {}) for command in
+                ("train", "launch", "datapool", "scheduler", "rollout", "gateway", "trainer", "agents")]
+    for argv in commands + [[ingot.binary, "serve", "nowhere"]]:
+        done = run_as_nobody(argv, cwd=ingot.source,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (20, 20)))
+        if done is None:
+            return
+        check(done.returncode == 1 and "ulimit -u is 20): raise the limit" in done.stderr, f"{argv[1]}: {done}")
+        check(len(done.stderr.strip().splitlines()) == 1, f"{argv[1]}: not one line: {done.stderr}")
+
+
 def case_bad_input(ingot, options):
     """Bad input gives one clear error that names the cause, exit code 2, and no run."""
     folder = pathlib.Path(ingot.folder)
@@ -1005,6 +1033,7 @@ def case_bad_input(ingot, options):
         for key in ("cluster.datapool_port", "cluster.rollout_port", "http.port"):
             expect({**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
         check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
+    check_thread_limits(ingot)
     model = folder / "model"
     model.mkdir()
     (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")

@@ -41,5 +41,20 @@ TEST(Threads, ARunNeedsMoreForMoreAgents) {
   EXPECT_EQ(ThreadsOf(config), none + 200);
 }
 
+TEST(Threads, ALaunchNeedsThoseOfEachOfItsProcesses) {
+  RunConfig config;
+  config.tasks = "tasks.jsonl";
+  const int small = ThreadsOfLaunch(config), rank = ThreadsOfRole(config, "trainer"),
+            engine = ThreadsOfRole(config, "rollout");
+  EXPECT_GT(small, rank + engine);
+  config.cluster.trainer_ranks += 2;
+  config.cluster.rollout_engines += 3;
+  EXPECT_EQ(ThreadsOfLaunch(config), small + 2 * rank + 3 * engine);
+  config.tasks = "";  // supervised training has no other role
+  EXPECT_EQ(ThreadsOfLaunch(config), 3 * rank);
+}
+
+TEST(Threads, ServingNeedsMoreForMoreEngines) { EXPECT_EQ(ThreadsOfServing(3, 4), ThreadsOfServing(1, 4) + 16); }
+
 }  // namespace
 }  // namespace ingot::app
