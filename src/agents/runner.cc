@@ -103,6 +103,7 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       clock_(clock),
       series_(metrics == nullptr ? nullptr : std::make_unique<Series>(*metrics)),
       cwd_(CurrentFolder()),
+      metadata_(absl::StrCat(R"({"sandbox":)", substrate_->grant().Json(), "}")),
       gate_(base::FromSeconds(options.backoff_initial_s), base::FromSeconds(options.backoff_max_s)),
       recipe_running_(recipes_.size()),
       recipe_started_(recipes_.size()),
@@ -159,6 +160,7 @@ void Runner::Slot() {
     v1::EpisodeOpenRequest request;
     request.set_scaffold(recipes_[opening.recipe]->options.name);
     request.set_idempotency_key(opening.idempotency_key);
+    request.set_metadata_json(metadata_);
     // A verified agent must not be able to post its own reward.
     request.set_separate_owner(recipes_[opening.recipe]->verifier->decides());
     const auto opened = episodes_.Open(request);

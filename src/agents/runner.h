@@ -11,7 +11,8 @@
 // each time, so that a broken recipe does not use up the run's tasks. So does every failure before the first episode
 // that finishes. The gateway is told which failures are not the agent's doing (EpisodeEndRequest.of_setup).
 //
-// An agent's processes are gone before the end of its episode is reported.
+// An agent's processes are gone before the end of its episode is reported. The episode's metadata says how strong the
+// wall around it was.
 //
 // Threads: a slot is one long task of the runner's executor, which has a thread per slot, and waits for its commands.
 // Deadlines and waits are counted on `clock`. Thread safe; one thread calls Start and the destructor.
@@ -129,6 +130,7 @@ class Runner {
   const base::Clock& clock_;
   const std::unique_ptr<Series> series_;  // null: no metrics
   const std::string cwd_;
+  const std::string metadata_;  // of every episode: {"sandbox": the substrate's grant}
 
   // Own synchronisation.
   sandbox::Cancellation cancel_;

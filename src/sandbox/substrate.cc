@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "sandbox/process_substrate.h"
 
@@ -50,6 +51,15 @@ std::string Grant::Describe() const {
   std::string text = absl::StrCat("rung ", base::View(RungName(rung)), ": ", absl::StrJoin(parts, ", "));
   if (!refused.empty()) absl::StrAppend(&text, "; not granted: ", absl::StrJoin(refused, "; "));
   return text;
+}
+
+std::string Grant::Json() const {
+  return base::PrintJson({{"rung", std::string(RungName(rung))},
+                          {"own_uid", own_uid},
+                          {"user_namespace", user_namespace},
+                          {"pid_namespace", pid_namespace},
+                          {"mount_namespace", mount_namespace},
+                          {"private_proc", private_proc}});
 }
 
 absl::Status SubstrateOptions::Validate() const {

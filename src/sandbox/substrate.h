@@ -61,6 +61,8 @@ struct Grant {
   bool is_open() const { return !own_uid && !pid_namespace; }
   // One line for the start of a run: "rung process: a uid per room (from 1900000000), ..; not: .. (reason)".
   std::string Describe() const;
+  // For the record of an episode: {"rung":"process","own_uid":true,..}.
+  std::string Json() const;
 };
 
 // A program that a recipe names. Rooms must be able to reach it.

@@ -34,6 +34,7 @@ class FakeEpisodes final : public Episodes {
     ++open_;
     most_open_ = std::max(most_open_, open_);
     ++scaffolds_[request.scaffold()];
+    metadata_.push_back(request.metadata_json());
     changed_.SignalAll();
     v1::EpisodeOpenResponse response;
     response.set_episode_id(id);
@@ -80,6 +81,7 @@ class FakeEpisodes final : public Episodes {
   // By episode: the key that may reward and end it.
   std::map<std::string, std::string> owners() const { return Locked(owners_); }
   std::map<std::string, int> scaffolds() const { return Locked(scaffolds_); }
+  std::vector<std::string> metadata() const { return Locked(metadata_); }
   std::map<std::string, v1::EpisodeRewardRequest> rewards() const { return Locked(rewards_); }
   std::vector<v1::EpisodeEndRequest> ends() const { return Locked(ends_); }
 
@@ -100,6 +102,7 @@ class FakeEpisodes final : public Episodes {
   std::map<std::string, std::string> owners_;
   std::vector<std::string> keys_;
   std::map<std::string, int> scaffolds_;
+  std::vector<std::string> metadata_;
   std::map<std::string, v1::EpisodeRewardRequest> rewards_;
   std::vector<v1::EpisodeEndRequest> ends_;
 };

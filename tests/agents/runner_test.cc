@@ -16,6 +16,7 @@
 #include "agents/fake_episodes.h"
 #include "base/retry.h"
 #include "sandbox/marked_processes.h"
+#include "sandbox/process_substrate.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::agents {
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -116,6 +118,46 @@ TEST_F(RunnerTest, RunsEveryTaskWithAsManyEpisodesAsSlots) {
   }
   for (const auto& end : episodes.ends()) EXPECT_EQ(end.state(), v1::EPISODE_FINISHED);
   EXPECT_TRUE(WorkRootIsEmpty());
+}
+
+TEST_F(RunnerTest, EveryEpisodeSaysHowStrongItsWallWas) {
+  FakeEpisodes episodes(2);
+  RunAll(episodes);
+  const std::string metadata = absl::StrCat(R"({"sandbox":)", Ground()->grant().Json(), "}");
+  EXPECT_THAT(metadata, StartsWith(R"({"sandbox":{"rung":"process","own_uid":)"));
+  EXPECT_THAT(episodes.metadata(), ElementsAre(metadata, metadata));
+}
+
+// Where the wall is weakest, agents share the uid and the processes' names of everything above them.
+TEST_F(RunnerTest, AnAgentThatKillsItsParentOrTheLauncherFailsAlone) {
+  options_.concurrency = 1;
+  options_.backoff_max_s = 0.01;
+  for (const std::string victim : {"$PPID", "$(cut -d ' ' -f 4 /proc/$PPID/stat)"}) {
+    FakeEpisodes episodes(4);
+    int opened = 0;
+    episodes.before_open = [&] {
+      fs::remove(Path("kill"));
+      if (++opened == 2) std::ofstream(Path("kill")) << "";
+      return absl::OkStatus();
+    };
+    SetScript("test -e " + Path("kill") + " && { sleep " + marked_.sleep() + " & kill -9 " + victim + "; }; echo 42");
+    sandbox::SubstrateOptions ground;
+    ground.work_root = options_.work_root;
+    ground.agent_uid = "shared";
+    auto weak = sandbox::ProcessSubstrate::Make(ground, sandbox::kPidNamespace | sandbox::kMountNamespace);
+    ASSERT_TRUE(weak.ok()) << weak.status();
+    sandbox::ProcessSubstrate& substrate = **weak;
+    ASSERT_TRUE(substrate.grant().is_open());
+    const pid_t launcher = substrate.launcher_pid();
+    auto runner = Runner::Make(options_, *std::move(weak), episodes, base::Clock::Real());
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    ASSERT_TRUE((*runner)->Start().ok());
+    ASSERT_TRUE((*runner)->WaitDone(seconds(60)));
+    EXPECT_EQ((*runner)->Stats().finished, victim == "$PPID" ? 3 : 4);
+    EXPECT_EQ(substrate.launcher_pid() == launcher, victim == "$PPID");
+    EXPECT_EQ(marked_.Count(), 0) << "the killer's own processes";
+    EXPECT_TRUE(WorkRootIsEmpty());
+  }
 }
 
 TEST_F(RunnerTest, AgentSeesItsUrlKeyTaskFilesAndPrivateFolders) {
