@@ -2,7 +2,7 @@
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
 Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
-ranks_lost, launch_kill, bench, smoke, seeds, unstarted. Exits with 0 if every check of the case holds.
+ranks_lost, launch_kill, bench, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if every check of the case holds.
 """
 import argparse
 import base64
@@ -371,6 +371,106 @@ def case_unstarted(ingot, options):
     listed = [line.split()[0] for line in ingot.inspect("short").splitlines() if " failed " in line]
     shown = ingot.inspect("short", listed[0])
     check("the gateway's last refusal: 400 context_length_exceeded" in shown, shown)
+
+
+def case_doubts(ingot, options):
+    """Settings and results that are rarely meant are named on the terminal, at the start where they are known then."""
+    folder = write_asking_config(ingot, agent_seconds=0.5)  # so that most tokens are stale
+    agent = folder / "agent.py"
+    falling = agent.read_text().replace("print(len(answer) % 2)", f"""
+import random
+print(int(random.random() < 0.95 - open("{folder}/begun").read().count("begun") / 80))""")
+    check(falling != agent.read_text(), "the asking agent has changed")
+    agent.write_text(falling)
+    with open(f"{ingot.source}/examples/smoke/train.jsonl", encoding="utf-8") as tasks:
+        (folder / "eval.jsonl").write_text(tasks.readline() + tasks.readline())
+    code, output = ingot.run("train", {
+        "run.name": "doubtful", "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 100,
+        "trainer.learning_rate": 0.1, "trainer.eps_clip_low": 1e-4, "trainer.eps_clip_high": 1e-4,
+        "agents.concurrency": 24, "scheduler.total_steps": 14, "scheduler.max_staleness": 3, "scheduler.drop_zero_variance": "false"})
+    check(code == 0, output)
+    start, end = output.split("step", 1)[0], output.split("wall time")[-1]
+    for text, words in ((start, "doubt: trainer.learning_rate is 0.1, and 1e-08 to 0.005 is usual"),
+                        (start, "doubt: 2 of 2 tasks of eval.tasks are training tasks too"),
+                        (end, "doubt: the reward fell from "),
+                        (end, "of the trained tokens had a clipped ratio (actor/clipfrac_low, actor/clipfrac_high)")):
+        check(words in text, f"'{words}' is missing in: {output}")
+    ingot.config = "configs/smoke.yaml"
+    code, output = ingot.run("train", {**SHORT, "run.name": "cut", "scheduler.total_steps": 2, "gateway.max_new_tokens": 6})
+    check("of the calls hold a tool call that its output format cannot read (agent/malformed_ratio)" in output, output)
+
+
+# Tries to get at the processes named as arguments, which have this uid, and prints each way that was open.
+INTRUDER = """
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+class Range(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+buffer = ctypes.create_string_buffer(16)
+here = Range(ctypes.cast(buffer, ctypes.c_void_p), 16)
+def refused(result):
+    if result < 0 and ctypes.get_errno() != errno.EFAULT:  # EFAULT: the right is there, the address is not
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+ways = {
+    "mem": lambda pid: open(f"/proc/{pid}/mem", "rb"),
+    "environ": lambda pid: open(f"/proc/{pid}/environ", "rb").read(),
+    "maps": lambda pid: open(f"/proc/{pid}/maps", "rb").read(),
+    "fd": lambda pid: os.listdir(f"/proc/{pid}/fd"),
+    "cwd": lambda pid: os.readlink(f"/proc/{pid}/cwd"),
+    "ptrace": lambda pid: refused(libc.ptrace(0x4206, pid, 0, 0)),
+    "process_vm_readv": lambda pid: refused(libc.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(here), 1, 0)),
+    "pidfd_getfd": lambda pid: refused(libc.syscall(438, os.pidfd_open(pid), 0, 0)),
+}
+for pid in map(int, sys.argv[1:]):
+    for name, way in ways.items():
+        try:
+            way(pid)
+            print(f"open: {name} of", open(f"/proc/{pid}/comm").read().strip())
+        except OSError:
+            pass
+print("tried", len(sys.argv) - 1)
+"""
+
+
+def case_intruder(ingot, options):
+    """What shares the user of a run, as its agents may, reads neither memory nor descriptors of its processes."""
+    user = os.geteuid() or NOBODY
+    folder = write_asking_config(ingot)
+    if os.geteuid() == 0:
+        for path in [folder, *folder.iterdir()]:
+            os.chown(path, user, user)
+        if run_as_nobody([ingot.binary, "--version"]) is None:
+            return
+    switch = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
+    own = {key: value for key, value in launch_settings("walled").items() if key.startswith(("run.", "cluster."))}
+    argv = ingot.argv("launch", {**own, "scheduler.total_steps": 1000, "scheduler.drop_zero_variance": "false",
+                                 "agents.work_root": folder / "work"})
+    launch = subprocess.Popen(argv, cwd=ingot.source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **switch)
+    try:
+        wait_for_rows(ingot, launch, "walled", 1)
+        processes = {}
+        for comm in pathlib.Path("/proc").glob("[0-9]*/comm"):
+            try:
+                pid, parent = int(comm.parent.name), int((comm.parent / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                name = comm.read_text().strip()
+            except OSError:
+                continue
+            if pid == launch.pid or (parent == launch.pid and name == "ingot") or name == "ingot-launcher":
+                processes[pid] = (parent, name)
+        ours = [pid for pid, (parent, name) in processes.items() if pid == launch.pid or parent in processes]
+        check(len(ours) == 8, f"launch, six roles and a launcher: {processes}")
+        victim = subprocess.Popen(["sleep", "100"], **switch)
+        tried = subprocess.run(["/usr/bin/python3", "-I", "-c", INTRUDER, *map(str, ours)], capture_output=True, text=True,
+                               timeout=60, cwd="/", **switch)
+        sample = subprocess.run(["/usr/bin/python3", "-I", "-c", INTRUDER, str(victim.pid)], capture_output=True, text=True,
+                                timeout=60, cwd="/", **switch)
+        victim.kill()
+        victim.wait()
+        check("open: environ of sleep" in sample.stdout, f"the intruder is not able to anything: {sample}")
+        check(tried.stdout.strip() == "tried 8", f"{tried}")
+    finally:
+        launch.terminate()
+        launch.communicate(timeout=60)
 
 
 def case_evaluate(ingot, options):

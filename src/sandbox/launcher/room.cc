@@ -159,7 +159,8 @@ __attribute__((noinline)) pid_t StartCommand(const Ground& ground, const Start& 
 
 // Signals every process of the room but this one. `uid`: of the room, if it has one.
 void SignalAll(const Ground& ground, uid_t uid, int signal) {
-  if ((ground.walls & kPidNamespace) != 0) {
+  // The first process of a PID namespace reaches that namespace alone.
+  if ((ground.walls & kPidNamespace) != 0 && getpid() == 1) {
     kill(-1, signal);
   } else if ((ground.walls & kOwnUid) != 0 && uid != 0) {
     // kill(-1) reaches every process of a uid at once, whoever forks meanwhile. The process that calls it is spared. As

@@ -5,6 +5,7 @@ SIBLING_WORK, TASKS, RUNS. Nothing here harms a machine on which it succeeds, bu
 wall stands.
 """
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -42,12 +43,28 @@ def environ_of_all(secret):
     return False
 
 
+def read_directly(pid):
+    """True if process_vm_readv may read `pid`, whether or not something is at the address."""
+    class Range(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+    buffer = ctypes.create_string_buffer(16)
+    here = Range(ctypes.cast(buffer, ctypes.c_void_p), 16)
+    if LIBC.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(here), 1, 0) >= 0:
+        return True
+    return ctypes.get_errno() == errno.EFAULT
+
+
 def attach(pid):
     if LIBC.ptrace(16, pid, 0, 0) != 0:  # PTRACE_ATTACH
         return False
     os.waitpid(pid, 0x40000000)
     LIBC.ptrace(17, pid, 0, 0)  # PTRACE_DETACH
     return True
+
+
+def pidfd_getfd(pid):
+    """True if a descriptor of `pid` can be taken over."""
+    return LIBC.syscall(438, os.pidfd_open(pid), 0, 0) >= 0
 
 
 def writable(folder):
@@ -110,6 +127,11 @@ ATTACKS = {
     "parent_environ": lambda: read(f"/proc/{os.getppid()}/environ") is not None,
     "owner_memory": lambda: memory(OWNER),
     "owner_environ": lambda: read(f"/proc/{OWNER}/environ") is not None,
+    "owner_maps": lambda: read(f"/proc/{OWNER}/maps") != b"",
+    "owner_descriptors": lambda: os.listdir(f"/proc/{OWNER}/fd") is not None,
+    "owner_descriptor": lambda: pidfd_getfd(OWNER),
+    "owner_ptrace": lambda: attach(OWNER),
+    "owner_readv": lambda: read_directly(OWNER),
     "owner_signal": lambda: signals(OWNER),
     "sibling_environ": lambda: environ_of_all(b"sibling's key"),
     "sibling_memory": lambda: memory(SIBLING),

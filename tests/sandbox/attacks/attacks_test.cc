@@ -30,8 +30,9 @@ constexpr uid_t kNobody = 65534;
 // Whether the grant promises to contain an attack.
 bool Promised(const std::string& attack, const Grant& grant) {
   const bool apart = grant.own_uid || grant.pid_namespace;  // other processes are out of reach
-  static const std::set<std::string> always = {"parent_memory", "parent_environ", "owner_memory", "owner_environ",
-                                               "descriptors",   "daemons",        "capabilities"};
+  static const std::set<std::string> always = {
+      "parent_memory",    "parent_environ", "owner_memory", "owner_environ", "owner_maps", "owner_descriptors",
+      "owner_descriptor", "owner_ptrace",   "owner_readv",  "descriptors",   "daemons",    "capabilities"};
   if (always.contains(attack)) return true;
   if (attack.starts_with("tasks_") || attack == "runs_read") return grant.mount_namespace;
   if (attack.starts_with("runs_") || attack == "sibling_folder" || attack == "sibling_write") {
@@ -131,12 +132,13 @@ class Scene {
   std::thread neighbour_;
 };
 
-constexpr const char* kAttacks[] = {
-    "parent_memory",   "parent_environ", "owner_memory",   "owner_environ",  "owner_signal",
-    "sibling_environ", "sibling_memory", "sibling_ptrace", "sibling_signal", "sibling_folder",
-    "sibling_write",   "tasks_read",     "tasks_uncover",  "runs_read",      "tasks_read_by_root_link",
-    "capabilities",    "descriptors",    "daemons",        "kill_parent",    "kill_all",
-    "runs_write",      "runs_replace"};
+constexpr const char* kAttacks[] = {"parent_memory",  "parent_environ", "owner_memory",      "owner_environ",
+                                    "owner_signal",   "owner_maps",     "owner_descriptors", "owner_descriptor",
+                                    "owner_ptrace",   "owner_readv",    "sibling_environ",   "sibling_memory",
+                                    "sibling_ptrace", "sibling_signal", "sibling_folder",    "sibling_write",
+                                    "tasks_read",     "tasks_uncover",  "runs_read",         "tasks_read_by_root_link",
+                                    "capabilities",   "descriptors",    "daemons",           "kill_parent",
+                                    "kill_all",       "runs_write",     "runs_replace"};
 
 void AttackAll(uint32_t refused, const std::function<bool(const Grant&)>& is_wanted) {
   Scene scene(refused);
