@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "agents/recipe.h"
+#include "app/hidden_paths.h"
 #include "base/log.h"
 
 namespace ingot::app {
@@ -25,12 +27,6 @@ std::string CurrentFolder() {
   return fs::current_path(error).string();
 }
 
-std::string Absolute(const std::string& path) {
-  std::error_code error;
-  const fs::path whole = fs::weakly_canonical(path, error);
-  return error ? path : whole.string();
-}
-
 // `inner` is `outer` or lies in it. Both are absolute.
 bool IsWithin(const std::string& inner, const std::string& outer) {
   const fs::path relative = fs::path(inner).lexically_relative(outer);
@@ -40,19 +36,27 @@ bool IsWithin(const std::string& inner, const std::string& outer) {
 // The folder of all runs, so that agents see no other run either; the run's own where the other one holds more.
 absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& dir,
                                          const std::vector<sandbox::Program>& programs) {
-  const std::string runs = Absolute(config.root), run = Absolute(dir.path());
-  std::vector<std::string> seen = {Absolute(config.agents.work_root), Absolute(CurrentFolder())};
+  const std::string runs = AbsolutePath(config.root), run = AbsolutePath(dir.path());
+  std::vector<std::string> seen = {AbsolutePath(config.agents.work_root), AbsolutePath(CurrentFolder())};
   if (IsWithin(seen[0], run)) {
     return absl::InvalidArgumentError(absl::StrCat("agents.work_root ", seen[0], " lies in the run's folder ", run,
                                                    ", which agents do not see: name another folder"));
   }
   for (const sandbox::Program& program : programs) {
     for (const std::string& argument : program.argv) {
-      if (argument.starts_with('/')) seen.push_back(Absolute(argument));
+      if (argument.starts_with('/')) seen.push_back(AbsolutePath(argument));
     }
   }
   const bool holds_more = std::any_of(seen.begin(), seen.end(), [&](const auto& path) { return IsWithin(path, runs); });
   return holds_more ? run : runs;
+}
+
+// Says on the terminal which paths of the run agents can read.
+void WarnOfReadable(const sandbox::Grant& grant, const std::vector<std::string>& hidden) {
+  const std::vector<std::string> readable = ReadableByAgents(grant, hidden);
+  if (readable.empty()) return;
+  INGOT_LOG(warn, "agents can read these paths of the run, as this machine grants no mount namespace: {}{}",
+            absl::StrJoin(readable, ", "), grant.own_uid ? "; chmod o-rwx closes them to the agents' uids" : "");
 }
 
 }  // namespace
@@ -61,13 +65,9 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   sandbox::SubstrateOptions options = config.sandbox;
   options.work_root = config.agents.work_root;
   options.programs = agents::ProgramsOf(config.agents.recipes, CurrentFolder());
-  INGOT_ASSIGN_OR_RETURN(std::string folder, HiddenFolder(config, dir, options.programs));
-  options.hidden.push_back(std::move(folder));
-  for (const std::string& file :
-       {config.tasks, config.eval.tasks, config.sft_data, config.dpo_data, config.gateway.admin_key_file,
-        config.http.tls_key, config.cluster.token_file, config.cluster.tls_key}) {
-    if (!file.empty()) options.hidden.push_back(Absolute(file));
-  }
+  INGOT_ASSIGN_OR_RETURN(const std::string folder, HiddenFolder(config, dir, options.programs));
+  options.hidden = FilesOfRun(config);
+  options.hidden.push_back(folder);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));
   const sandbox::Grant& grant = substrate->grant();
   if (grant.own_uid && !grant.mount_namespace && chmod(dir.path().c_str(), 0700) != 0) {
@@ -83,6 +83,12 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
         "or start ingot as root or where user namespaces are allowed (docs/sandbox.md)");
   } else if (geteuid() == 0 && !grant.own_uid) {
     INGOT_LOG(warn, "agents are root: they can change files of this machine (docs/sandbox.md)");
+  }
+  WarnOfReadable(grant, options.hidden);
+  if (folder != AbsolutePath(config.root)) {
+    INGOT_LOG(warn,
+              "agents can read what other runs left in {}, as a program of theirs or their work folder lies there",
+              AbsolutePath(config.root));
   }
   return substrate;
 }
