@@ -374,6 +374,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(CheckSameModel(model.shape, *trainer, dir));
   base::RunLogOptions log_options;
   log_options.directory = dir.path();
+  log_options.max_labels = config.metrics.max_labels;
   log_options.resume_step = resume ? first_step : -1;
   // The last evaluation of a run that was made longer stays; a run without a step left repeats it.
   log_options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;

@@ -110,8 +110,6 @@ absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& opti
   return std::move(kept.ahead);
 }
 
-using Scalars = std::vector<std::pair<std::string, double>>;
-
 void Flatten(const std::string& prefix, const json::object& fields, Scalars& scalars) {
   for (const auto& field : fields) {
     const std::string name = absl::StrCat(prefix, std::string(field.key()));
@@ -142,34 +140,6 @@ json::object WithPrintableNames(const json::object& fields) {
   return named;
 }
 
-// The gauge of a number of the record. A name that comes from outside becomes a label's value:
-//
-//   signal/NAME        ingot_signal{name="NAME"}
-//   METRIC@domain:D    ingot_METRIC{domain="D"}      the same for scaffold
-struct GaugeName {
-  std::string metric;  // in the record, without what became a label
-  MetricLabels labels;
-};
-
-GaugeName GaugeOf(std::string_view name) {
-  constexpr std::string_view kSignal = "signal/";
-  GaugeName gauge;
-  for (const std::string_view label : {"domain", "scaffold"}) {
-    const std::string mark = absl::StrCat("@", View(label), ":");
-    const size_t at = name.find(mark);
-    if (at == std::string_view::npos) continue;
-    gauge.labels[std::string(label)] = name.substr(at + mark.size());
-    name = name.substr(0, at);
-    break;
-  }
-  if (name.starts_with(kSignal)) {
-    gauge.labels["name"] = name.substr(kSignal.size());
-    name = "signal";
-  }
-  gauge.metric = name;
-  return gauge;
-}
-
 // The numbers of a line without "step" and "time".
 Scalars ScalarsOf(const json::object& line) {
   Scalars scalars;
@@ -182,11 +152,18 @@ Scalars ScalarsOf(const json::object& line) {
 
 absl::Status RunLogOptions::Validate() const {
   if (directory.empty()) return absl::InvalidArgumentError("run log: no directory is named");
+  if (max_labels < 1) return absl::InvalidArgumentError("run log: max_labels must be at least 1");
   return absl::OkStatus();
 }
 
-RunLog::RunLog(std::string path, int fd, std::unique_ptr<TfEventsWriter> events, Metrics* metrics, const Clock& clock)
-    : path_(std::move(path)), fd_(fd), metrics_(metrics), clock_(clock), events_(std::move(events)) {}
+RunLog::RunLog(std::string path, int fd, std::unique_ptr<TfEventsWriter> events, TagBound tags, Metrics* metrics,
+               const Clock& clock)
+    : path_(std::move(path)),
+      fd_(fd),
+      metrics_(metrics),
+      clock_(clock),
+      events_(std::move(events)),
+      tags_(std::move(tags)) {}
 
 RunLog::~RunLog() { close(fd_); }
 
@@ -201,16 +178,17 @@ absl::StatusOr<std::unique_ptr<RunLog>> RunLog::Open(const RunLogOptions& option
   const std::string path = options.directory + "/metrics.jsonl";
   INGOT_ASSIGN_OR_RETURN(const std::vector<json::object> ahead, CutForResume(options, path));
   std::unique_ptr<TfEventsWriter> events;
+  TagBound tags(static_cast<size_t>(options.max_labels));
   if (options.tensorboard) {
     INGOT_ASSIGN_OR_RETURN(events, TfEventsWriter::Create(options.directory + "/tensorboard",
                                                           std::max<int64_t>(options.resume_step, 0), clock));
     for (const json::object& line : ahead) {  // TensorBoard drops them at the session start
-      INGOT_RETURN_IF_ERROR(events->WriteScalars(line.at("step").as_int64(), ScalarsOf(line)));
+      INGOT_RETURN_IF_ERROR(events->WriteScalars(line.at("step").as_int64(), tags.Bound(ScalarsOf(line)).scalars));
     }
   }
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return IoError("open", path);
-  std::unique_ptr<RunLog> log(new RunLog(path, fd, std::move(events), metrics, clock));
+  std::unique_ptr<RunLog> log(new RunLog(path, fd, std::move(events), std::move(tags), metrics, clock));
   INGOT_RETURN_IF_ERROR(SyncFolder(options.directory));
   return log;
 }
@@ -235,7 +213,7 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
   }
   if (metrics_ != nullptr) {
     const auto set = [&](const std::string& name, double value) {
-      const auto& [metric, labels] = GaugeOf(name);
+      const auto& [metric, labels] = ReadRecordName(name);
       metrics_->GetGauge("ingot_" + metric, "last value of " + metric + " in metrics.jsonl", labels).Set(value);
     };
     const bool newest = step >= newest_;
@@ -246,7 +224,13 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
   }
   newest_ = std::max(newest_, step);
   if (events_ != nullptr) {
-    if (const absl::Status status = events_->WriteScalars(step, scalars); !status.ok()) {
+    const TagBound::Bounded tagged = tags_.Bound(scalars);
+    if (tagged.others > 0 && metrics_ != nullptr) {
+      metrics_
+          ->GetCounter("ingot_tensorboard_tags_other_total", "Numbers of metrics.jsonl that TensorBoard has as other.")
+          .Increment(static_cast<double>(tagged.others));
+    }
+    if (const absl::Status status = events_->WriteScalars(step, tagged.scalars); !status.ok()) {
       INGOT_LOG(warn, "TensorBoard: {}", status.ToString());
     }
   }

@@ -2,7 +2,7 @@
 // line of its own, whose step is the version.
 //
 //   DIR/metrics.jsonl    one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
-//   DIR/tensorboard/     event files with every number of the line
+//   DIR/tensorboard/     event files with every number of the line, under a bounded number of names (base/tag_bound.h)
 //   Metrics              gauges ingot_reward_mean, ... with the last written value; ingot_step and ingot_version are
 //                        those of the newest step
 //
@@ -24,15 +24,17 @@
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/tag_bound.h"
 #include "base/tfevents.h"
 
 namespace ingot::base {
 
 struct RunLogOptions {
-  std::string directory;      // the run's folder; made if absent
-  bool tensorboard = true;    // write event files
-  int64_t resume_step = -1;   // the first step of the resumed run: lines of it and of later steps are cut; < 0 = a new
-                              // run, whose folder must have no line
+  std::string directory;     // the run's folder; made if absent
+  bool tensorboard = true;   // write event files
+  int64_t resume_step = -1;  // the first step of the resumed run: lines of it and of later steps are cut; < 0 = a new
+                             // run, whose folder must have no line
+  int max_labels = Metrics::kDefaultMaxLabels;  // values of a label (metrics.h) that TensorBoard tells apart; >= 1
   int64_t keep_version = -1;  // on resume, keeps lines with a "version" up to this, whatever their step; < 0 = none
   absl::Status Validate() const;
 };
@@ -56,7 +58,8 @@ class RunLog {
   const std::string& path() const { return path_; }
 
  private:
-  RunLog(std::string path, int fd, std::unique_ptr<TfEventsWriter> events, Metrics* metrics, const Clock& clock);
+  RunLog(std::string path, int fd, std::unique_ptr<TfEventsWriter> events, TagBound tags, Metrics* metrics,
+         const Clock& clock);
 
   const std::string path_;
   const int fd_;
@@ -65,6 +68,7 @@ class RunLog {
   Mutex mu_;
   int64_t newest_ ABSL_GUARDED_BY(mu_) = -1;  // the largest written step; -1 = none
   std::unique_ptr<TfEventsWriter> events_ ABSL_PT_GUARDED_BY(mu_);
+  TagBound tags_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::base

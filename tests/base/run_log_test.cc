@@ -291,5 +291,24 @@ TEST(RetryTest, TheHintTravelsWithTheStatus) {
   EXPECT_EQ(RetryAfterMs(absl::ResourceExhaustedError("full")), std::nullopt);
 }
 
+TEST_F(RunLogTest, TensorBoardTellsABoundedNumberOfNamesApart) {
+  RunLogOptions options = Options();
+  options.max_labels = 3;
+  json::object line;
+  for (int i = 0; i < 5; ++i) line[absl::StrCat("signal/s", i)] = i;
+  ASSERT_TRUE(MustOpen(options)->Write(0, line).ok());
+  EXPECT_THAT(metrics_.RenderText(), HasSubstr("ingot_tensorboard_tags_other_total 2"));
+  std::string events;
+  for (const auto& file : std::filesystem::directory_iterator(directory_ + "/tensorboard")) {
+    std::ostringstream text;
+    text << std::ifstream(file.path(), std::ios::binary).rdbuf();
+    events += text.str();
+  }
+  EXPECT_THAT(events, HasSubstr("signal/s2"));
+  EXPECT_THAT(events, HasSubstr("signal/other"));
+  EXPECT_EQ(events.find("signal/s3"), std::string::npos);
+  EXPECT_THAT(Lines().at(0), HasSubstr("signal/s4")) << "the record itself has all";
+}
+
 }  // namespace
 }  // namespace ingot::base

@@ -1,0 +1,85 @@
+#include "base/tag_bound.h"
+
+#include "base/status.h"
+
+namespace ingot::base {
+namespace {
+
+constexpr std::string_view kSignal = "signal/";
+constexpr char kOther[] = "other";
+constexpr size_t kNamesPerValue = 10;
+
+}  // namespace
+
+RecordName ReadRecordName(std::string_view name) {
+  RecordName read;
+  for (const std::string_view label : {"domain", "scaffold"}) {
+    const std::string mark = absl::StrCat("@", View(label), ":");
+    const size_t at = name.find(mark);
+    if (at == std::string_view::npos) continue;
+    read.labels[std::string(label)] = name.substr(at + mark.size());
+    name = name.substr(0, at);
+    break;
+  }
+  if (name.starts_with(kSignal)) {
+    read.labels["name"] = name.substr(kSignal.size());
+    name = "signal";
+  }
+  read.metric = name;
+  return read;
+}
+
+std::string WriteRecordName(const RecordName& name) {
+  std::string text = name.metric;
+  if (const auto signal = name.labels.find("name"); signal != name.labels.end()) {
+    absl::StrAppend(&text, "/", signal->second);
+  }
+  for (const auto& [label, value] : name.labels) {
+    if (label != "name") absl::StrAppend(&text, "@", label, ":", value);
+  }
+  return text;
+}
+
+std::string TagBound::NameOf(const std::string& name) {
+  RecordName bounded = ReadRecordName(name);
+  if (bounded.labels.empty()) return name;
+  Known& known = known_[bounded.metric];
+  for (auto& [label, value] : bounded.labels) {
+    std::set<std::string>& values = known.values[label];
+    if (value == kOther || values.contains(value)) continue;
+    if (values.size() < max_labels_) {
+      values.insert(value);
+    } else {
+      value = kOther;
+    }
+  }
+  std::string text = WriteRecordName(bounded);
+  if (known.names.contains(text)) return text;
+  if (known.names.size() >= kNamesPerValue * max_labels_) {
+    for (auto& [label, value] : bounded.labels) value = kOther;
+    return WriteRecordName(bounded);
+  }
+  known.names.insert(text);
+  return text;
+}
+
+TagBound::Bounded TagBound::Bound(const Scalars& line) {
+  Bounded bounded;
+  std::map<std::string, std::pair<size_t, int>>
+      merged;  // by changed name: its place, and how many numbers it stands for
+  for (const auto& [name, value] : line) {
+    std::string tag = NameOf(name);
+    if (tag == name) {
+      bounded.scalars.emplace_back(name, value);
+      continue;
+    }
+    ++bounded.others;
+    const auto [at, is_new] = merged.try_emplace(tag, bounded.scalars.size(), 0);
+    if (is_new) bounded.scalars.emplace_back(std::move(tag), 0.0);
+    double& mean = bounded.scalars[at->second.first].second;
+    mean += (value - mean) / ++at->second.second;
+  }
+  return bounded;
+}
+
+}  // namespace ingot::base
