@@ -24,6 +24,7 @@ std::string Ending(const v1::Episode& episode) {
   ending.set_state(episode.state());
   if (episode.has_reward()) ending.set_reward(episode.reward());
   *ending.mutable_signals() = episode.signals();
+  *ending.mutable_facts() = episode.facts();
   *ending.mutable_call_rewards() = episode.call_rewards();
   ending.set_detail(episode.detail());
   ending.set_cause(episode.cause());
@@ -50,6 +51,7 @@ template <typename Earned>
 void AddRewards(v1::Episode& episode, const Earned& earned) {
   if (earned.has_reward()) episode.set_reward(earned.reward());
   for (const auto& [name, value] : earned.signals()) (*episode.mutable_signals())[name] = value;
+  for (const auto& [name, json] : earned.facts()) (*episode.mutable_facts())[name] = json;
   for (const auto& [call, reward] : earned.call_rewards()) (*episode.mutable_call_rewards())[call] = reward;
 }
 
@@ -164,6 +166,7 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
   ended.set_state(request.state());
   if (request.has_reward()) {  // the whole outcome
     ended.clear_signals();
+    ended.clear_facts();
     ended.clear_call_rewards();
   }
   AddRewards(ended, request);

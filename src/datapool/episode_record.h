@@ -2,8 +2,8 @@
 // appends, rewards and ends read and write the small progress alone.
 //
 //   opening    Episode as it was opened, without the fields that only progress has
-//   progress   Episode with id, ref and purpose, and the fields that change: state, reward, signals, call_rewards,
-//              detail, cause, grade, ended_unix_ns
+//   progress   Episode with id, ref and purpose, and the fields that change: state, reward, signals, facts,
+//              call_rewards, detail, cause, grade, ended_unix_ns
 //
 // `Source` is a Database::Reader or Batch. Errors: NOT_FOUND names an absent episode, DATA_LOSS a damaged one.
 #pragma once
@@ -30,6 +30,7 @@ inline v1::Episode ProgressOf(const v1::Episode& episode) {
   progress.set_state(episode.state());
   if (episode.has_reward()) progress.set_reward(episode.reward());
   *progress.mutable_signals() = episode.signals();
+  *progress.mutable_facts() = episode.facts();
   *progress.mutable_call_rewards() = episode.call_rewards();
   progress.set_detail(episode.detail());
   progress.set_cause(episode.cause());
@@ -43,6 +44,7 @@ inline void ClearProgress(v1::Episode& episode) {
   episode.clear_state();
   episode.clear_reward();
   episode.clear_signals();
+  episode.clear_facts();
   episode.clear_call_rewards();
   episode.clear_detail();
   episode.clear_cause();

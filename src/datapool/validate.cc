@@ -6,6 +6,7 @@
 #include "datapool/keys.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
+#include "tree/signal_bounds.h"
 
 namespace ingot::datapool {
 namespace {
@@ -39,6 +40,10 @@ absl::Status ValidateRewards(const Earned& earned) {
   for (const auto& [name, value] : earned.signals()) {
     const std::string fault = tree::SignalFault(value);
     if (!fault.empty()) return Invalid(absl::StrCat("signal '", name, "' ", fault));
+  }
+  if (earned.facts().size() > tree::kMaxFacts || tree::FactBytes(earned.facts()) > tree::kMaxFactBytes) {
+    return Invalid(absl::StrCat(earned.facts().size(), " facts of ", tree::FactBytes(earned.facts()),
+                                " bytes; at most ", tree::kMaxFacts, " of ", tree::kMaxFactBytes, " in all"));
   }
   for (const auto& [call, reward] : earned.call_rewards()) {
     const std::string fault = tree::RewardFault(reward);
@@ -138,8 +143,8 @@ absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t ma
 
 absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
-  if (!request.has_reward() && request.signals().empty() && request.call_rewards().empty()) {
-    return Invalid("neither reward nor signals nor call_rewards: there is nothing to add");
+  if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
+    return Invalid("neither reward nor signals nor facts nor call_rewards: there is nothing to add");
   }
   return ValidateRewards(request);
 }

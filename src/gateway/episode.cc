@@ -19,16 +19,30 @@ constexpr char kLimit[] = "episode_limit";  // sent with 400: clients repeat a 4
 constexpr char kRefusedMark[] = "; the gateway's last refusal: ";
 constexpr size_t kMaxRefusal = 600;  // bytes
 
+absl::Status CheckName(const char* of, const std::string& name) {
+  if (tree::IsSignalName(name)) return absl::OkStatus();
+  return BadRequest(of, absl::StrCat("a name of '", of, "' must have 1 to ", tree::kMaxSignalName,
+                                     " bytes without control characters or marks of direction: '",
+                                     base::Printable(name, {.max_bytes = 80}), "'"));
+}
+
+absl::Status CheckFacts(const v1::EpisodeRewardRequest& posted) {
+  for (const auto& [name, json] : posted.facts()) {
+    INGOT_RETURN_IF_ERROR(CheckName("facts", name));
+    const auto parsed = base::ParseJson(json);
+    if (!parsed.ok()) {
+      return BadRequest("facts", absl::StrCat("fact '", name, "' is no JSON: ", parsed.status().message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
   if (const std::string fault = tree::RewardFault(posted.reward()); !fault.empty()) {
     return BadRequest("reward", "'reward' " + fault);
   }
   for (const auto& [name, number] : posted.signals()) {
-    if (!tree::IsSignalName(name)) {
-      return BadRequest("signals", absl::StrCat("the name of a signal must have 1 to ", tree::kMaxSignalName,
-                                                " bytes without control characters or marks of direction: '",
-                                                base::Printable(name, {.max_bytes = 80}), "'"));
-    }
+    INGOT_RETURN_IF_ERROR(CheckName("signals", name));
     if (const std::string fault = tree::SignalFault(number); !fault.empty()) {
       return BadRequest("signals", absl::StrCat("signal '", name, "' ", fault));
     }
@@ -68,6 +82,7 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Ea
   recorded_ = std::move(recorded.calls);
   if (record_.has_reward()) earned_.set_reward(record_.reward());
   *earned_.mutable_signals() = record_.signals();
+  *earned_.mutable_facts() = record_.facts();
   *earned_.mutable_call_rewards() = record_.call_rewards();
   last_activity_ = clock.Now();
 }
@@ -209,6 +224,13 @@ absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
   if (earned_.signals().size() + added(earned_.signals(), posted.signals()) > tree::kMaxSignals) {
     return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
   }
+  google::protobuf::Map<std::string, std::string> facts = earned_.facts();
+  for (const auto& [name, json] : posted.facts()) facts[name] = json;
+  if (facts.size() > tree::kMaxFacts || tree::FactBytes(facts) > tree::kMaxFactBytes) {
+    return BadRequest(
+        "facts", absl::StrCat("an episode has at most ", tree::kMaxFacts, " facts, of at most ", tree::kMaxFactBytes,
+                              " bytes in all; it would have ", facts.size(), " of ", tree::FactBytes(facts)));
+  }
   // Only a session can pass this limit, since it begins new histories.
   const auto calls = earned_.call_rewards().size() + added(earned_.call_rewards(), posted.call_rewards());
   if (calls > static_cast<size_t>(limits_.max_calls())) {
@@ -239,10 +261,12 @@ void Episode::NoteAnswer(const absl::Status& status) {
 absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
                                                               std::chrono::nanoseconds timeout) {
   INGOT_RETURN_IF_ERROR(CheckNumbers(posted));
+  INGOT_RETURN_IF_ERROR(CheckFacts(posted));
   v1::RewardEpisodeRequest started;
   started.set_episode_id(id());
   if (posted.has_reward()) started.set_reward(posted.reward());
   *started.mutable_signals() = posted.signals();
+  *started.mutable_facts() = posted.facts();
   base::MutexLock lock(mu_);
   if (state_ == State::kOpen) INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
   if (state_ != State::kOpen) return EpisodeOver(id());
@@ -302,6 +326,7 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chron
     if (state == v1::EPISODE_FINISHED) {  // otherwise the pool keeps what was posted
       end_.set_reward(earned_.reward());
       *end_.mutable_signals() = earned_.signals();
+      *end_.mutable_facts() = earned_.facts();
       *end_.mutable_call_rewards() = earned_.call_rewards();
     }
     end_detail_ = detail;

@@ -163,8 +163,35 @@ absl::Status ReadEnd(const value& body, v1::EpisodeEndRequest& end) {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status ReadSignals(const value& body, v1::EpisodeRewardRequest& request) {
+  const value* named = base::Find(body, "signals");
+  if (named == nullptr || named->is_null()) return absl::OkStatus();
+  if (!named->is_object()) return BadRequest("signals", "'signals' must be an object of numbers");
+  for (const auto& [name, number] : named->get_object()) {
+    if (!number.is_bool() && !number.is_number()) {
+      return BadRequest("signals", absl::StrCat("signal '", std::string(name), "' must be a number"));
+    }
+    (*request.mutable_signals())[std::string(name)] = number.is_bool() ? number.get_bool() : number.to_number<double>();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadFacts(const value& body, v1::EpisodeRewardRequest& request) {
+  const value* named = base::Find(body, "facts");
+  if (named == nullptr || named->is_null()) return absl::OkStatus();
+  if (!named->is_object()) return BadRequest("facts", "'facts' must be an object");
+  for (const auto& [name, fact] : named->get_object()) {
+    (*request.mutable_facts())[std::string(name)] = base::PrintJson(fact);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status ReadReward(const value& body, v1::EpisodeRewardRequest& request) {
-  INGOT_RETURN_IF_ERROR(CheckFields(body, {"reward", "signals", "call_id", "turn", "calls"}));
+  INGOT_RETURN_IF_ERROR(CheckFields(body, {"reward", "signals", "facts", "call_id", "turn", "calls"}));
   INGOT_ASSIGN_OR_RETURN(const double reward, NumberField(body, "reward"));
   const value* field = base::Find(body, "reward");
   const bool has_reward = field != nullptr && !field->is_null();
@@ -190,16 +217,8 @@ absl::Status ReadReward(const value& body, v1::EpisodeRewardRequest& request) {
       *request.add_call_rewards() = **std::move(named);
     }
   }
-  const value* named = base::Find(body, "signals");
-  if (named == nullptr || named->is_null()) return absl::OkStatus();
-  if (!named->is_object()) return BadRequest("signals", "'signals' must be an object of numbers");
-  for (const auto& [name, number] : named->get_object()) {
-    if (!number.is_bool() && !number.is_number()) {
-      return BadRequest("signals", absl::StrCat("signal '", std::string(name), "' must be a number"));
-    }
-    (*request.mutable_signals())[std::string(name)] = number.is_bool() ? number.get_bool() : number.to_number<double>();
-  }
-  return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(ReadSignals(body, request));
+  return ReadFacts(body, request);
 }
 
 }  // namespace ingot::gateway

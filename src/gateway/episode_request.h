@@ -13,8 +13,8 @@ namespace ingot::gateway {
 // "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?}. `body` is `text` parsed; the task's
 // payload is copied from `text`, which keeps its numbers as they are written.
 absl::Status ReadOpen(const base::json::value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open);
-// {"reward"?, "signals": {NAME: number}?, "call_id" | "turn"?, "calls": [{"call_id" | "turn", "reward"}]?}. With
-// "call_id" or "turn", "reward" is that call's.
+// {"reward"?, "signals": {NAME: number}?, "facts": {NAME: any JSON}?, "call_id" | "turn"?,
+// "calls": [{"call_id" | "turn", "reward"}]?}. With "call_id" or "turn", "reward" is that call's.
 absl::Status ReadReward(const base::json::value& body, v1::EpisodeRewardRequest& request);
 // {"status": "finished" | "failed", "detail"?}
 absl::Status ReadEnd(const base::json::value& body, v1::EpisodeEndRequest& end);

@@ -37,8 +37,8 @@ v1::EpisodeEndResponse ResponseTo(const std::string& refusal) {
 }  // namespace
 
 absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
-  if (!request.has_reward() && request.signals().empty() && request.call_rewards().empty()) {
-    return BadRequest("reward", "there is neither 'reward' nor 'signals' nor the reward of a call");
+  if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
+    return BadRequest("reward", "there is neither 'reward' nor 'signals' nor 'facts' nor the reward of a call");
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
   INGOT_ASSIGN_OR_RETURN(const auto earned, episode->StartReward(request, base::FromSeconds(core_.options.end_wait_s)));
@@ -94,6 +94,7 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   end.set_state(v1::EPISODE_FENCED);
   end.clear_reward();
   end.clear_signals();
+  end.clear_facts();
   end.clear_call_rewards();
   end.set_detail("its end was refused: " + refused);
   if (!held.ok()) return absl::OkStatus();

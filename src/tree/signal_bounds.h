@@ -1,4 +1,4 @@
-// Names and bounds of an episode's signals. The gateway refuses more; a report that keeps within them is accepted.
+// Names and bounds of an episode's signals and facts. The gateway refuses more; a report that keeps within them is accepted.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,23 @@
 namespace ingot::tree {
 
 inline constexpr size_t kMaxSignals = 256;
-inline constexpr size_t kMaxSignalName = 256;  // bytes, at least one
+inline constexpr size_t kMaxSignalName = 256;    // bytes, at least one
+inline constexpr size_t kMaxFacts = 64;          // named as signals are
+inline constexpr size_t kMaxFactBytes = 262144;  // of all facts of an episode, names and JSON together
 // Signals of one report; the others are left to the runner's own measurements.
 inline constexpr size_t kMaxReportedSignals = kMaxSignals - 32;
 
 // Whether a signal may have this name: 1 to kMaxSignalName bytes, all of them printable.
 inline bool IsSignalName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxSignalName && base::IsPrintable(name);
+}
+
+// Bytes of facts: a map from names to JSON.
+template <typename Facts>
+size_t FactBytes(const Facts& facts) {
+  size_t bytes = 0;
+  for (const auto& [name, json] : facts) bytes += name.size() + json.size();
+  return bytes;
 }
 
 // Whether a signal is a metric under its own name. Every other one is the metric signal/NAME, so that an agent makes up no

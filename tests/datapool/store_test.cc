@@ -141,6 +141,7 @@ TEST_F(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(store_->AppendCall(Append("e", i, {Prompt({i})}, {Sampled({2})})).ok());
   auto first = Reward("e", 0.25, {{"e/0", 1}, {"e/1", 2}});
   (*first.mutable_signals())["style"] = 3;
+  (*first.mutable_facts())["seen"] = "[1]";
   ASSERT_TRUE(store_->RewardEpisode(first).ok());
   auto second = Reward("e", 0, {{"e/1", -2}, {"e/2", 4}});
   second.clear_reward();  // keeps the reward
@@ -156,6 +157,7 @@ TEST_F(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
               (std::map<std::string, double>{{"e/0", 1}, {"e/1", -2}, {"e/2", 4}}));
     EXPECT_EQ(std::map(episode.signals().begin(), episode.signals().end()),
               (std::map<std::string, double>{{"style", 3}, {"speed", 5}}));
+    EXPECT_EQ(episode.facts().at("seen"), "[1]");
     Reopen();
     ASSERT_TRUE(store_->RewardEpisode(second).ok()) << "again";
   }
@@ -209,6 +211,7 @@ TEST_F(StoreTest, AnEndWithoutARewardKeepsThoseThatWerePosted) {
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
     auto posted = Reward(id, 0.5, {{id + "/0", 1}});
     (*posted.mutable_signals())["style"] = 3;
+    (*posted.mutable_facts())["seen"] = "[1]";
     ASSERT_TRUE(store_->RewardEpisode(posted).ok());
     auto end = End(id, ends[i]);
     end.clear_reward();
@@ -221,6 +224,7 @@ TEST_F(StoreTest, AnEndWithoutARewardKeepsThoseThatWerePosted) {
       EXPECT_EQ(ended.call_rewards().at(id + "/0"), 1);
       EXPECT_EQ(std::map(ended.signals().begin(), ended.signals().end()),
                 (std::map<std::string, double>{{"style", 3}, {"agent/crash", 1}}));
+      EXPECT_EQ(ended.facts().at("seen"), "[1]");
       Reopen();
     }
   }

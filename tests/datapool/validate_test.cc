@@ -118,6 +118,18 @@ TEST(Validate, RewardsAndSignalsAreWithinTheirBounds) {
   EXPECT_FALSE(ValidateEndEpisode(signal).ok());
 }
 
+TEST(Validate, FactsAreBounded) {
+  auto facts = testing::Reward("e", 1);
+  facts.clear_reward();
+  for (int i = 0; i < 64; ++i) (*facts.mutable_facts())[std::to_string(i)] = "1";
+  EXPECT_TRUE(ValidateRewardEpisode(facts).ok());
+  (*facts.mutable_facts())["x"] = "1";
+  EXPECT_FALSE(ValidateRewardEpisode(facts).ok());
+  auto large = End("e");
+  (*large.mutable_facts())["x"] = std::string(262144, '1');
+  EXPECT_FALSE(ValidateEndEpisode(large).ok());
+}
+
 TEST(Validate, OptionsAreChecked) {
   EXPECT_TRUE(testing::QuickOptions("/x").Validate().ok());
   EXPECT_FALSE(testing::QuickOptions("").Validate().ok());

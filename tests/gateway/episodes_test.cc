@@ -216,6 +216,41 @@ TEST(Rewards, OfSingleCallsAreStoredWithTheEnd) {
   EXPECT_EQ(HttpStatusOf(reward(R"({"turn":0,"reward":1})")), 410) << "it is sealed";
 }
 
+TEST(Rewards, ComeWithFactsOfAnyJson) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  const auto post = [&](const std::string& json) { return world.gateway().RewardEpisode(RewardFrom(episode, json)); };
+  ASSERT_TRUE(post(R"({"facts":{"stages":[{"main":1,"sub":[3,5]}],"seen":["a"]}})").ok());
+  ASSERT_TRUE(post(R"({"reward":1,"facts":{"seen":["a","b"]}})").ok()) << "a fact that is posted again replaces itself";
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+  const v1::Episode stored = world.pool.episode(episode.episode_id());
+  ASSERT_EQ(stored.facts_size(), 2);
+  EXPECT_EQ(stored.facts().at("stages"), R"([{"main":1,"sub":[3,5]}])");
+  EXPECT_EQ(stored.facts().at("seen"), R"(["a","b"])");
+}
+
+TEST(Rewards, RefuseFactsThatAreNoJsonTooManyOrTooLarge) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  const auto post = [&](const std::map<std::string, std::string>& facts) {
+    v1::EpisodeRewardRequest request;
+    request.set_episode_id(episode.episode_id());
+    request.set_api_key(episode.api_key());
+    request.mutable_facts()->insert(facts.begin(), facts.end());
+    return world.gateway().RewardEpisode(request);
+  };
+  EXPECT_THAT(std::string(post({{"seen", "[1,"}}).message()), ::testing::HasSubstr("fact 'seen' is no JSON"));
+  EXPECT_EQ(HttpStatusOf(post({{"a\n", "1"}})), 400);
+  EXPECT_EQ(HttpStatusOf(post({{"", "1"}})), 400);
+  const std::string large = '"' + std::string(200000, 'x') + '"';
+  EXPECT_TRUE(post({{"a", large}}).ok());
+  EXPECT_TRUE(post({{"a", large}}).ok()) << "it replaces itself";
+  EXPECT_EQ(HttpStatusOf(post({{"b", large}})), 400);
+  std::map<std::string, std::string> many;
+  for (int i = 0; i < 64; ++i) many[std::to_string(i)] = "1";
+  EXPECT_EQ(HttpStatusOf(post(many)), 400) << "with 'a' these are 65";
+}
+
 TEST(Rewards, AreStoredBeforeTheyAreAcknowledged) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
@@ -350,6 +385,7 @@ TEST(Rewards, NameTheirFaults) {
       {R"({"calls":[{"index":0,"reward":1}]})", "calls[].index"},
       {R"({"signals":[1]})", "signals"},
       {R"({"signals":{"a":"b"}})", "a"},
+      {R"({"facts":[1]})", "facts"},
   };
   for (const auto& [json, field] : faults) {
     v1::EpisodeRewardRequest request;

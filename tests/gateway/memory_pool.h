@@ -71,6 +71,7 @@ class MemoryPool final : public datapool::Client {
     }
     if (request.has_reward()) episode.set_reward(request.reward());
     for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
+    for (const auto& [name, json] : request.facts()) (*episode.mutable_facts())[name] = json;
     return absl::OkStatus();
   }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
@@ -83,9 +84,11 @@ class MemoryPool final : public datapool::Client {
     if (request.has_reward()) {
       episode.set_reward(request.reward());
       episode.clear_signals();
+      episode.clear_facts();
       *episode.mutable_call_rewards() = request.call_rewards();
     }
     for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
+    for (const auto& [name, json] : request.facts()) (*episode.mutable_facts())[name] = json;
     episode.set_detail(request.detail());
     episode.set_ended_unix_ns(request.ended_unix_ns());
     return absl::OkStatus();

@@ -115,6 +115,7 @@ TEST(Recovery, RewardsPostedToTheGatewayBeforeCount) {
   of_call.add_call_rewards()->set_turn(0);
   of_call.mutable_call_rewards(0)->set_reward(0.5);
   (*of_call.mutable_signals())["style"] = 2;
+  (*of_call.mutable_facts())["seen"] = "[1]";
   ASSERT_TRUE(world.gateway().RewardEpisode(of_call).ok());
   ASSERT_TRUE(world.Reward(whole, 0).ok());  // a reward of 0 is one
   ASSERT_TRUE(world.Restart().ok());
@@ -127,6 +128,7 @@ TEST(Recovery, RewardsPostedToTheGatewayBeforeCount) {
   const v1::Episode stored = world.pool.episode(calls.episode_id());
   EXPECT_EQ(stored.call_rewards().at(world.pool.calls().at(0).call_id()), 0.5);
   EXPECT_EQ(stored.signals().at("style"), 2);
+  EXPECT_EQ(stored.facts().at("seen"), "[1]");
   const auto ended = world.admission.ended();
   ASSERT_EQ(ended.size(), 2u);
   EXPECT_EQ(ended[0].reward(), 0);
