@@ -1,5 +1,6 @@
 // `ingot inspect`: prints the trajectories that a run recorded, as a list or as one tree.
 #include <google/protobuf/util/json_util.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -29,18 +30,32 @@ struct OpenRun {
   TextParts text;
 };
 
+// A reader of a pool holds all its files open at once.
+void AllowAllFiles() {
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);  // where it is refused, opening the pool says which file is one too many
+}
+
 absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
   const std::string config_path = run_dir + "/config.yaml";
   if (!std::filesystem::exists(config_path)) {
-    return absl::NotFoundError(absl::StrCat("'", run_dir, "' is not a run folder: it has no config.yaml"));
+    std::error_code none;
+    const bool pool = std::filesystem::exists(run_dir + "/pool", none);
+    return absl::NotFoundError(
+        pool ? absl::StrCat(config_path,
+                            " is gone, which names the pool's shards and the tokenizer: copy the run's "
+                            "configuration there")
+             : absl::StrCat("'", run_dir, "' is not a run folder: it has no config.yaml"));
   }
   OpenRun run;
   INGOT_ASSIGN_OR_RETURN(run.loaded, LoadRunConfig(config_path, {}));
   datapool::StoreOptions options = run.loaded.config->datapool;
   options.path = run_dir + "/pool";
-  absl::StatusOr<std::unique_ptr<datapool::Client>> pool = datapool::OpenPool(options);
-  if (!pool.ok()) return base::Annotate(pool.status(), "opening the run's pool (is the run still going?)");
-  run.pool = *std::move(pool);
+  options.read_only = true;  // the run may still be going, or the folder be somebody else's
+  AllowAllFiles();
+  INGOT_ASSIGN_OR_RETURN(run.pool, datapool::OpenPool(options));
   const ModelOptions& model = run.loaded.config->model;
   if (model.path.empty()) {
     INGOT_ASSIGN_OR_RETURN(run.text, MakeTextParts(model.chat_format));

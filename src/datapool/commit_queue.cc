@@ -36,7 +36,7 @@ absl::Status CommitQueue::Run(const Mutation& mutation) {
 }
 
 size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
-  absl::Status ready;
+  absl::Status ready = database_.CheckWritable();
   if (database_.failed()) {
     ready = database_.Recover();
     loaded_ = false;  // the files may hold the write that failed

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <utility>
 
@@ -14,6 +15,19 @@ namespace {
 constexpr char kSchema[] = "ingot datapool 4";
 constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes",      "order",   "calls",  "call_ids",
                                                  "segments", "segment_infos", "journal", "appends"};
+
+constexpr int kUnlockedTries = 20;
+
+// The file that names the present list of tables.
+std::string CurrentFile(const std::string& folder) { return folder + "/CURRENT"; }
+
+// The name of the present list of tables.
+std::string TablesName(const std::string& folder) {
+  std::string name;
+  std::ifstream file(CurrentFile(folder));
+  std::getline(file, name);
+  return name;
+}
 
 rocksdb::Slice AsSlice(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -115,12 +129,17 @@ Database::~Database() { CloseFiles(); }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const StoreOptions& options, const std::string& layout,
                                                          const base::Clock& clock, rocksdb::Env* env) {
+  std::unique_ptr<Database> database(new Database(options, clock, env));
+  if (options.read_only) {
+    INGOT_RETURN_IF_ERROR(database->OpenUnlocked());
+    INGOT_RETURN_IF_ERROR(database->CheckSchema(layout));
+    return database;
+  }
   std::error_code error;
   std::filesystem::create_directories(options.path, error);
   if (error) {
     return absl::UnavailableError(absl::StrCat("cannot make the pool's folder ", options.path, ": ", error.message()));
   }
-  std::unique_ptr<Database> database(new Database(options, clock, env));
   if (absl::Status opened = database->OpenFiles(false); !opened.ok()) {
     // Opening for writing needs free space. The pool opens for reading, as after a failed write.
     if (!absl::IsResourceExhausted(opened) || !database->OpenFiles(true).ok()) return opened;
@@ -186,6 +205,30 @@ absl::Status Database::OpenFiles(bool read_only) {
   return absl::OkStatus();
 }
 
+std::string Database::TablesState() const {
+  const std::string current = TablesName(options_.path);
+  std::error_code gone;
+  return absl::StrCat(current, " ", std::filesystem::file_size(options_.path + "/" + current, gone));
+}
+
+absl::Status Database::OpenUnlocked() {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(CurrentFile(options_.path), unreadable)) {
+    if (unreadable) return absl::UnavailableError(absl::StrCat(options_.path, ": ", unreadable.message()));
+    return absl::NotFoundError(absl::StrCat("there is no pool at ", options_.path));
+  }
+  // A writer that moves its log to a table meanwhile deletes the log before it is read, or a table before it is opened.
+  for (int tries = 0; tries < kUnlockedTries; ++tries) {
+    const std::string before = TablesState();
+    const absl::Status opened = OpenFiles(true);
+    const bool stable = TablesState() == before;
+    if (stable) return opened;
+    CloseFiles();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the pool at ", options_.path, " changes faster than it can be opened for reading: try again"));
+}
+
 void Database::CloseFiles() {
   if (db_ == nullptr) return;
   for (rocksdb::ColumnFamilyHandle*& handle : families_) {
@@ -217,7 +260,7 @@ absl::Status Database::CheckSchema(const std::string& layout) {
     }
     bool empty = true;
     INGOT_RETURN_IF_ERROR(reader.Scan(kMeta, "", "", [&](auto, auto) { return empty = false; }));
-    if (!empty) {
+    if (!empty || options_.read_only) {
       return absl::FailedPreconditionError(
           absl::StrCat(options_.path, " holds a database that is not a pool (schema '", kSchema, "')"));
     }
@@ -228,7 +271,13 @@ absl::Status Database::CheckSchema(const std::string& layout) {
   return Write(batch);
 }
 
+absl::Status Database::CheckWritable() const {
+  if (!options_.read_only) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the pool at ", options_.path, " is open for reading alone"));
+}
+
 absl::Status Database::Write(Batch& batch) {
+  INGOT_RETURN_IF_ERROR(CheckWritable());
   if (failed_ || read_only_) return error_;
   rocksdb::WriteOptions options;
   options.sync = options_.sync;

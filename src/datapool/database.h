@@ -1,5 +1,6 @@
 // RocksDB behind the few operations that the store needs, with its errors translated to absl::Status. After a failed
-// write Recover closes the files and opens them again, for reading alone as long as they cannot be written.
+// write Recover closes the files and opens them again, for reading alone as long as they cannot be written. With
+// StoreOptions::read_only they are never written: a Database shows the files as they were at one moment of the opening.
 //
 // Thread safe. A Reader or Batch holds the files open. Recover waits for the present ones to end, and new ones wait for
 // Recover, so that a stream of readers cannot keep it waiting. A thread holds one Reader or Batch at a time.
@@ -82,6 +83,8 @@ class Database {
   // OK: the batch is durable. Otherwise none of it is visible, and Recover must be called before the next write.
   absl::Status Write(Batch& batch);
 
+  // FAILED_PRECONDITION: the files are open for reading alone, for good.
+  absl::Status CheckWritable() const;
   // True after a failed write.
   bool failed() const { return failed_; }
   // Opens the files for writing again. Returns the last error at once if the last attempt is less than
@@ -91,6 +94,10 @@ class Database {
  private:
   Database(const StoreOptions& options, const base::Clock& clock, rocksdb::Env* env);
   absl::Status OpenFiles(bool read_only);
+  // Opens files that another process may write.
+  absl::Status OpenUnlocked();
+  // Names the state of the tables: it changes with every table that RocksDB adds or deletes.
+  std::string TablesState() const;
   void CloseFiles();
   // FAILED_PRECONDITION: the files have tables that this schema does not know. Names the schema that they were made with.
   absl::Status CheckTables(const rocksdb::Options& rocks) const;

@@ -44,8 +44,8 @@ class RocksLogger final : public rocksdb::Logger {
 rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env) {
   rocksdb::Options rocks;
   if (env != nullptr) rocks.env = env;
-  rocks.create_if_missing = true;
-  rocks.create_missing_column_families = true;
+  rocks.create_if_missing = !options.read_only;
+  rocks.create_missing_column_families = !options.read_only;
   rocks.paranoid_checks = true;
   // A cut record at the end of a log was never acknowledged. Any other damage is an error.
   rocks.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
@@ -55,7 +55,8 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.write_buffer_size = options.write_buffer_bytes / 2;
   rocks.max_background_jobs = 2;
   // Without a bound every table file of a long run is open at once, more than a process may open.
-  rocks.max_open_files = std::max(32, 512 / options.shards);
+  // A reader holds all of them: the process that writes deletes those that it has compacted.
+  rocks.max_open_files = options.read_only ? -1 : std::max(32, 512 / options.shards);
   rocks.max_file_opening_threads = 1;  // a pool has too few files to start threads for them
   rocks.max_bgerror_resume_count = 0;  // Recover decides when to try again
   rocks.stats_dump_period_sec = 0;

@@ -13,6 +13,9 @@
 //   4. A repeated OpenEpisode or EndEpisode may have another time; the first time stays.
 //   5. Rewards of calls name calls of their episode.
 // Thread safe.
+//
+// A pool that is open for reading alone takes no lock and writes nothing: it shows a pool that another process writes, or
+// a copy that nobody may write, as it was at the opening. Its mutations are FAILED_PRECONDITION.
 #pragma once
 
 #include <chrono>
@@ -39,6 +42,7 @@ struct StoreOptions {
   int64_t max_call_bytes = int64_t{64} << 20;      // of one AppendCall with its segments; > 0
   int max_waiting = 4096;                          // mutations per shard that may wait for an fsync; > 0
   double retry_after_error_s = 5.0;                // least time between two attempts to recover; 0 to 86400
+  bool read_only = false;                          // opens an existing pool for reading alone
 
   absl::Status Validate() const;
 };
@@ -46,7 +50,8 @@ struct StoreOptions {
 // Opens the pool at `options.path`, or makes one. On a full disk an existing pool opens for reading, as after a failed
 // write. Errors:
 //   FAILED_PRECONDITION  made with another schema or another number of shards, or not a pool
-//   UNAVAILABLE          another process has it open
+//   NOT_FOUND            there is no pool, for reading alone
+//   UNAVAILABLE          another process has it open for writing
 //   DATA_LOSS            its files are damaged
 //   RESOURCE_EXHAUSTED   the disk is full, and there is no pool to read
 // REQUIRES: `clock` outlives the pool.
