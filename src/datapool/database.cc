@@ -1,5 +1,7 @@
 #include "datapool/database.h"
 
+#include <rocksdb/sst_file_reader.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -7,7 +9,9 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "datapool/database_options.h"
+#include "datapool/file_damage.h"
 
 namespace ingot::datapool {
 namespace {
@@ -70,6 +74,17 @@ absl::Status Database::Reader::Scan(Family family, const std::string& prefix, co
   options.snapshot = snapshot_;
   const std::unique_ptr<rocksdb::Iterator> it(database_->db_->NewIterator(options, database_->families_[family]));
   return ScanWith(*it, prefix, from, visit, [this](const auto& status) { return database_->Translate(status); });
+}
+
+absl::StatusOr<std::string> Database::Reader::LastKey(Family family) const {
+  if (snapshot_ == nullptr) return database_->error_;
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot_;
+  const std::unique_ptr<rocksdb::Iterator> it(database_->db_->NewIterator(options, database_->families_[family]));
+  it->SeekToLast();
+  if (!it->Valid() && it->status().ok()) return absl::NotFoundError("");
+  INGOT_RETURN_IF_ERROR(database_->Translate(it->status()));
+  return it->key().ToString();
 }
 
 int64_t Database::Reader::BytesOnDisk() const {
@@ -180,7 +195,34 @@ absl::Status Database::AnotherSchema(const std::string& schema) const {
       "' and reads no other: open it with the version of ingot that made it, or choose another path"));
 }
 
+absl::Status Database::CheckFiles(bool thorough) const {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool named = fs::exists(CurrentFile(options_.path), error);
+  if (const std::string tables = TablesName(options_.path); named && !fs::exists(options_.path + "/" + tables, error)) {
+    return Damaged(absl::StrCat("CURRENT names '", base::Printable(tables), "', which is not there"));
+  }
+  for (const auto& file : fs::directory_iterator(options_.path, error)) {
+    const std::string name = file.path().filename().string(), kind = file.path().extension().string();
+    if (!named && (kind == ".sst" || kind == ".log")) {  // RocksDB would begin a new database and delete the file
+      return Damaged(absl::StrCat("CURRENT is gone, and ", name, " is there"));
+    }
+    std::string damage;
+    if (kind == ".log" || name.starts_with("MANIFEST-")) damage = DamagedLog(file.path().string(), thorough);
+    if (kind == ".sst") damage = DamagedFooter(file.path().string());
+    if (kind == ".sst" && damage.empty() && thorough) {
+      rocksdb::SstFileReader table(DatabaseOptions(options_, env_));
+      if (const rocksdb::Status opened = table.Open(file.path().string()); opened.IsCorruption()) {
+        damage = opened.ToString();
+      }
+    }
+    if (!damage.empty()) return Damaged(absl::StrCat(name, ": ", damage));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Database::OpenFiles(bool read_only) {
+  INGOT_RETURN_IF_ERROR(CheckFiles(/*thorough=*/false));
   const rocksdb::Options rocks = DatabaseOptions(options_, env_);
   INGOT_RETURN_IF_ERROR(CheckTables(rocks));
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
@@ -197,6 +239,8 @@ absl::Status Database::OpenFiles(bool read_only) {
                                                  "path (",
                                                  status.ToString(), ")"));
     }
+    // RocksDB names the list of tables where it means a table, and no log at all.
+    if (status.IsCorruption()) INGOT_RETURN_IF_ERROR(CheckFiles(/*thorough=*/true));
     return base::Annotate(Translate(status), "opening the pool at " + options_.path);
   }
   db_.reset(db);
@@ -317,6 +361,15 @@ absl::Status Database::Recover() {
   return absl::OkStatus();
 }
 
+absl::Status Database::Damaged(const std::string& how) const {
+  namespace fs = std::filesystem;
+  const fs::path shard(options_.path);
+  const std::string pool =
+      shard.filename().string().starts_with("shard-") ? shard.parent_path().string() : options_.path;
+  return absl::DataLossError(absl::StrCat("the pool at ", options_.path, " is damaged (", how, "): restore ", pool,
+                                          " from a copy", WayOn(pool)));
+}
+
 absl::Status Database::Translate(const rocksdb::Status& status) const {
   if (status.ok()) return absl::OkStatus();
   const std::string text = status.ToString();
@@ -324,12 +377,8 @@ absl::Status Database::Translate(const rocksdb::Status& status) const {
     return absl::ResourceExhaustedError(absl::StrCat("the disk of the pool at ", options_.path,
                                                      " is full: free space, and it goes on by itself (", text, ")"));
   }
-  if (status.IsCorruption()) {
-    return absl::DataLossError(absl::StrCat("the pool at ", options_.path,
-                                            " is damaged: restore its folder from a copy, or start with an empty one "
-                                            "(",
-                                            text, ")"));
-  }
+  // RocksDB names each of its files in another one, so that a file that is not there was lost or is misnamed.
+  if (status.IsCorruption() || status.IsPathNotFound()) return Damaged(text);
   if (status.IsIOError()) {
     return absl::UnavailableError(absl::StrCat("input or output of the pool at ", options_.path,
                                                " failed: check its disk and limits, it tries again by itself (", text,

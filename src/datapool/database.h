@@ -37,6 +37,10 @@ class Database {
     // Visits the keys >= `from` that start with `prefix` (empty = all keys), in order, until `visit` returns false.
     absl::Status Scan(Family family, const std::string& prefix, const std::string& from,
                       const std::function<bool(std::string_view key, std::string_view value)>& visit) const;
+    // The greatest key; NOT_FOUND without a text if there is none.
+    absl::StatusOr<std::string> LastKey(Family family) const;
+    // DATA_LOSS, with the way on.
+    absl::Status Damaged(const std::string& how) const { return database_->Damaged(how); }
     // The size of all files.
     int64_t BytesOnDisk() const;
 
@@ -108,6 +112,10 @@ class Database {
   // A lock under which db_ is not replaced.
   std::shared_lock<std::shared_mutex> Enter() const;
   absl::Status Translate(const rocksdb::Status& status) const;
+  absl::Status Damaged(const std::string& how) const;
+  // DATA_LOSS: the folder's files have lost records, and RocksDB would begin without them. `thorough`: or
+  // RocksDB refuses a file. It reads what RocksDB reads of all files to open them.
+  absl::Status CheckFiles(bool thorough) const;
 
   const StoreOptions options_;
   const base::Clock& clock_;

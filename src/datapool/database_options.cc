@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "datapool/file_damage.h"
 
 namespace ingot::datapool {
 namespace {
@@ -64,6 +65,8 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.info_log = std::make_shared<RocksLogger>(options.path);
   rocks.compression = rocksdb::kLZ4Compression;
   rocksdb::BlockBasedTableOptions table;
+  table.format_version = kTableFormat;
+  table.checksum = static_cast<rocksdb::ChecksumType>(kTableChecksum);
   table.block_cache = rocksdb::NewLRUCache(options.cache_bytes / options.shards);
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
   // Indexes and filters count against the cache's bound. Outside it they take tens of megabytes per stored gigabyte.

@@ -73,6 +73,21 @@ absl::StatusOr<std::set<int64_t>> CoveredGroups(const Database::Reader& reader, 
   return plan.Groups();
 }
 
+// DATA_LOSS: the journal's last records are gone, or records without a count are there.
+absl::Status CheckJournalEnd(const Database::Reader& reader) {
+  const absl::StatusOr<std::string> counters = reader.Get(kMeta, "counters");
+  if (!counters.ok() && !absl::IsNotFound(counters.status())) return counters.status();
+  v1::PoolStatusResponse counted;
+  if (counters.ok()) {
+    INGOT_ASSIGN_OR_RETURN(counted, ParseRecord<v1::PoolStatusResponse>(*counters, "the counters"));
+  }
+  const absl::StatusOr<std::string> last = reader.LastKey(kJournal);
+  if (!last.ok() && !absl::IsNotFound(last.status())) return last.status();
+  const int64_t end = last.ok() ? static_cast<int64_t>(FromBigEndian(*last)) + 1 : 0;
+  if (end == counted.journal_end()) return absl::OkStatus();
+  return reader.Damaged(absl::StrCat("its journal ends at ", end, " instead of ", counted.journal_end()));
+}
+
 // Keys in `order`.
 absl::StatusOr<std::vector<std::string>> EpisodesToTrim(const Database::Reader& reader,
                                                         const v1::TrimRequest& request) {
@@ -124,6 +139,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, 
   INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
                          Database::Open(options, absl::StrCat("shard ", shard, " of ", options.shards), clock, env));
+  INGOT_RETURN_IF_ERROR(CheckJournalEnd(database->Read()));
   return std::unique_ptr<Store>(new Store(std::make_unique<Impl>(options, clock, std::move(database))));
 }
 
