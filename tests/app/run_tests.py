@@ -2,7 +2,8 @@
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
 Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
-ranks_lost, launch_kill, bench, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if every check of the case holds.
+ranks_lost, launch_kill, damage, bench, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if every check of the case
+holds.
 """
 import argparse
 import base64
@@ -11,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -657,16 +659,100 @@ def case_ranks_lost(ingot, options):
           f"{sorted(file.name for file in last.iterdir())}")
 
 
+def check_no_rerun(ingot, name):
+    """No sample has an attempt behind a finished one, and the gateway gave up nothing that it tried again and again."""
+    done = set()
+    for line in ingot.inspect(name, "--limit", "0").splitlines()[1:]:
+        words = line.split()
+        if len(words) < 6 or words[1] != "train":
+            continue
+        sample = (words[2], words[3])
+        check(sample not in done, f"a finished episode was run again: {line}")
+        if words[5].lower().endswith("finished"):
+            done.add(sample)
+    check(done, "no finished episode is listed")
+    log = pathlib.Path(f"{ingot.folder}/{name}/logs/gateway.log").read_text()
+    check(log.count("could not be ended") <= 3, f"the gateway tries in vain: {log[-2000:]}")
+
+
 def case_launch_kill(ingot, options):
-    """kill -9 of each role of a launched run in turn: the role is restarted, and the run finishes."""
-    for role in options.roles.split(","):
-        settings = launch_settings(role, **{"scheduler.total_steps": 24, "scheduler.group_deadline_s": 600})
+    """kill -9 of each role of a launched run in turn, and of two at once: they are restarted, and the run finishes."""
+    for roles in options.roles.split(","):
+        name = roles.replace("+", "_")
+        settings = launch_settings(name, **{"scheduler.total_steps": 24, "scheduler.group_deadline_s": 600})
         launch = ingot.start("launch", settings)
-        wait_for_rows(ingot, launch, role, 4)
-        os.kill(role_process(launch, role), signal.SIGKILL)
-        output, _ = finish_launched(ingot, launch, role, 24)
-        check(f"{role}" in output and "started again (1 of" in output, f"{role} was not started again: {output}")
-        print(f"{role}: killed, started again, finished", flush=True)
+        wait_for_rows(ingot, launch, name, 4)
+        for process in [role_process(launch, role) for role in roles.split("+")]:
+            os.kill(process, signal.SIGKILL)
+        output, _ = finish_launched(ingot, launch, name, 24)
+        for role in roles.split("+"):
+            check(f"{role}" in output and "started again (1 of" in output, f"{role} was not started again: {output}")
+        check_no_rerun(ingot, name)
+        print(f"{roles}: killed, started again, finished", flush=True)
+
+
+def flip_bit(path, byte):
+    data = bytearray(path.read_bytes())
+    data[byte % len(data)] ^= 4
+    path.write_bytes(data)
+
+
+def copy_run(ingot, name, copy):
+    shutil.copytree(f"{ingot.folder}/{name}", f"{ingot.folder}/{copy}", ignore=shutil.ignore_patterns("sockets"))
+
+
+def case_damage(ingot, options):
+    """One flipped bit in each kind of the pool's files. The error says how the run goes on; who follows it word for word
+    gets the whole run."""
+    write_asking_config(ingot, agent_seconds=0)
+    steps = 8
+    settings = {"run.name": "killed", "scheduler.total_steps": steps, "trainer.checkpoint_every": 2}
+    for rows, extra in ((2, ()), (5, ("--resume",))):  # twice, so that records are in tables and in the log
+        process = ingot.start("train", settings, extra)
+        wait_for_rows(ingot, process, "killed", rows)
+        seen = ingot.inspect("killed", "--limit", "0")  # beside the run, which holds the pool
+        check(" train " in seen, f"inspect beside the run: {seen}")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    for kind, byte in (("CURRENT", 3), ("MANIFEST-*", 20), ("*.log", -1), ("*.sst", 10)):
+        name = "damaged-" + kind.strip("-*.").lower()
+        copy_run(ingot, "killed", name)
+        files = list(pathlib.Path(f"{ingot.folder}/{name}/pool/shard-0").glob(kind))
+        check(files, f"there is no {kind}")
+        for path in files:
+            if path.stat().st_size > 0:
+                flip_bit(path, byte if byte >= 0 else path.stat().st_size // 3)
+        now = dict(settings, **{"run.name": name})
+        code, output = ingot.run("train", now, ("--resume",))
+        check(code != 0 and "is damaged" in output, f"{kind}: {code} {output}")
+        said = re.search(r"with an empty pool: (mv \S+ \S+), then start the run again with --resume", output)
+        check(said is not None, f"{kind}: it does not say how to go on: {output}")
+        subprocess.run(said.group(1), shell=True, check=True, cwd=ingot.source)
+        code, output = ingot.run("train", now, ("--resume",))
+        check(code == 0, f"{kind}: {said.group(1)}, --resume: {output}")
+        rows = [row for row in ingot.metrics(name) if "reward/mean" in row]
+        check([row["step"] for row in rows] == list(range(steps)), f"{kind}: steps {[row['step'] for row in rows]}")
+        journal = ingot.journal(name)
+        begun = journal[0]["begun"]
+        check(f"goes on from checkpoint {begun['step']} with an empty journal" in output, f"{kind}: {output}")
+        batches = [record["batch"] for record in journal if "batch" in record]
+        check([int(b["step"]) for b in batches] == list(range(int(begun["step"]), steps)), f"{kind}: {batches}")
+        groups = [int(group) for batch in batches for group in batch["groupIds"]]
+        check(min(groups) >= int(begun["group"]) >= 2 * int(begun["step"]), f"{kind}: groups {groups}, {begun}")
+        check([row["version"] for row in rows] == list(range(1, steps + 1)), f"{kind}: {[r['version'] for r in rows]}")
+        print(f"{kind}: damaged, went on from checkpoint {begun['step']} at group {begun['group']}", flush=True)
+    # Files of the run's folder that are gone are named, and the run goes on.
+    copy_run(ingot, "killed", "gone")
+    for name in ("metrics.jsonl", "config.yaml"):
+        os.remove(f"{ingot.folder}/gone/{name}")
+    now = dict(settings, **{"run.name": "gone"})
+    code, output = ingot.run("train", now)
+    check(code == 2 and "exists; continue it with --resume" in output, f"{code} {output}")
+    code, output = ingot.run("train", now, ("--resume",))
+    check(code == 0, output)
+    for said in ("gone/config.yaml is gone", "gone/metrics.jsonl is gone: the record begins anew at step"):
+        check(said in output, f"'{said}' is not in: {output}")
 
 
 def case_serve(ingot, options):
@@ -1158,7 +1244,7 @@ def main():
     parser.add_argument("case")
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--roles", default="datapool,scheduler,rollout,gateway,agents,trainer")
+    parser.add_argument("--roles", default="datapool,scheduler,rollout,gateway,agents,trainer,gateway+scheduler")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
         globals()[f"case_{options.case}"](Ingot(options.binary, options.source, folder), options)
