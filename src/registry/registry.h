@@ -63,9 +63,10 @@ struct Fence {
 };
 
 struct PutOptions {
-  int64_t lease = 0;                         // Lease::id. 0 = the entry stays until it is deleted
-  std::optional<int64_t> expected_revision;  // write only over this mod_revision; 0 = only where there is no entry
-  std::optional<Fence> fence;
+  int64_t lease = 0;  // Lease::id. 0 = the entry stays until it is deleted
+  // Write only over this mod_revision; 0 = only where there is no entry.
+  std::optional<int64_t> expected_revision = std::nullopt;
+  std::optional<Fence> fence = std::nullopt;
 };
 
 struct PutResult {

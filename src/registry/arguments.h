@@ -1,0 +1,43 @@
+// Checks and errors that every registry shares.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/status.h"
+#include "registry/registry.h"
+
+namespace ingot::registry {
+
+// INVALID_ARGUMENT: the key, or a prefix of keys, is empty or too long, or the value is too long.
+inline absl::Status CheckPut(const std::string& key, const std::string& value) {
+  if (key.empty() || key.size() > kMaxKeyBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a registry's key has ", key.size(), " bytes: 1 to ", kMaxKeyBytes, " are allowed"));
+  }
+  if (value.size() <= kMaxValueBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, ": the value has ", value.size(), " bytes: ", kMaxValueBytes, " are allowed"));
+}
+
+// `ttl` rounded up. INVALID_ARGUMENT: it is under a second.
+inline absl::StatusOr<std::chrono::seconds> WholeSeconds(std::chrono::milliseconds ttl) {
+  if (ttl >= std::chrono::seconds(1)) return std::chrono::ceil<std::chrono::seconds>(ttl);
+  return absl::InvalidArgumentError(absl::StrCat("a lease of ", ttl.count(), " ms: at least 1000 are needed"));
+}
+
+// Whether the entry is the outcome of an earlier try of the same write.
+inline bool IsOwn(const Entry& entry, const std::string& key, const std::string& value, int64_t lease) {
+  return entry.key == key && entry.value == value && entry.lease == lease;
+}
+
+inline absl::Status NoLease(const std::string& key, int64_t lease) {
+  return absl::NotFoundError(absl::StrCat(key, ": lease ", lease, " is over: its holder was silent for too long"));
+}
+
+inline absl::Status StaleFence(const Fence& fence) {
+  return absl::AbortedError(
+      absl::StrCat("the fencing token ", fence.token, " of ", fence.key, " is stale: another process leads by now"));
+}
+
+}  // namespace ingot::registry

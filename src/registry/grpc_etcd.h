@@ -1,0 +1,36 @@
+// A registry in etcd v3, for runs on several machines. It speaks etcd's gRPC API by a trimmed proto of our own
+// (proto/etcd.proto).
+//
+//   call    one member at a time, each for at most two seconds, until one answers: any member knows all
+//   lease   each renewal is a call like any other, so that a member's death costs the time of one call
+//   watch   a stream of one member. It is opened at the next member as soon as it breaks, behind the last revision it told
+//
+// A lease's time to live should be six seconds or more: an election of etcd takes one to two.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "registry/registry.h"
+
+namespace ingot::registry {
+
+struct EtcdOptions {
+  std::vector<std::string> endpoints;          // HOST:PORT of the members, one at least; the first is asked first
+  std::string user, password;                  // both empty = without authentication
+  std::string ca;                              // PEM text that members are verified against. Empty = plain text
+  std::string certificate, key;                // PEM text of a client certificate; both or none. REQUIRES: ca
+  std::chrono::milliseconds deadline{10'000};  // of a call, over all members
+
+  absl::Status Validate() const;
+};
+
+// Asks every member once. UNAVAILABLE: none answers. FAILED_PRECONDITION: members of two clusters, or a server that is no
+// etcd. UNAUTHENTICATED, PERMISSION_DENIED: the user is refused. INVALID_ARGUMENT: Validate.
+absl::StatusOr<std::unique_ptr<Registry>> ConnectEtcd(const EtcdOptions& options,
+                                                      const base::Clock& clock = base::Clock::Real());
+
+}  // namespace ingot::registry

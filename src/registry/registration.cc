@@ -1,0 +1,104 @@
+#include "registry/registration.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::registry {
+namespace {
+
+constexpr std::chrono::milliseconds kRetry(1000), kLook(200);
+
+}  // namespace
+
+Registration::Registration(Registry& registry, RegistrationOptions options, const base::Clock& clock)
+    : registry_(registry), options_(std::move(options)), clock_(clock) {}
+
+absl::StatusOr<std::unique_ptr<Registration>> Registration::Start(Registry& registry, RegistrationOptions options,
+                                                                  const base::Clock& clock) {
+  auto made = std::unique_ptr<Registration>(new Registration(registry, std::move(options), clock));
+  INGOT_RETURN_IF_ERROR(made->Begin());
+  made->thread_ = std::thread([registration = made.get()] { registration->Run(); });
+  return made;
+}
+
+Registration::~Registration() {
+  {
+    base::MutexLock lock(mu_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+  lease_.reset();
+}
+
+absl::Status Registration::Begin() {
+  const std::chrono::nanoseconds end = clock_.Now() + options_.patience.value_or(std::chrono::milliseconds(0));
+  for (;;) {
+    Entry holder;
+    INGOT_RETURN_IF_ERROR(Establish(!options_.patience.has_value(), holder));
+    if (holder.value == options_.value) return absl::OkStatus();
+    base::MutexLock lock(mu_);
+    if (clock_.Now() >= end) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(options_.key, " in ", registry_.Describe(), " is another process's: ", holder.value));
+    }
+    Wait(kLook);
+  }
+}
+
+absl::Status Registration::Establish(bool take_over, Entry& holder) {
+  lease_.reset();
+  {
+    base::MutexLock lock(mu_);
+    lost_ = false;
+  }
+  INGOT_ASSIGN_OR_RETURN(lease_, registry_.Grant(options_.ttl, [this] {
+    base::MutexLock lock(mu_);
+    lost_ = true;
+    changed_.SignalAll();
+  }));
+  PutOptions put{.lease = lease_->id()};
+  if (!take_over) put.expected_revision = 0;
+  INGOT_ASSIGN_OR_RETURN(PutResult result, registry_.Put(options_.key, options_.value, put));
+  if (!result.written && result.entry.value == options_.value) {
+    put.expected_revision = result.entry.mod_revision;
+    INGOT_ASSIGN_OR_RETURN(result, registry_.Put(options_.key, options_.value, put));
+  }
+  holder = result.entry;
+  if (!result.written) lease_.reset();
+  return absl::OkStatus();
+}
+
+bool Registration::Wait(std::chrono::nanoseconds time) {
+  const std::chrono::nanoseconds end = clock_.Now() + time;
+  while (!stopping_ && clock_.WaitUntil(changed_, mu_, end)) {
+  }
+  return !stopping_;
+}
+
+void Registration::Run() {
+  base::MutexLock lock(mu_);
+  while (!stopping_) {
+    if (!lost_) {
+      changed_.Wait(mu_);
+      continue;
+    }
+    mu_.Unlock();
+    Entry holder;
+    const absl::Status established = Establish(false, holder);
+    const bool taken = established.ok() && holder.value != options_.value;
+    if (taken && options_.on_taken) options_.on_taken(holder);
+    mu_.Lock();
+    if (taken) return;
+    if (established.ok()) {
+      INGOT_LOG(warn, "{} was lost for a while, and is registered again", options_.key);
+      continue;
+    }
+    INGOT_LOG(warn, "{} is not registered: {}", options_.key, std::string(established.message()));
+    lost_ = true;
+    Wait(kRetry);
+  }
+}
+
+}  // namespace ingot::registry

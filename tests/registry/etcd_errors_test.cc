@@ -1,0 +1,165 @@
+// One clear error, within a deadline, for each way in which an etcd can be the wrong one.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+
+#include "etcd_cluster.h"
+#include "proto/etcd.grpc.pb.h"
+#include "registry/grpc_etcd.h"
+
+namespace ingot::registry {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::EtcdCluster;
+
+class EtcdErrors : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!testing::HasEtcd()) GTEST_SKIP() << testing::kNoEtcd;
+  }
+};
+
+bool Mentions(const absl::Status& status, const std::string& text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+TEST(EtcdOptions, RefusesEndpointsAndCredentialsThatCannotBe) {
+  EtcdOptions options;
+  EXPECT_TRUE(absl::IsInvalidArgument(options.Validate()));
+  for (const char* bad : {"", "host", "host:", ":2379", "http://host:2379/", "host:port"}) {
+    options.endpoints = {bad};
+    EXPECT_TRUE(absl::IsInvalidArgument(ConnectEtcd(options).status())) << bad;
+  }
+  options.endpoints = {"[::1]:2379", "host:2379"};
+  EXPECT_TRUE(options.Validate().ok());
+  options.user = "me";
+  EXPECT_TRUE(absl::IsInvalidArgument(options.Validate()));
+  options.password = "secret";
+  options.certificate = options.key = "PEM";
+  EXPECT_TRUE(absl::IsInvalidArgument(options.Validate()));
+  options.ca = "PEM";
+  EXPECT_TRUE(options.Validate().ok());
+}
+
+TEST(EtcdUnreachable, IsAnErrorWithinTheDeadline) {
+  EtcdOptions options;
+  options.endpoints = {absl::StrCat("127.0.0.1:", testing::FreePort()), "nowhere.invalid:2379"};
+  options.deadline = milliseconds(1500);
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status refused = ConnectEtcd(options).status();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(8000));
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  for (const std::string& endpoint : options.endpoints) EXPECT_TRUE(Mentions(refused, endpoint)) << refused;
+}
+
+TEST(EtcdUnreachable, AnotherServerIsNotTakenForOne) {
+  etcdserverpb::Auth::Service other;  // a gRPC server without etcd's other services
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&other);
+  const auto server = builder.BuildAndStart();
+  EtcdOptions options;
+  options.endpoints = {absl::StrCat("127.0.0.1:", port)};
+  options.deadline = milliseconds(3000);
+  const absl::Status refused = ConnectEtcd(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_TRUE(Mentions(refused, "no etcd v3")) << refused;
+}
+
+TEST_F(EtcdErrors, MembersOfTwoClustersAreRefused) {
+  EtcdCluster one(1), two(1);
+  ASSERT_TRUE(one.AwaitReady() && two.AwaitReady());
+  EtcdOptions options = one.options();
+  options.endpoints.push_back(two.endpoints()[0]);
+  const absl::Status refused = ConnectEtcd(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_TRUE(Mentions(refused, one.endpoints()[0]) && Mentions(refused, two.endpoints()[0])) << refused;
+}
+
+TEST_F(EtcdErrors, AClusterThatWasReplacedIsRefused) {
+  EtcdCluster cluster(1);
+  ASSERT_TRUE(cluster.AwaitReady());
+  const auto registry = ConnectEtcd(cluster.options());
+  ASSERT_TRUE((*registry)->Put("a", "1", {}).ok());
+  cluster.Kill(0);
+  cluster.Replace();
+  ASSERT_TRUE(cluster.AwaitReady());
+  const absl::Status refused = (*registry)->Put("a", "1", {}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+}
+
+TEST_F(EtcdErrors, CredentialsAreAskedForAndChecked) {
+  EtcdCluster cluster(1);
+  ASSERT_TRUE(cluster.AwaitReady());
+  EtcdOptions options = cluster.options();
+  options.deadline = milliseconds(3000);
+  options.user = "ingot";
+  options.password = "right";
+  const absl::Status early = ConnectEtcd(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(early)) << early;
+  EXPECT_TRUE(Mentions(early, "'ingot'")) << early;
+
+  for (const char* command : {"user add root:root", "user add ingot:right", "user add guest:guest", "role add run",
+                              "role grant-permission run --prefix=true readwrite ingot", "user grant-role ingot run",
+                              "user grant-role root root", "auth enable"}) {
+    cluster.Control(command);
+  }
+  const auto registry = ConnectEtcd(options);
+  ASSERT_TRUE(registry.ok()) << registry.status();
+  EXPECT_TRUE((*registry)->Put("ingot/a", "1", {}).ok());
+  const auto lease = (*registry)->Grant(std::chrono::seconds(5), nullptr);
+  EXPECT_TRUE(lease.ok()) << lease.status();
+  const absl::Status elsewhere = (*registry)->Put("other", "1", {}).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(elsewhere)) << elsewhere;
+  EXPECT_TRUE(Mentions(elsewhere, "'ingot'")) << elsewhere;
+
+  options.password = "wrong";
+  const absl::Status refused = ConnectEtcd(options).status();
+  EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
+  EXPECT_TRUE(Mentions(refused, "'ingot'")) << refused;
+  options.user = options.password = "guest";
+  EXPECT_TRUE(absl::IsPermissionDenied(ConnectEtcd(options).status()));
+  options.user = options.password = "";
+  const absl::Status unnamed = ConnectEtcd(options).status();
+  EXPECT_TRUE(absl::IsUnauthenticated(unnamed)) << unnamed;
+}
+
+std::string Content(const std::string& path) {
+  std::ostringstream content;
+  content << std::ifstream(path).rdbuf();
+  return content.str();
+}
+
+TEST_F(EtcdErrors, TlsIsSpokenWithTrustedMembersAlone) {
+  if (std::system("command -v openssl >/dev/null") != 0) GTEST_SKIP() << "no openssl command here";
+  std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-etcd-tls-XXXXXX";
+  const std::string folder = ::mkdtemp(pattern.data());
+  for (const char* name : {"/server", "/stranger"}) {
+    const std::string make = absl::StrCat(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=etcd -addext "
+        "subjectAltName=IP:127.0.0.1 -keyout ",
+        folder, name, ".key -out ", folder, name, ".pem 2>/dev/null");
+    ASSERT_EQ(std::system(make.c_str()), 0);
+  }
+  {
+    EtcdCluster cluster(1, {"--cert-file", folder + "/server.pem", "--key-file", folder + "/server.key"}, "https");
+    EtcdOptions options = cluster.options();
+    options.ca = Content(folder + "/server.pem");
+    ASSERT_TRUE(EtcdCluster::AwaitReady(options));
+    options.deadline = milliseconds(1500);
+    options.ca = Content(folder + "/stranger.pem");
+    const absl::Status refused = ConnectEtcd(options).status();
+    EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+    options.ca = "";
+    EXPECT_TRUE(absl::IsUnavailable(ConnectEtcd(options).status()));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace ingot::registry

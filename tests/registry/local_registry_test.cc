@@ -1,0 +1,109 @@
+// The local registry's own: time, sessions and its files. Its contract is in contract_test.cc.
+#include "registry/local_registry.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "events.h"
+
+namespace ingot::registry {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class LocalRegistryTest : public ::testing::Test {
+ protected:
+  LocalRegistryTest() {
+    std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-registry-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    options_.folder = folder_ + "/registry";
+  }
+  ~LocalRegistryTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Registry> Open(const base::Clock& clock = base::Clock::Real()) {
+    auto opened = OpenLocalRegistry(options_, clock);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return opened.ok() ? *std::move(opened) : nullptr;
+  }
+  size_t Sessions() const {
+    size_t count = 0;
+    for (const auto& file : std::filesystem::directory_iterator(options_.folder + "/sessions")) count += file.exists();
+    return count;
+  }
+
+  std::string folder_;
+  LocalOptions options_;
+};
+
+TEST_F(LocalRegistryTest, ALeaseEndsByTheClockWhenItsHolderIsPaused) {
+  // The holder's clock stands still, as it does for a paused process.
+  base::ManualClock holders(seconds(1)), others(seconds(1));
+  const auto holder = Open(holders), other = Open(others);
+  const auto lease = *holder->Grant(seconds(6), nullptr);
+  ASSERT_TRUE(holder->Put("a", "1", {.lease = lease->id()}).ok());
+  others.Advance(milliseconds(5999));
+  EXPECT_TRUE((*other->Get("a")).has_value());
+  others.Advance(milliseconds(1));
+  EXPECT_FALSE((*other->Get("a")).has_value());
+  EXPECT_TRUE(absl::IsNotFound(holder->Put("a", "2", {.lease = lease->id()}).status()));
+}
+
+TEST_F(LocalRegistryTest, AWatcherTellsTheEndOfALeaseThoughNobodyWrites) {
+  base::ManualClock holders(seconds(1)), others(seconds(1));
+  const auto holder = Open(holders), other = Open(others);
+  const auto lease = *holder->Grant(seconds(6), nullptr);
+  ASSERT_TRUE(holder->Put("a", "1", {.lease = lease->id()}).ok());
+  testing::Events events;
+  const auto watcher = other->Watch("a", events.observer());
+  ASSERT_TRUE(events.AwaitCount(1));
+  others.AwaitWaiters(1);
+  others.Advance(seconds(6));
+  ASSERT_TRUE(events.AwaitCount(2));
+  EXPECT_EQ(testing::Show(events.all()[1]), "-a");
+}
+
+TEST_F(LocalRegistryTest, RemovesTheSessionsOfRegistriesThatAreGone) {
+  const auto first = Open();
+  Open();
+  EXPECT_EQ(Sessions(), 1);
+  std::ofstream(options_.folder + "/sessions/left-by-a-crash") << "";
+  const auto second = Open();
+  EXPECT_EQ(Sessions(), 2);
+}
+
+TEST_F(LocalRegistryTest, ALostTableBeginsAtAGreaterRevision) {
+  const auto registry = Open();
+  const int64_t before = registry->Put("a", "1", {})->entry.create_revision;
+  std::ofstream(options_.folder + "/table", std::ios::trunc) << "\xff no table";
+  EXPECT_FALSE((*registry->Get("a")).has_value());
+  EXPECT_GT(registry->Put("a", "1", {})->entry.create_revision, before);
+}
+
+TEST_F(LocalRegistryTest, SaysWhenAnotherProcessHoldsTheTable) {
+  options_.deadline = milliseconds(50);
+  const auto registry = Open();
+  const int fd = ::open((options_.folder + "/lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+  const absl::Status refused = registry->Put("a", "1", {}).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_NE(refused.message().find(options_.folder + "/lock"), std::string::npos) << refused;
+  ::close(fd);
+  EXPECT_TRUE(registry->Put("a", "1", {}).ok());
+}
+
+TEST_F(LocalRegistryTest, SaysThatItsFolderCannotBeMade) {
+  options_.folder = folder_ + "/none/registry";
+  const absl::Status refused = OpenLocalRegistry(options_).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_NE(refused.message().find(options_.folder), std::string::npos) << refused;
+}
+
+}  // namespace
+}  // namespace ingot::registry
