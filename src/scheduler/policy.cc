@@ -120,9 +120,10 @@ absl::Status WindowedFifo::CheckBatch(int64_t step, std::span<const int64_t> gro
     }
     while (taken != pending_.end() && *taken < group) ++taken;
     if (taken != pending_.end() && *taken == group) continue;
-    if (group < head_ || group >= next_group() || states_[static_cast<size_t>(group - head_)] == State::kTerminal) {
-      return absl::FailedPreconditionError(absl::StrCat("batch ", step, " names group ", group,
-                                                        ", which was never admitted, is closed, or is in a batch"));
+    if (group < head_ || group >= next_group() || states_[static_cast<size_t>(group - head_)] != State::kFinished) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("batch ", step, " names group ", group,
+                       ", which was never admitted, has no reward, is closed, or is in a batch"));
     }
   }
   return absl::OkStatus();
@@ -137,7 +138,7 @@ absl::Status WindowedFifo::TakeBatch(int64_t step, std::span<const int64_t> grou
       taken = pending_.erase(taken);
       continue;
     }
-    --(at(group) == State::kOpen ? open_ : outside_);
+    --outside_;
     at(group) = State::kTerminal;
   }
   batch_sizes_.push_back(static_cast<int32_t>(groups.size()));

@@ -20,19 +20,18 @@
 //   event            transition        journalled   precondition
 //   journal begun    BeginAt           yes          no other transition came before
 //   group admitted   AdmitGroup        yes          its id is next_group()
-//   group finished   FinishGroup       no           it is open
+//   group rewarded   FinishGroup       yes          it is open
 //   group closed     CloseGroup        yes          it is open
-//   batch taken      TakeBatch         yes          its step is next_step(); its groups ascend, each open, finished or
-//                                                   taken, none in a batch
+//   batch taken      TakeBatch         yes          its step is next_step(); its groups ascend, each finished or taken,
+//                                                   none in a batch
 //   version live     SetLiveVersion    yes          0 <= version <= next_step()
 //
 // Each transition is the same live and in the replay of a journal. A transition whose precondition fails returns an
 // error and changes nothing. Preconditions do not repeat the decisions CanAdmit and ReadyBatch: a live scheduler asks
-// for the decision, journals it and then applies it. A replay may differ: other options may have decided, and a batch
-// is replayed before the pool tells which of its groups had finished.
+// for the decision, journals it and then applies it. A replay may differ, since other options may have decided.
 //
-// Finished groups need no journal. Which groups are taken depends only on the set of groups that finished or closed,
-// not on their order: taking one group never keeps another from being taken.
+// Which groups are taken depends only on the set of groups that finished or closed, not on their order: taking one
+// group never keeps another from being taken.
 //
 // Invariants, with version v live and P groups in every batch:
 //   1. Every group in [0, head) is terminal; the one at head is not (or head == next_group()).
@@ -92,13 +91,13 @@ class WindowedFifo {
   absl::Status BeginAt(int64_t step, int64_t group);
   // The group is open and holds a slot. FAILED_PRECONDITION: another id is next.
   absl::Status AdmitGroup(int64_t group);
-  // Every sample of the group is done: the window takes it now, or once the window reaches it. NOT_FOUND: never
-  // admitted; FAILED_PRECONDITION: not open.
+  // Every sample of the group is done and the group has its reward: the window takes it now, or once the window reaches
+  // it. NOT_FOUND: never admitted; FAILED_PRECONDITION: not open.
   absl::Status FinishGroup(int64_t group);
   // The group is dropped or failed: it is terminal and releases its slot. Errors as of FinishGroup.
   absl::Status CloseGroup(int64_t group);
   // The groups form batch `step`. FAILED_PRECONDITION: another step is next; the groups do not ascend; or one of them
-  // was never admitted, is closed, or is in a batch.
+  // was never admitted, is open or closed, or is in a batch.
   absl::Status TakeBatch(int64_t step, std::span<const int64_t> groups);
   // Every engine has loaded `version`: the groups of batches below it release their slots. A version below
   // live_version() means that the run went back: the batches from it on hold their slots again. OUT_OF_RANGE: negative,

@@ -1,4 +1,5 @@
-// Recovery of a scheduler: the journal tells which groups are consumed, the pool's episodes which samples are done.
+// Recovery of a scheduler: the journal tells which groups are rewarded and consumed, the pool's episodes which samples
+// of the others are done.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -13,16 +14,17 @@ using datapool::EpisodePages;
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOptions& options,
                                                               std::vector<v1::Task> tasks, datapool::Client& pool,
                                                               const base::Clock& clock,
-                                                              std::optional<ResumePoint> resume,
-                                                              base::Metrics* metrics) {
+                                                              std::optional<ResumePoint> resume, base::Metrics* metrics,
+                                                              const Grading& grading) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (tasks.empty() && options.total_steps > 0) {
     return absl::InvalidArgumentError("the scheduler has no tasks to train on: name a task file with at least one");
   }
-  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(tasks), pool, clock, metrics));
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(tasks), pool, clock, metrics, grading));
   base::MutexLock lock(scheduler->mu_);
   INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume), "recovering the scheduler"));
   INGOT_RETURN_IF_ERROR(scheduler->DecideOutcomes());
+  scheduler->recovered_ = true;
   scheduler->NotifyChange();
   return scheduler;
 }
@@ -45,8 +47,6 @@ absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
       }
       if (record.has_closed() && record.closed().outcome() == v1::GROUP_DROPPED) {
         step_of_group[record.closed().group_id()] = step;
-      } else if (record.has_batch()) {
-        for (const int64_t group : record.batch().group_ids()) step_of_group[group] = step;
       } else if (record.has_checkpoint() && (!resume.has_value() || record.checkpoint().step() <= resume->step)) {
         // No batch below a checkpoint is replayed again; Status still shows the last batch before it.
         std::erase_if(step_of_group, [&](const auto& entry) { return entry.second < record.checkpoint().step() - 1; });

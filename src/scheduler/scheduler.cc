@@ -1,10 +1,13 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/log.h"
 #include "base/retry.h"
+#include "tree/episode_return.h"
 
 namespace ingot::scheduler {
 namespace {
@@ -18,14 +21,16 @@ constexpr int64_t kTrimRecords = 200;
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, std::vector<v1::Task> tasks, datapool::Client& pool,
-                     const base::Clock& clock, base::Metrics* metrics)
+                     const base::Clock& clock, base::Metrics* metrics, const Grading& grading)
     : options_(options),
+      grading_(grading),
       pool_(pool),
       clock_(clock),
       sampler_(std::move(tasks), options.seed),
       policy_(options.window()),
       groups_(options),
       evals_(options),
+      grades_(grading),
       journal_(pool, static_cast<uint64_t>(clock.UnixNanos())),
       metrics_(metrics),
       steps_(1),
@@ -44,6 +49,8 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
       return ApplyAdmitted(record.admitted());
     case v1::JournalRecord::kBegun:
       return ApplyBegun(record.begun());
+    case v1::JournalRecord::kRewarded:
+      return ApplyRewarded(record.rewarded());
     case v1::JournalRecord::kClosed:
       return ApplyClosed(record.closed());
     case v1::JournalRecord::kBatch:
@@ -81,6 +88,19 @@ absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
   return absl::OkStatus();
 }
 
+absl::Status Scheduler::ApplyRewarded(const v1::GroupRewarded& rewarded) {
+  INGOT_RETURN_IF_ERROR(policy_.FinishGroup(rewarded.group_id()));
+  RewardSum returns;
+  for (const double value : rewarded.returns()) {
+    returns.sum += value;
+    ++returns.episodes;
+  }
+  groups_.MarkRewarded(rewarded.group_id(), returns);
+  grades_.Forget(rewarded.group_id());
+  failed_in_a_row_ = 0;
+  return absl::OkStatus();
+}
+
 absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
   INGOT_RETURN_IF_ERROR(policy_.CloseGroup(closed.group_id()));
   if (closed.outcome() == v1::GROUP_DROPPED) {
@@ -98,6 +118,7 @@ absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
     metrics_.CountGroup("failed");
   }
   groups_.Remove(closed.group_id());
+  grades_.Forget(closed.group_id());
   return absl::OkStatus();
 }
 
@@ -158,8 +179,10 @@ absl::Status Scheduler::Prepare() {
 
 absl::Status Scheduler::DecideOutcomes() {
   bool changed = false;
-  while (const auto ended = groups_.OldestEnded()) {
-    INGOT_RETURN_IF_ERROR(DecideOutcome(*ended));
+  for (const EndedGroup& ended : groups_.Ended()) {
+    std::optional<Outcome> outcome = OutcomeOf(ended);
+    if (!outcome.has_value()) continue;
+    INGOT_RETURN_IF_ERROR(WriteOutcome(ended.group_id, *std::move(outcome)));
     changed = true;
   }
   // An evaluation whose agents never started says nothing of the policy: its result is not journalled.
@@ -177,20 +200,78 @@ absl::Status Scheduler::DecideOutcomes() {
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::DecideOutcome(const EndedGroup& ended) {
-  const bool drop = options_.drop_zero_variance && ended.zero_variance &&
-                    (options_.max_drops_per_batch == 0 || steps_.back().dropped < options_.max_drops_per_batch);
-  if (ended.failure.empty() && !drop) {
-    INGOT_RETURN_IF_ERROR(policy_.FinishGroup(ended.group_id));
-    groups_.MarkFinished(ended.group_id);
-    failed_in_a_row_ = 0;
-    return absl::OkStatus();
+std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) {
+  Outcome outcome;
+  outcome.failure = ended.failure;
+  if (!ended.failure.empty()) return outcome;
+  if (grading_.grader == nullptr) {
+    const auto [low, high] = std::minmax_element(ended.returns.begin(), ended.returns.end());
+    outcome.returns = ended.returns;
+    outcome.equal = ended.returns.size() > 1 && tree::SameReturn(*low, *high);
+    return outcome;
   }
+  if (!recovered_) return std::nullopt;
+  const GradeBoard::Turn turn = grades_.Next(ended.group_id, clock_.Now());
+  if (turn.ask) AskGrader(ended);
+  if (!turn.answer.has_value()) return std::nullopt;
+  if (!turn.answer->ok()) {
+    outcome.failure = absl::StrCat("it got no reward: ", turn.answer->status().message());
+    return outcome;
+  }
+  const v1::GradeResponse& graded = **turn.answer;
+  outcome.equal = graded.equal();
+  for (const double value : graded.returns()) {
+    if (std::isfinite(value)) outcome.returns.push_back(value);
+  }
+  if (!graded.ungraded().empty()) {
+    metrics_.CountUngraded(graded.ungraded_size());
+    INGOT_LOG(warn, "group {}: {} of {} episodes could not be judged and are not trained; one: {}", ended.group_id,
+              graded.ungraded_size(), graded.returns_size(), graded.ungraded().begin()->second);
+  }
+  if (outcome.returns.empty()) {
+    outcome.failure = absl::StrCat("no episode of it could be judged: ",
+                                   graded.ungraded().empty() ? "it has none" : graded.ungraded().begin()->second);
+  }
+  return outcome;
+}
+
+void Scheduler::AskGrader(const EndedGroup& ended) {
+  v1::GradeRequest request;
+  request.set_group_id(ended.group_id);
+  request.set_admitted_version(ended.admitted_version);
+  grading_.executor->Post([this, request] {
+    absl::StatusOr<v1::GradeResponse> graded = grading_.grader->Grade(request);
+    base::MutexLock lock(mu_);
+    if (shut_down_) return;
+    grades_.Answer(request.group_id(), std::move(graded), clock_.Now());
+    // A failed write is resolved by the next call.
+    if (const absl::Status decided = Prepare(); !decided.ok()) {
+      INGOT_LOG(warn, "the reward of group {} is not in the journal yet: {}", request.group_id(),
+                std::string(decided.message()));
+    }
+  });
+}
+
+absl::Status Scheduler::WriteOutcome(int64_t group_id, Outcome outcome) {
+  const bool drop = options_.drop_zero_variance && outcome.equal &&
+                    (options_.max_drops_per_batch == 0 || steps_.back().dropped < options_.max_drops_per_batch);
   v1::JournalRecord record;
-  record.mutable_closed()->set_group_id(ended.group_id);
-  record.mutable_closed()->set_outcome(ended.failure.empty() ? v1::GROUP_DROPPED : v1::GROUP_FAILED);
-  record.mutable_closed()->set_reason(ended.failure.empty() ? "all rewards are equal" : ended.failure);
-  if (!ended.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", ended.group_id, ended.failure);
+  if (outcome.failure.empty() && !drop) {
+    v1::GroupRewarded& rewarded = *record.mutable_rewarded();
+    rewarded.set_group_id(group_id);
+    rewarded.mutable_returns()->Add(outcome.returns.begin(), outcome.returns.end());
+    rewarded.set_equal(outcome.equal);
+    return Write(std::move(record));
+  }
+  if (outcome.failure.empty()) {
+    groups_.SetReturns(group_id, {.sum = std::accumulate(outcome.returns.begin(), outcome.returns.end(), 0.0),
+                                  .episodes = std::ssize(outcome.returns)});
+  }
+  v1::GroupClosed& closed = *record.mutable_closed();
+  closed.set_group_id(group_id);
+  closed.set_outcome(outcome.failure.empty() ? v1::GROUP_DROPPED : v1::GROUP_FAILED);
+  closed.set_reason(outcome.failure.empty() ? "all rewards are equal" : outcome.failure);
+  if (!outcome.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", group_id, outcome.failure);
   return Write(std::move(record));
 }
 
@@ -410,12 +491,13 @@ absl::Status Scheduler::CheckFailures() const {
 }
 
 std::string Scheduler::WhyNoBatch() const {
-  return absl::StrCat("batch ", policy_.next_step(), " has ", policy_.pending(), " of ", policy_.groups_per_step(),
-                      " groups; ", groups_.running(), " episodes are running, ", policy_.admitted_unreleased(), " of ",
-                      policy_.budget(), " groups are in use, ", policy_.finished_outside_window(),
-                      " finished ones wait behind group ", policy_.head(), "; ", steps_.back().dropped,
-                      " were dropped since the last batch", live_known_ ? "" : "; no version is live yet",
-                      last_failure_.empty() ? "" : absl::StrCat("; the last failure: ", last_failure_));
+  return absl::StrCat(
+      "batch ", policy_.next_step(), " has ", policy_.pending(), " of ", policy_.groups_per_step(), " groups; ",
+      groups_.running(), " episodes are running, ", policy_.admitted_unreleased(), " of ", policy_.budget(),
+      " groups are in use, ", policy_.finished_outside_window(), " finished ones wait behind group ", policy_.head(),
+      grades_.size() == 0 ? "" : absl::StrCat("; ", grades_.size(), " wait for their reward"), "; ",
+      steps_.back().dropped, " were dropped since the last batch", live_known_ ? "" : "; no version is live yet",
+      last_failure_.empty() ? "" : absl::StrCat("; the last failure: ", last_failure_));
 }
 
 v1::FeedStats Scheduler::Stats(const Step& step) const {
@@ -430,6 +512,7 @@ v1::FeedStats Scheduler::Stats(const Step& step) const {
   stats.set_failed(failed_);
   stats.set_running_episodes(groups_.running() + evals_.running());
   stats.set_finished_episodes(finished_episodes_);
+  stats.set_grading(grades_.size());
   const int64_t finished = step.dropped + step.groups;
   stats.set_dropped_fraction(finished == 0 ? 0 : static_cast<double>(step.dropped) / static_cast<double>(finished));
   stats.set_reward_episodes(step.rewards.episodes);

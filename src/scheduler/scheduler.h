@@ -4,18 +4,22 @@
 //   calls                                             members
 //   Admit --> ticket (group, sample, attempt)         policy_   which groups may be admitted and trained
 //   EpisodeEnded --> sample done, or tried again      groups_   the samples of admitted groups
-//                --> group finished, dropped, failed  evals_    evaluations
+//                --> group complete --> reward stage  grades_   groups that wait for their reward
+//                --> rewarded, dropped or failed      evals_    evaluations
 //   NextBatch <-- P groups, journalled                steps_    each batch's place in the journal, and its rewards
 //   MarkVersionLive --> slots released                journal_  the only writer of the pool's journal
 //
 // Journal. Every event that the next start cannot read from the pool's episodes is a journal record: GroupAdmitted,
-// GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. A record is durable before its effect. `Apply` gives it
+// GroupRewarded, GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. A record is durable before its effect. `Apply` gives it
 // its effect, live and in the replay at the next start. A record that contradicts those before it is an error.
 //
 // The pool's episodes tell which samples are done: those whose largest attempt is FINISHED there, reported or not. An
 // attempt that is open there runs, and its gateway reports its end. So a replayed scheduler decides as the old one did,
-// and hands out no sample that somebody runs. One exception: a group of equal rewards that was finished because of
-// max_drops_per_batch, and was in no batch yet, may be dropped after a restart.
+// and hands out no sample that somebody runs.
+//
+// Rewards. A group whose samples are all done is judged as a whole, once (grader.h). Until its GroupRewarded record
+// stands, it is open: no batch takes it. After a restart the stage is asked again and answers from the pool. Without a
+// stage the returns that came with the episodes' ends are journalled at once.
 //
 // When the whole run starts again, nobody is left to end the open attempts. Recover ends them in the pool: as FINISHED
 // if their own reward was posted, since somebody judged them, and otherwise as FENCED; those are tried again.
@@ -50,6 +54,8 @@
 #include "datapool/client.h"
 #include "scheduler/client.h"
 #include "scheduler/eval_board.h"
+#include "scheduler/grade_board.h"
+#include "scheduler/grader.h"
 #include "scheduler/journal_writer.h"
 #include "scheduler/options.h"
 #include "scheduler/policy.h"
@@ -75,7 +81,8 @@ class Scheduler final : public Client {
   static absl::StatusOr<std::unique_ptr<Scheduler>> Recover(const SchedulerOptions& options,
                                                             std::vector<v1::Task> tasks, datapool::Client& pool,
                                                             const base::Clock& clock, std::optional<ResumePoint> resume,
-                                                            base::Metrics* metrics = nullptr);
+                                                            base::Metrics* metrics = nullptr,
+                                                            const Grading& grading = {});
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override;
   absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override;
@@ -102,11 +109,12 @@ class Scheduler final : public Client {
     int64_t dropped = 0;         // groups
     int64_t groups = 0;          // in the batch
   };
-  // The step of each consumed group of the batches that may be replayed; exists only during Recover.
+  // The step of each group that was dropped before a batch that may be replayed; exists only during Recover. The journal
+  // tells the rewards of other groups.
   using StepOfGroup = std::map<int64_t, int64_t>;
 
   Scheduler(const SchedulerOptions& options, std::vector<v1::Task> tasks, datapool::Client& pool,
-            const base::Clock& clock, base::Metrics* metrics);
+            const base::Clock& clock, base::Metrics* metrics, const Grading& grading);
 
   // recovery.cc
   absl::Status ReadJournal(std::optional<ResumePoint> resume) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -126,6 +134,7 @@ class Scheduler final : public Client {
   absl::Status Apply(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyBegun(const v1::JournalBegun& begun) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyAdmitted(const v1::GroupAdmitted& admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ApplyRewarded(const v1::GroupRewarded& rewarded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyClosed(const v1::GroupClosed& closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyBatch(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyLive(const v1::VersionLive& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -142,7 +151,15 @@ class Scheduler final : public Client {
   void AdvanceGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Decides and journals the outcome of every ended group, and the result of every evaluation that is done.
   absl::Status DecideOutcomes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status DecideOutcome(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct Outcome {
+    std::vector<double> returns;  // of the judged episodes
+    bool equal = false;           // nothing in them can be trained on
+    std::string failure;          // empty = the group has its reward
+  };
+  // nullopt = the group waits for its reward. Asks the reward stage when it is time.
+  std::optional<Outcome> OutcomeOf(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AskGrader(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status WriteOutcome(int64_t group_id, Outcome outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // The end of the journal records whose groups' trees may be deleted.
   int64_t TrimEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -176,6 +193,7 @@ class Scheduler final : public Client {
   void NotifyChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const SchedulerOptions options_;
+  const Grading grading_;
   datapool::Client& pool_;
   const base::Clock& clock_;
 
@@ -186,6 +204,8 @@ class Scheduler final : public Client {
   TrainGroups groups_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int64_t> named_ ABSL_GUARDED_BY(mu_);  // group ids by AdmitRequest.group, since the run's start
   EvalBoard evals_ ABSL_GUARDED_BY(mu_);
+  GradeBoard grades_ ABSL_GUARDED_BY(mu_);
+  bool recovered_ ABSL_GUARDED_BY(mu_) = false;  // the reward stage may be asked
   JournalWriter journal_ ABSL_GUARDED_BY(mu_);
   SchedulerMetrics metrics_ ABSL_GUARDED_BY(mu_);
   std::vector<Step> steps_ ABSL_GUARDED_BY(mu_);  // by step; the last one's batch is not made yet

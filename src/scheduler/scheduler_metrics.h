@@ -18,6 +18,7 @@ class SchedulerMetrics {
     Set("ingot_scheduler_groups_pending", "Groups taken, waiting for their batch", pending);
     Set("ingot_scheduler_groups_finished_outside_window", "Finished groups that the window does not reach",
         stats.finished_outside_window());
+    Set("ingot_scheduler_groups_grading", "Complete groups that wait for their reward", stats.grading());
     Set("ingot_scheduler_head", "Oldest group that is not terminal", stats.head());
     Set("ingot_scheduler_episodes_running", "Episodes handed out and not ended", stats.running_episodes());
     Set("ingot_scheduler_live_version", "Newest version live on every engine", live_version);
@@ -31,6 +32,11 @@ class SchedulerMetrics {
   }
   void CountRefusal(const std::string& cause) {
     Count("ingot_scheduler_refused_total", "Admissions refused, by cause", "cause", cause, 1);
+  }
+  void CountUngraded(int64_t episodes) {
+    if (metrics_ == nullptr) return;
+    metrics_->GetCounter("ingot_scheduler_episodes_ungraded_total", "Finished episodes that no reward term could judge")
+        .Increment(static_cast<double>(episodes));
   }
   void CountEpisode(v1::EpisodeState state) {
     Count("ingot_scheduler_episodes_total", "Episodes ended, by state", "state", v1::EpisodeState_Name(state), 1);

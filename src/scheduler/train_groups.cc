@@ -35,7 +35,13 @@ void TrainGroups::Remove(int64_t group_id) {
   groups_.erase(it);
 }
 
-void TrainGroups::MarkFinished(int64_t group_id) { ended_.erase(group_id); }
+void TrainGroups::SetReturns(int64_t group_id, RewardSum returns) { groups_.at(group_id).rewarded = returns; }
+
+void TrainGroups::MarkRewarded(int64_t group_id, RewardSum returns) {
+  SetReturns(group_id, returns);
+  MarkEnded(group_id, groups_.at(group_id));
+  ended_.erase(group_id);
+}
 
 void TrainGroups::MarkEnded(int64_t group_id, Group& group) {
   for (Sample& sample : group.samples) {
@@ -142,7 +148,7 @@ absl::Status TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("group ", group_id, " has ", group.samples.size(), " samples: no sample ", index));
   }
-  if (!group.failure.empty() || ended_.contains(group_id)) return absl::OkStatus();
+  if (!group.failure.empty() || group.rewarded.has_value() || ended_.contains(group_id)) return absl::OkStatus();
   Sample& sample = group.samples[static_cast<size_t>(index)];
   const Sample::State state = sample.state;
   const int32_t attempt = sample.attempt;
@@ -191,7 +197,7 @@ void TrainGroups::Expire() {
 
 void TrainGroups::Restore(const v1::Episode& episode) {
   const auto it = groups_.find(episode.ref().group_id());
-  if (it == groups_.end()) return;
+  if (it == groups_.end() || it->second.rewarded.has_value()) return;
   Group& group = it->second;
   const int32_t index = episode.ref().sample_index();
   if (index < 0 || index >= std::ssize(group.samples)) return;
@@ -200,6 +206,7 @@ void TrainGroups::Restore(const v1::Episode& episode) {
 
 void TrainGroups::FinishRestore() {
   for (auto& [group_id, group] : groups_) {
+    if (group.rewarded.has_value()) continue;
     for (const Sample& sample : group.samples) {
       if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, "");
       if (sample.state != Sample::kRunning) continue;
@@ -210,21 +217,25 @@ void TrainGroups::FinishRestore() {
   }
 }
 
-std::optional<EndedGroup> TrainGroups::OldestEnded() const {
-  if (ended_.empty()) return std::nullopt;
-  const int64_t group_id = *ended_.begin();
-  const Group& group = groups_.at(group_id);
-  EndedGroup ended{.group_id = group_id, .failure = group.failure};
-  const auto [low, high] = std::minmax_element(group.samples.begin(), group.samples.end(),
-                                               [](const Sample& a, const Sample& b) { return a.reward < b.reward; });
-  ended.zero_variance = group.samples.size() > 1 && tree::SameReturn(low->reward, high->reward);
-  return ended;
+std::vector<EndedGroup> TrainGroups::Ended() const {
+  std::vector<EndedGroup> all;
+  for (const int64_t group_id : ended_) {
+    const Group& group = groups_.at(group_id);
+    EndedGroup& ended = all.emplace_back();
+    ended.group_id = group_id;
+    ended.admitted_version = group.admitted_version;
+    ended.failure = group.failure;
+    if (!group.failure.empty()) continue;
+    for (const Sample& sample : group.samples) ended.returns.push_back(sample.reward);
+  }
+  return all;
 }
 
 RewardSum TrainGroups::Rewards(int64_t group_id) const {
   RewardSum rewards;
   const auto it = groups_.find(group_id);
   if (it == groups_.end()) return rewards;
+  if (it->second.rewarded.has_value()) return *it->second.rewarded;
   for (const Sample& sample : it->second.samples) {
     if (sample.state != Sample::kDone) continue;
     rewards.sum += sample.reward;

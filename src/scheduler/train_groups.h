@@ -3,8 +3,8 @@
 //
 //   Add --> samples: handed out, ended, tried again --> the group ends: all samples are done, or it failed
 //
-//   ended --> Scheduler decides the outcome --+--> finished: MarkFinished --> in a batch: Remove
-//                                             `--> dropped or failed: Remove
+//   ended --> Scheduler decides the outcome --+--> rewarded: MarkRewarded --> in a batch: Remove
+//             (asks the reward stage)         `--> dropped or failed: Remove
 //
 // A group's time is group_deadline_seconds from its first ticket on; past it the group fails. The time runs while one
 // of the group's samples runs or may be handed out. It stands still while evaluations go first: they take every opening
@@ -40,8 +40,9 @@ struct RewardSum {
 // A group that has ended and has no outcome yet.
 struct EndedGroup {
   int64_t group_id = 0;
-  std::string failure;         // why it failed; empty = all its samples are done
-  bool zero_variance = false;  // more than one sample, all rewards equal (to 1e-9)
+  int64_t admitted_version = 0;
+  std::string failure;          // why it failed; empty = all its samples are done
+  std::vector<double> returns;  // as reported, by sample index; empty = it failed
 };
 
 class TrainGroups {
@@ -51,8 +52,10 @@ class TrainGroups {
   void Add(const v1::GroupAdmitted& admitted);
   // Forgets the group: its running episodes count no longer. An unknown id changes nothing.
   void Remove(int64_t group_id);
-  // The outcome of an ended group is "finished": its rewards stay until Remove.
-  void MarkFinished(int64_t group_id);
+  // The returns of the group's judged episodes, in place of those that were reported; they stay until Remove.
+  void SetReturns(int64_t group_id, RewardSum returns);
+  // The same, and the group's outcome is decided: it waits for its batch.
+  void MarkRewarded(int64_t group_id, RewardSum returns);
 
   // Sets the time, the live version and whether evaluations run, which go first. Fails every group whose time is over.
   // The caller advances before any other call, and again when one of the three changes.
@@ -78,13 +81,14 @@ class TrainGroups {
   void Restore(const v1::Episode& episode);
   void FinishRestore();
 
-  // The oldest ended group without an outcome; the same one until MarkFinished or Remove.
-  std::optional<EndedGroup> OldestEnded() const;
+  // The ended groups without an outcome, by id.
+  std::vector<EndedGroup> Ended() const;
 
   // REQUIRES: contains(group_id).
   const v1::Task& task(int64_t group_id) const { return groups_.at(group_id).task; }
   bool contains(int64_t group_id) const { return groups_.contains(group_id); }
-  RewardSum Rewards(int64_t group_id) const;  // over its done samples
+  // Over its judged episodes, once it is rewarded; otherwise over its done samples.
+  RewardSum Rewards(int64_t group_id) const;
   int64_t running() const { return running_; }
 
  private:
@@ -96,7 +100,8 @@ class TrainGroups {
     // The group's time: it ends at `deadline` while it runs; `left` remains while it stands still. Both nullopt = no
     // ticket was handed out since the time began.
     std::optional<std::chrono::nanoseconds> deadline, left;
-    std::string failure;  // empty = it has not failed
+    std::string failure;                // empty = it has not failed
+    std::optional<RewardSum> rewarded;  // SetReturns
   };
   // Brings the indices in line with the group's samples.
   void Update(int64_t group_id, Group& group);

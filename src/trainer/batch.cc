@@ -8,6 +8,7 @@
 
 #include "trainer/advantage.h"
 #include "trainer/episode_metrics.h"
+#include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
 
 namespace ingot::trainer {
@@ -33,6 +34,7 @@ int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
 
 struct Counts {
   int64_t episodes_left_out = 0;
+  int64_t episodes_ungraded = 0;  // of judged groups
   int64_t episodes_unpaired = 0;  // with loss tokens, but in no pair
   int64_t groups_equal = 0;       // groups of the batch with equal returns; the scheduler drops others before
   int64_t groups_filtered = 0;
@@ -56,9 +58,17 @@ class Collector {
   absl::Status AddGroup(const v1::Group& group) {
     const int32_t index = static_cast<int32_t>(groups_.size());
     groups_.emplace_back();
+    const bool graded = std::any_of(group.episodes().begin(), group.episodes().end(),
+                                    [](const v1::EpisodeTree& tree) { return tree.episode().has_grade(); });
+    int64_t ungraded = 0;
     for (const v1::EpisodeTree& tree : group.episodes()) {
       if (!Trainable(tree)) {
         ++counts_.episodes_left_out;
+        continue;
+      }
+      if (graded && !tree.episode().has_grade()) {  // the reward stage could not judge it: it is no part of the group
+        ++counts_.episodes_ungraded;
+        ++ungraded;
         continue;
       }
       INGOT_RETURN_IF_ERROR(
@@ -66,7 +76,7 @@ class Collector {
                          absl::StrCat("group ", group.group_id(), ", episode ", tree.episode().episode_id())));
     }
     const size_t samples = groups_.back().size();
-    if (options_.group_size > 0 && static_cast<int64_t>(samples) != options_.group_size) {
+    if (options_.group_size > 0 && static_cast<int64_t>(samples) + ungraded != options_.group_size) {
       return absl::InvalidArgumentError(absl::StrCat("group ", group.group_id(), " holds ", samples,
                                                      " finished samples where group_size is ", options_.group_size));
     }
@@ -119,13 +129,15 @@ class Collector {
 
   absl::StatusOr<EpisodeReturn> ReturnOf(const v1::EpisodeTree& tree) {
     const v1::Episode& episode = tree.episode();
-    if (!std::isfinite(episode.reward())) return absl::InvalidArgumentError("its reward is not a finite number");
-    CheckBound(episode, "its reward", episode.reward());
+    const double reward = tree::RewardOf(episode);
+    const auto& call_rewards = tree::CallRewardsOf(episode);
+    if (!std::isfinite(reward)) return absl::InvalidArgumentError("its reward is not a finite number");
+    CheckBound(episode, "its reward", reward);
     std::vector<double> turns(static_cast<size_t>(tree.calls_size()), 0.0);
     int64_t found = 0;
     for (int t = 0; t < tree.calls_size(); ++t) {
-      const auto it = episode.call_rewards().find(tree.calls(t).call_id());
-      if (it == episode.call_rewards().end()) continue;
+      const auto it = call_rewards.find(tree.calls(t).call_id());
+      if (it == call_rewards.end()) continue;
       if (!std::isfinite(it->second)) {
         return absl::InvalidArgumentError(absl::StrCat("the reward of call ", it->first, " is not a finite number"));
       }
@@ -133,11 +145,11 @@ class Collector {
       turns[static_cast<size_t>(t)] = it->second;
       ++found;
     }
-    if (found != static_cast<int64_t>(episode.call_rewards().size())) {
-      return absl::InvalidArgumentError(absl::StrCat("call_rewards names ", episode.call_rewards().size(),
-                                                     " calls, of which the episode holds ", found));
+    if (found != static_cast<int64_t>(call_rewards.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("call_rewards names ", call_rewards.size(), " calls, of which the episode holds ", found));
     }
-    return CreditTurns(episode.reward(), turns, options_.advantage_credit);
+    return CreditTurns(reward, turns, options_.advantage_credit);
   }
 
   absl::Status AddEpisode(const v1::EpisodeTree& tree, int32_t group) {
@@ -254,6 +266,7 @@ class Collector {
     m["batch/episodes"] = static_cast<double>(episodes_.size());
     m["batch/calls"] = static_cast<double>(out_.calls.size());
     m["batch/loss_tokens"] = static_cast<double>(out_.loss_tokens);
+    m["batch/episodes_ungraded"] = static_cast<double>(counts_.episodes_ungraded);
     m["batch/episodes_left_out"] = static_cast<double>(counts_.episodes_left_out);
     m["batch/calls_left_out_weights"] = static_cast<double>(counts_.calls_left_out_weights);
     m["batch/calls_left_out_flagged"] = static_cast<double>(counts_.calls_left_out_flagged);

@@ -55,6 +55,11 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
   const double calls = static_cast<double>(tree.calls_size());
   ForEach(episode, [&](Values& values) {
     values["reward/batch_mean"].Add(tree::ReturnOf(episode));
+    for (const v1::TermValue& term : episode.grade().terms()) {
+      double value = term.value();
+      for (const auto& [call, of_call] : term.calls()) value += of_call;
+      values["reward/term/" + term.term()].Add(value);
+    }
     values["response_length"].Add(static_cast<double>(sampled));
     values["num_turns"].Add(calls);
     if (calls > 0) {

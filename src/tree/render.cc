@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/printable.h"
+#include "tree/episode_return.h"
 #include "tree/forest.h"
 #include "tree/trie.h"
 
@@ -83,8 +84,8 @@ std::string Line(const v1::EpisodeTree& tree, const TreeNode& node, const Decode
     if (!call.branch().empty()) absl::StrAppend(&line, " in '", Escape(call.branch(), options.ascii), "'");
     if (!call.fork_cause().empty()) absl::StrAppend(&line, " forked: ", Escape(call.fork_cause(), options.ascii));
     if (call.tool_call_malformed()) line += " malformed tool call";
-    const auto earned = tree.episode().call_rewards().find(call.call_id());
-    if (earned != tree.episode().call_rewards().end()) {
+    const auto& rewards = CallRewardsOf(tree.episode());
+    if (const auto earned = rewards.find(call.call_id()); earned != rewards.end()) {
       absl::StrAppend(&line, " reward ", Fixed(earned->second, "%g"));
     }
   }
@@ -103,10 +104,17 @@ std::string Heading(const v1::EpisodeTree& tree, const std::vector<TreeNode>& no
                    "  group ", episode.ref().group_id(), " sample ", episode.ref().sample_index(), " attempt ",
                    episode.ref().attempt(), "  ", StateName(episode.state()));
   if (episode.state() == v1::EPISODE_FINISHED || (episode.state() == v1::EPISODE_OPEN && episode.has_reward())) {
-    absl::StrAppend(&out, "  reward ", Fixed(episode.reward(), "%g"));
+    absl::StrAppend(&out, "  reward ", Fixed(RewardOf(episode), "%g"));
   }
   absl::StrAppend(&out, "\n", tree.calls_size(), " calls, ", merged, " tokens (", recorded, " as recorded by calls)\n");
   if (!episode.detail().empty()) absl::StrAppend(&out, "detail: ", Escape(episode.detail(), ascii), "\n");
+  if (episode.has_grade()) absl::StrAppend(&out, "outcome ", Fixed(episode.reward(), "%g"), "\n");
+  for (const v1::TermValue& term : episode.grade().terms()) {
+    absl::StrAppend(&out, "term ", Escape(term.term(), ascii), " = ", Fixed(term.value(), "%g"), " x ",
+                    Fixed(term.weight(), "%g"),
+                    term.calls().empty() ? "" : absl::StrCat(", ", term.calls_size(), " calls"),
+                    term.detail().empty() ? "" : absl::StrCat("  ", Escape(term.detail(), ascii)), "\n");
+  }
   const std::map<std::string, double> signals(episode.signals().begin(), episode.signals().end());
   for (const auto& [name, value] : signals) {
     absl::StrAppend(&out, "signal ", Escape(name, ascii), " = ", Fixed(value, "%g"), "\n");

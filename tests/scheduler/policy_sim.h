@@ -96,7 +96,7 @@ class NaiveWindow {
 
 // An event of a run that its journal holds.
 struct JournalEvent {
-  enum Kind { kAdmitted, kClosed, kBatch, kLive } kind;
+  enum Kind { kAdmitted, kRewarded, kClosed, kBatch, kLive } kind;
   int64_t value = 0;
   std::vector<int64_t> groups;
 };
@@ -174,8 +174,8 @@ class PolicySim {
     open_.erase(it);
     if (Draw() >= drop + fail) {
       ASSERT_TRUE(fifo_.FinishGroup(group).ok());
-      finished_.insert(group);
       naive_.Finish(group);
+      journal_.push_back({JournalEvent::kRewarded, group, {}});
       return;
     }
     ASSERT_TRUE(fifo_.CloseGroup(group).ok());
@@ -189,7 +189,6 @@ class PolicySim {
     if (!batch.has_value()) return;
     ASSERT_TRUE(fifo_.TakeBatch(fifo_.next_step(), *batch).ok());
     ASSERT_NO_FATAL_FAILURE(naive_.TakeBatch(*batch));
-    for (const int64_t group : *batch) finished_.erase(group);
     journal_.push_back({JournalEvent::kBatch, fifo_.next_step() - 1, *batch});
   }
 
@@ -204,12 +203,14 @@ class PolicySim {
     ASSERT_EQ(fifo_.head(), naive_.HeadAfterTaking());
     ASSERT_EQ(fifo_.admitted_unreleased(), naive_.Unreleased());
     ASSERT_EQ(fifo_.pending(), std::ssize(naive_.Takeable()));
-    // The journal first; then the finished groups, as a pool tells them, in an order of their own.
     WindowedFifo replayed(options_);
     for (const JournalEvent& event : journal_) {
       switch (event.kind) {
         case JournalEvent::kAdmitted:
           ASSERT_TRUE(replayed.AdmitGroup(event.value).ok());
+          break;
+        case JournalEvent::kRewarded:
+          ASSERT_TRUE(replayed.FinishGroup(event.value).ok());
           break;
         case JournalEvent::kClosed:
           ASSERT_TRUE(replayed.CloseGroup(event.value).ok());
@@ -221,7 +222,6 @@ class PolicySim {
           ASSERT_TRUE(replayed.SetLiveVersion(event.value).ok());
       }
     }
-    for (auto it = finished_.rbegin(); it != finished_.rend(); ++it) ASSERT_TRUE(replayed.FinishGroup(*it).ok());
     ASSERT_TRUE(replayed == fifo_) << "the replayed state differs";
     fifo_ = std::move(replayed);
   }
@@ -235,7 +235,6 @@ class PolicySim {
   int64_t live_ = 0;
   bool went_back_ = false;
   std::vector<int64_t> open_;  // oldest first
-  std::set<int64_t> finished_;
   std::vector<JournalEvent> journal_;
 };
 

@@ -148,10 +148,19 @@ TEST(WindowedFifoTest, AGroupIsInOneBatchAndNeverOpensAgain) {
   EXPECT_TRUE(fifo == before);
 }
 
-// A replay learns only later, from the pool, that the groups of a batch had finished. P may have changed since.
-TEST(WindowedFifoTest, AReplayedBatchMayNameOpenGroupsAndHaveAnotherSize) {
+TEST(WindowedFifoTest, ABatchNeverTakesAGroupWithoutItsReward) {
+  WindowedFifo fifo = MakeFifo(1, 1, 1);
+  ASSERT_TRUE(fifo.AdmitGroup(0).ok());
+  const WindowedFifo before = fifo;
+  EXPECT_EQ(fifo.TakeBatch(0, std::vector<int64_t>{0}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(fifo == before);
+}
+
+// P may have changed since a batch was written.
+TEST(WindowedFifoTest, AReplayedBatchMayHaveAnotherSize) {
   WindowedFifo fifo = MakeFifo(1, 1, 1);  // B = 2
   for (int64_t g = 0; g < 3; ++g) ASSERT_TRUE(fifo.AdmitGroup(g).ok());
+  for (const int64_t g : {0, 2}) ASSERT_TRUE(fifo.FinishGroup(g).ok());
   ASSERT_TRUE(fifo.TakeBatch(0, std::vector<int64_t>{0, 2}).ok());
   EXPECT_EQ(fifo.head(), 1);
   EXPECT_EQ(fifo.open(), 1);

@@ -781,7 +781,7 @@ TEST_F(SchedulerTest, AJournalThatContradictsItselfIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("journal record 1"));
 }
 
-// Each record contradicts the journal before it: two admissions and the batch of group 0.
+// Each record contradicts the journal before it: two admissions, the reward of group 0 and its batch.
 TEST_F(SchedulerTest, EveryCorruptRecordIsANamedError) {
   const auto batch = [](int64_t step, const std::vector<int64_t>& groups) {
     v1::JournalRecord record;
@@ -797,6 +797,7 @@ TEST_F(SchedulerTest, EveryCorruptRecordIsANamedError) {
   next().mutable_admitted()->set_group_id(2);
   corrupt.back().mutable_admitted()->set_group_size(1 << 30);
   for (const int64_t group : {-1, 0, 2}) next().mutable_closed()->set_group_id(group);
+  for (const int64_t group : {-1, 0, 2}) next().mutable_rewarded()->set_group_id(group);
   for (const int64_t version : {-1, 2}) next().mutable_live()->set_version(version);
   for (const int64_t step : {-1, 2}) next().mutable_checkpoint()->set_step(step);
   for (const v1::JournalRecord& record : corrupt) {
@@ -804,12 +805,13 @@ TEST_F(SchedulerTest, EveryCorruptRecordIsANamedError) {
     FakePool pool;
     v1::AppendJournalRequest request;
     for (const int64_t group : {0, 1}) request.add_records()->mutable_admitted()->set_group_id(group);
+    request.add_records()->mutable_rewarded()->set_group_id(0);
     *request.add_records() = batch(0, {0});
     *request.add_records() = record;
     ASSERT_TRUE(pool.AppendJournal(request).ok());
     const absl::Status status = Scheduler::Recover(options_, MakeTasks(1), pool, clock_, 0).status();
     EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("journal record 3: "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("journal record 4: "));
   }
 }
 

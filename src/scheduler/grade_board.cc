@@ -1,0 +1,59 @@
+#include "scheduler/grade_board.h"
+
+#include <utility>
+
+#include "base/clock.h"
+
+namespace ingot::scheduler {
+namespace {
+
+// Errors that another attempt may not meet: of the stage's servers, not of the group.
+bool Passes(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+GradeBoard::Turn GradeBoard::Next(int64_t group_id, std::chrono::nanoseconds now) {
+  const auto [it, entered] = groups_.try_emplace(group_id);
+  Waiting& group = it->second;
+  if (entered) {
+    group.deadline = now + base::FromSeconds(grading_.deadline_s);
+    group.ask_at = now;
+  }
+  Turn turn;
+  if (group.answer.has_value()) {
+    turn.answer = group.answer;
+  } else if (now >= group.deadline) {
+    turn.answer = absl::DeadlineExceededError(
+        absl::StrCat("its reward took longer than rewards.deadline_s = ", grading_.deadline_s,
+                     group.last_error.ok() ? "" : absl::StrCat("; the last attempt: ", group.last_error.message())));
+  } else if (!group.in_flight && now >= group.ask_at) {
+    group.in_flight = turn.ask = true;
+  }
+  return turn;
+}
+
+void GradeBoard::Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answer, std::chrono::nanoseconds now) {
+  const auto it = groups_.find(group_id);
+  if (it == groups_.end()) return;
+  Waiting& group = it->second;
+  group.in_flight = false;
+  if (!answer.ok() && Passes(answer.status())) {
+    group.last_error = answer.status();
+    group.ask_at = now + base::FromSeconds(grading_.retry_s);
+    return;
+  }
+  group.answer = std::move(answer);
+}
+
+}  // namespace ingot::scheduler

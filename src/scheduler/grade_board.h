@@ -1,0 +1,48 @@
+// The groups that wait for their reward: whom to ask about next, what was answered, and whose time is over. Knows
+// neither journal nor threads.
+//
+//   complete --> Next: ask --> in flight --> Answer --+--> OK, or an error that stays: the answer
+//                  ^                                  |
+//                  +--- retry_s later <--- UNAVAILABLE, DEADLINE_EXCEEDED, ...
+//
+// Not thread safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "base/status.h"
+#include "proto/reward.pb.h"
+#include "scheduler/grader.h"
+
+namespace ingot::scheduler {
+
+class GradeBoard {
+ public:
+  explicit GradeBoard(const Grading& grading) : grading_(grading) {}
+
+  // The state of a complete group at this moment. A group that the board does not know enters it.
+  struct Turn {
+    bool ask = false;  // it is to be asked about now; the board counts it as in flight from here on
+    std::optional<absl::StatusOr<v1::GradeResponse>> answer;  // final; DEADLINE_EXCEEDED: its time is over
+  };
+  Turn Next(int64_t group_id, std::chrono::nanoseconds now);
+  // An answer came. One about a group that the board has forgotten changes nothing.
+  void Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answer, std::chrono::nanoseconds now);
+  void Forget(int64_t group_id) { groups_.erase(group_id); }
+  int64_t size() const { return static_cast<int64_t>(groups_.size()); }
+
+ private:
+  struct Waiting {
+    std::chrono::nanoseconds deadline{0}, ask_at{0};
+    bool in_flight = false;
+    absl::Status last_error;
+    std::optional<absl::StatusOr<v1::GradeResponse>> answer;
+  };
+  const Grading grading_;
+  std::map<int64_t, Waiting> groups_;
+};
+
+}  // namespace ingot::scheduler

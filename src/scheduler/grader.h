@@ -1,0 +1,26 @@
+// The reward stage as the scheduler asks it, in process or over gRPC; proto/reward.proto says what Grade means.
+#pragma once
+
+#include "base/executor.h"
+#include "base/status.h"
+#include "proto/reward.pb.h"
+
+namespace ingot::scheduler {
+
+class Grader {
+ public:
+  virtual ~Grader() = default;
+  // Blocks, for minutes where a judge is asked. Thread safe.
+  virtual absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request) = 0;
+};
+
+// The stage of a run, and the threads on which the scheduler waits for it. Both outlive the scheduler's last call. The
+// owner shuts the executor down before it destroys the scheduler.
+struct Grading {
+  Grader* grader = nullptr;  // null = the returns that are reported with the episodes' ends are the rewards
+  base::Executor* executor = nullptr;
+  double deadline_s = 600;  // from a group's last end; past it the group fails
+  double retry_s = 1;       // from a failed attempt to the next one
+};
+
+}  // namespace ingot::scheduler

@@ -1,0 +1,203 @@
+// Groups that wait for the reward stage: asked once, judged by its answer, and journalled before any batch takes them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "../base/manual_executor.h"
+#include "scheduler/makers.h"
+
+namespace ingot::scheduler {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// Answers what the test says, and remembers who was asked about.
+class ScriptedGrader final : public Grader {
+ public:
+  absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request) override {
+    asked.push_back(request.group_id());
+    if (const auto it = answers.find(request.group_id()); it != answers.end()) return it->second;
+    return absl::UnavailableError("the judge is down");
+  }
+  void Give(int64_t group, const std::vector<double>& returns, bool equal = false) {
+    v1::GradeResponse response;
+    response.mutable_returns()->Add(returns.begin(), returns.end());
+    response.set_equal(equal);
+    for (size_t i = 0; i < returns.size(); ++i) {
+      if (returns[i] != returns[i]) (*response.mutable_ungraded())[static_cast<int32_t>(i)] = "the judge was unsure";
+    }
+    answers[group] = response;
+  }
+
+  std::vector<int64_t> asked;
+  std::map<int64_t, absl::StatusOr<v1::GradeResponse>> answers;
+};
+
+class GradingTest : public ::testing::Test {
+ protected:
+  // B = 2 groups of 2 samples, one group per step.
+  SchedulerOptions options_{.group_size = 2,
+                            .groups_per_step = 1,
+                            .max_staleness = 1,
+                            .window_fraction = 1,
+                            .total_steps = 10,
+                            .group_deadline_seconds = 60};
+  FakePool pool_;
+  base::ManualExecutor executor_;
+  ScriptedGrader grader_;
+  std::unique_ptr<Scheduler> scheduler_;
+
+  void Start() {
+    scheduler_.reset();
+    auto made = Scheduler::Recover(options_, MakeTasks(5), pool_, executor_.clock(), std::nullopt, nullptr,
+                                   {.grader = &grader_, .executor = &executor_.executor(), .deadline_s = 30});
+    ASSERT_TRUE(made.ok()) << made.status();
+    scheduler_ = *std::move(made);
+    ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());
+  }
+  // Runs a group to its end: both samples report the outcome 1.
+  int64_t RunGroup() {
+    int64_t group = -1;
+    for (int i = 0; i < 2; ++i) {
+      const auto ticket = scheduler_->Admit({});
+      EXPECT_TRUE(ticket.ok()) << ticket.status();
+      pool_.Open(*ticket);
+      const auto end = EndOf(*ticket, v1::EPISODE_FINISHED, 1);
+      pool_.End(end);
+      EXPECT_TRUE(scheduler_->EpisodeEnded(end).ok());
+      group = ticket->ref().group_id();
+    }
+    return group;
+  }
+  absl::StatusOr<v1::NextBatchResponse> Next(int64_t step) { return scheduler_->NextBatch(Batch(step)); }
+  v1::FeedStats Stats() { return scheduler_->Status()->stats(); }
+};
+
+TEST_F(GradingTest, ACompleteGroupIsOpenUntilItsRewardIsInTheJournal) {
+  Start();
+  const int64_t group = RunGroup();
+  grader_.Give(group, {0.25, -0.5});
+  EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(Next(0).status().message()), HasSubstr("1 wait for their reward"));
+  EXPECT_EQ(Stats().grading(), 1);
+  executor_.RunReady();
+  const auto batch = Next(0);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(GroupsOf(*batch), ElementsAre(group));
+  EXPECT_EQ(batch->stats().reward_mean(), -0.125) << "the rewards that were given, not those that were reported";
+  EXPECT_THAT(grader_.asked, ElementsAre(group));
+}
+
+TEST_F(GradingTest, AStageThatIsDownIsAskedAgainUntilItAnswers) {
+  Start();
+  const int64_t group = RunGroup();
+  executor_.RunReady();
+  EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded);
+  grader_.Give(group, {0, 1});
+  executor_.Advance(seconds(2));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  executor_.RunReady();
+  EXPECT_TRUE(Next(0).ok());
+  EXPECT_THAT(grader_.asked, ElementsAre(group, group));
+}
+
+TEST_F(GradingTest, AGroupWhoseRewardTakesTooLongFailsWithTheLastReason) {
+  Start();
+  RunGroup();
+  executor_.RunReady();
+  executor_.Advance(seconds(31));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  EXPECT_EQ(Stats().failed(), 1);
+  EXPECT_THAT(std::string(Next(0).status().message()), HasSubstr("the judge is down"));
+}
+
+TEST_F(GradingTest, AnErrorThatStaysFailsTheGroupAtOnce) {
+  Start();
+  grader_.answers[RunGroup()] = absl::FailedPreconditionError("term 'retrieval' needs task.relevant");
+  executor_.RunReady();
+  EXPECT_EQ(Stats().failed(), 1);
+  EXPECT_THAT(std::string(Next(0).status().message()), HasSubstr("task.relevant"));
+}
+
+TEST_F(GradingTest, AGroupThatTeachesNothingIsDroppedByItsRewardsNotByItsOutcomes) {
+  Start();
+  grader_.Give(RunGroup(), {0.5, 0.5}, /*equal=*/true);
+  executor_.RunReady();
+  EXPECT_EQ(Stats().dropped(), 1);
+  grader_.Give(RunGroup(), {0.5, 0.25});  // equal outcomes
+  executor_.RunReady();
+  const auto batch = Next(0);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->stats().reward_mean(), (0.5 + 0.5 + 0.5 + 0.25) / 4) << "dropped groups count";
+}
+
+TEST_F(GradingTest, AnEpisodeThatCannotBeJudgedCountsInNoMean) {
+  Start();
+  grader_.Give(RunGroup(), {0.5, kNone});
+  executor_.RunReady();
+  const auto batch = Next(0);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->stats().reward_episodes(), 1);
+  EXPECT_EQ(batch->stats().reward_mean(), 0.5);
+}
+
+TEST_F(GradingTest, AGroupOfWhichNothingCanBeJudgedFails) {
+  Start();
+  grader_.Give(RunGroup(), {kNone, kNone});
+  executor_.RunReady();
+  EXPECT_EQ(Stats().failed(), 1);
+  EXPECT_THAT(std::string(Next(0).status().message()), HasSubstr("the judge was unsure"));
+}
+
+TEST_F(GradingTest, ARestartAsksForUnjudgedGroupsAndNotForJudgedOnes) {
+  Start();
+  const int64_t judged = RunGroup();
+  grader_.Give(judged, {0.25, -0.5});
+  executor_.RunReady();
+  const int64_t open = RunGroup();
+  executor_.RunReady();  // unavailable
+  grader_.asked.clear();
+  Start();
+  grader_.Give(open, {1, 0});
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  executor_.RunReady();
+  EXPECT_THAT(grader_.asked, ElementsAre(open));
+  const auto first = Next(0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_THAT(GroupsOf(*first), ElementsAre(judged));
+  EXPECT_EQ(first->stats().reward_mean(), -0.125) << "from the journal";
+  const auto second = Next(1);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_THAT(GroupsOf(*second), ElementsAre(open));
+}
+
+TEST_F(GradingTest, AnAnswerAfterTheDeadlineChangesNothing) {
+  Start();
+  const int64_t group = RunGroup();  // asked, and not yet run
+  executor_.clock().Advance(seconds(31));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  EXPECT_EQ(Stats().failed(), 1);
+  grader_.Give(group, {0, 1});
+  executor_.RunReady();
+  EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(GradingTest, NothingIsAskedAfterShutdown) {
+  Start();
+  RunGroup();
+  scheduler_->Shutdown();
+  executor_.RunReady();
+  EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace ingot::scheduler
