@@ -49,7 +49,7 @@ TABLE = {
     "dataset": BASE + ("tree", "text", "proto"),
     "datapool": BASE + ("tree", "proto", "rocksdb"),
     "rollout": BASE + ("model", "weights", "kernels", "kernels/torch", "text", "grammar", "proto", "torch"),
-    "reward": BASE + ("tree", "text", "sandbox", "proto", "re2", "multiprecision"),
+    "reward": BASE + ("tree", "text", "sandbox", "proto", "datapool/client.h", "re2", "multiprecision"),
     "scheduler": BASE + ("tree", "proto", "datapool/client.h"),
     "gateway": BASE + ("gateway/api", "gateway/prompt", "tree", "text", "proto", "rollout/client.h", "datapool/client.h", "http", "openssl"),
     "gateway/api": BASE + ("text", "proto") + GATEWAY_VALUES,

@@ -1,0 +1,76 @@
+#include "reward/stage.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "tree/episode_return.h"
+
+namespace ingot::reward {
+namespace {
+
+// The grades that the pool holds of the group; nullopt = it has not been judged.
+std::optional<GroupGrades> StoredGrades(const v1::Group& group) {
+  GroupGrades stored;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const v1::Episode& episode = tree.episode();
+    if (episode.has_grade()) stored.grades[episode.ref().sample_index()] = episode.grade();
+  }
+  if (stored.grades.empty()) return std::nullopt;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const v1::Episode& episode = tree.episode();
+    if (episode.state() != v1::EPISODE_FINISHED || episode.has_grade()) continue;
+    stored.ungraded[episode.ref().sample_index()] = "it could not be judged with its group";
+  }
+  return stored;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Group> Stage::Read(int64_t group_id) {
+  v1::GetGroupRequest request;
+  request.set_group_id(group_id);
+  request.set_purpose(v1::PURPOSE_TRAIN);
+  return pool_.GetGroup(request);
+}
+
+absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(v1::Group group, Read(request.group_id()));
+  if (const auto stored = StoredGrades(group)) return Answer(group, *stored);
+  INGOT_ASSIGN_OR_RETURN(const GroupFacts facts, FactsOf(group, request.admitted_version(), options_.total_steps));
+  INGOT_ASSIGN_OR_RETURN(const GroupGrades grades, rule_.Apply(facts));
+  if (grades.grades.empty()) return Answer(group, grades);  // nothing to store
+  v1::GradeGroupRequest store;
+  store.set_group_id(request.group_id());
+  store.set_purpose(v1::PURPOSE_TRAIN);
+  for (const EpisodeFacts& episode : facts.episodes) {
+    const auto grade = grades.grades.find(episode.record().ref().sample_index());
+    if (grade != grades.grades.end()) (*store.mutable_grades())[episode.record().episode_id()] = grade->second;
+  }
+  const absl::Status stored = pool_.GradeGroup(store);
+  if (absl::IsAlreadyExists(stored)) {  // another stage was faster: its grades count
+    INGOT_ASSIGN_OR_RETURN(group, Read(request.group_id()));
+    if (const auto others = StoredGrades(group)) return Answer(group, *others);
+  }
+  INGOT_RETURN_IF_ERROR(base::Annotate(stored, "storing the grades of a group"));
+  return Answer(group, grades);
+}
+
+v1::GradeResponse Stage::Answer(const v1::Group& group, const GroupGrades& grades) const {
+  v1::GradeResponse response;
+  int32_t samples = 0;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    samples = std::max(samples, tree.episode().ref().sample_index() + 1);
+  }
+  for (int32_t sample = 0; sample < samples; ++sample) {
+    const auto grade = grades.grades.find(sample);
+    response.add_returns(grade == grades.grades.end() ? std::numeric_limits<double>::quiet_NaN()
+                                                      : tree::ReturnOf(grade->second));
+  }
+  response.mutable_ungraded()->insert(grades.ungraded.begin(), grades.ungraded.end());
+  response.set_equal(NothingToTrain(grades, group, options_.credit));
+  return response;
+}
+
+}  // namespace ingot::reward

@@ -1,0 +1,41 @@
+// The reward stage: gives every complete training group its reward, once, durably.
+//
+//   Grade --> read the group --> facts --> terms over the whole group --> grades in the pool --> the group's returns
+//
+// The pool is the stage's only memory: a group that has grades is answered from them, and no judge is asked twice. Thread
+// safe; Grade blocks for the pool and for terms that ask other servers.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "datapool/client.h"
+#include "proto/reward.pb.h"
+#include "reward/rule.h"
+
+namespace ingot::reward {
+
+struct StageOptions {
+  int64_t total_steps = 1;         // of the run: the end of every schedule
+  std::string credit = "outcome";  // trainer.credit: decides whether a group of equal returns can teach anything
+};
+
+class Stage {
+ public:
+  // REQUIRES: `pool` outlives the stage.
+  Stage(Rule rule, datapool::Client& pool, const StageOptions& options)
+      : rule_(std::move(rule)), pool_(pool), options_(options) {}
+
+  // proto/reward.proto says what it means and how it fails.
+  absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request);
+
+ private:
+  absl::StatusOr<v1::Group> Read(int64_t group_id);
+  v1::GradeResponse Answer(const v1::Group& group, const GroupGrades& grades) const;
+
+  const Rule rule_;
+  datapool::Client& pool_;
+  const StageOptions options_;
+};
+
+}  // namespace ingot::reward
