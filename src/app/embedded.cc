@@ -4,6 +4,7 @@
 
 #include "agents/runner.h"
 #include "app/agents_substrate.h"
+#include "app/grading.h"
 #include "app/role_addresses.h"
 #include "app/seams.h"
 #include "base/executor.h"
@@ -20,6 +21,7 @@ namespace ingot::app {
 // Constructed in this order, destroyed in the reverse order.
 struct EmbeddedRun::Parts {
   std::unique_ptr<datapool::Client> pool;
+  std::unique_ptr<RewardGrading> rewards;
   std::unique_ptr<scheduler::Scheduler> scheduler;
   std::shared_ptr<rollout::Engine> engine;
   std::unique_ptr<weights::Publisher> publisher;
@@ -52,9 +54,10 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   INGOT_ASSIGN_OR_RETURN(parts->pool, datapool::OpenPool(store));
 
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.tasks));
-  INGOT_ASSIGN_OR_RETURN(parts->scheduler,
-                         scheduler::Scheduler::Recover(config.scheduler, std::move(tasks), *parts->pool,
-                                                       base::Clock::Real(), resume, &metrics));
+  INGOT_ASSIGN_OR_RETURN(parts->rewards, RewardGrading::Make(config, *parts->pool));
+  INGOT_ASSIGN_OR_RETURN(parts->scheduler, scheduler::Scheduler::Recover(config.scheduler, std::move(tasks),
+                                                                         *parts->pool, base::Clock::Real(), resume,
+                                                                         &metrics, parts->rewards->grading()));
 
   rollout::Engine::Parts engine;
   INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, model.device));
@@ -123,6 +126,7 @@ void EmbeddedRun::Stop() {
   parts_->http.reset();
   parts_->gateway->Shutdown();
   parts_->scheduler->Shutdown();
+  parts_->rewards->Stop();
   parts_->engine->Shutdown();
   parts_.reset();
 }

@@ -31,6 +31,30 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
   schema.Field("scheduler.max_eval_episodes", &o.max_eval_episodes, "tasks times avg_n of one evaluation");
 }
 
+void BindSampling(base::Schema& schema, scheduler::SamplingOptions& o, std::map<std::string, std::string>& domains) {
+  schema.Choice(
+      "scheduler.sampling.order", &o.order, {"uniform", "curriculum", "prioritized"},
+      "uniform: shuffled passes; curriculum: from the easiest tasks to all; prioritized: by 1 - success rate");
+  schema.Field("scheduler.sampling.domains", &domains,
+               "weight of each of the tasks' domains; empty: every task weighs the same");
+  schema.Field("scheduler.sampling.once", &o.once, "no task is used twice in the run, through restarts");
+  schema.Field("scheduler.sampling.difficulty_field", &o.difficulty_field,
+               "curriculum: the number of a task that says how hard it is");
+  schema.Field("scheduler.sampling.curriculum_start", &o.curriculum_start,
+               "curriculum: share of the tasks, easiest first, at the start; (0, 1]");
+  schema.Field("scheduler.sampling.curriculum_until", &o.curriculum_until,
+               "curriculum: share of the steps after which all tasks are in; (0, 1]");
+  schema.Field("scheduler.sampling.pass_rate_field", &o.pass_rate_field,
+               "the number of a task that is its success rate before the run, 0 to 1; empty: none is known");
+  schema.Field("scheduler.sampling.warm_up", &o.warm_up, "share of the steps in which hard_below does not count");
+  schema.Field("scheduler.sampling.hard_below", &o.hard_below,
+               "only tasks with a success rate below it, where there are any; 0: all");
+  schema.Field("scheduler.sampling.retire_after", &o.retire_after,
+               "groups of a task in a row that all succeeded or all failed, after which it rests; 0: never");
+  schema.Field("scheduler.sampling.retire_groups", &o.retire_groups, "ended groups of the run for which it rests");
+  schema.Field("scheduler.sampling.success_above", &o.success_above, "an episode succeeded if its outcome is above it");
+}
+
 void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
   schema.Field("rollout.kv_block_tokens", &o.kv_block_tokens, "tokens per KV block; 1 to 1024");
   schema.Field("rollout.kv_cache_tokens", &o.kv_cache_tokens, "size of the KV cache in tokens");

@@ -7,6 +7,8 @@
 
 namespace ingot::app {
 
+void BindSampling(base::Schema& schema, scheduler::SamplingOptions& options,
+                  std::map<std::string, std::string>& domains);
 void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& options);
 void BindTrainer(base::Schema& schema, trainer::TrainerOptions& options);
 void BindRollout(base::Schema& schema, rollout::EngineOptions& options);

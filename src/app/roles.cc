@@ -13,6 +13,7 @@
 #include "app/agents_substrate.h"
 #include "app/commands.h"
 #include "app/device.h"
+#include "app/grading.h"
 #include "app/grpc_server.h"
 #include "app/model_setup.h"
 #include "app/process.h"
@@ -114,9 +115,11 @@ absl::Status RunScheduler(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
     INGOT_ASSIGN_OR_RETURN(resume, ResumePointOf(dir, true));
   }
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<scheduler::Scheduler> scheduler,
-                         scheduler::Scheduler::Recover(context.config.scheduler, std::move(tasks), *pool,
-                                                       base::Clock::Real(), resume, &context.metrics));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RewardGrading> rewards, RewardGrading::Make(context.config, *pool));
+  INGOT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<scheduler::Scheduler> scheduler,
+      scheduler::Scheduler::Recover(context.config.scheduler, std::move(tasks), *pool, base::Clock::Real(), resume,
+                                    &context.metrics, rewards->grading()));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(scheduler::NewSchedulerService(*scheduler));
   const std::string address = SchedulerAddress(context.config.cluster);
@@ -129,6 +132,7 @@ absl::Status RunScheduler(const RoleContext& context) {
   });
   WaitForStop();
   scheduler->Shutdown();
+  rewards->Stop();
   return absl::OkStatus();
 }
 

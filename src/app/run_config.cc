@@ -128,6 +128,19 @@ void BindMetrics(base::Schema& schema, MetricsConfig& metrics) {
 }
 
 // Sets the fields that follow from other keys, once, so that they cannot differ between roles.
+// INVALID_ARGUMENT names the domain whose weight is no number.
+absl::Status DeriveDomains(RunConfig& config) {
+  for (const auto& [domain, text] : config.task_domains) {
+    double weight = 0;
+    if (!absl::SimpleAtod(text, &weight)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("scheduler.sampling.domains: the weight of '", domain, "' is '", text, "': a number"));
+    }
+    config.scheduler.sampling.domains[domain] = weight;
+  }
+  return absl::OkStatus();
+}
+
 void Derive(RunConfig& config) {
   config.trainer.groups_per_step = config.scheduler.groups_per_step;
   config.trainer.group_size = config.scheduler.group_size;
@@ -188,6 +201,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
   if (config.tasks.empty()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
+  INGOT_RETURN_IF_ERROR(config.rewards.Validate());
   return base::Annotate(config.agents.Validate(), "agents");
 }
 
@@ -309,6 +323,8 @@ base::Schema BindSchema(RunConfig& config) {
   BindWeights(schema, config.weights);
   BindAgents(schema, config.agents);
   BindSandbox(schema, config.sandbox);
+  BindSampling(schema, config.scheduler.sampling, config.task_domains);
+  BindRewards(schema, config.rewards);
   BindEval(schema, config);
   BindCluster(schema, config.cluster);
   BindMetrics(schema, config.metrics);
@@ -354,6 +370,7 @@ absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::v
   INGOT_RETURN_IF_ERROR(loaded.schema.LoadFile(path));
   for (const std::string& assignment : overrides) INGOT_RETURN_IF_ERROR(loaded.schema.Set(assignment));
   INGOT_RETURN_IF_ERROR(ExpandPreset(loaded.schema, loaded.config->trainer.preset));
+  INGOT_RETURN_IF_ERROR(base::Annotate(DeriveDomains(*loaded.config), path));
   Derive(*loaded.config);
   INGOT_RETURN_IF_ERROR(base::Annotate(Validate(*loaded.config), path));
   return loaded;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "gateway/options.h"
 #include "http/options.h"
 #include "kernels/numerics.h"
+#include "reward/options.h"
 #include "rollout/engine_options.h"
 #include "sandbox/substrate.h"
 #include "scheduler/options.h"
@@ -111,9 +113,11 @@ struct RunConfig {
   http::Options http;
   datapool::StoreOptions datapool;
   scheduler::SchedulerOptions scheduler;
+  std::map<std::string, std::string> task_domains;  // scheduler.sampling.domains as numbers in text
   trainer::TrainerOptions trainer;
   WeightsConfig weights;
   agents::RunnerOptions agents;
+  reward::RewardOptions rewards;
   sandbox::SubstrateOptions sandbox;  // work_root, hidden and programs are filled in by agents_substrate.cc
   EvalOptions eval;
   GoalOptions goal;

@@ -68,6 +68,13 @@ v1::GradeResponse Stage::Answer(const v1::Group& group, const GroupGrades& grade
     response.add_returns(grade == grades.grades.end() ? std::numeric_limits<double>::quiet_NaN()
                                                       : tree::ReturnOf(grade->second));
   }
+  response.mutable_outcomes()->Resize(samples, std::numeric_limits<double>::quiet_NaN());
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const v1::Episode& episode = tree.episode();
+    if (episode.state() == v1::EPISODE_FINISHED) {
+      response.set_outcomes(episode.ref().sample_index(), episode.reward());
+    }
+  }
   response.mutable_ungraded()->insert(grades.ungraded.begin(), grades.ungraded.end());
   response.set_equal(NothingToTrain(grades, group, options_.credit));
   return response;

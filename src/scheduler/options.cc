@@ -11,7 +11,36 @@ absl::Status InRange(const char* name, T value, T low, T high) {
 
 }  // namespace
 
+absl::Status SamplingOptions::Validate() const {
+  const auto invalid = [](const std::string& fault) {
+    return absl::InvalidArgumentError(absl::StrCat("sampling.", fault));
+  };
+  if (order != "uniform" && order != "curriculum" && order != "prioritized") {
+    return invalid(absl::StrCat("order is '", order, "': uniform, curriculum or prioritized"));
+  }
+  double sum = 0;
+  for (const auto& [domain, weight] : domains) {
+    if (!(weight >= 0 && weight <= 1e9)) {
+      return invalid(absl::StrCat("domains: the weight of '", domain, "' is ", weight, ": a number >= 0"));
+    }
+    sum += weight;
+  }
+  if (!domains.empty() && sum == 0) return invalid("domains: every weight is 0");
+  INGOT_RETURN_IF_ERROR(InRange<double>("sampling.curriculum_start", curriculum_start, 1e-6, 1));
+  INGOT_RETURN_IF_ERROR(InRange<double>("sampling.curriculum_until", curriculum_until, 1e-6, 1));
+  INGOT_RETURN_IF_ERROR(InRange<double>("sampling.warm_up", warm_up, 0, 1));
+  INGOT_RETURN_IF_ERROR(InRange<double>("sampling.hard_below", hard_below, 0, 1));
+  INGOT_RETURN_IF_ERROR(InRange<int64_t>("sampling.retire_after", retire_after, 0, 1 << 20));
+  INGOT_RETURN_IF_ERROR(InRange<int64_t>("sampling.retire_groups", retire_groups, 0, int64_t{1} << 40));
+  if (warm_up > 0 && hard_below == 0)
+    return invalid("warm_up needs hard_below, the success rate of the tasks after it");
+  if (retire_after > 0 && retire_groups == 0)
+    return invalid("retire_after needs retire_groups, for how long a task rests");
+  return absl::OkStatus();
+}
+
 absl::Status SchedulerOptions::Validate() const {
+  INGOT_RETURN_IF_ERROR(sampling.Validate());
   INGOT_RETURN_IF_ERROR(window().Validate());
   INGOT_RETURN_IF_ERROR(InRange<int64_t>("group_size", group_size, 1, kMaxGroupSize));
   INGOT_RETURN_IF_ERROR(InRange<int64_t>("total_steps", total_steps, 0, int64_t{1} << 40));

@@ -2,11 +2,36 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "base/status.h"
 #include "scheduler/policy.h"
 
 namespace ingot::scheduler {
+
+// Which tasks new groups get (scheduler/task_sampler.h); `scheduler.sampling` in the YAML.
+struct SamplingOptions {
+  // uniform      shuffled passes over the list
+  // curriculum   from the easiest tasks to all of them; `difficulty_field` is a number of every task
+  // prioritized  in proportion to 1 - success rate
+  std::string order = "uniform";
+  std::map<std::string, double> domains = {};   // weight of each domain, >= 0; empty = every task weighs the same
+  bool once = false;                            // no task is used twice in the run, through restarts
+  std::string difficulty_field = "difficulty";  // curriculum: larger = harder
+  double curriculum_start = 0.2;                // share of the tasks, easiest first, at the run's start; in (0, 1]
+  double curriculum_until = 0.6;                // share of the run's steps after which all tasks are in; in (0, 1]
+  std::string pass_rate_field = "";             // a number in [0, 1] of every task: its success rate before the run
+  double warm_up = 0;                           // share of the run's steps in which `hard_below` does not count
+  double hard_below = 0;                        // only tasks with a success rate below it; 0 = all
+  int32_t retire_after = 0;    // groups in a row that all succeeded or all failed, after which a task rests; 0 = never
+  int64_t retire_groups = 0;   // ended groups of the run for which it rests
+  double success_above = 0.5;  // an episode succeeded if its outcome is above it
+
+  // True = a task depends on the seed and the group alone.
+  bool plain() const { return order == "uniform" && domains.empty() && !once && hard_below == 0 && retire_after == 0; }
+  absl::Status Validate() const;
+};
 
 struct SchedulerOptions {
   static constexpr int32_t kMaxGroupSize = 1 << 16;
@@ -46,6 +71,7 @@ struct SchedulerOptions {
 
   int64_t retry_after_ms = 200;  // hint in RESOURCE_EXHAUSTED answers, > 0
   uint64_t seed = 0;             // of the order of tasks
+  SamplingOptions sampling = {};
 
   // ---- Evaluations
   // True = an evaluation of version total_steps follows the last batch. Until it is done, Admit answers

@@ -20,7 +20,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
   if (tasks.empty() && options.total_steps > 0) {
     return absl::InvalidArgumentError("the scheduler has no tasks to train on: name a task file with at least one");
   }
-  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(tasks), pool, clock, metrics, grading));
+  INGOT_ASSIGN_OR_RETURN(TaskSampler sampler, TaskSampler::Make(std::move(tasks), options.sampling, options.seed));
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(sampler), pool, clock, metrics, grading));
   base::MutexLock lock(scheduler->mu_);
   INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume), "recovering the scheduler"));
   INGOT_RETURN_IF_ERROR(scheduler->DecideOutcomes());
@@ -30,7 +31,6 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
 }
 
 absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
-  StepOfGroup step_of_group;
   v1::ReadJournalRequest request;
   int64_t end = 0;
   while (true) {
@@ -41,15 +41,8 @@ absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
         return absl::DataLossError(absl::StrCat("journal record ", end, " is missing (", record.index(), " follows)"));
       }
       ++end;
-      const int64_t step = policy_.next_step();
       if (const absl::Status status = Apply(record); !status.ok()) {
         return absl::DataLossError(absl::StrCat("journal record ", record.index(), ": ", status.message()));
-      }
-      if (record.has_closed() && record.closed().outcome() == v1::GROUP_DROPPED) {
-        step_of_group[record.closed().group_id()] = step;
-      } else if (record.has_checkpoint() && (!resume.has_value() || record.checkpoint().step() <= resume->step)) {
-        // No batch below a checkpoint is replayed again; Status still shows the last batch before it.
-        std::erase_if(step_of_group, [&](const auto& entry) { return entry.second < record.checkpoint().step() - 1; });
       }
     }
     if (!page.records().empty()) continue;
@@ -68,7 +61,7 @@ absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
     INGOT_LOG(info, "journal: {} records, {} groups admitted, {} batches, version {} live", end, policy_.next_group(),
               policy_.next_step(), policy_.live_version());
   }
-  return ReadEpisodes(step_of_group, /*end_open=*/resume.has_value());
+  return ReadEpisodes(/*end_open=*/resume.has_value());
 }
 
 absl::Status Scheduler::BeginJournal(const ResumePoint& resume) {
@@ -120,39 +113,20 @@ absl::Status Scheduler::ResumeAt(int64_t checkpoint) {
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::ReadEpisodes(const StepOfGroup& step_of_group, bool end_open) {
-  int64_t first = policy_.head();
-  if (!step_of_group.empty()) first = std::min(first, step_of_group.begin()->first);
-  if (first >= policy_.next_group()) return absl::OkStatus();
+absl::Status Scheduler::ReadEpisodes(bool end_open) {
+  if (policy_.head() >= policy_.next_group()) return absl::OkStatus();
   AdvanceGroups();
-  EpisodePages pages(pool_, v1::PURPOSE_TRAIN, first, policy_.next_group() - 1);
-  // The last one seen of a consumed group; the next episode shows whether it was its sample's largest attempt.
-  v1::Episode last;
+  EpisodePages pages(pool_, v1::PURPOSE_TRAIN, policy_.head(), policy_.next_group() - 1);
   while (!pages.done()) {
     INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, pages.Next());
     for (v1::Episode& episode : *page.mutable_episodes()) {
-      const int64_t group = episode.ref().group_id();
-      if (groups_.contains(group)) {
-        if (end_open && episode.state() == v1::EPISODE_OPEN) INGOT_RETURN_IF_ERROR(EndLeft(episode));
-        groups_.Restore(episode);
-      } else if (step_of_group.contains(group)) {
-        const bool same = last.ref().group_id() == group && last.ref().sample_index() == episode.ref().sample_index();
-        if (!same) CountReward(last, step_of_group);
-        last = episode;
-      }
+      if (!groups_.contains(episode.ref().group_id())) continue;
+      if (end_open && episode.state() == v1::EPISODE_OPEN) INGOT_RETURN_IF_ERROR(EndLeft(episode));
+      groups_.Restore(episode);
     }
   }
-  CountReward(last, step_of_group);
   groups_.FinishRestore();
   return absl::OkStatus();
-}
-
-void Scheduler::CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) {
-  const auto it = step_of_group.find(episode.ref().group_id());
-  if (episode.state() != v1::EPISODE_FINISHED || it == step_of_group.end()) return;
-  Step& step = steps_[static_cast<size_t>(it->second)];
-  step.rewards.sum += tree::ReturnOf(episode);
-  ++step.rewards.episodes;
 }
 
 absl::StatusOr<EvalBoard::Attempts> Scheduler::UsedEvalAttempts(int64_t first_group, int64_t last_group) {

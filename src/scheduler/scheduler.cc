@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -17,16 +18,17 @@ constexpr std::chrono::milliseconds kSweepEvery(250);
 constexpr int64_t kLongestWaitMs = 3'600'000;
 // Journal records whose trees one Tick deletes: a batch or two of a large run.
 constexpr int64_t kTrimRecords = 200;
+constexpr char kUsedUp[] = "every task was used once (scheduler.sampling.once)";
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, std::vector<v1::Task> tasks, datapool::Client& pool,
+Scheduler::Scheduler(const SchedulerOptions& options, TaskSampler tasks, datapool::Client& pool,
                      const base::Clock& clock, base::Metrics* metrics, const Grading& grading)
     : options_(options),
       grading_(grading),
       pool_(pool),
       clock_(clock),
-      sampler_(std::move(tasks), options.seed),
+      sampler_(std::move(tasks)),
       policy_(options.window()),
       groups_(options),
       evals_(options),
@@ -83,6 +85,7 @@ absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
   }
   INGOT_RETURN_IF_ERROR(policy_.AdmitGroup(admitted.group_id()));
   groups_.Add(admitted);
+  sampler_.Admitted(admitted.task().task_id());
   if (!admitted.name().empty()) named_[admitted.name()] = admitted.group_id();
   metrics_.CountGroup("admitted");
   return absl::OkStatus();
@@ -95,6 +98,7 @@ absl::Status Scheduler::ApplyRewarded(const v1::GroupRewarded& rewarded) {
     returns.sum += value;
     ++returns.episodes;
   }
+  if (rewarded.has_success()) sampler_.Ended(groups_.task(rewarded.group_id()).task_id(), rewarded.success());
   groups_.MarkRewarded(rewarded.group_id(), returns);
   grades_.Forget(rewarded.group_id());
   failed_in_a_row_ = 0;
@@ -105,9 +109,10 @@ absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
   INGOT_RETURN_IF_ERROR(policy_.CloseGroup(closed.group_id()));
   if (closed.outcome() == v1::GROUP_DROPPED) {
     failed_in_a_row_ = 0;
-    const RewardSum rewards = groups_.Rewards(closed.group_id());
-    steps_.back().rewards.sum += rewards.sum;
-    steps_.back().rewards.episodes += rewards.episodes;
+    const std::span<const double> returns(closed.returns().data(), static_cast<size_t>(closed.returns_size()));
+    steps_.back().rewards.sum += std::accumulate(returns.begin(), returns.end(), 0.0);
+    steps_.back().rewards.episodes += std::ssize(returns);
+    if (closed.has_success()) sampler_.Ended(groups_.task(closed.group_id()).task_id(), closed.success());
     ++steps_.back().dropped;
     ++dropped_;
     metrics_.CountGroup("dropped");
@@ -207,6 +212,7 @@ std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) 
   if (grading_.grader == nullptr) {
     const auto [low, high] = std::minmax_element(ended.returns.begin(), ended.returns.end());
     outcome.returns = ended.returns;
+    outcome.success = SuccessOf(ended.returns);
     outcome.equal = ended.returns.size() > 1 && tree::SameReturn(*low, *high);
     return outcome;
   }
@@ -220,6 +226,7 @@ std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) 
   }
   const v1::GradeResponse& graded = **turn.answer;
   outcome.equal = graded.equal();
+  outcome.success = SuccessOf({graded.outcomes().begin(), graded.outcomes().end()});
   for (const double value : graded.returns()) {
     if (std::isfinite(value)) outcome.returns.push_back(value);
   }
@@ -233,6 +240,17 @@ std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) 
                                    graded.ungraded().empty() ? "it has none" : graded.ungraded().begin()->second);
   }
   return outcome;
+}
+
+std::optional<double> Scheduler::SuccessOf(const std::vector<double>& outcomes) const {
+  int64_t judged = 0, succeeded = 0;
+  for (const double outcome : outcomes) {
+    if (!std::isfinite(outcome)) continue;
+    ++judged;
+    succeeded += outcome > options_.sampling.success_above ? 1 : 0;
+  }
+  if (judged == 0) return std::nullopt;
+  return static_cast<double>(succeeded) / static_cast<double>(judged);
 }
 
 void Scheduler::AskGrader(const EndedGroup& ended) {
@@ -261,16 +279,17 @@ absl::Status Scheduler::WriteOutcome(int64_t group_id, Outcome outcome) {
     rewarded.set_group_id(group_id);
     rewarded.mutable_returns()->Add(outcome.returns.begin(), outcome.returns.end());
     rewarded.set_equal(outcome.equal);
+    if (outcome.success.has_value()) rewarded.set_success(*outcome.success);
     return Write(std::move(record));
-  }
-  if (outcome.failure.empty()) {
-    groups_.SetReturns(group_id, {.sum = std::accumulate(outcome.returns.begin(), outcome.returns.end(), 0.0),
-                                  .episodes = std::ssize(outcome.returns)});
   }
   v1::GroupClosed& closed = *record.mutable_closed();
   closed.set_group_id(group_id);
   closed.set_outcome(outcome.failure.empty() ? v1::GROUP_DROPPED : v1::GROUP_FAILED);
   closed.set_reason(outcome.failure.empty() ? "all rewards are equal" : outcome.failure);
+  if (outcome.failure.empty()) {
+    closed.mutable_returns()->Add(outcome.returns.begin(), outcome.returns.end());
+    if (outcome.success.has_value()) closed.set_success(*outcome.success);
+  }
   if (!outcome.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", group_id, outcome.failure);
   return Write(std::move(record));
 }
@@ -354,7 +373,14 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   v1::JournalRecord record;
   v1::GroupAdmitted& admitted = *record.mutable_admitted();
   admitted.set_group_id(policy_.next_group());
-  *admitted.mutable_task() = request.group().empty() ? sampler_.At(policy_.next_group()) : request.task();
+  if (request.group().empty()) {
+    const double earliest = static_cast<double>(policy_.next_step()) / static_cast<double>(options_.total_steps);
+    const v1::Task* const task = sampler_.Choose(policy_.next_group(), earliest);
+    if (task == nullptr) return Refuse("tasks_used_up", kUsedUp);
+    *admitted.mutable_task() = *task;
+  } else {
+    *admitted.mutable_task() = request.task();
+  }
   admitted.set_name(request.group());
   admitted.set_group_size(options_.group_size);
   admitted.set_admitted_version(policy_.live_version());
@@ -433,6 +459,7 @@ absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std
     if (step < policy_.next_step()) return std::nullopt;
     if (const auto groups = policy_.ReadyBatch()) return WriteBatch(*groups);
     INGOT_RETURN_IF_ERROR(CheckFailures());
+    INGOT_RETURN_IF_ERROR(CheckTasksLeft());
     const std::chrono::nanoseconds left = deadline - clock_.Now();
     if (left.count() <= 0) return absl::DeadlineExceededError(WhyNoBatch());
     changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kSweepEvery));
@@ -478,6 +505,17 @@ absl::Status Scheduler::CheckUnstarted(bool all_failed) const {
       " episodes in a row have failed of their set-up, and none has finished (scheduler.give_up_unstarted); mend "
       "agents.recipes or the machine; the last failure: ",
       last_unstarted_));
+}
+
+absl::Status Scheduler::CheckTasksLeft() const {
+  if (!options_.sampling.once || sampler_.left() > 0 || policy_.unbatched() >= policy_.groups_per_step()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("the run is over before its last step: ", kUsedUp, ", and ",
+                                                    policy_.unbatched(), " groups remain of the ",
+                                                    policy_.groups_per_step(), " that batch ", policy_.next_step(),
+                                                    " needs; set scheduler.total_steps to what the tasks allow, less "
+                                                    "the groups that are dropped, or give more tasks"));
 }
 
 absl::Status Scheduler::CheckFailures() const {

@@ -109,21 +109,16 @@ class Scheduler final : public Client {
     int64_t dropped = 0;         // groups
     int64_t groups = 0;          // in the batch
   };
-  // The step of each group that was dropped before a batch that may be replayed; exists only during Recover. The journal
-  // tells the rewards of other groups.
-  using StepOfGroup = std::map<int64_t, int64_t>;
-
-  Scheduler(const SchedulerOptions& options, std::vector<v1::Task> tasks, datapool::Client& pool,
-            const base::Clock& clock, base::Metrics* metrics, const Grading& grading);
+  Scheduler(const SchedulerOptions& options, TaskSampler tasks, datapool::Client& pool, const base::Clock& clock,
+            base::Metrics* metrics, const Grading& grading);
 
   // recovery.cc
   absl::Status ReadJournal(std::optional<ResumePoint> resume) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Reconcile(v1::EpisodePurpose purpose, const std::vector<v1::EpisodeRef>& running,
                          v1::ReconcileResponse& found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status ReadEpisodes(const StepOfGroup& step_of_group, bool end_open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ReadEpisodes(bool end_open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends an open episode that nobody drives any more, in the pool and in the record.
   absl::Status EndLeft(v1::Episode& episode);
-  void CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Begins an empty journal at the checkpoint.
   absl::Status BeginJournal(const ResumePoint& resume) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ResumeAt(int64_t checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -154,10 +149,13 @@ class Scheduler final : public Client {
   struct Outcome {
     std::vector<double> returns;  // of the judged episodes
     bool equal = false;           // nothing in them can be trained on
-    std::string failure;          // empty = the group has its reward
+    std::optional<double> success;
+    std::string failure;  // empty = the group has its reward
   };
   // nullopt = the group waits for its reward. Asks the reward stage when it is time.
   std::optional<Outcome> OutcomeOf(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The share of the outcomes that succeeded; nullopt = there are none.
+  std::optional<double> SuccessOf(const std::vector<double>& outcomes) const;
   void AskGrader(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WriteOutcome(int64_t group_id, Outcome outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -181,6 +179,8 @@ class Scheduler final : public Client {
   absl::Status GoBackTo(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // FAILED_PRECONDITION once nothing but failed groups ended for give_up_seconds, or CheckUnstarted.
+  // FAILED_PRECONDITION once every task was used and the groups that remain make no batch.
+  absl::Status CheckTasksLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // FAILED_PRECONDITION once give_up_unstarted episodes in a row failed of their set-up and none has finished.
   // `all_failed`: no further episode will come, so that one failure is enough.

@@ -1,28 +1,166 @@
 #include "scheduler/task_sampler.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
+#include "base/json.h"
 #include "base/rng.h"
 
 namespace ingot::scheduler {
+namespace {
 
-TaskSampler::TaskSampler(std::vector<v1::Task> tasks, uint64_t seed)
-    : tasks_(std::move(tasks)), seed_(seed), order_(tasks_.size()) {}
+// Weight of the newest group in a task's success rate.
+constexpr double kNewest = 0.3;
+// The weight of a task that is always solved: it is drawn now and then, and so noticed when it is solved no longer.
+constexpr double kLeastWeight = 0.02;
+// Streams of the seed.
+constexpr uint64_t kDraws = 1ull << 62;
 
-const v1::Task& TaskSampler::At(int64_t group) {
-  const auto count = static_cast<int64_t>(tasks_.size());
-  if (group / count != pass_) Shuffle(group / count);
-  return tasks_[static_cast<size_t>(order_[static_cast<size_t>(group % count)])];
+const std::string& DomainOf(const v1::Task& task) {
+  static const std::string* const none = new std::string("default");
+  return task.domain().empty() ? *none : task.domain();
 }
 
-void TaskSampler::Shuffle(int64_t pass) {
-  std::iota(order_.begin(), order_.end(), 0);
-  const uint64_t seed = base::DeriveSeed(seed_, static_cast<uint64_t>(pass));
-  for (size_t i = order_.size(); i > 1; --i) {
-    std::swap(order_[i - 1], order_[base::DeriveSeed(seed, i) % i]);
+absl::StatusOr<double> NumberOf(const v1::Task& task, const std::string& field) {
+  const auto payload = base::ParseJson(task.payload_json());
+  const base::json::value* found = payload.ok() ? base::Find(*payload, field) : nullptr;
+  if (found != nullptr && found->is_number()) {
+    const double value = found->to_number<double>();
+    if (std::isfinite(value)) return value;
   }
-  pass_ = pass;
+  return absl::InvalidArgumentError(
+      absl::StrCat("task '", task.task_id(), "' has no number '", field,
+                   "', which scheduler.sampling needs; `ingot tasks rate` measures pass rates"));
+}
+
+}  // namespace
+
+TaskSampler::TaskSampler(std::vector<v1::Task> tasks, const SamplingOptions& options, uint64_t seed)
+    : tasks_(std::move(tasks)),
+      options_(options),
+      seed_(seed),
+      known_(tasks_.size()),
+      left_(std::ssize(tasks_)),
+      order_(tasks_.size()) {}
+
+absl::StatusOr<TaskSampler> TaskSampler::Make(std::vector<v1::Task> tasks, const SamplingOptions& options,
+                                              uint64_t seed) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  TaskSampler sampler(std::move(tasks), options, seed);
+  INGOT_RETURN_IF_ERROR(sampler.ReadTasks());
+  return sampler;
+}
+
+absl::Status TaskSampler::ReadTasks() {
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    index_[tasks_[i].task_id()] = i;
+    ++in_domain_[DomainOf(tasks_[i])];
+  }
+  for (const auto& [domain, weight] : options_.domains) {
+    if (!in_domain_.contains(domain)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("scheduler.sampling.domains names '", domain, "', and no task is of that domain"));
+    }
+  }
+  if (!options_.domains.empty()) {
+    for (const auto& [domain, count] : in_domain_) {
+      if (options_.domains.contains(domain)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("scheduler.sampling.domains has no weight for '", domain, "', of ",
+                                                     count, " tasks: give it one; 0 leaves its tasks out"));
+    }
+  }
+  if (options_.order == "curriculum") {
+    std::vector<double> difficulty(tasks_.size());
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      INGOT_ASSIGN_OR_RETURN(difficulty[i], NumberOf(tasks_[i], options_.difficulty_field));
+    }
+    std::vector<double> sorted = difficulty;
+    std::sort(sorted.begin(), sorted.end());
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const auto easier = std::lower_bound(sorted.begin(), sorted.end(), difficulty[i]) - sorted.begin();
+      known_[i].difficulty_rank = static_cast<double>(easier) / static_cast<double>(tasks_.size());
+    }
+  }
+  if (!options_.pass_rate_field.empty()) {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      INGOT_ASSIGN_OR_RETURN(const double rate, NumberOf(tasks_[i], options_.pass_rate_field));
+      known_[i].success = std::clamp(rate, 0.0, 1.0);
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<double> TaskSampler::Weights(double progress, int stage) const {
+  const double t = std::clamp(progress / std::max(options_.curriculum_until, 1e-9), 0.0, 1.0);
+  const double start = options_.curriculum_start;
+  const double competence = std::sqrt(t * (1 - start * start) + start * start);
+  const bool hard_only = options_.hard_below > 0 && progress >= options_.warm_up;
+  std::vector<double> weights(tasks_.size());
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const Known& known = known_[i];
+    if (options_.once && known.groups > 0) continue;
+    if (stage < 1 && known.retired_until > ended_) continue;
+    if (stage < 2 && options_.order == "curriculum" && known.difficulty_rank > competence) continue;
+    if (stage < 2 && hard_only && known.success.value_or(0) >= options_.hard_below) continue;
+    double weight = options_.order == "prioritized" ? std::max(kLeastWeight, 1 - known.success.value_or(0)) : 1;
+    if (!options_.domains.empty()) {
+      const std::string& domain = DomainOf(tasks_[i]);
+      weight *= options_.domains.at(domain) / static_cast<double>(in_domain_.at(domain));
+    }
+    weights[i] = weight;
+  }
+  return weights;
+}
+
+const v1::Task* TaskSampler::Choose(int64_t group, double progress) {
+  if (options_.plain()) return &NextOfPass(group);
+  for (int stage = 0; stage <= 2; ++stage) {
+    const std::vector<double> weights = Weights(progress, stage);
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    if (!(sum > 0)) continue;
+    double left = base::UniformAt(base::DeriveSeed(seed_, kDraws), static_cast<uint64_t>(group)) * sum;
+    size_t last = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] <= 0) continue;
+      last = i;
+      if ((left -= weights[i]) < 0) break;
+    }
+    return &tasks_[last];
+  }
+  return nullptr;
+}
+
+void TaskSampler::Admitted(const std::string& task_id) {
+  const auto it = index_.find(task_id);
+  if (it != index_.end() && known_[it->second].groups++ == 0) --left_;
+}
+
+void TaskSampler::Ended(const std::string& task_id, double success) {
+  ++ended_;
+  const auto it = index_.find(task_id);
+  if (it == index_.end() || !std::isfinite(success)) return;
+  Known& known = known_[it->second];
+  known.success = known.success.has_value() ? (1 - kNewest) * *known.success + kNewest * success : success;
+  known.uniform_in_a_row = success <= 0 || success >= 1 ? known.uniform_in_a_row + 1 : 0;
+  if (options_.retire_after > 0 && known.uniform_in_a_row >= options_.retire_after) {
+    known.retired_until = ended_ + options_.retire_groups;
+    known.uniform_in_a_row = 0;
+  }
+}
+
+const v1::Task& TaskSampler::NextOfPass(int64_t group) {
+  const auto count = static_cast<int64_t>(tasks_.size());
+  if (group / count != pass_) {
+    pass_ = group / count;
+    std::iota(order_.begin(), order_.end(), 0);
+    const uint64_t seed = base::DeriveSeed(seed_, static_cast<uint64_t>(pass_));
+    for (size_t i = order_.size(); i > 1; --i) {
+      std::swap(order_[i - 1], order_[base::DeriveSeed(seed, i) % i]);
+    }
+  }
+  return tasks_[static_cast<size_t>(order_[static_cast<size_t>(group % count)])];
 }
 
 }  // namespace ingot::scheduler

@@ -1,27 +1,78 @@
-// The task of each group: shuffled passes over the task list. The answer depends on the group's id and the seed alone,
-// so that a resume needs no stored state. Not thread safe: it caches one pass's order.
+// Which task a new group gets. A choice is a function of the seed, the group's id and the history that the journal tells:
+// tasks of earlier groups and their success. A replay of the journal thus restores the sampler, and the next choice is
+// the one that an uninterrupted run would have made.
+//
+//   every task   --> eligible?  not used (once), not retired (adaptive), hard enough (after the warm-up), known enough
+//                               yet (curriculum)
+//                --> weight     of its domain, and 1 - success rate (prioritised)
+//                --> draw
+//
+// Without any of these settings the choice is a shuffled pass over the list: each pass holds every task once.
+//
+// Sources: curriculum and prioritised sampling, and all tasks first and hard ones later, are Kimi k1.5's (arXiv 2501.12599,
+// section 2.3.4), the pace of the curriculum is the competence of Platanios et al. (arXiv 1903.09848, eq. 7), each task
+// once is Composer 2's (arXiv 2603.24477), and leaving out tasks that are always or never solved is DAPO's (arXiv
+// 2503.14476, section 3.2), across groups.
+//
+// Not thread safe. O(tasks) per choice with any of the settings, O(1) amortised without.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "proto/tree.pb.h"
+#include "scheduler/options.h"
 
 namespace ingot::scheduler {
 
 class TaskSampler {
  public:
-  // `tasks` may be empty if At is never called.
-  TaskSampler(std::vector<v1::Task> tasks, uint64_t seed);
+  // `tasks` may be empty if Choose is never called. INVALID_ARGUMENT names the first task that lacks what the settings
+  // need: a difficulty or pass rate, or the weight of its domain.
+  static absl::StatusOr<TaskSampler> Make(std::vector<v1::Task> tasks, const SamplingOptions& options, uint64_t seed);
 
-  // The task of a group. Each pass of tasks.size() consecutive groups holds every task once.
-  const v1::Task& At(int64_t group);
+  // The task of a new group. `progress`: the step that the group will be trained in at the earliest, over the run's
+  // steps. nullptr = no task is left, under `once`.
+  const v1::Task* Choose(int64_t group, double progress);
+
+  // Tasks that `once` has left.
+  int64_t left() const { return left_; }
+
+  // A group of this task was admitted. Tasks that are not in the list change nothing.
+  void Admitted(const std::string& task_id);
+  // A group of this task has ended: the share of its episodes that succeeded.
+  void Ended(const std::string& task_id, double success);
 
  private:
-  void Shuffle(int64_t pass);
+  // A task's history and its place in the curriculum.
+  struct Known {
+    double difficulty_rank = 0;     // share of tasks that are easier, in [0, 1)
+    std::optional<double> success;  // running mean over its groups, newer ones weigh more; nullopt = none has ended
+    int64_t groups = 0;             // admitted
+    int32_t uniform_in_a_row = 0;   // ended groups, up to the last, that all succeeded or all failed
+    int64_t retired_until = 0;      // ended groups of the run before it is tried again
+  };
 
-  const std::vector<v1::Task> tasks_;
-  const uint64_t seed_;
+  TaskSampler(std::vector<v1::Task> tasks, const SamplingOptions& options, uint64_t seed);
+  absl::Status ReadTasks();
+  const v1::Task& NextOfPass(int64_t group);
+  // The weight of each task for this choice; 0 = not eligible. `stage`: settings to set aside, so that a choice exists: 0
+  // none, 1 retirement, 2 also the curriculum and the hard ones.
+  std::vector<double> Weights(double progress, int stage) const;
+
+  std::vector<v1::Task> tasks_;
+  SamplingOptions options_;
+  uint64_t seed_;
+  std::map<std::string, size_t> index_;  // by task id
+  std::vector<Known> known_;
+  std::map<std::string, int64_t> in_domain_;  // tasks
+  int64_t ended_ = 0;                         // groups
+  int64_t left_ = 0;                          // tasks that no group had
+
   int64_t pass_ = -1;           // of order_; -1 = none yet
   std::vector<int32_t> order_;  // of the tasks in this pass
 };

@@ -35,11 +35,10 @@ void TrainGroups::Remove(int64_t group_id) {
   groups_.erase(it);
 }
 
-void TrainGroups::SetReturns(int64_t group_id, RewardSum returns) { groups_.at(group_id).rewarded = returns; }
-
 void TrainGroups::MarkRewarded(int64_t group_id, RewardSum returns) {
-  SetReturns(group_id, returns);
-  MarkEnded(group_id, groups_.at(group_id));
+  Group& group = groups_.at(group_id);
+  group.rewarded = returns;
+  MarkEnded(group_id, group);
   ended_.erase(group_id);
 }
 

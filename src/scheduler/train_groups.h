@@ -52,9 +52,8 @@ class TrainGroups {
   void Add(const v1::GroupAdmitted& admitted);
   // Forgets the group: its running episodes count no longer. An unknown id changes nothing.
   void Remove(int64_t group_id);
-  // The returns of the group's judged episodes, in place of those that were reported; they stay until Remove.
-  void SetReturns(int64_t group_id, RewardSum returns);
-  // The same, and the group's outcome is decided: it waits for its batch.
+  // The group has its reward: it ends, if it has not, and waits for its batch. `returns`: of its judged episodes; they
+  // stay until Remove.
   void MarkRewarded(int64_t group_id, RewardSum returns);
 
   // Sets the time, the live version and whether evaluations run, which go first. Fails every group whose time is over.
@@ -101,7 +100,7 @@ class TrainGroups {
     // ticket was handed out since the time began.
     std::optional<std::chrono::nanoseconds> deadline, left;
     std::string failure;                // empty = it has not failed
-    std::optional<RewardSum> rewarded;  // SetReturns
+    std::optional<RewardSum> rewarded;  // MarkRewarded
   };
   // Brings the indices in line with the group's samples.
   void Update(int64_t group_id, Group& group);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
+Cases: bad_input, rewards, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
 ranks_lost, launch_kill, damage, bench, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if every check of the case
 holds.
 """
@@ -473,6 +473,46 @@ def case_intruder(ingot, options):
     finally:
         launch.terminate()
         launch.communicate(timeout=60)
+
+
+def case_rewards(ingot, options):
+    """Composed rewards: each group is judged once, by all terms, before any batch takes it, through a kill -9."""
+    terms = "[{kind: outcome}, {kind: length, weight: 0.2, schedule: {from: 0.25}}]"
+    settings = {**SHORT, "run.name": "composed", "rewards.terms": terms}
+    process = ingot.start("train", settings)
+    wait_until(lambda: ingot.rows("composed") >= 3, "third row", process)
+    process.kill()
+    process.wait()
+    code, output = ingot.run("train", settings, ("--resume",))
+    check(code == 0, output)
+    rows = check_run(ingot, "composed", 8)
+    check(all("reward/term/outcome" in row for row in rows), "a step lacks the term `outcome`")
+    check("reward/term/length" not in rows[0], "the term `length` counts before its schedule begins")
+    check("reward/term/length" in rows[-1], f"the last step lacks the term `length`: {sorted(rows[-1])}")
+
+    rewarded, returns = set(), {}
+    for record in ingot.journal("composed"):
+        if "rewarded" in record:
+            group = record["rewarded"].get("groupId", "0")
+            check(group not in rewarded, f"group {group} is rewarded twice")
+            rewarded.add(group)
+            returns[group] = record["rewarded"]["returns"]
+        for group in record.get("batch", {}).get("groupIds", ()):
+            check(group in rewarded, f"group {group} is in a batch before its reward is in the journal")
+    group = max(returns, key=int)  # admitted late: both terms count
+    for sample, value in enumerate(returns[group]):
+        episode = json.loads(ingot.inspect("composed", f"{group}/{sample}", "--json"))["episode"]
+        parts = {term["term"]: term.get("weight", 0) * term.get("value", 0) for term in episode["grade"]["terms"]}
+        check(set(parts) == {"outcome", "length"}, parts)
+        check(abs(sum(parts.values()) - value) < 1e-9, f"group {group}: {parts} and {value}")
+        check(parts["outcome"] == episode.get("reward", 0), "the outcome was not kept beside the grade")
+    check("term length = " in ingot.inspect("composed", f"{group}/0"), "inspect does not show the terms")
+
+    wrong = {**settings, "run.name": "wrong"}
+    for bad, words in (("[{kind: lenght}]", "outcome, length"), ("[{kind: length, weight: 0}]", "nothing is rewarded"),
+                       ("[{kind: outcome, schedule: {from: 2}}]", "from is 2")):
+        code, output = ingot.run("train", {**wrong, "rewards.terms": bad}, timeout=30)
+        check(code == 2 and words in output, f"{bad}: exit code {code}: {output}")
 
 
 def case_evaluate(ingot, options):

@@ -54,6 +54,7 @@ TEST_F(StageTest, GivesEverySampleItsReturn) {
   ASSERT_TRUE(graded.ok()) << graded.status();
   EXPECT_THAT(graded->returns(), ElementsAre(1.1, 0.9, -0.1));
   EXPECT_FALSE(graded->equal());
+  EXPECT_THAT(graded->outcomes(), ElementsAre(1, 1, 0));
 }
 
 TEST_F(StageTest, AGroupIsJudgedOnceWhateverIsAskedLater) {

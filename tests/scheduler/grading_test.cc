@@ -191,6 +191,22 @@ TEST_F(GradingTest, AnAnswerAfterTheDeadlineChangesNothing) {
   EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+TEST_F(GradingTest, ARunWhoseTasksAreUsedUpEndsWithTheReason) {
+  options_.sampling.once = true;  // five tasks
+  options_.max_staleness = 4;
+  Start();
+  for (int step = 0; step < 5; ++step) {
+    grader_.Give(RunGroup(), {0, 1});
+    executor_.RunReady();
+    ASSERT_TRUE(Next(step).ok());
+  }
+  const absl::Status over = Next(5).status();
+  EXPECT_EQ(over.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(over.message()), HasSubstr("every task was used once"));
+  Start();
+  EXPECT_EQ(Next(5).status().code(), absl::StatusCode::kFailedPrecondition) << "through a restart";
+}
+
 TEST_F(GradingTest, NothingIsAskedAfterShutdown) {
   Start();
   RunGroup();

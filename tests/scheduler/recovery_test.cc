@@ -649,9 +649,9 @@ TEST(RecoveryTest, AnEmptyPoolBeginsItsJournalAtTheCheckpoint) {
   ASSERT_TRUE(scheduler->MarkVersionLive(5).ok());
   ASSERT_NO_FATAL_FAILURE(train(*scheduler, 5));
   // Each group has the task that it would have had.
-  TaskSampler sampler(MakeTasks(5), options.seed);
-  EXPECT_EQ(tasks,
-            (std::vector<std::string>{sampler.At(13).task_id(), sampler.At(14).task_id(), sampler.At(15).task_id()}));
+  TaskSampler sampler = *TaskSampler::Make(MakeTasks(5), {}, options.seed);
+  const auto task = [&](int64_t group) { return sampler.Choose(group, 0)->task_id(); };
+  EXPECT_EQ(tasks, (std::vector<std::string>{task(13), task(14), task(15)}));
   ASSERT_NO_FATAL_FAILURE(CheckJournalFrom(pool.state(), 3, 6));
 
   // Batches of the lost journal are gone for good: the error says so, and how to go on.

@@ -822,30 +822,6 @@ TEST(SchedulerOptionsTest, ErrorsNameTheFieldAndItsRange) {
   EXPECT_FALSE((SchedulerOptions{.group_deadline_seconds = std::nan("")}).Validate().ok());
 }
 
-// ---- Tasks
-
-TEST(TaskSamplerTest, EveryPassHoldsEveryTaskOnceInItsOwnOrder) {
-  TaskSampler sampler(MakeTasks(20), 7);
-  std::vector<std::vector<std::string>> passes(3);
-  for (int64_t group = 0; group < 60; ++group)
-    passes[static_cast<size_t>(group / 20)].push_back(sampler.At(group).task_id());
-  for (const auto& pass : passes) EXPECT_EQ(std::set<std::string>(pass.begin(), pass.end()).size(), 20u);
-  EXPECT_NE(passes[0], passes[1]);
-  EXPECT_NE(passes[1], passes[2]);
-}
-
-TEST(TaskSamplerTest, TheTaskDependsOnSeedAndGroupAlone) {
-  TaskSampler forward(MakeTasks(9), 7), backward(MakeTasks(9), 7), other(MakeTasks(9), 8);
-  std::map<int64_t, std::string> tasks;
-  for (int64_t group = 0; group < 50; ++group) tasks[group] = forward.At(group).task_id();
-  bool differs = false;
-  for (int64_t group = 49; group >= 0; --group) {
-    EXPECT_EQ(backward.At(group).task_id(), tasks[group]);
-    differs |= other.At(group).task_id() != tasks[group];
-  }
-  EXPECT_TRUE(differs);
-}
-
 TEST_F(SchedulerTest, AnEndReportedAgainAfterItsGroupFinishedChangesNothing) {
   Start();
   const v1::Ticket a = MustAdmit(), b = MustAdmit();

@@ -1,0 +1,31 @@
+// The reward stage of a run, in the scheduler's process: the terms of the configuration, judged on threads of their own.
+#pragma once
+
+#include <memory>
+
+#include "app/run_config.h"
+#include "base/status.h"
+#include "datapool/client.h"
+#include "scheduler/grader.h"
+
+namespace ingot::app {
+
+// Outlives the scheduler that it is given to; Stop comes before that one's end.
+class RewardGrading {
+ public:
+  // INVALID_ARGUMENT names a term that cannot be made. REQUIRES: `pool` outlives the stage.
+  static absl::StatusOr<std::unique_ptr<RewardGrading>> Make(const RunConfig& config, datapool::Client& pool);
+  ~RewardGrading();
+
+  // Without a grader if the reward is the outcome alone.
+  scheduler::Grading grading();
+  // Waits for groups that are being judged. Idempotent.
+  void Stop();
+
+ private:
+  struct Parts;
+  explicit RewardGrading(std::unique_ptr<Parts> parts);
+  const std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace ingot::app
