@@ -301,8 +301,10 @@ void Runner::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& repor
     report.detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
   }
   if (ended.ok() || !IsTransient(ended)) {  // after a transient error the gateway may have accepted the end
-    const v1::EpisodeState state = report.cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED;
-    const auto failed = End(episode, state, absl::StrCat(report.cause, ": ", report.detail), IsOfSetup(report.cause));
+    const v1::EpisodeState state = report.cause == kStopped  ? v1::EPISODE_FENCED
+                                   : IsOfSetup(report.cause) ? v1::EPISODE_INFRASTRUCTURE_FAILED
+                                                             : v1::EPISODE_FAILED;
+    const auto failed = End(episode, state, absl::StrCat(report.cause, ": ", report.detail), report.cause);
     if (failed.ok() && !failed->last_refusal().empty()) {
       absl::StrAppend(&report.detail, "; the gateway's last refusal: ", failed->last_refusal());
     }
@@ -315,13 +317,13 @@ void Runner::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& repor
 }
 
 absl::StatusOr<v1::EpisodeEndResponse> Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
-                                                   const std::string& detail, bool of_setup) {
+                                                   const std::string& detail, const std::string& cause) {
   v1::EpisodeEndRequest request;
   request.set_episode_id(episode.episode_id());
   request.set_api_key(OwnersKey(episode));
   request.set_state(state);
   request.set_detail(ValidUtf8(detail));
-  request.set_of_setup(of_setup);
+  request.set_cause(cause);
   absl::StatusOr<v1::EpisodeEndResponse> ended;
   INGOT_RETURN_IF_ERROR(WithRetries([&] {
     ended = episodes_.End(request);

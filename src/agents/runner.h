@@ -9,7 +9,7 @@
 // A failure inside an episode is that episode's failure; only Stop and the end of the run end a slot. A failure that is
 // not the agent's doing (no process, set-up, verifier, gateway) makes its slot wait before the next episode, longer
 // each time, so that a broken recipe does not use up the run's tasks. So does every failure before the first episode
-// that finishes. The gateway is told which failures are not the agent's doing (EpisodeEndRequest.of_setup).
+// that finishes. The gateway is told which failures are not the agent's doing (EPISODE_INFRASTRUCTURE_FAILED).
 //
 // An agent's processes are gone before the end of its episode is reported. The episode's metadata says how strong the
 // wall around it was.
@@ -110,7 +110,7 @@ class Runner {
                     const std::map<std::string, double>& signals);
   absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
-                                             const std::string& detail, bool of_setup = false);
+                                             const std::string& detail, const std::string& cause = "");
   bool stopping() const;
   // Repeats `call` while the gateway cannot be reached. Once the runner stops, a call that fails is the last one.
   absl::Status WithRetries(const std::function<absl::Status()>& call);

@@ -16,6 +16,8 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
   schema.Field("scheduler.group_deadline_s", &o.group_deadline_seconds,
                "seconds that a group may take in which its samples run or may be handed out; past it the group fails");
   schema.Field("scheduler.max_attempts", &o.max_attempts, "failed attempts of one sample before its group fails");
+  schema.Field("scheduler.max_infrastructure_failures", &o.max_infrastructure_failures,
+               "the same of attempts that failed by no fault of the agent: sandbox, set-up, verifier");
   schema.Field("scheduler.give_up_s", &o.give_up_seconds,
                "seconds with failed groups alone (at least as many as may be open) after which the run ends with the "
                "last one's reason; 0: never");

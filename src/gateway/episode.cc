@@ -330,7 +330,7 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chron
       *end_.mutable_call_rewards() = earned_.call_rewards();
     }
     end_detail_ = detail;
-    end_of_setup_ = asked.of_setup;
+    end_.set_cause(judged ? "" : asked.cause);
     end_.set_detail(WithRefusal(detail, refusal));
     end_.set_ended_unix_ns(UnixNanosAt(clock_.Now()));
   }
@@ -369,7 +369,7 @@ void Episode::FinishEnd(bool ok) {
 std::optional<Episode::UnfinishedEnd> Episode::unfinished_end() const {
   base::MutexLock lock(mu_);
   if (state_ != State::kEnding || storing_) return std::nullopt;
-  return UnfinishedEnd{{.state = end_.state(), .detail = end_detail_, .of_setup = end_of_setup_}, end_tries_};
+  return UnfinishedEnd{{.state = end_.state(), .detail = end_detail_, .cause = end_.cause()}, end_tries_};
 }
 
 bool Episode::past_deadline(std::chrono::nanoseconds now) const {

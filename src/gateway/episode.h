@@ -117,7 +117,7 @@ class Episode {
     // True = if its own reward was posted, the episode is finished with it instead: somebody judged it, and whoever was
     // to end it is gone.
     bool finish_if_judged = false;
-    bool of_setup = false;  // EpisodeEndRequest.of_setup
+    std::string cause = {};  // Episode.cause
   };
   // Moves to kEnding with the asked end. Waits for another end or reward that is being stored, at most `timeout`. 409
   // episode_over: it ended with another outcome. 409 no_reward: it cannot be finished without a reward.
@@ -174,8 +174,7 @@ class Episode {
   v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
   int end_tries_ ABSL_GUARDED_BY(mu_) = 0;       // that failed
   std::string end_detail_ ABSL_GUARDED_BY(mu_);  // as its ender gave it; that of end_ names the last refusal too
-  bool end_of_setup_ ABSL_GUARDED_BY(mu_) = false;
-  std::string refusal_ ABSL_GUARDED_BY(mu_);  // the last one: HTTP status, code, message; empty = none
+  std::string refusal_ ABSL_GUARDED_BY(mu_);     // the last one: HTTP status, code, message; empty = none
   int64_t answered_since_ ABSL_GUARDED_BY(mu_) = 0;
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;

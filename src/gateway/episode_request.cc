@@ -152,14 +152,21 @@ absl::Status ReadOpen(const value& body, const base::JsonText& text, v1::Episode
 }
 
 absl::Status ReadEnd(const value& body, v1::EpisodeEndRequest& end) {
-  INGOT_RETURN_IF_ERROR(CheckFields(body, {"status", "detail"}));
+  INGOT_RETURN_IF_ERROR(CheckFields(body, {"status", "detail", "cause"}));
   INGOT_ASSIGN_OR_RETURN(const std::string state, StringField(body, "status"));
   INGOT_ASSIGN_OR_RETURN(const std::string detail, StringField(body, "detail"));
-  if (state != "finished" && state != "failed") {
-    return BadRequest("status", "'status' must be \"finished\" or \"failed\"");
+  INGOT_ASSIGN_OR_RETURN(const std::string cause, StringField(body, "cause"));
+  if (state == "finished") {
+    end.set_state(v1::EPISODE_FINISHED);
+  } else if (state == "failed") {
+    end.set_state(v1::EPISODE_FAILED);
+  } else if (state == "infrastructure_failed") {
+    end.set_state(v1::EPISODE_INFRASTRUCTURE_FAILED);
+  } else {
+    return BadRequest("status", R"('status' must be "finished", "failed" or "infrastructure_failed")");
   }
-  end.set_state(state == "finished" ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED);
   end.set_detail(detail);
+  end.set_cause(cause);
   return absl::OkStatus();
 }
 

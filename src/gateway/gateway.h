@@ -138,7 +138,7 @@ class Gateway {
   // episode is lost.
   absl::Status StoreEnd(v1::EndEpisodeRequest& end, std::string& refused);
   // Tells admission of the stored end. If admission will never know the episode, `refused` becomes the reason.
-  absl::Status ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, bool of_setup, std::string& refused);
+  absl::Status ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused);
   absl::Status Recover(const std::string& episode_id);
   // Ends an episode that this gateway cannot read as lost, so that its sample is tried again.
   absl::Status EndUnread(const std::string& episode_id, const absl::Status& why);

@@ -12,7 +12,8 @@ namespace ingot::gateway {
 namespace {
 
 constexpr size_t kMaxDetail = 4096;  // bytes
-constexpr int kToldTries = 600;      // an end that fails again is logged, and then every so many tries
+constexpr size_t kMaxCause = 64;
+constexpr int kToldTries = 600;  // an end that fails again is logged, and then every so many tries
 
 // True if the same request would be refused for good: pool or scheduler knows no such episode, or another end of it.
 bool IsRefusal(const absl::Status& status) {
@@ -61,9 +62,8 @@ absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::st
 }
 
 absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
-  if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED &&
-      request.state() != v1::EPISODE_FENCED) {
-    return BadRequest("status", "an episode ends as finished, failed or fenced");
+  if (!tree::IsEnd(request.state())) {
+    return BadRequest("status", "an episode ends as finished, failed, infrastructure_failed or fenced");
   }
   const std::string detail = CutText(request.detail(), kMaxDetail);
   auto episode = FindByKey(request.episode_id(), request.api_key());
@@ -77,7 +77,8 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
     if (same) return ResponseTo(ended->second.refusal);
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
-  return End(*episode, {.state = request.state(), .detail = detail, .of_setup = request.of_setup()}, false);
+  return End(*episode, {.state = request.state(), .detail = detail, .cause = CutText(request.cause(), kMaxCause)},
+             false);
 }
 
 absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused) {
@@ -96,6 +97,7 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   end.clear_signals();
   end.clear_facts();
   end.clear_call_rewards();
+  end.clear_cause();
   end.set_detail("its end was refused: " + refused);
   if (!held.ok()) return absl::OkStatus();
   const v1::Episode& episode = held->episode();
@@ -118,12 +120,11 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   return absl::OkStatus();
 }
 
-absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, bool of_setup,
-                                std::string& refused) {
+absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused) {
   if (!episode.admitted()) return absl::OkStatus();
   v1::EpisodeEndedRequest ended = MakeEnded(episode.record(), end.state(), tree::ReturnOf(end), end.detail());
   ended.set_before_first_call(core_.counters.handed_over == 0);
-  ended.set_of_setup(of_setup && end.state() == v1::EPISODE_FAILED);
+  ended.set_cause(end.cause());
   const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
   if (!IsRefusal(told)) return base::Annotate(told, "the scheduler was not told of the end");
   refused = std::string(told.message());
@@ -142,12 +143,12 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
   std::string by_pool, by_scheduler;  // why they refuse the end for good
   absl::Status status = episode->WaitForCalls(patience);
   if (status.ok()) status = StoreEnd(end.request, by_pool);
-  if (status.ok()) status = ReportEnd(*episode, end.request, asked.of_setup, by_scheduler);
+  if (status.ok()) status = ReportEnd(*episode, end.request, by_scheduler);
   if (status.ok()) {
     const v1::EpisodeState state = end.request.state();
     ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished
-       : state == v1::EPISODE_FAILED ? core_.counters.episodes_failed
-                                     : core_.counters.episodes_fenced);
+       : state == v1::EPISODE_FENCED ? core_.counters.episodes_fenced
+                                     : core_.counters.episodes_failed);
     Remove(episode, {episode->id(), state, WithoutRefusal(end.request.detail()), end.refusal}, free_key);
   }
   episode->FinishEnd(status.ok());

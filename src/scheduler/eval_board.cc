@@ -93,7 +93,7 @@ absl::Status EvalBoard::EndEpisode(const v1::EpisodeEndedRequest& request) {
   const auto index = static_cast<int32_t>(task * run.request.avg_n() + n);
   Sample& sample = run.samples[static_cast<size_t>(index)];
   const Sample::State before = sample.state;
-  INGOT_RETURN_IF_ERROR(sample.End(request, options_.max_attempts));
+  INGOT_RETURN_IF_ERROR(sample.End(request, LimitsOf(options_)));
   Update(run, index, before);
   return absl::OkStatus();
 }
@@ -128,7 +128,7 @@ void EvalBoard::Expire(std::chrono::nanoseconds now) {
   while (!deadlines_.empty() && std::get<0>(*deadlines_.begin()) <= now) {
     const auto [deadline, version, index] = *deadlines_.begin();
     Run& run = runs_.at(version);
-    run.samples[static_cast<size_t>(index)].Fail(options_.max_attempts);
+    run.samples[static_cast<size_t>(index)].Fail(LimitsOf(options_));
     Update(run, index, Sample::kRunning);
   }
 }

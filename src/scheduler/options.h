@@ -49,6 +49,8 @@ struct SchedulerOptions {
   double group_deadline_seconds = 1800;
   // Failed attempts of one sample before its group fails, >= 1. Attempts that a restart lost do not count.
   int32_t max_attempts = 3;
+  // The same of attempts that the infrastructure failed, >= 1.
+  int32_t max_infrastructure_failures = 10;
   // The run ends with the last failure's reason once, for so many seconds, more than B groups failed and none finished;
   // 0 = never.
   double give_up_seconds = 3600;

@@ -4,6 +4,7 @@
 //   kWaiting ----------> kRunning ----------> kDone
 //      ^                    |
 //      +--------------------+ FAILED: attempt + 1, or kGivenUp once max_attempts have failed
+//      +--------------------+ INFRASTRUCTURE_FAILED: the same, with a bound of its own
 //      +--------------------' lost, or fenced by a run that goes back: attempt + 1
 //
 // A larger attempt fences the smaller ones: the late end of an older attempt changes nothing.
@@ -16,15 +17,27 @@
 
 #include "base/status.h"
 #include "proto/scheduler.pb.h"
+#include "scheduler/options.h"
 #include "tree/episode_return.h"
 
 namespace ingot::scheduler {
+
+// Failed attempts after which a sample is given up.
+struct AttemptLimits {
+  int32_t of_agent = 3;
+  int32_t of_infrastructure = 10;
+};
+
+inline AttemptLimits LimitsOf(const SchedulerOptions& options) {
+  return {.of_agent = options.max_attempts, .of_infrastructure = options.max_infrastructure_failures};
+}
 
 struct Sample {
   enum State : uint8_t { kWaiting, kRunning, kDone, kGivenUp };
   State state = kWaiting;
   int32_t attempt = 0;          // the attempt that waits, runs, or was the last
-  int32_t failures = 0;         // attempts that failed
+  int32_t failures = 0;         // attempts that its agent failed
+  int32_t broken = 0;           // attempts that the infrastructure failed
   double reward = 0;            // kDone only; its return
   std::vector<int32_t> fenced;  // attempts that Fence ended, ascending: their own ends count for nothing
 
@@ -40,9 +53,9 @@ struct Sample {
   }
 
   // The current attempt failed: the sample waits as the next attempt, or is given up.
-  void Fail(int32_t max_attempts) {
-    ++failures;
-    state = failures >= max_attempts ? kGivenUp : kWaiting;
+  void Fail(const AttemptLimits& limits, bool of_infrastructure = false) {
+    ++(of_infrastructure ? broken : failures);
+    state = failures >= limits.of_agent || broken >= limits.of_infrastructure ? kGivenUp : kWaiting;
     if (state == kWaiting) ++attempt;
   }
 
@@ -59,7 +72,7 @@ struct Sample {
   // An episode of this sample ended. A late end, of an older attempt, changes nothing. INVALID_ARGUMENT: the attempt
   // was never handed out, or the state is no end. A reward that is not finite is a failed attempt: it must not reach
   // the trainer.
-  absl::Status End(const v1::EpisodeEndedRequest& request, int32_t max_attempts) {
+  absl::Status End(const v1::EpisodeEndedRequest& request, const AttemptLimits& limits) {
     const int32_t ended = request.ref().attempt();
     if (ended > attempt) {
       return absl::InvalidArgumentError(absl::StrCat("group ", request.ref().group_id(), ", sample ",
@@ -74,25 +87,30 @@ struct Sample {
         reward = request.reward();
         return absl::OkStatus();
       case v1::EPISODE_FAILED:
+      case v1::EPISODE_INFRASTRUCTURE_FAILED:
         break;
       case v1::EPISODE_FENCED:  // lost, by no fault of the agent: not counted
         state = kWaiting;
         ++attempt;
         return absl::OkStatus();
       default:
-        return absl::InvalidArgumentError("an episode ends as FINISHED, FAILED or FENCED");
+        return absl::InvalidArgumentError("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED or FENCED");
     }
-    Fail(max_attempts);
+    Fail(limits, request.state() == v1::EPISODE_INFRASTRUCTURE_FAILED);
     return absl::OkStatus();
   }
 
   // Takes the pool's record of one attempt after a restart; attempts ascend. An attempt that is open there runs: its
   // gateway reports its end or its loss. An attempt below a fence counts only if it failed before.
-  void Restore(const v1::Episode& episode, int32_t max_attempts) {
+  void Restore(const v1::Episode& episode, const AttemptLimits& limits) {
     const bool finished = episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode));
-    const bool failed = !finished && (episode.state() == v1::EPISODE_FAILED || episode.state() == v1::EPISODE_FINISHED);
+    const bool of_infrastructure = episode.state() == v1::EPISODE_INFRASTRUCTURE_FAILED;
+    const bool failed = !finished && (episode.state() == v1::EPISODE_FAILED ||
+                                      episode.state() == v1::EPISODE_FINISHED || of_infrastructure);
     if (episode.ref().attempt() < attempt) {
-      if (failed && !std::binary_search(fenced.begin(), fenced.end(), episode.ref().attempt())) ++failures;
+      if (failed && !std::binary_search(fenced.begin(), fenced.end(), episode.ref().attempt())) {
+        ++(of_infrastructure ? broken : failures);
+      }
       return;
     }
     attempt = episode.ref().attempt();
@@ -101,7 +119,7 @@ struct Sample {
       state = kDone;
       reward = tree::ReturnOf(episode);
     } else if (failed) {
-      Fail(max_attempts);
+      Fail(limits, of_infrastructure);
     } else if (episode.state() == v1::EPISODE_OPEN) {
       state = kRunning;
     } else {

@@ -412,9 +412,11 @@ absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
 
 void Scheduler::CountEnd(const v1::EpisodeEndedRequest& ended) {
   metrics_.CountEpisode(ended.state());
+  if (!ended.cause().empty()) metrics_.CountFailure(ended.cause());
   if (ended.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
-  if (ended.state() != v1::EPISODE_FAILED) return;
-  if (!ended.of_setup() && !ended.before_first_call()) {
+  const bool of_setup = ended.state() == v1::EPISODE_INFRASTRUCTURE_FAILED;
+  if (ended.state() != v1::EPISODE_FAILED && !of_setup) return;
+  if (!of_setup && !ended.before_first_call()) {
     unstarted_ = 0;
     return;
   }

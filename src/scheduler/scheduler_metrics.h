@@ -33,6 +33,9 @@ class SchedulerMetrics {
   void CountRefusal(const std::string& cause) {
     Count("ingot_scheduler_refused_total", "Admissions refused, by cause", "cause", cause, 1);
   }
+  void CountFailure(const std::string& cause) {
+    Count("ingot_scheduler_failures_total", "Episodes that failed, by cause", "cause", cause, 1);
+  }
   void CountUngraded(int64_t episodes) {
     if (metrics_ == nullptr) return;
     metrics_->GetCounter("ingot_scheduler_episodes_ungraded_total", "Finished episodes that no reward term could judge")

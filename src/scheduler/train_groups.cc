@@ -12,7 +12,8 @@ bool HasWaiting(const std::vector<Sample>& samples) {
 }
 
 std::string GivenUp(const Sample& sample, const std::string& detail) {
-  return absl::StrCat(sample.failures, " attempts of a sample failed",
+  return absl::StrCat(sample.failures + sample.broken, " attempts of a sample failed",
+                      sample.broken == 0 ? "" : absl::StrCat(" (", sample.broken, " by no fault of its agent)"),
                       detail.empty() ? "" : absl::StrCat("; the last: ", detail));
 }
 
@@ -151,7 +152,7 @@ absl::Status TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
   Sample& sample = group.samples[static_cast<size_t>(index)];
   const Sample::State state = sample.state;
   const int32_t attempt = sample.attempt;
-  INGOT_RETURN_IF_ERROR(sample.End(request, options_.max_attempts));
+  INGOT_RETURN_IF_ERROR(sample.End(request, LimitsOf(options_)));
   // A repeated report: the group may be finished by now, and must not end once more.
   if (sample.state == state && sample.attempt == attempt) return absl::OkStatus();
   if (state == Sample::kRunning && sample.state != state) --running_;
@@ -200,7 +201,7 @@ void TrainGroups::Restore(const v1::Episode& episode) {
   Group& group = it->second;
   const int32_t index = episode.ref().sample_index();
   if (index < 0 || index >= std::ssize(group.samples)) return;
-  group.samples[static_cast<size_t>(index)].Restore(episode, options_.max_attempts);
+  group.samples[static_cast<size_t>(index)].Restore(episode, LimitsOf(options_));
 }
 
 void TrainGroups::FinishRestore() {

@@ -66,11 +66,12 @@ class RunnerTest : public testing::Test {
     const RunnerStats stats = RunAll(episodes);
     EXPECT_EQ(stats.failures, (std::map<std::string, int64_t>{{cause, 1}}));
     ASSERT_EQ(episodes.ends().size(), 1u);
-    EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+    const std::set<std::string> of_the_agent = {"crash", "timeout", "flood"};
+    EXPECT_EQ(episodes.ends()[0].state(),
+              of_the_agent.contains(cause) ? v1::EPISODE_FAILED : v1::EPISODE_INFRASTRUCTURE_FAILED);
+    EXPECT_EQ(episodes.ends()[0].cause(), cause);
     EXPECT_THAT(episodes.ends()[0].detail(), StartsWith(cause + ": "));
     EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(detail));
-    const std::set<std::string> of_the_agent = {"crash", "timeout", "flood"};
-    EXPECT_EQ(episodes.ends()[0].of_setup(), !of_the_agent.contains(cause));
     EXPECT_TRUE(episodes.rewards().empty());
     EXPECT_TRUE(WorkRootIsEmpty());
   }
@@ -531,7 +532,7 @@ TEST_F(RunnerTest, ARefusedRewardFailsTheEpisode) {
     FakeEpisodes episodes(1);
     episodes.before_reward = [&](const auto&) { return refusal; };
     EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"gateway", 1}}));
-    EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+    EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
     EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(std::string(refusal.message())));
   }
 }
@@ -560,7 +561,7 @@ TEST_F(RunnerTest, ARefusedEndFailsTheEpisode) {
   EXPECT_EQ(stats.failures, (std::map<std::string, int64_t>{{"gateway", 1}}));
   EXPECT_EQ(stats.unreported, 0);
   ASSERT_EQ(episodes.ends().size(), 1u) << "the episode is not left open";
-  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
   EXPECT_EQ(episodes.ends()[0].detail(), "gateway: the end was not taken: not so");
 }
 

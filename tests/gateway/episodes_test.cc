@@ -114,35 +114,36 @@ TEST(Refusals, AdmissionLearnsWhetherAnyAgentGotAsFarAsACall) {
   EXPECT_FALSE(ended[2].before_first_call());
 }
 
-TEST(Refusals, AdmissionLearnsWhichFailuresAreOfTheSetup) {
+TEST(Refusals, AdmissionLearnsWhoseFailureItIsAndWhy) {
   World world([](const auto&) { return Say("ok"); });
-  for (const auto& [state, of_setup] :
-       {std::pair(v1::EPISODE_FAILED, true), {v1::EPISODE_FAILED, false}, {v1::EPISODE_FENCED, true}}) {
-    const auto episode = world.Open();
+  const auto end_of = [](const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& cause) {
     v1::EpisodeEndRequest end;
     end.set_episode_id(episode.episode_id());
     end.set_api_key(episode.api_key());
     end.set_state(state);
-    end.set_of_setup(of_setup);
-    EXPECT_TRUE(world.gateway().EndEpisode(end).ok());
+    end.set_cause(cause);
+    return end;
+  };
+  for (const auto& [state, cause] : {std::pair(v1::EPISODE_INFRASTRUCTURE_FAILED, "verifier"),
+                                     {v1::EPISODE_FAILED, "crash"},
+                                     {v1::EPISODE_FENCED, "stopped"}}) {
+    EXPECT_TRUE(world.gateway().EndEpisode(end_of(world.Open(), state, cause)).ok());
   }
   const auto again = world.Open();  // an end that the gateway tries again by itself says the same
   world.admission.FailEnded(absl::UnavailableError("it restarts"));
-  v1::EpisodeEndRequest end;
-  end.set_episode_id(again.episode_id());
-  end.set_api_key(again.api_key());
-  end.set_state(v1::EPISODE_FAILED);
-  end.set_of_setup(true);
-  EXPECT_FALSE(world.gateway().EndEpisode(end).ok());
+  EXPECT_FALSE(world.gateway().EndEpisode(end_of(again, v1::EPISODE_INFRASTRUCTURE_FAILED, "setup")).ok());
   world.admission.FailEnded(absl::OkStatus());
   world.gateway().Tick();
   while (world.gateway().Status().open_episodes() != 0) std::this_thread::yield();
   const auto ended = world.admission.ended();
   ASSERT_EQ(ended.size(), 4u);
-  EXPECT_TRUE(ended[0].of_setup());
-  EXPECT_FALSE(ended[1].of_setup());
-  EXPECT_FALSE(ended[2].of_setup()) << "a stop is nobody's failure";
-  EXPECT_TRUE(ended[3].of_setup());
+  EXPECT_EQ(ended[0].state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  EXPECT_EQ(ended[0].cause(), "verifier");
+  EXPECT_EQ(ended[1].state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(ended[1].cause(), "crash");
+  EXPECT_EQ(ended[2].state(), v1::EPISODE_FENCED);
+  EXPECT_EQ(ended[3].state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  EXPECT_EQ(ended[3].cause(), "setup");
 }
 
 // ---- Times ----
@@ -448,6 +449,11 @@ TEST(Rewards, BeyondTheBoundAreRefusedByItsName) {
 TEST(Ending, RefusesUnknownFields) {
   v1::EpisodeEndRequest request;
   EXPECT_TRUE(ReadEnd(base::ParseJson(R"({"status":"failed","detail":"gave up"})").value(), request).ok());
+  v1::EpisodeEndRequest broken;
+  EXPECT_TRUE(
+      ReadEnd(base::ParseJson(R"({"status":"infrastructure_failed","cause":"disk"})").value(), broken).ok());
+  EXPECT_EQ(broken.state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  EXPECT_EQ(broken.cause(), "disk");
   const absl::Status status = ReadEnd(base::ParseJson(R"({"status":"finished","reward":1})").value(), request);
   EXPECT_EQ(HttpStatusOf(status), 400);
   EXPECT_EQ(status.message(), "there is no field 'reward'; known: status, detail");

@@ -357,12 +357,38 @@ TEST_F(SchedulerTest, WithoutABoundARunIsNotGivenUp) {
   EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kDeadlineExceeded);
 }
 
+TEST_F(SchedulerTest, AFailureOfTheInfrastructureIsTriedAgainAndDoesNotCountAgainstItsSample) {
+  options_.max_infrastructure_failures = 4;
+  options_.give_up_unstarted = 0;
+  Start();
+  const v1::Ticket first = MustAdmit();
+  End(first, v1::EPISODE_INFRASTRUCTURE_FAILED);
+  for (int attempt = 1; attempt < 4; ++attempt) {
+    const v1::Ticket again = MustAdmit();
+    EXPECT_EQ(again.ref().sample_index(), first.ref().sample_index());
+    EXPECT_EQ(again.ref().attempt(), attempt);
+    End(again, v1::EPISODE_INFRASTRUCTURE_FAILED);
+    EXPECT_EQ(scheduler_->Status()->stats().failed(), attempt < 3 ? 0 : 1) << "more than max_attempts, and then no more";
+  }
+  EXPECT_THAT(std::string(scheduler_->NextBatch(Batch(0)).status().message()), HasSubstr("4 by no fault of its agent"));
+}
+
+TEST_F(SchedulerTest, FailuresOfTheInfrastructureAreCountedThroughARestart) {
+  options_.max_infrastructure_failures = 2;
+  options_.give_up_unstarted = 0;
+  Start();
+  End(MustAdmit(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  scheduler_ = MustRecover(options_, pool_, clock_, std::nullopt);
+  End(MustAdmit(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  EXPECT_EQ(scheduler_->Status()->stats().failed(), 1);
+}
+
 // Ends an episode before any agent's first call, or after it, with a failure that is of the set-up or is not.
 struct UnstartedTest : SchedulerTest {
   void End(v1::EpisodeState state, bool before_first_call, bool of_setup) {
-    v1::EpisodeEndedRequest request = EndOf(MustAdmit(), state, 1);
+    v1::EpisodeEndedRequest request =
+        EndOf(MustAdmit(), of_setup && state == v1::EPISODE_FAILED ? v1::EPISODE_INFRASTRUCTURE_FAILED : state, 1);
     request.set_before_first_call(before_first_call);
-    request.set_of_setup(of_setup);
     request.set_detail("setup: no disk");
     pool_.End(request);
     EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
