@@ -65,7 +65,6 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
       evals_.RecordResult(record.eval());
       AdvanceGroups();
       return absl::OkStatus();
-    case v1::JournalRecord::kRewarded:
     case v1::JournalRecord::RECORD_NOT_SET:
       break;
   }
