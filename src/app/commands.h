@@ -54,6 +54,22 @@ struct InspectArgs {
 };
 int Inspect(const InspectArgs& args);
 
+struct RegradeArgs {
+  std::string run_dir;
+  std::vector<std::string> overrides;  // KEY=VALUE, such as rewards.terms=[...]
+  bool json = false;
+};
+int Regrade(const RegradeArgs& args);
+
+struct ExportArgs {
+  std::string run_dir;
+  std::string out;         // a JSONL file, replaced
+  std::string as = "sft";  // or "dpo"
+  double above = 0.5;      // an episode is correct if its outcome is above it
+  bool shortest = false;   // sft: of each group the shortest correct episode alone
+};
+int Export(const ExportArgs& args);
+
 int ConfigCheck(const RunArgs& args);
 int ConfigExplain(const std::string& key);
 

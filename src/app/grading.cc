@@ -18,14 +18,13 @@ class StageGrader final : public scheduler::Grader {
   reward::Stage stage_;
 };
 
-// The section `rewards` as YAML: the same text for the same terms.
-std::string TextOf(reward::RewardOptions options) {
+}  // namespace
+
+std::string RewardsText(reward::RewardOptions options) {
   base::Schema schema;
   BindRewards(schema, options);
   return schema.EffectiveYaml();
 }
-
-}  // namespace
 
 struct RewardGrading::Parts {
   std::unique_ptr<StageGrader> grader;  // null = the outcome alone
@@ -39,7 +38,7 @@ RewardGrading::~RewardGrading() { Stop(); }
 absl::StatusOr<std::unique_ptr<RewardGrading>> RewardGrading::Make(const RunConfig& config, datapool::Client& pool) {
   auto parts = std::make_unique<Parts>();
   if (!config.rewards.outcome_alone()) {
-    INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, TextOf(config.rewards)));
+    INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards)));
     parts->grader = std::make_unique<StageGrader>(
         reward::Stage(std::move(rule), pool,
                       {.total_steps = config.scheduler.total_steps, .credit = config.trainer.advantage_credit}));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "app/run_config.h"
 #include "base/status.h"
@@ -9,6 +10,9 @@
 #include "scheduler/grader.h"
 
 namespace ingot::app {
+
+// The section `rewards` as YAML: the same text for the same terms.
+std::string RewardsText(reward::RewardOptions options);
 
 // Outlives the scheduler that it is given to; Stop comes before that one's end.
 class RewardGrading {

@@ -1,10 +1,8 @@
 // `ingot inspect`: prints the trajectories that a run recorded, as a list or as one tree.
 #include <google/protobuf/util/json_util.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -12,10 +10,10 @@
 #include "app/process.h"
 #include "app/run_config.h"
 #include "app/stored_episodes.h"
+#include "app/stored_run.h"
 #include "app/text_parts.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "datapool/store.h"
 #include "trainer/checkpoint.h"
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
@@ -25,38 +23,16 @@ namespace ingot::app {
 namespace {
 
 struct OpenRun {
-  LoadedConfig loaded;
-  std::unique_ptr<datapool::Client> pool;
+  StoredRun stored;
+  datapool::Client* pool = nullptr;
   TextParts text;
 };
 
-// A reader of a pool holds all its files open at once.
-void AllowAllFiles() {
-  rlimit files;
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);  // where it is refused, opening the pool says which file is one too many
-}
-
 absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
-  const std::string config_path = run_dir + "/config.yaml";
-  if (!std::filesystem::exists(config_path)) {
-    std::error_code none;
-    const bool pool = std::filesystem::exists(run_dir + "/pool", none);
-    return absl::NotFoundError(
-        pool ? absl::StrCat(config_path,
-                            " is gone, which names the pool's shards and the tokenizer: copy the run's "
-                            "configuration there")
-             : absl::StrCat("'", run_dir, "' is not a run folder: it has no config.yaml"));
-  }
   OpenRun run;
-  INGOT_ASSIGN_OR_RETURN(run.loaded, LoadRunConfig(config_path, {}));
-  datapool::StoreOptions options = run.loaded.config->datapool;
-  options.path = run_dir + "/pool";
-  options.read_only = true;  // the run may still be going, or the folder be somebody else's
-  AllowAllFiles();
-  INGOT_ASSIGN_OR_RETURN(run.pool, datapool::OpenPool(options));
-  const ModelOptions& model = run.loaded.config->model;
+  INGOT_ASSIGN_OR_RETURN(run.stored, OpenStoredRun(run_dir));
+  run.pool = run.stored.pool.get();
+  const ModelOptions& model = run.stored.config().model;
   if (model.path.empty()) {
     INGOT_ASSIGN_OR_RETURN(run.text, MakeTextParts(model.chat_format));
   } else {

@@ -190,6 +190,28 @@ Run DeclareInspect(CLI::App& parser) {
   return [args] { return ingot::app::Inspect(*args); };
 }
 
+Run DeclareRegrade(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::RegradeArgs>();
+  parser.add_option("run", args->run_dir, "the run's folder")->required();
+  parser.add_option("--set", args->overrides, "override one key: --set 'rewards.terms=[{kind: outcome}]' (repeatable)")
+      ->allow_extra_args(false);
+  parser.add_flag("--json", args->json, "one JSON object");
+  return [args] { return ingot::app::Regrade(*args); };
+}
+
+Run DeclareExport(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::ExportArgs>();
+  parser.add_option("run", args->run_dir, "the run's folder")->required();
+  parser.add_option("out", args->out, "the file to write, JSON lines for data.sft or data.dpo")->required();
+  parser
+      .add_option("--as", args->as, "sft: correct episodes; dpo: pairs, chosen the shortest correct one of its group")
+      ->check(CLI::IsMember({"sft", "dpo"}))
+      ->capture_default_str();
+  parser.add_option("--above", args->above, "an episode is correct if its outcome is above it")->capture_default_str();
+  parser.add_flag("--shortest", args->shortest, "sft: of each group the shortest correct episode alone");
+  return [args] { return ingot::app::Export(*args); };
+}
+
 Run DeclareBenchAttention(CLI::App& parser) {
   const auto args = std::make_shared<ingot::app::BenchArgs>();
   parser.add_option("--shape", args->shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
@@ -287,6 +309,8 @@ std::vector<Command> Commands() {
        .computes = true,
        .holds_keys = true},
       {"inspect", "print a run's trajectories as trees", DeclareInspect},
+      {"export", "write a run's correct episodes as data for supervised training", DeclareExport},
+      {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,

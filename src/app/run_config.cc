@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "app/role_schemas.h"
 #include "dataset/jsonl.h"
 #include "trainer/presets.h"

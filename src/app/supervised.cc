@@ -47,19 +47,36 @@ void TellConcessions(const std::string& path, const text::ConcessionCounts& coun
   if (!kinds.empty()) record.note(fmt::format("{}: turns with concessions to the chat template: {}", path, kinds));
 }
 
-absl::StatusOr<Examples> ReadConversations(const std::string& path, const text::ChatFormat& format,
-                                           const StageRecord& record) {
+// INVALID_ARGUMENT: recorded ids are another tokenizer's.
+absl::Status CheckTokenizer(const dataset::SftConversation& from, const TextParts& text) {
+  const std::string& ours = text.tokenizer->fingerprint();
+  if (!from.recorded.has_value() || from.recorded->tokenizer.empty() || from.recorded->tokenizer == ours) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(from.place, ": its ids are of the tokenizer ",
+                                                 from.recorded->tokenizer, ", and the run's is ", ours,
+                                                 ": export from a run of the same tokenizer"));
+}
+
+absl::StatusOr<Examples> ReadConversations(const std::string& path, const TextParts& text, const StageRecord& record) {
   if (path.empty()) return Examples();
+  const text::ChatFormat& format = *text.format;
   INGOT_ASSIGN_OR_RETURN(const auto conversations, dataset::LoadConversations(path));
+  for (const dataset::SftConversation& one : conversations) INGOT_RETURN_IF_ERROR(CheckTokenizer(one, text));
   text::ConcessionCounts concessions = {};
   INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakeSftExamples(conversations, format, {}, &concessions));
   TellConcessions(path, concessions, record);
   return Examples{std::move(calls), conversations.size()};
 }
 
-absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatFormat& format, const StageRecord& record) {
+absl::StatusOr<Examples> ReadPairs(const std::string& path, const TextParts& text, const StageRecord& record) {
   if (path.empty()) return Examples();
+  const text::ChatFormat& format = *text.format;
   INGOT_ASSIGN_OR_RETURN(const auto pairs, dataset::LoadPreferences(path));
+  for (const dataset::PreferencePair& pair : pairs) {
+    INGOT_RETURN_IF_ERROR(CheckTokenizer(pair.chosen, text));
+    INGOT_RETURN_IF_ERROR(CheckTokenizer(pair.rejected, text));
+  }
   text::ConcessionCounts concessions = {};
   INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format, {}, &concessions));
   TellConcessions(path, concessions, record);
@@ -132,8 +149,8 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop) {
   // Reads both files first: a fault of the second must not be found after hours of the first.
-  INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, *model.text.format, record));
-  INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, *model.text.format, record));
+  INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, model.text, record));
+  INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, model.text, record));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(conversations.calls), config.sft_data));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(pairs.calls), config.dpo_data));
   base::RunLogOptions log_options;

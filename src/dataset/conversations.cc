@@ -29,10 +29,14 @@ absl::StatusOr<std::vector<SftConversation>> LoadConversations(const std::string
   std::vector<SftConversation> conversations;
   INGOT_RETURN_IF_ERROR(
       ReadJsonl(path, options, [&](int64_t number, std::string_view, const base::json::value& object) -> absl::Status {
-        INGOT_ASSIGN_OR_RETURN(text::Conversation conversation, text::ConversationFromJson(object));
-        INGOT_RETURN_IF_ERROR(CheckWeights(conversation));
-        conversations.push_back({std::move(conversation), absl::StrCat(path, ":", number)});
-        return absl::OkStatus();
+        SftConversation& read = conversations.emplace_back();
+        read.place = absl::StrCat(path, ":", number);
+        if (IsRecordedRow(object)) {
+          INGOT_ASSIGN_OR_RETURN(read.recorded, RecordedRowFromJson(object));
+          return absl::OkStatus();
+        }
+        INGOT_ASSIGN_OR_RETURN(read.conversation, text::ConversationFromJson(object));
+        return CheckWeights(read.conversation);
       }));
   if (conversations.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": there is no conversation in it"));
   return conversations;

@@ -3,21 +3,25 @@
 //   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", ...}], "tools": [...],
 //    "chat_template_kwargs": {"enable_thinking": false, ...}}
 //
-// An assistant's message may have a "weight": 0 = context, not learnt; 1 (the default) = learnt.
+// An assistant's message may have a "weight": 0 = context, not learnt; 1 (the default) = learnt. A line may be a recorded
+// trajectory instead (dataset/recorded.h), as `ingot export` writes it: its ids are trained as they are.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "dataset/jsonl.h"
+#include "dataset/recorded.h"
 #include "text/chat.h"
 
 namespace ingot::dataset {
 
 struct SftConversation {
-  text::Conversation conversation;
-  std::string place = {};  // "FILE:LINE", for errors
+  text::Conversation conversation = {};
+  std::optional<RecordedRow> recorded = {};  // in place of the conversation
+  std::string place = {};                    // "FILE:LINE", for errors
 };
 
 // True for an assistant's message whose weight is not 0.

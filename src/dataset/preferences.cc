@@ -20,6 +20,14 @@ absl::StatusOr<json::array> Messages(const json::value& object, const char* key)
 
 absl::StatusOr<SftConversation> Continue(const json::value& object, const json::array& prompt, const char* key,
                                          const std::string& place) {
+  if (const json::value* side = base::Find(object, key); side != nullptr && IsRecordedRow(*side)) {
+    SftConversation read;
+    read.place = absl::StrCat(place, ", ", key);
+    auto row = RecordedRowFromJson(*side);
+    if (!row.ok()) return base::Annotate(row.status(), absl::StrCat("'", key, "'"));
+    read.recorded = *std::move(row);
+    return read;
+  }
   INGOT_ASSIGN_OR_RETURN(const json::array own, Messages(object, key));
   json::array all = prompt;
   all.insert(all.end(), own.begin(), own.end());
@@ -28,12 +36,19 @@ absl::StatusOr<SftConversation> Continue(const json::value& object, const json::
   auto parsed = text::ConversationFromJson(json::value(std::move(conversation)));
   const absl::Status status = parsed.ok() ? CheckWeights(*parsed) : parsed.status();
   if (!status.ok()) return base::Annotate(status, absl::StrCat("with '", key, "'"));
-  return SftConversation{*std::move(parsed), absl::StrCat(place, ", ", key)};
+  SftConversation read;
+  read.conversation = *std::move(parsed);
+  read.place = absl::StrCat(place, ", ", key);
+  return read;
 }
 
 absl::StatusOr<PreferencePair> PairFromJson(const json::value& object, const std::string& place) {
   const char* key = base::Find(object, "prompt") != nullptr ? "prompt" : "messages";
-  INGOT_ASSIGN_OR_RETURN(const json::array prompt, Messages(object, key));
+  json::array prompt;
+  const json::value* chosen = base::Find(object, "chosen");
+  if (chosen == nullptr || !IsRecordedRow(*chosen)) {  // recorded sides hold their prompt
+    INGOT_ASSIGN_OR_RETURN(prompt, Messages(object, key));
+  }
   PreferencePair pair;
   pair.prompt_messages = prompt.size();
   INGOT_ASSIGN_OR_RETURN(pair.chosen, Continue(object, prompt, "chosen", place));

@@ -2,7 +2,8 @@
 //
 //   {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...], "tools": [...]}
 //
-// `chosen` and `rejected` may be a single message instead of a list. `prompt` may be called `messages`. Tools and
+// Both sides may be recorded trajectories (dataset/recorded.h) with their prompts in them: {"chosen": {"ids": ...},
+// "rejected": {"ids": ...}}. `chosen` and `rejected` may be a single message instead of a list. `prompt` may be called `messages`. Tools and
 // chat_template_kwargs are as in conversation files (conversations.h).
 #pragma once
 

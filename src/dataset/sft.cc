@@ -17,11 +17,32 @@ tree::CallPath Example(text::RenderedTurn turn, tree::TokenPath context) {
   return call;
 }
 
+absl::Status TooLong(const std::string& name, int64_t tokens, const SftOptions& options) {
+  if (options.max_tokens == 0 || tokens <= options.max_tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " ends after ", tokens, " tokens, more than the ",
+                                                 options.max_tokens,
+                                                 " an example may have: shorten the "
+                                                 "conversation or raise the limit"));
+}
+
+absl::Status AppendRecorded(const SftConversation& from, const SftOptions& options, int32_t index,
+                            std::vector<tree::CallPath>& examples) {
+  int range = 0;
+  for (tree::CallPath& call : ExamplesOf(*from.recorded)) {
+    call.call_id = absl::StrCat(from.place, ", learnt[", range++, "]");
+    call.episode = call.group = index;
+    INGOT_RETURN_IF_ERROR(TooLong(call.call_id, call.size(), options));
+    examples.push_back(std::move(call));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status AppendSftExamples(const SftConversation& from, const text::ChatFormat& format, const SftOptions& options,
                                size_t first_message, int32_t index, std::vector<tree::CallPath>& examples,
                                text::ConcessionCounts* concessions) {
+  if (from.recorded.has_value()) return AppendRecorded(from, options, index, examples);
   auto turns = format.RenderTurns(from.conversation, first_message);
   if (!turns.ok()) return base::Annotate(turns.status(), from.place);
   const auto learnt = [&](const text::RenderedTurn& turn) {
@@ -37,13 +58,7 @@ absl::Status AppendSftExamples(const SftConversation& from, const text::ChatForm
     tree::TokenPath context = before.First(static_cast<int64_t>(turn.shared)).Then(std::move(turn.context));
     before = context.Then(turn.sampled);
     if (!learnt(turn)) continue;
-    const int64_t tokens = context.size() + std::ssize(turn.sampled);
-    if (options.max_tokens > 0 && tokens > options.max_tokens) {
-      return absl::InvalidArgumentError(absl::StrCat(name, " ends after ", tokens, " tokens, more than the ",
-                                                     options.max_tokens,
-                                                     " an example may have: shorten the "
-                                                     "conversation or raise the limit"));
-    }
+    INGOT_RETURN_IF_ERROR(TooLong(name, context.size() + std::ssize(turn.sampled), options));
     tree::CallPath call = Example(std::move(turn), std::move(context));
     call.call_id = name;
     call.episode = call.group = index;

@@ -508,6 +508,32 @@ def case_rewards(ingot, options):
         check(parts["outcome"] == episode.get("reward", 0), "the outcome was not kept beside the grade")
     check("term length = " in ingot.inspect("composed", f"{group}/0"), "inspect does not show the terms")
 
+    def regrade(*overrides):
+        argv = [ingot.binary, "regrade", f"{ingot.folder}/composed", "--json"]
+        for override in overrides:
+            argv += ["--set", override]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 0, f"regrade failed: {done.stderr}")
+        return json.loads(done.stdout)
+
+    same = regrade()
+    check(same["groups"] >= 16 and same["groups_that_change_sign"] == 0, same)
+    check(abs(same["reward"] - same["regraded"]) < 1e-9, f"the same terms give other rewards: {same}")
+    outcome = regrade("rewards.terms=[{kind: outcome}]")
+    check(outcome["terms"] == {"outcome": outcome["regraded"]}, outcome)
+    for step, row in enumerate(outcome["steps"]):
+        check(abs(row["reward"] - rows[step]["reward/mean"]) < 1e-6, f"step {step}: {row} and {rows[step]['reward/mean']}")
+
+    # The run's own correct answers train the next one, as the ids that were sampled.
+    for kind, key in (("sft", "data.sft"), ("dpo", "data.dpo")):
+        rows = f"{ingot.folder}/{kind}.jsonl"
+        done = subprocess.run([ingot.binary, "export", f"{ingot.folder}/composed", rows, "--as", kind],
+                              capture_output=True, text=True, timeout=60)
+        check(done.returncode == 0, f"export failed: {done.stdout}{done.stderr}")
+        code, output = ingot.run("train", {**SHORT, "run.name": f"from-{kind}", "data.tasks": "", key: rows, "goal.first_steps": 0,
+                                           **({"data.sft": ""} if kind == "dpo" else {})}, timeout=120)
+        check(code == 0, f"{kind}: {output}")
+
     wrong = {**settings, "run.name": "wrong"}
     for bad, words in (("[{kind: lenght}]", "outcome, length"), ("[{kind: length, weight: 0}]", "nothing is rewarded"),
                        ("[{kind: outcome, schedule: {from: 2}}]", "from is 2")):

@@ -1,0 +1,217 @@
+// `ingot regrade`: scores the stored groups of a run again, under other reward terms, without a new rollout. Nothing is
+// written.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/grading.h"
+#include "app/process.h"
+#include "app/stored_run.h"
+#include "app/terminal.h"
+#include "base/json.h"
+#include "reward/rule.h"
+#include "tree/episode_return.h"
+
+namespace ingot::app {
+namespace {
+
+// What the journal tells of a group.
+struct JournalledGroup {
+  int64_t admitted_version = 0;
+  int64_t step = -1;  // of its batch; of a dropped group: of the next batch
+  bool dropped = false;
+};
+
+struct Journal {
+  std::map<int64_t, JournalledGroup> groups;  // those that ended with a reward
+  int64_t steps = 0;
+};
+
+absl::StatusOr<Journal> ReadJournal(datapool::Client& pool) {
+  Journal journal;
+  std::map<int64_t, int64_t> admitted;  // group -> version
+  v1::ReadJournalRequest request;
+  while (true) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool.ReadJournal(request));
+    for (const v1::JournalRecord& record : page.records()) {
+      request.set_from_index(record.index() + 1);
+      if (record.has_admitted()) admitted[record.admitted().group_id()] = record.admitted().admitted_version();
+      if (record.has_begun()) journal.steps = record.begun().step();
+      if (record.has_closed() && record.closed().outcome() == v1::GROUP_DROPPED) {
+        const int64_t id = record.closed().group_id();
+        journal.groups[id] = {admitted[id], journal.steps, true};
+      }
+      if (!record.has_batch()) continue;
+      for (const int64_t id : record.batch().group_ids())
+        journal.groups[id] = {admitted[id], record.batch().step(), false};
+      journal.steps = record.batch().step() + 1;
+    }
+    if (page.records().empty() || request.from_index() >= page.end_index()) return journal;
+  }
+}
+
+struct Mean {
+  double sum = 0;
+  int64_t count = 0;
+  void Add(double value) {
+    sum += value;
+    ++count;
+  }
+  double value() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
+};
+
+// One step, or all of them.
+struct Comparison {
+  Mean before, after;
+  int64_t groups = 0;
+  int64_t turned = 0;      // groups in which an episode's advantage changes its sign
+  int64_t now_equal = 0;   // groups that would teach nothing
+  int64_t now_useful = 0;  // groups that taught nothing
+  int64_t ungraded = 0;    // episodes that the terms cannot judge
+  std::map<std::string, Mean> terms;
+};
+
+int SignOf(double value) { return value > 1e-9 ? 1 : value < -1e-9 ? -1 : 0; }
+
+// The signs of the episodes' returns less their mean.
+std::map<int32_t, int> SignsOf(const std::map<int32_t, double>& returns) {
+  double sum = 0;
+  for (const auto& [sample, value] : returns) sum += value;
+  std::map<int32_t, int> signs;
+  for (const auto& [sample, value] : returns) {
+    signs[sample] = SignOf(value - sum / static_cast<double>(returns.size()));
+  }
+  return signs;
+}
+
+bool AllZero(const std::map<int32_t, int>& signs) {
+  return std::all_of(signs.begin(), signs.end(), [](const auto& sign) { return sign.second == 0; });
+}
+
+void Compare(const v1::Group& group, const reward::GroupGrades& regraded, Comparison& out) {
+  std::map<int32_t, double> before, after;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    if (tree.episode().state() != v1::EPISODE_FINISHED) continue;
+    before[tree.episode().ref().sample_index()] = tree::ReturnOf(tree.episode());
+  }
+  for (const auto& [sample, grade] : regraded.grades) after[sample] = tree::ReturnOf(grade);
+  for (const auto& [sample, value] : before) out.before.Add(value);
+  for (const auto& [sample, value] : after) out.after.Add(value);
+  for (const auto& [sample, grade] : regraded.grades) {
+    for (const v1::TermValue& term : grade.terms()) out.terms[term.term()].Add(term.value());
+  }
+  const auto signs_before = SignsOf(before), signs_after = SignsOf(after);
+  ++out.groups;
+  out.ungraded += std::ssize(regraded.ungraded);
+  out.turned += std::any_of(signs_after.begin(), signs_after.end(), [&](const auto& sign) {
+    const auto old = signs_before.find(sign.first);
+    return old != signs_before.end() && old->second != sign.second;
+  });
+  out.now_equal += !AllZero(signs_before) && AllZero(signs_after);
+  out.now_useful += AllZero(signs_before) && !AllZero(signs_after);
+}
+
+base::json::object ToJson(const Comparison& of) {
+  base::json::object fields;
+  fields["reward"] = of.before.value();
+  fields["regraded"] = of.after.value();
+  fields["groups"] = of.groups;
+  fields["groups_that_change_sign"] = of.turned;
+  fields["groups_now_equal"] = of.now_equal;
+  fields["groups_now_useful"] = of.now_useful;
+  fields["episodes_ungraded"] = of.ungraded;
+  base::json::object terms;
+  for (const auto& [name, mean] : of.terms) terms[name] = mean.value();
+  fields["terms"] = std::move(terms);
+  return fields;
+}
+
+void Print(const std::map<int64_t, Comparison>& steps, const Comparison& all, int64_t trimmed,
+           const std::string& first) {
+  std::printf("%8s %10s %10s %8s %12s\n", "step", "reward", "regraded", "groups", "change sign");
+  std::vector<double> before, after;
+  for (const auto& [step, of] : steps) {
+    std::printf("%8ld %10.4f %10.4f %8ld %12ld\n", static_cast<long>(step), of.before.value(), of.after.value(),
+                static_cast<long>(of.groups), static_cast<long>(of.turned));
+    before.push_back(of.before.value());
+    after.push_back(of.after.value());
+  }
+  std::printf("reward by step   %s  %.3f -> %.3f\n", Sparkline(before).c_str(), before.front(), before.back());
+  std::printf("regraded         %s  %.3f -> %.3f\n", Sparkline(after).c_str(), after.front(), after.back());
+  for (const auto& [name, mean] : all.terms) {
+    std::printf("term %-20s mean %.4f over %ld episodes\n", name.c_str(), mean.value(), static_cast<long>(mean.count));
+  }
+  std::printf(
+      "%ld groups: %ld change the sign of an episode's advantage, %ld would teach nothing, %ld that taught nothing "
+      "would teach\n",
+      static_cast<long>(all.groups), static_cast<long>(all.turned), static_cast<long>(all.now_equal),
+      static_cast<long>(all.now_useful));
+  if (all.ungraded > 0) {
+    std::printf("%ld episodes could not be judged; one: %s\n", static_cast<long>(all.ungraded), first.c_str());
+  }
+  if (trimmed > 0) {
+    std::printf("%ld groups are not in the pool any more (datapool.keep_steps)\n", static_cast<long>(trimmed));
+  }
+}
+
+absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir, args.overrides));
+  const RunConfig& config = run.config();
+  INGOT_ASSIGN_OR_RETURN(const reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards)));
+  INGOT_ASSIGN_OR_RETURN(const Journal journal, ReadJournal(*run.pool));
+  std::map<int64_t, Comparison> steps;
+  Comparison all;
+  int64_t trimmed = 0;
+  std::string first_ungraded;
+  for (const auto& [id, of] : journal.groups) {
+    v1::GetGroupRequest request;
+    request.set_group_id(id);
+    request.set_purpose(v1::PURPOSE_TRAIN);
+    const absl::StatusOr<v1::Group> group = run.pool->GetGroup(request);
+    if (absl::IsNotFound(group.status())) {
+      ++trimmed;
+      continue;
+    }
+    INGOT_RETURN_IF_ERROR(group.status());
+    INGOT_ASSIGN_OR_RETURN(const reward::GroupFacts facts,
+                           reward::FactsOf(*group, of.admitted_version, config.scheduler.total_steps));
+    const absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
+    if (!grades.ok()) return base::Annotate(grades.status(), absl::StrCat("group ", id));
+    if (first_ungraded.empty() && !grades->ungraded.empty()) first_ungraded = grades->ungraded.begin()->second;
+    Compare(*group, *grades, steps[of.step]);
+    Compare(*group, *grades, all);
+  }
+  if (all.groups == 0) {
+    return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",
+                                            trimmed, " are not in the pool any more)"));
+  }
+  if (!args.json) {
+    Print(steps, all, trimmed, first_ungraded);
+    return 0;
+  }
+  base::json::object out = ToJson(all);
+  base::json::array curve;
+  for (const auto& [step, of] : steps) {
+    base::json::object fields = ToJson(of);
+    fields["step"] = step;
+    curve.push_back(std::move(fields));
+  }
+  out["steps"] = std::move(curve);
+  out["groups_trimmed"] = trimmed;
+  std::printf("%s\n", base::PrintJson(out).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int Regrade(const RegradeArgs& args) {
+  const absl::StatusOr<int> code = RegradeOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,41 @@
+// Recorded trajectories as rows of a training file: the ids as they were sampled, never text that is encoded again.
+//
+//   {"ids": [1, 2, 3, 4, 5], "learnt": [[2, 3], [4, 5]], "tokenizer": "9f2c...", ...}
+//
+// `learnt`: half-open ranges of `ids`, ascending, that bear loss. The fields beside these three are for people. A row is one
+// root-to-leaf path of an episode's tree: a leaf is a call that no other call continues whole. A turn that lies on several
+// paths is learnt in the first of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "proto/tree.pb.h"
+#include "tree/forest.h"
+
+namespace ingot::dataset {
+
+struct RecordedRow {
+  std::vector<int32_t> ids;
+  std::vector<std::pair<int64_t, int64_t>> learnt;
+  std::string tokenizer;  // fingerprint of the ids' tokenizer; empty = not known
+};
+
+// The rows of an episode, in the order of their leaves; paths on which nothing is learnt are left out. Turns of the policy
+// in training are learnt; those of pinned versions and of other servers are context. Errors as tree::CallPathsOf.
+absl::StatusOr<std::vector<RecordedRow>> RowsOf(const v1::EpisodeTree& tree);
+
+base::json::object ToJson(const RecordedRow& row);
+// INVALID_ARGUMENT names the field at fault. A row without a range is refused.
+absl::StatusOr<RecordedRow> RecordedRowFromJson(const base::json::value& object);
+// True if the object is such a row, and no conversation.
+bool IsRecordedRow(const base::json::value& object);
+
+// Training examples of a row (dataset/sft.h): one per range, with what precedes it as context.
+std::vector<tree::CallPath> ExamplesOf(const RecordedRow& row);
+
+}  // namespace ingot::dataset
