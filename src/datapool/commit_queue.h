@@ -1,8 +1,8 @@
 // A queue of mutations from many threads, written together (group commit). The thread at the head of the queue applies
 // all waiting mutations to one batch, one after the other, and writes the batch with one fsync. The others sleep.
 //
-// Mutations are serial: each sees the ones before it, and nobody else writes the database during a batch. Thread safe. Run blocks for
-// at most two fsyncs: the one in progress and its own.
+// Mutations are serial: each sees the ones before it, and nobody else writes the database during a batch. Thread safe.
+// Run blocks for at most two fsyncs: the one in progress and its own.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// The records of a shard in RocksDB, with its errors translated to absl::Status. After a failed write Recover closes the files and opens them again, for reading alone as long as they cannot be written. With
-// StoreOptions::read_only they are never written: the database shows the files as they were at one moment of the opening.
+// The records of a shard in RocksDB, with its errors translated to absl::Status. After a failed write Recover closes the
+// files and opens them again, for reading alone as long as they cannot be written. With StoreOptions::read_only they are
+// never written: the database shows the files as they were at one moment of the opening.
 //
 // Thread safe. A Reader or Batch holds the files open. Recover waits for the present ones to end, and new ones wait for
 // Recover, so that a stream of readers cannot keep it waiting. A thread holds one Reader or Batch at a time.

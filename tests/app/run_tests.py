@@ -252,7 +252,7 @@ def case_postgres(ingot, options):
                             ({"datapool.postgres.url": f"{url} user=none"}, 'role "none" does not exist'),
                             ({"datapool.backend": "mysql"}, "datapool.backend")):
             for command in ("train", "launch"):
-                code, output = ingot.run(command, {**settings, **wrong}, timeout=60)
+                code, output = ingot.run(command, {**launch_settings("pg"), **settings, **wrong}, timeout=60)
                 check(code in (1, 2) and said in output, f"{command} {wrong}: {code} {output}")
                 check(not os.path.exists(f"{ingot.folder}/pg"), f"{command} {wrong} made a run folder: {output}")
         settings["datapool.postgres.allow_single"] = "true"
