@@ -3,6 +3,8 @@
 // disk, and the time to read and to delete one.
 //
 //   datapool_bench [folder] [seconds per line]      measures the folder's disk; default: a temporary folder
+//   datapool_bench FOLDER SECONDS POSTGRES_URL      16 writers and 1, RocksDB and PostgreSQL in turns, three rounds
+//                                                   (benchmarks/pool_postgres.sh starts the servers)
 //
 // Each writer records an agent that grows one conversation: every call continues the one before, brings 200 prompt and
 // 300 sampled tokens, and returns after its fsync. An episode has 20 calls. Bytes are of the messages.
@@ -108,7 +110,8 @@ Result Write(datapool::Client& pool, int writer, int round, Clock::time_point en
   return result;
 }
 
-void Measure(datapool::Client& pool, const char* name, int writers, int round, double seconds) {
+// Prints a line; returns calls a second.
+double Measure(datapool::Client& pool, const char* name, int writers, int round, double seconds) {
   std::vector<Result> results(writers);
   std::vector<std::thread> threads;
   const auto start = Clock::now();
@@ -129,6 +132,7 @@ void Measure(datapool::Client& pool, const char* name, int writers, int round, d
   std::printf("%-18s %3d writers  %8.0f calls/s  %7.1f MB/s  p50 %7.2f ms  p99 %7.2f ms  max %7.2f ms\n", name, writers,
               static_cast<double>(all.size()) / elapsed, static_cast<double>(bytes) / elapsed / 1e6, quantile(0.5),
               quantile(0.99), quantile(1));
+  return static_cast<double>(all.size()) / elapsed;
 }
 
 // Resources that the process has used since its start.
@@ -262,6 +266,33 @@ void MeasureBySystemPrompt(const std::string& path, int system_tokens, int calls
       static_cast<double>(status.bytes_on_disk()) / 1e6, read_ms / kGroups, trim_ms / kGroups);
 }
 
+// The pool on RocksDB in `folder` and the pool in the database, in turns.
+void CompareWithPostgres(const std::string& folder, double seconds, const std::string& url) {
+  datapool::StoreOptions files, database;
+  files.path = folder + "/rocksdb";
+  database.path = folder + "/postgres";
+  database.backend = "postgres";
+  database.postgres.url = url;
+  database.postgres.name = "bench";
+  database.postgres.replace = true;
+  auto rocksdb = datapool::OpenPool(files);
+  if (!rocksdb.ok()) Fail(rocksdb.status());
+  auto postgres = datapool::OpenPool(database);
+  if (!postgres.ok()) Fail(postgres.status());
+  int round = 0;
+  for (const int writers : {16, 1}) {
+    std::vector<double> on_files, in_database;
+    for (int turn = 0; turn < 3; ++turn) {
+      on_files.push_back(Measure(**rocksdb, "RocksDB", writers, round, seconds));
+      in_database.push_back(Measure(**postgres, "PostgreSQL", writers, round++, seconds));
+    }
+    std::sort(on_files.begin(), on_files.end());
+    std::sort(in_database.begin(), in_database.end());
+    std::printf("%3d writers, median: RocksDB %.0f, PostgreSQL %.0f calls/s, %.1f %% of RocksDB's\n", writers,
+                on_files[1], in_database[1], 100 * in_database[1] / on_files[1]);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -269,6 +300,10 @@ int main(int argc, char** argv) {
   const double seconds = argc > 2 ? std::atof(argv[2]) : 5;
   std::string made = (std::filesystem::temp_directory_path() / "ingot-bench-XXXXXX").string();
   if (folder.empty()) folder = ::mkdtemp(made.data());
+  if (argc > 3) {
+    CompareWithPostgres(folder, seconds, argv[3]);
+    return 0;
+  }
   for (const bool sync : {true, false}) {
     datapool::StoreOptions options;
     options.path = folder + (sync ? "/sync" : "/nosync");

@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   parts->device = model.device;
   datapool::StoreOptions store = config.datapool;
   store.path = dir.pool();
+  if (dir.existed()) store.postgres.replace = false;
   INGOT_ASSIGN_OR_RETURN(parts->pool, datapool::OpenPool(store));
 
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.tasks));

@@ -106,6 +106,7 @@ class Roles {
     std::vector<RoleSpec> roles;
     if (TrainerAlone(config_)) return roles;
     roles.push_back(Role("datapool", 0));
+    if (dir_.existed()) roles.back().argv.push_back("--resume");
     roles.push_back(Role("scheduler", 0));
     roles.back().restart_extra = {"--resume"};
     for (int i = 0; i < config_.cluster.rollout_engines; ++i) roles.push_back(Role("rollout", i));
@@ -173,6 +174,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(std::string binary, OwnBinary());
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
+  INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
   INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config));
   INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, secrets.token));
   if (!TrainerAlone(config)) INGOT_RETURN_IF_ERROR(CheckReach(DataPoolAddress(config.cluster), access));

@@ -6,8 +6,8 @@
 
 #include "app/snapshots.h"
 #include "base/checksum.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "trainer/files.h"
 
 namespace ingot::app {
 namespace {
@@ -29,9 +29,9 @@ absl::Status PinnedVersions::Save(const model::ModelConfig& shape,
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", root, ": ", error.message()));
   INGOT_RETURN_IF_ERROR(base::Annotate(SaveSnapshot(Folder(snapshot->version()), shape, snapshot),
                                        absl::StrCat("keeping pinned version ", snapshot->version())));
-  INGOT_RETURN_IF_ERROR(trainer::WriteFileDurably(ChecksumFile(snapshot->version()), base::Hex(snapshot->checksum())));
-  INGOT_RETURN_IF_ERROR(trainer::SyncDir(root));
-  return trainer::SyncDir(dir_.path());
+  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(ChecksumFile(snapshot->version()), base::Hex(snapshot->checksum())));
+  INGOT_RETURN_IF_ERROR(base::SyncDir(root));
+  return base::SyncDir(dir_.path());
 }
 
 absl::Status PinnedVersions::Restore(int64_t version, weights::Publisher& publisher) const {

@@ -78,6 +78,18 @@ void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
 }
 
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {
+  schema.Choice(
+      "datapool.backend", &o.backend, {"rocksdb", "postgres"},
+      "rocksdb: files in the run's folder, written by one process; postgres: a database that replicates itself");
+  schema.Field(
+      "datapool.postgres.url", &o.postgres.url,
+      "connection string of libpq, such as 'host=a,b,c dbname=ingot user=ingot'; passwords come from PGPASSFILE");
+  schema.Field("datapool.postgres.name", &o.postgres.name,
+               "name of the pool in the database: its schema is ingot_NAME_SHARD; default: the run's name");
+  schema.Field("datapool.postgres.allow_single", &o.postgres.allow_single,
+               "accept a server without a synchronous standby: the death of its disk loses the run");
+  schema.Field("datapool.postgres.answer_timeout_s", &o.postgres.answer_timeout_s,
+               "longest wait for the answer to a statement or commit, before another server is tried");
   schema.Field("datapool.shards", &o.shards, "databases the episodes are spread over; fixed when the pool is made");
   schema.Field("datapool.sync", &o.sync, "fsync before a write is acknowledged; false only for tests");
   schema.Field("datapool.cache_bytes", &o.cache_bytes, "read cache of all shards, with the indexes of what is stored");

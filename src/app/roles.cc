@@ -93,7 +93,9 @@ base::Timer KeepConnecting(base::Executor& executor, std::vector<std::shared_ptr
 }
 
 absl::Status RunDataPool(const RoleContext& context) {
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(context.config.datapool));
+  datapool::StoreOptions store = context.config.datapool;
+  if (context.resume) store.postgres.replace = false;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(store));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(datapool::NewDataPoolService(*pool));
   const std::string address = DataPoolAddress(context.config.cluster);

@@ -163,6 +163,8 @@ void Derive(RunConfig& config) {
   config.rollout.threads = cores.rollout;
   config.trainer.threads = std::max(1, cores.trainer / std::max(1, config.cluster.trainer_ranks));
   config.datapool.path = config.root + "/" + config.name + "/pool";
+  if (config.datapool.postgres.name.empty()) config.datapool.postgres.name = config.name;
+  config.datapool.postgres.replace = config.if_exists == IfExists::kReplace;
 }
 
 absl::Status CheckModel(const ModelOptions& model) {

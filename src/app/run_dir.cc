@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/files.h"
+#include "base/file.h"
 
 namespace ingot::app {
 
@@ -45,7 +45,7 @@ absl::Status RemoveReplaced(const std::string& path) {
     if (!error) fs::remove_all(entry, error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot remove '", entry.string(), "': ", error.message()));
   }
-  return trainer::SyncDir(path);
+  return base::SyncDir(path);
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
   if (configured && if_exists == IfExists::kReplace) {
     fs::rename(config, replaced, error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot rename '", config, "': ", error.message()));
-    INGOT_RETURN_IF_ERROR(trainer::SyncDir(path));
+    INGOT_RETURN_IF_ERROR(base::SyncDir(path));
     dir.existed_ = false;
   }
   // Of this process, or of one that died during the removal.
@@ -137,11 +137,11 @@ absl::Status RunDir::DropStages() const {
 absl::Status RunDir::WriteFile(const std::string& name, const std::string& text) const {
   const std::string final_path = absl::StrCat(path_, "/", name);
   const std::string temporary = final_path + ".tmp";
-  INGOT_RETURN_IF_ERROR(trainer::WriteFileDurably(temporary, text));
+  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(temporary, text));
   std::error_code error;
   fs::rename(temporary, final_path, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot write '", final_path, "': ", error.message()));
-  return trainer::SyncDir(path_);
+  return base::SyncDir(path_);
 }
 
 }  // namespace ingot::app

@@ -103,6 +103,13 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
   return check;
 }
 
+absl::Status CheckRunPool(const RunConfig& config, bool resume) {
+  if (config.tasks.empty()) return absl::OkStatus();  // supervised training has no pool
+  datapool::StoreOptions options = config.datapool;
+  if (resume) options.postgres.replace = false;
+  return base::Annotate(datapool::CheckPool(options), "datapool.postgres");
+}
+
 std::string DescribeCheck(const StartCheck& check) {
   std::vector<std::string> parts;
   if (check.data.tasks > 0) parts.push_back(Count(check.data.tasks, "task"));

@@ -25,6 +25,9 @@ struct StartCheck {
 // agents.work_root.
 absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& text, int64_t model_context);
 
+// Whether the run's pool can be opened where it is kept outside the run's folder. Changes nothing.
+absl::Status CheckRunPool(const RunConfig& config, bool resume);
+
 // One line: the things that were checked and found good.
 std::string DescribeCheck(const StartCheck& check);
 

@@ -25,6 +25,10 @@ absl::Status CannotRead(const std::string& path, int error) {
   return missing ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
 
+absl::Status Failed(const std::string& verb, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", verb, " ", path));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
@@ -46,6 +50,26 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
           absl::StrCat("cannot read '", path, "': it has more than the ", max_bytes, " bytes it may have"));
     }
   }
+}
+
+absl::Status WriteFileDurably(const std::string& path, const std::string& contents) {
+  const Descriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  if (file.fd < 0) return Failed("create", path);
+  for (size_t done = 0; done < contents.size();) {
+    const ssize_t written = ::write(file.fd, contents.data() + done, contents.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Failed("write", path);
+    done += static_cast<size_t>(written);
+  }
+  if (::fsync(file.fd) != 0) return Failed("fsync", path);
+  return absl::OkStatus();
+}
+
+absl::Status SyncDir(const std::string& dir) {
+  const Descriptor file{::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (file.fd < 0) return Failed("open", dir);
+  if (::fsync(file.fd) != 0) return Failed("fsync", dir);
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::base

@@ -14,4 +14,9 @@ inline constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 // UNAVAILABLE: the file cannot be read. Errors name the path and the reason.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxFileBytes);
 
+// Writes and fsyncs. The status names path and cause ("no space left on device", ...).
+absl::Status WriteFileDurably(const std::string& path, const std::string& contents);
+// Makes renames and creations in `dir` durable.
+absl::Status SyncDir(const std::string& dir);
+
 }  // namespace ingot::base

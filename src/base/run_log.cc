@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/printable.h"
 
@@ -33,14 +34,6 @@ absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
     bytes.remove_prefix(static_cast<size_t>(n));
   }
   return absl::OkStatus();
-}
-
-absl::Status SyncFolder(const std::string& folder) {
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return IoError("open", folder);
-  const absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : IoError("fsync", folder);
-  close(fd);
-  return status;
 }
 
 // The lines of a log that a resumed run keeps.
@@ -81,7 +74,7 @@ absl::Status ReplaceFile(const std::string& folder, const std::string& path, std
   close(fd);
   INGOT_RETURN_IF_ERROR(status);
   if (rename(temporary.c_str(), path.c_str()) != 0) return IoError("replace", path);
-  return SyncFolder(folder);
+  return SyncDir(folder);
 }
 
 // Cuts the log as RunLog::Open says. Returns the remaining lines at resume_step or past it.
@@ -189,7 +182,7 @@ absl::StatusOr<std::unique_ptr<RunLog>> RunLog::Open(const RunLogOptions& option
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return IoError("open", path);
   std::unique_ptr<RunLog> log(new RunLog(path, fd, std::move(events), std::move(tags), metrics, clock));
-  INGOT_RETURN_IF_ERROR(SyncFolder(options.directory));
+  INGOT_RETURN_IF_ERROR(SyncDir(options.directory));
   return log;
 }
 

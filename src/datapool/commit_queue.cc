@@ -1,5 +1,7 @@
 #include "datapool/commit_queue.h"
 
+#include <algorithm>
+
 #include "base/retry.h"
 
 namespace ingot::datapool {
@@ -41,29 +43,32 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
     ready = database_.Recover();
     loaded_ = false;  // the files may hold the write that failed
   }
-  if (ready.ok() && !loaded_) ready = LoadCounters();
+  const std::unique_ptr<Database::Batch> batch = ready.ok() ? database_.NewBatch() : nullptr;
+  if (ready.ok() && (!loaded_ || database_.shared())) ready = LoadCounters(*batch);
   if (!ready.ok()) {
     for (Waiter* waiter : waiters) waiter->status = ready;
     return waiters.size();
   }
-  Database::Batch batch = database_.NewBatch();
   v1::PoolStatusResponse counters = counters_;
   size_t committed = 0;
-  while (committed < waiters.size() && (committed == 0 || batch.bytes() < kMaxBatchBytes)) {
+  while (committed < waiters.size() && (committed == 0 || batch->bytes() < kMaxBatchBytes)) {
     Waiter& waiter = *waiters[committed++];
     const v1::PoolStatusResponse before = counters;
-    batch.SetSavePoint();
-    waiter.status = (*waiter.mutation)(batch, counters);
+    batch->SetSavePoint();
+    waiter.status = (*waiter.mutation)(*batch, counters);
     if (waiter.status.ok()) {
-      batch.ReleaseSavePoint();
+      batch->ReleaseSavePoint();
     } else {
       counters = before;
-      if (const absl::Status status = batch.RollbackToSavePoint(); !status.ok()) waiter.status = status;
+      if (const absl::Status status = batch->RollbackToSavePoint(); !status.ok()) waiter.status = status;
     }
   }
-  if (batch.empty()) return committed;
-  batch.Put(kMeta, "counters", counters.SerializeAsString());
-  if (const absl::Status written = database_.Write(batch); written.ok()) {
+  // An OK to a repeated mutation promises that the first one is durable. Others may have made it, and wait still.
+  const bool promises = std::any_of(waiters.begin(), waiters.begin() + static_cast<std::ptrdiff_t>(committed),
+                                    [](const Waiter* waiter) { return waiter->status.ok(); });
+  if (batch->empty() && !(database_.shared() && promises)) return committed;
+  batch->Put(kMeta, "counters", counters.SerializeAsString());
+  if (const absl::Status written = database_.Write(*batch); written.ok()) {
     counters_ = counters;
   } else {
     for (size_t i = 0; i < committed; ++i) {
@@ -73,9 +78,8 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
   return committed;
 }
 
-absl::Status CommitQueue::LoadCounters() {
-  const Database::Reader reader = database_.Read();
-  const absl::StatusOr<std::string> stored = reader.Get(kMeta, "counters");
+absl::Status CommitQueue::LoadCounters(Database::Batch& batch) {
+  const absl::StatusOr<std::string> stored = batch.Get(kMeta, "counters");
   if (!stored.ok() && !absl::IsNotFound(stored.status())) return stored.status();
   counters_.Clear();
   if (stored.ok() && !counters_.ParseFromString(*stored)) return absl::DataLossError("the pool's counters are damaged");

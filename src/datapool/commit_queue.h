@@ -1,8 +1,8 @@
 // A queue of mutations from many threads, written together (group commit). The thread at the head of the queue applies
 // all waiting mutations to one batch, one after the other, and writes the batch with one fsync. The others sleep.
 //
-// Mutations are serial: each sees the ones before it, and nothing else writes the database. Thread safe. Run blocks for
-// at most two fsyncs: the one in progress and its own.
+// Mutations are serial: each sees the ones before it, and nobody else writes the database during a batch. Thread safe.
+// Run blocks for at most two fsyncs: the one in progress and its own.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class CommitQueue {
 
   // Commits the first waiters, at least one, sets their status and returns their number.
   size_t Commit(const std::deque<Waiter*>& waiters);
-  absl::Status LoadCounters();
+  absl::Status LoadCounters(Database::Batch& batch);
 
   Database& database_;
   const size_t max_waiting_;

@@ -1,14 +1,18 @@
 #include "datapool/sharded_pool.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/file.h"
+#include "base/random.h"
 #include "base/rng.h"
 #include "datapool/keys.h"
 #include "datapool/page.h"
+#include "datapool/postgres_database.h"
 #include "datapool/store.h"
 #include "datapool/trim_plan.h"
 #include "datapool/validate.h"
@@ -42,13 +46,49 @@ class ShardPages {
   int taken_ = 0;
 };
 
+// Names the run in the database. The folder of the run has it, so that another run of the same name is told apart. Of
+// several processes that make it at once, one does.
+absl::StatusOr<std::string> RunId(const StoreOptions& options) {
+  namespace fs = std::filesystem;
+  const std::string path = options.path + "/run_id";
+  const absl::StatusOr<std::string> stored = base::ReadFile(path);
+  if (stored.ok() || !absl::IsNotFound(stored.status())) return stored;
+  if (options.read_only) return absl::NotFoundError(path + " is gone: it names the run in the database");
+  std::error_code error;
+  fs::create_directories(options.path, error);
+  const std::string draft = absl::StrCat(path, ".", base::RandomHex(8));
+  INGOT_RETURN_IF_ERROR(base::Annotate(base::WriteFileDurably(draft, base::RandomHex(8)), "naming the run"));
+  fs::create_hard_link(draft, path, error);
+  if (error && error != std::errc::file_exists) {
+    return absl::UnavailableError(absl::StrCat("cannot make ", path, ": ", error.message()));
+  }
+  fs::remove(draft, error);
+  INGOT_RETURN_IF_ERROR(base::SyncDir(options.path));
+  return base::ReadFile(path);
+}
+
 }  // namespace
+
+absl::Status CheckPool(const StoreOptions& options) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  if (options.backend != "postgres") return absl::OkStatus();
+  PostgresOptions postgres = options.postgres;
+  postgres.run_id = base::ReadFile(options.path + "/run_id").value_or("");
+  for (int i = 0; i < options.shards; ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPostgres(postgres, i, LayoutName(i, options.shards)));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Client>> OpenPool(const StoreOptions& options, const base::Clock& clock) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   std::vector<std::unique_ptr<Client>> shards;
+  StoreOptions shard = options;
+  if (options.backend == "postgres") {
+    INGOT_ASSIGN_OR_RETURN(shard.postgres.run_id, RunId(options));
+    shard.postgres.read_only = options.read_only;
+  }
   for (int i = 0; i < options.shards; ++i) {
-    StoreOptions shard = options;
     shard.path = absl::StrCat(options.path, "/shard-", i);
     INGOT_ASSIGN_OR_RETURN(shards.emplace_back(), Store::Open(shard, i, clock));
   }

@@ -123,6 +123,10 @@ absl::Status StoreOptions::Validate() const {
   const auto check = [](bool good, const char* field, auto value, const char* range) {
     return good ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": ", range));
   };
+  if (backend != "rocksdb" && backend != "postgres") {
+    return absl::InvalidArgumentError("backend is '" + backend + "': rocksdb or postgres");
+  }
+  if (backend == "postgres") INGOT_RETURN_IF_ERROR(base::Annotate(postgres.Validate(), "postgres"));
   if (path.empty()) return absl::InvalidArgumentError("path is empty: the pool needs a folder");
   INGOT_RETURN_IF_ERROR(check(shards >= 1 && shards <= 256, "shards", shards, "1 to 256"));
   INGOT_RETURN_IF_ERROR(check(cache_bytes >= 0, "cache_bytes", cache_bytes, "must be >= 0"));
@@ -137,9 +141,8 @@ absl::Status StoreOptions::Validate() const {
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, int shard, const base::Clock& clock,
                                                    rocksdb::Env* env) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
-                         Database::Open(options, absl::StrCat("shard ", shard, " of ", options.shards), clock, env));
-  INGOT_RETURN_IF_ERROR(CheckJournalEnd(database->Read()));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, OpenDatabase(options, shard, clock, env));
+  INGOT_RETURN_IF_ERROR(CheckJournalEnd(*database->Read()));
   return std::unique_ptr<Store>(new Store(std::make_unique<Impl>(options, clock, std::move(database))));
 }
 
@@ -161,6 +164,8 @@ absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
   INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
     return StageAppendCall(batch, counters, prepared, impl_->recent, summary);
   }));
+  // Another process may delete calls of shared records, and this one would not hear of it.
+  if (impl_->database->shared()) return absl::OkStatus();
   if (!summary.episode_id.empty()) impl_->recent.Add(generation, request.call().call_id(), std::move(summary));
   return absl::OkStatus();
 }
@@ -185,7 +190,7 @@ absl::Status Store::GradeGroup(const v1::GradeGroupRequest& request) {
 
 absl::StatusOr<v1::EpisodeTree> Store::GetEpisode(const v1::GetEpisodeRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateGetEpisode(request));
-  return LoadTree(impl_->database->Read(), request.episode_id(), request.with_calls());
+  return LoadTree(*impl_->database->Read(), request.episode_id(), request.with_calls());
 }
 
 absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
@@ -193,10 +198,10 @@ absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
   if (request.purpose() == v1::PURPOSE_SERVE) {
     return absl::InvalidArgumentError("episodes that serve are in no group");
   }
-  const Database::Reader reader = impl_->database->Read();
+  const std::unique_ptr<Database::Reader> reader = impl_->database->Read();
   const std::string prefix = GroupPrefix(request.purpose(), request.group_id());
   std::map<std::string, std::string> newest;  // sample -> episode; attempts ascend
-  INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, prefix, prefix, [&](std::string_view key, std::string_view) {
+  INGOT_RETURN_IF_ERROR(reader->Scan(kOrder, prefix, prefix, [&](std::string_view key, std::string_view) {
     newest[std::string(key.substr(0, kSamplePrefixBytes))] = key.substr(kOrderFixedBytes);
     return true;
   }));
@@ -207,7 +212,7 @@ absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
   v1::Group group;
   group.set_group_id(request.group_id());
   for (const auto& [sample, episode_id] : newest) {
-    INGOT_ASSIGN_OR_RETURN(*group.add_episodes(), LoadTree(reader, episode_id, true));
+    INGOT_ASSIGN_OR_RETURN(*group.add_episodes(), LoadTree(*reader, episode_id, true));
   }
   *group.mutable_task() = group.episodes(0).episode().task();
   return group;
@@ -217,10 +222,10 @@ absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpiso
   INGOT_RETURN_IF_ERROR(ValidateListEpisodes(request));
   const std::string first = GroupPrefix(request.purpose(), std::max<int64_t>(request.first_group(), 0));
   const std::string from = request.after().empty() ? first : std::max(first, request.after() + '\0');
-  const Database::Reader reader = impl_->database->Read();
-  EpisodeListing listing(reader, request);
-  INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, BigEndian(request.purpose(), 1), from,
-                                    [&](std::string_view key, std::string_view) { return listing.Visit(key); }));
+  const std::unique_ptr<Database::Reader> reader = impl_->database->Read();
+  EpisodeListing listing(*reader, request);
+  INGOT_RETURN_IF_ERROR(reader->Scan(kOrder, BigEndian(request.purpose(), 1), from,
+                                     [&](std::string_view key, std::string_view) { return listing.Visit(key); }));
   INGOT_RETURN_IF_ERROR(listing.status());
   return std::move(listing).response();
 }
@@ -237,8 +242,8 @@ absl::StatusOr<int64_t> Store::AppendJournal(const v1::AppendJournalRequest& req
 absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournalRequest& request) {
   if (request.from_index() < 0) return absl::InvalidArgumentError(absl::StrCat("from_index is ", request.from_index()));
   if (request.limit() < 0) return absl::InvalidArgumentError(absl::StrCat("limit is ", request.limit()));
-  const Database::Reader reader = impl_->database->Read();
-  const absl::StatusOr<std::string> counters = reader.Get(kMeta, "counters");
+  const std::unique_ptr<Database::Reader> reader = impl_->database->Read();
+  const absl::StatusOr<std::string> counters = reader->Get(kMeta, "counters");
   if (!counters.ok() && !absl::IsNotFound(counters.status())) return counters.status();
   v1::ReadJournalResponse response;
   if (counters.ok()) {
@@ -248,7 +253,7 @@ absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournal
   PageBound bound(request.limit());
   absl::Status damage;
   INGOT_RETURN_IF_ERROR(
-      reader.Scan(kJournal, "", BigEndian(request.from_index(), 8), [&](std::string_view, std::string_view value) {
+      reader->Scan(kJournal, "", BigEndian(request.from_index(), 8), [&](std::string_view, std::string_view value) {
         if (bound.Full(response.records_size())) return false;
         absl::StatusOr<v1::JournalRecord> record = ParseRecord<v1::JournalRecord>(value, "a journal record");
         damage = record.status();
@@ -261,7 +266,7 @@ absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournal
 }
 
 absl::StatusOr<v1::TrimResponse> Store::Trim(const v1::TrimRequest& request) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> order_keys, EpisodesToTrim(impl_->database->Read(), request));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> order_keys, EpisodesToTrim(*impl_->database->Read(), request));
   v1::TrimResponse response;
   for (size_t start = 0; start < order_keys.size();) {
     size_t next = start;
@@ -284,15 +289,15 @@ absl::StatusOr<v1::TrimResponse> Store::Trim(const v1::TrimRequest& request) {
 }
 
 absl::StatusOr<v1::PoolStatusResponse> Store::Status() {
-  const Database::Reader reader = impl_->database->Read();
-  const absl::StatusOr<std::string> counters = reader.Get(kMeta, "counters");
+  const std::unique_ptr<Database::Reader> reader = impl_->database->Read();
+  const absl::StatusOr<std::string> counters = reader->Get(kMeta, "counters");
   v1::PoolStatusResponse response;
   if (counters.ok()) {
     INGOT_ASSIGN_OR_RETURN(response, ParseRecord<v1::PoolStatusResponse>(*counters, "the counters"));
   } else if (!absl::IsNotFound(counters.status())) {
     return counters.status();
   }
-  response.set_bytes_on_disk(reader.BytesOnDisk());
+  response.set_bytes_on_disk(reader->BytesOnDisk());
   return response;
 }
 

@@ -1,6 +1,7 @@
-// The data pool on RocksDB: one shard, or a pool of them. Owns a folder; one process has it open at a time.
+// The data pool: one shard, or a pool of them, on RocksDB or over another database. A pool on RocksDB owns a folder, and one
+// process has it open at a time.
 //
-//   callers --mutation--> commit queue --one WriteBatch, one fsync for all that wait--> RocksDB <--snapshots-- readers
+//   callers --mutation--> commit queue --one batch, one fsync for all that wait--> Database <--snapshots-- readers
 //
 // A mutation is checked against all mutations before it, and returns after the fsync. Reads do not wait for writes.
 // After a failed write (disk full, I/O error) mutations answer RESOURCE_EXHAUSTED or UNAVAILABLE and store nothing.
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "datapool/client.h"
+#include "datapool/postgres_options.h"
 
 namespace rocksdb {
 class Env;
@@ -43,15 +45,22 @@ struct StoreOptions {
   int max_waiting = 4096;                          // mutations per shard that may wait for an fsync; > 0
   double retry_after_error_s = 5.0;                // least time between two attempts to recover; 0 to 86400
   bool read_only = false;                          // opens an existing pool for reading alone
+  std::string backend = "rocksdb";                 // or "postgres": the records are in a database, `path` names the run
+  PostgresOptions postgres;                        // run_id is the content of the file `path`/run_id
 
   absl::Status Validate() const;
 };
 
+// Whether OpenPool can succeed, as far as it does not depend on files. Changes nothing. Errors: OpenPool's.
+absl::Status CheckPool(const StoreOptions& options);
+
 // Opens the pool at `options.path`, or makes one. On a full disk an existing pool opens for reading, as after a failed
 // write. Errors:
-//   FAILED_PRECONDITION  made with another schema or another number of shards, or not a pool
+//   FAILED_PRECONDITION  made with another schema or another number of shards, or not a pool; PostgreSQL refuses the user,
+//                        its settings can lose acknowledged records, or the pool of this name is another run's
 //   NOT_FOUND            there is no pool, for reading alone
-//   UNAVAILABLE          another process has it open for writing
+//   UNAVAILABLE          another process has it open for writing; no PostgreSQL server that writes answers
+//   INVALID_ARGUMENT     postgres.url is no connection string
 //   DATA_LOSS            its files are damaged
 //   RESOURCE_EXHAUSTED   the disk is full, and there is no pool to read
 // REQUIRES: `clock` outlives the pool.

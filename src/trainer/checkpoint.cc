@@ -13,6 +13,7 @@
 #include "base/checksum.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/file.h"
 #include "trainer/files.h"
 #include "trainer/torch_edge.h"
 
@@ -129,9 +130,9 @@ absl::Status WriteExtraFiles(const std::string& dir, const std::map<std::string,
     std::error_code error;
     if (folder != dir && folders.insert(folder).second) fs::create_directory(folder, error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot create ", folder, ": ", error.message()));
-    INGOT_RETURN_IF_ERROR(WriteFileDurably(path, text));
+    INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path, text));
   }
-  for (const std::string& folder : folders) INGOT_RETURN_IF_ERROR(SyncDir(folder));
+  for (const std::string& folder : folders) INGOT_RETURN_IF_ERROR(base::SyncDir(folder));
   return absl::OkStatus();
 }
 
@@ -168,8 +169,8 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
     files[name] = json::object{{"bytes", digest.bytes}, {"xxh3", base::Hex(digest.checksum)}};
   }
   const json::value state = StateJson(contents, shards.size(), std::move(files));
-  INGOT_RETURN_IF_ERROR(WriteFileDurably(dir + "/" + kState, Seal(state)));
-  return SyncDir(dir);
+  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(dir + "/" + kState, Seal(state)));
+  return base::SyncDir(dir);
 }
 
 void RemoveStale(const std::string& root, int64_t newest, int64_t keep, int64_t last_sound) {
@@ -211,7 +212,7 @@ absl::Status Install(const std::string& root, const std::string& temporary, cons
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", target));
     }
   }
-  return SyncDir(root);
+  return base::SyncDir(root);
 }
 
 absl::Status Damaged(const std::string& path, const std::string& what) {

@@ -31,19 +31,6 @@ absl::Status Failed(const std::string& what, const std::string& path) {
 
 }  // namespace
 
-absl::Status WriteFileDurably(const std::string& path, const std::string& contents) {
-  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (fd.get() < 0) return Failed("create", path);
-  for (size_t done = 0; done < contents.size();) {
-    const ssize_t written = ::write(fd.get(), contents.data() + done, contents.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed("write", path);
-    done += static_cast<size_t>(written);
-  }
-  if (::fsync(fd.get()) != 0) return Failed("fsync", path);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return Failed("open", path);
@@ -56,13 +43,6 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
     if (got == 0) return contents;
     contents.append(block.data(), static_cast<size_t>(got));
   }
-}
-
-absl::Status SyncDir(const std::string& dir) {
-  const Fd fd(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0) return Failed("open", dir);
-  if (::fsync(fd.get()) != 0) return Failed("fsync", dir);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<FileDigest> DigestFile(const std::string& path) {

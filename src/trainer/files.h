@@ -1,4 +1,4 @@
-// Files of the checkpoint writer: durable writes, whole reads, digests.
+// Files of the checkpoint writer: whole reads and digests.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,7 @@
 
 namespace ingot::trainer {
 
-// Writes and fsyncs. The status names path and cause ("no space left on device", ...).
-absl::Status WriteFileDurably(const std::string& path, const std::string& contents);
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
-// Makes renames and creations in `dir` durable.
-absl::Status SyncDir(const std::string& dir);
 
 struct FileDigest {
   uint64_t bytes = 0;

@@ -2,11 +2,12 @@
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
 Cases: bad_input, rewards, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
-ranks_lost, launch_kill, damage, bench, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if every check of the case
-holds.
+ranks_lost, launch_kill, damage, postgres, bench, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if every check of
+the case holds.
 """
 import argparse
 import base64
+import glob
 import http.client
 import json
 import os
@@ -201,6 +202,89 @@ def case_kill(ingot, options):
     print(f"{retaken} steps were taken again, with equal loss and gradient")
     code, output = ingot.run("train", dict(settings, **{"model.intermediate_size": 648}), ("--resume",))
     check(code != 0 and "another model" in output and "mlp" in output, f"another model's checkpoint: {code} {output}")
+
+
+class PostgresServer:
+    """A server with its files in a folder of its own, on a socket there."""
+
+    programs = max(glob.glob("/usr/lib/postgresql/*/bin"), default=None)
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="ingot-pg-")
+        self.account = {"user": "postgres", "group": "postgres", "extra_groups": ()} if os.getuid() == 0 else {}
+        if self.account:
+            shutil.chown(self.folder, "postgres", "postgres")
+        subprocess.run([f"{self.programs}/initdb", "-D", f"{self.folder}/data", "-U", "ingot", "--auth=trust", "--no-sync",
+                        "--encoding=UTF8", "--locale=C"], check=True, capture_output=True, **self.account)
+        self.start()
+
+    def start(self):
+        command = [f"{self.programs}/pg_ctl", "-D", f"{self.folder}/data", "-l", f"{self.folder}/log", "-w",
+                   "-o", f"-k {self.folder} -c listen_addresses=", "start"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **self.account)
+
+    def crash(self):
+        subprocess.run([f"{self.programs}/pg_ctl", "-D", f"{self.folder}/data", "-m", "immediate", "stop"], check=False,
+                       stdout=subprocess.DEVNULL, **self.account)
+
+    def close(self):
+        self.crash()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def case_postgres(ingot, options):
+    """A run whose pool is in PostgreSQL: wrong settings end it before it begins, the server crashes and comes again, the
+    run is inspected, killed and resumed."""
+    if PostgresServer.programs is None:
+        print("SKIPPED postgres: PostgreSQL is not installed: scripts/setup.sh services")
+        return
+    server = PostgresServer()
+    try:
+        url = f"host={server.folder} user=ingot dbname=postgres"
+        settings = dict(SHORT, **{
+            "run.name": "pg", "scheduler.total_steps": 30, "datapool.backend": "postgres", "datapool.postgres.url": url})
+        for wrong, said in (({}, "allow_single"),
+                            ({"datapool.postgres.url": ""}, "url is empty"),
+                            ({"datapool.postgres.url": "hots=here"}, 'invalid connection option "hots"'),
+                            ({"datapool.postgres.url": f"host={server.folder}/none user=ingot"}, "No such file"),
+                            ({"datapool.postgres.url": "host=127.0.0.1 port=1"}, "Connection refused"),
+                            ({"datapool.postgres.url": f"{url} dbname=none"}, 'database "none" does not exist'),
+                            ({"datapool.postgres.url": f"{url} user=none"}, 'role "none" does not exist'),
+                            ({"datapool.backend": "mysql"}, "datapool.backend")):
+            for command in ("train", "launch"):
+                code, output = ingot.run(command, {**launch_settings("pg"), **settings, **wrong}, timeout=60)
+                check(code in (1, 2) and said in output, f"{command} {wrong}: {code} {output}")
+                check(not os.path.exists(f"{ingot.folder}/pg"), f"{command} {wrong} made a run folder: {output}")
+        settings["datapool.postgres.allow_single"] = "true"
+        process = ingot.start("train", settings)
+        wait_until(lambda: len(ingot.steps_trained("pg")) >= 3, "three steps", process)
+        check(" train " in ingot.inspect("pg", "--limit", "0"), "inspect beside the run")
+        server.crash()
+        server.start()
+        steps = len(ingot.steps_trained("pg"))
+        wait_until(lambda: len(ingot.steps_trained("pg")) >= steps + 3, "steps after the server's crash", process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        before = ingot.journal("pg")
+        code, output = ingot.run("train", settings, ("--resume",))
+        check(code == 0, output)
+        check_run(ingot, "pg", 30)
+        check(ingot.journal("pg")[:len(before)] == before, "the journal changed after a kill")
+        check(not list(pathlib.Path(f"{ingot.folder}/pg/pool").glob("shard-*")), "the pool wrote files of its own")
+        other = dict(settings, **{"run.if_exists": "fail", "run.root": f"{ingot.folder}/other"})
+        code, output = ingot.run("train", other)
+        check(code == 1 and "another run's" in output, f"another run's pool: {code} {output}")
+        check(not os.path.exists(f"{ingot.folder}/other"), "another run's pool: a run folder was made")
+        # A server of several roles, and the pool lost: another name, and the run goes on from its last checkpoint.
+        launched = {**launch_settings("pg", **{"scheduler.total_steps": 34}),
+                    **{key: value for key, value in settings.items() if key.startswith("datapool.")},
+                    "datapool.postgres.name": "second"}
+        code, output = ingot.run("launch", launched, ("--resume",))
+        check(code == 0 and "with an empty journal" in pathlib.Path(f"{ingot.folder}/pg/logs/scheduler.log").read_text(),
+              output)
+    finally:
+        server.close()
 
 
 def free_ports(count):

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "datapool/sharded_pool.h"
-#include "make_pool.h"
+#include "datapool/stores.h"
 #include "tree/episode_return.h"
 
 namespace ingot::datapool {
@@ -10,11 +10,13 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
 
-class GradeTest : public ::testing::Test {
+class GradeTest : public StoreContract {
  protected:
   // Group 3: two finished episodes with a call each, and one that failed.
   void SetUp() override {
-    pool_ = *Store::Open(QuickOptions(dir_.path()));
+    StoreContract::SetUp();
+    if (IsSkipped()) return;
+    pool_ = *Store::Open(Options());
     int sample = 0;
     for (const char* id : {"a", "b", "c"}) {
       ASSERT_TRUE(pool_->OpenEpisode(Open(id, 3, sample++)).ok());
@@ -40,29 +42,30 @@ class GradeTest : public ::testing::Test {
     return pool_->GetEpisode(request).value().episode();
   }
 
-  TempDir dir_;
   std::unique_ptr<Store> pool_;
 };
 
-TEST_F(GradeTest, AGradeCountsInPlaceOfThePostedReward) {
+INSTANTIATE_TEST_SUITE_P(Over, GradeTest, kStores, kStoreName);
+
+TEST_P(GradeTest, AGradeCountsInPlaceOfThePostedReward) {
   const double posted = tree::ReturnOf(Stored("a"));
   ASSERT_TRUE(pool_->GradeGroup(Grades({{"a", 0.5}, {"b", -0.5}})).ok());
   EXPECT_EQ(tree::ReturnOf(Stored("a")), 0.75);
   EXPECT_EQ(Stored("a").reward(), posted) << "the outcome is kept beside the grade";
   EXPECT_EQ(Stored("a").grade().terms(0).term(), "outcome");
   pool_.reset();
-  pool_ = *Store::Open(QuickOptions(dir_.path()));
+  pool_ = *Store::Open(Options());
   EXPECT_EQ(tree::ReturnOf(Stored("b")), -0.25) << "durable";
 }
 
-TEST_F(GradeTest, AnEqualGradeIsOkAgainAndAnotherIsRefused) {
+TEST_P(GradeTest, AnEqualGradeIsOkAgainAndAnotherIsRefused) {
   ASSERT_TRUE(pool_->GradeGroup(Grades({{"a", 0.5}})).ok());
   EXPECT_TRUE(pool_->GradeGroup(Grades({{"a", 0.5}})).ok());
   EXPECT_EQ(pool_->GradeGroup(Grades({{"a", 0.6}, {"b", 1}})).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_FALSE(Stored("b").has_grade()) << "all or none";
 }
 
-TEST_F(GradeTest, OnlyFinishedEpisodesOfTheGroupGetGrades) {
+TEST_P(GradeTest, OnlyFinishedEpisodesOfTheGroupGetGrades) {
   EXPECT_EQ(pool_->GradeGroup(Grades({{"a", 1}, {"c", 1}})).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(Stored("a").has_grade());
   EXPECT_EQ(pool_->GradeGroup(Grades({{"nobody", 1}})).code(), absl::StatusCode::kNotFound);
@@ -74,12 +77,12 @@ TEST_F(GradeTest, OnlyFinishedEpisodesOfTheGroupGetGrades) {
   EXPECT_EQ(pool_->GradeGroup(call).code(), absl::StatusCode::kNotFound) << "a call of another episode";
 }
 
-TEST_F(GradeTest, NumbersBeyondTheBoundAreRefused) {
+TEST_P(GradeTest, NumbersBeyondTheBoundAreRefused) {
   EXPECT_EQ(pool_->GradeGroup(Grades({{"a", 1e7}})).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(pool_->GradeGroup(Grades({})).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(GradeTest, ARepeatedEndOfAGradedEpisodeIsStillOk) {
+TEST_P(GradeTest, ARepeatedEndOfAGradedEpisodeIsStillOk) {
   ASSERT_TRUE(pool_->GradeGroup(Grades({{"a", 0.5}})).ok());
   EXPECT_TRUE(pool_->EndEpisode(End("a", v1::EPISODE_FINISHED)).ok());
   EXPECT_TRUE(Stored("a").has_grade());

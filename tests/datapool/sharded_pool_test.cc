@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "datapool/make_pool.h"
+#include "base/file.h"
+#include "datapool/stores.h"
 
 namespace ingot::datapool {
 namespace {
@@ -19,10 +20,12 @@ using testing::Open;
 using testing::Prompt;
 using testing::Sampled;
 
-TEST(ShardedPool, SpreadsGroupsAndKeepsEachWhole) {
-  testing::TempDir dir;
-  StoreOptions options = testing::QuickOptions(dir.path());
-  options.shards = 3;
+class ShardedPoolContract : public testing::StoreContract {};
+
+INSTANTIATE_TEST_SUITE_P(Over, ShardedPoolContract, testing::kStores, testing::kStoreName);
+
+TEST_P(ShardedPoolContract, SpreadsGroupsAndKeepsEachWhole) {
+  StoreOptions options = Options(3);
   auto pool = OpenPool(options).value();
   for (int64_t group = 0; group < 30; ++group) {
     for (int sample = 0; sample < 2; ++sample) {
@@ -51,6 +54,7 @@ TEST(ShardedPool, SpreadsGroupsAndKeepsEachWhole) {
   for (int i = 0; i < 3; ++i) {
     StoreOptions one = options;
     one.path += "/shard-" + std::to_string(i);
+    if (OnPostgres()) one.postgres.run_id = base::ReadFile(dir_.path() + "/run_id").value();
     EXPECT_GT(Store::Open(one, i).value()->Status()->episodes(), 6) << "shard " << i;
   }
 }

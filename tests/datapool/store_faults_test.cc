@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/retry.h"
-#include "datapool/database.h"
 #include "datapool/make_pool.h"
+#include "datapool/rocks_database.h"
 
 namespace ingot::datapool {
 namespace {
@@ -185,12 +185,12 @@ TEST_F(StoreFaultsTest, APoolOnAFullDiskOpensForReading) {
 // Two readers, at least one of them always inside: each leaves when the other has come, or after 200 ms.
 TEST_F(StoreFaultsTest, AStreamOfReadersDoesNotPreventRecovery) {
   store_.reset();
-  auto database = Database::Open(options_, "shard 0 of 1", clock_, env_.get()).value();
+  auto database = RocksDatabase::Open(options_, "shard 0 of 1", clock_, env_.get()).value();
   {
     auto batch = database->NewBatch();
-    batch.Put(kMeta, "key", "value");
+    batch->Put(kMeta, "key", "value");
     disk_->fault = Fault::kFull;
-    EXPECT_FALSE(database->Write(batch).ok());
+    EXPECT_FALSE(database->Write(*batch).ok());
     disk_->fault = Fault::kNone;
   }
   clock_.Advance(std::chrono::seconds(2));
@@ -200,7 +200,7 @@ TEST_F(StoreFaultsTest, AStreamOfReadersDoesNotPreventRecovery) {
   for (int i = 0; i < 2; ++i) {
     readers.emplace_back([&, i] {
       while (!end) {
-        const Database::Reader reader = database->Read();
+        const std::unique_ptr<Database::Reader> reader = database->Read();
         newest = i;
         ++reads;
         const auto start = std::chrono::steady_clock::now();

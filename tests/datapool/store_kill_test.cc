@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
@@ -14,6 +15,7 @@
 
 #include "base/checksum.h"
 #include "datapool/make_pool.h"
+#include "datapool/postgres_server.h"
 
 namespace ingot::datapool {
 namespace {
@@ -27,10 +29,19 @@ using testing::Sampled;
 
 constexpr int kThreads = 3;
 
+// The url of the server that keeps the records; unset = RocksDB keeps them.
+constexpr char kUrl[] = "INGOT_TEST_POSTGRES";
+
 StoreOptions Options(const std::string& path) {
   StoreOptions options = testing::QuickOptions(path);
   options.sync = true;
   options.shards = 2;
+  if (const char* url = std::getenv(kUrl); url != nullptr) {
+    options.backend = "postgres";
+    options.postgres.url = url;
+    options.postgres.name = "killed";
+    options.postgres.allow_single = true;
+  }
   return options;
 }
 
@@ -203,17 +214,28 @@ void Verify(const std::string& path, const Acknowledged& acknowledged) {
   EXPECT_EQ((*pool)->Status()->calls(), calls);
 }
 
-TEST(StoreKill, EverythingAcknowledgedSurvivesKillNine) {
+void KillAgainAndAgain(int rounds) {
   testing::TempDir dir;
   Acknowledged acknowledged;
   std::mt19937_64 rng(::getpid());
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     RunAndKill(dir.path(), round, 1 + static_cast<int>(rng() % 400), acknowledged);
     Verify(dir.path(), acknowledged);
-    if (HasFailure()) break;
+    if (::testing::Test::HasFailure()) break;
   }
   std::printf("%d acknowledgements\n", acknowledged.lines);
   EXPECT_GT(acknowledged.lines, 10);
+}
+
+TEST(StoreKill, EverythingAcknowledgedSurvivesKillNine) { KillAgainAndAgain(10); }
+
+TEST(StoreKill, EverythingAcknowledgedSurvivesKillNineInPostgres) {
+  if (testing::PostgresPrograms().empty()) GTEST_SKIP() << "PostgreSQL is not installed: scripts/setup.sh services";
+  const testing::PostgresServer server;
+  ASSERT_TRUE(server.ok());
+  ::setenv(kUrl, server.url().c_str(), 1);
+  KillAgainAndAgain(5);
+  ::unsetenv(kUrl);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "datapool/episode_mutations.h"
 #include "datapool/make_pool.h"
 #include "datapool/recent_calls.h"
+#include "datapool/stores.h"
 
 namespace ingot::datapool {
 namespace {
@@ -35,27 +36,33 @@ using testing::TrimBelow;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-class StoreTest : public ::testing::Test {
+class StoreTest : public testing::StoreContract {
  protected:
-  StoreTest() { Reopen(); }
+  void SetUp() override {
+    StoreContract::SetUp();
+    if (!IsSkipped()) Reopen();
+  }
   void Reopen() {
     store_.reset();
-    auto store = Store::Open(testing::QuickOptions(dir_.path()), 0, clock_);
+    auto store = Store::Open(Options(), 0, clock_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
+  // The records below the store. REQUIRES: the store is closed.
+  std::unique_ptr<Database> Records() { return OpenDatabase(Options(), 0, clock_).value(); }
   v1::PoolStatusResponse Counts() {
     auto status = store_->Status().value();
     status.clear_bytes_on_disk();
     return status;
   }
 
-  testing::TempDir dir_;
   base::ManualClock clock_{std::chrono::seconds(77)};
   std::unique_ptr<Store> store_;
 };
 
-TEST_F(StoreTest, StoresAnEpisodeWithItsCallsAndSegments) {
+INSTANTIATE_TEST_SUITE_P(Over, StoreTest, testing::kStores, testing::kStoreName);
+
+TEST_P(StoreTest, StoresAnEpisodeWithItsCallsAndSegments) {
   auto open = Open("e", 3, 1);
   open.mutable_episode()->mutable_task()->set_payload_json("{\"q\": 1}");
   ASSERT_TRUE(store_->OpenEpisode(open).ok());
@@ -102,7 +109,7 @@ TEST_F(StoreTest, StoresAnEpisodeWithItsCallsAndSegments) {
 }
 
 // The second id is the key of the progress of "e".
-TEST_F(StoreTest, AnInvalidEpisodeIdIsRefused) {
+TEST_P(StoreTest, AnInvalidEpisodeIdIsRefused) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   for (const std::string& id : {std::string(), std::string("\0e", 2), std::string(257, 'x')}) {
     EXPECT_EQ(Get(*store_, id).status().code(), absl::StatusCode::kInvalidArgument) << id.size();
@@ -110,7 +117,7 @@ TEST_F(StoreTest, AnInvalidEpisodeIdIsRefused) {
   EXPECT_EQ(Get(*store_, std::string(256, 'x')).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(StoreTest, ARepeatedMutationIsOkAndAContradictionIsNot) {
+TEST_P(StoreTest, ARepeatedMutationIsOkAndAContradictionIsNot) {
   const auto open = Open("e", 0, 0);
   const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
   ASSERT_TRUE(store_->OpenEpisode(open).ok());
@@ -135,7 +142,7 @@ TEST_F(StoreTest, ARepeatedMutationIsOkAndAContradictionIsNot) {
   EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
 }
 
-TEST_F(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
+TEST_P(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   EXPECT_FALSE(Get(*store_, "e")->episode().has_reward());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(store_->AppendCall(Append("e", i, {Prompt({i})}, {Sampled({2})})).ok());
@@ -164,7 +171,7 @@ TEST_F(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
   EXPECT_EQ(store_->RewardEpisode(Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(StoreTest, RewardsNameCallsOfTheirEpisodeOrNothingIsWritten) {
+TEST_P(StoreTest, RewardsNameCallsOfTheirEpisodeOrNothingIsWritten) {
   for (const char* id : {"e", "ee"}) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[1] == 'e')).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
@@ -182,7 +189,7 @@ TEST_F(StoreTest, RewardsNameCallsOfTheirEpisodeOrNothingIsWritten) {
   EXPECT_EQ(Get(*store_, "e")->episode().state(), v1::EPISODE_OPEN);
 }
 
-TEST_F(StoreTest, AnEndReplacesTheRewardsAndNoneFollowIt) {
+TEST_P(StoreTest, AnEndReplacesTheRewardsAndNoneFollowIt) {
   for (const char* id : {"done", "left"}) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[0] == 'l')).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
@@ -203,7 +210,7 @@ TEST_F(StoreTest, AnEndReplacesTheRewardsAndNoneFollowIt) {
   EXPECT_FALSE(Get(*store_, "again")->episode().has_reward());
 }
 
-TEST_F(StoreTest, AnEndWithoutARewardKeepsThoseThatWerePosted) {
+TEST_P(StoreTest, AnEndWithoutARewardKeepsThoseThatWerePosted) {
   const v1::EpisodeState ends[] = {v1::EPISODE_FINISHED, v1::EPISODE_FAILED, v1::EPISODE_FENCED};
   for (int i = 0; i < 3; ++i) {
     const std::string id = "e" + std::to_string(i);
@@ -237,7 +244,7 @@ TEST_F(StoreTest, AnEndWithoutARewardKeepsThoseThatWerePosted) {
 }
 
 // A damaged opening proves that no mutation reads it.
-TEST_F(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
+TEST_P(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
   std::map<std::string, size_t> written;
   for (const char* id : {"small", "large"}) {
     auto open = Open(id, 0, id[0] == 'l' ? 1 : 2);
@@ -246,25 +253,25 @@ TEST_F(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
   }
   store_.reset();
   {
-    auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
+    auto database = Records();
     v1::PoolStatusResponse counters;
     for (const char* id : {"small", "large"}) {
       auto batch = database->NewBatch();
       const auto append = Append(id, 0, {Prompt({1})}, {Sampled({2})});
-      batch.Put(kEpisodes, id, "\xff no episode");
+      batch->Put(kEpisodes, id, "\xff no episode");
       CallSummary summary;
-      ASSERT_TRUE(StageAppendCall(batch, counters, PrepareCall(append).value(), RecentCalls(1), summary).ok());
+      ASSERT_TRUE(StageAppendCall(*batch, counters, PrepareCall(append).value(), RecentCalls(1), summary).ok());
       for (int i = 0; i < 100; ++i)
-        ASSERT_TRUE(StageRewardEpisode(batch, Reward(id, i, {{std::string(id) + "/0", 1}})).ok());
-      ASSERT_TRUE(StageEndEpisode(batch, End(id)).ok());
-      written[id] = batch.bytes();
+        ASSERT_TRUE(StageRewardEpisode(*batch, Reward(id, i, {{std::string(id) + "/0", 1}})).ok());
+      ASSERT_TRUE(StageEndEpisode(*batch, End(id)).ok());
+      written[id] = batch->bytes();
     }
   }
   EXPECT_EQ(written["large"], written["small"]);
   EXPECT_LT(written["large"], 50000);
 }
 
-TEST_F(StoreTest, ACallNeedsItsEpisodeOpenAndItsSequenceFree) {
+TEST_P(StoreTest, ACallNeedsItsEpisodeOpenAndItsSequenceFree) {
   const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
   EXPECT_EQ(store_->AppendCall(call).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->EndEpisode(End("e")).code(), absl::StatusCode::kNotFound);
@@ -280,7 +287,7 @@ TEST_F(StoreTest, ACallNeedsItsEpisodeOpenAndItsSequenceFree) {
   EXPECT_THAT(Text(late), HasSubstr("FAILED"));
 }
 
-TEST_F(StoreTest, MissingSegmentsAreNamedAndNothingIsWritten) {
+TEST_P(StoreTest, MissingSegmentsAreNamedAndNothingIsWritten) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   const auto whole = Append("e", 0, {Prompt({1}), Prompt({2})}, {Sampled({3})});
   auto partial = whole;
@@ -313,7 +320,7 @@ v1::AppendCallRequest Continue(const std::string& episode, int sequence, int par
   return request;
 }
 
-TEST_F(StoreTest, AContinuingCallCountsItsWholePrompt) {
+TEST_P(StoreTest, AContinuingCallCountsItsWholePrompt) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("e", 0, {Prompt({1, 2})}, {Sampled({3}), Sampled({4, 5, 6})})).ok());
@@ -347,7 +354,7 @@ TEST_F(StoreTest, AContinuingCallCountsItsWholePrompt) {
 }
 
 // RecentCalls holds the parent in the first round; the second round reads it from the database.
-TEST_F(StoreTest, ContinuingACachedCallEqualsContinuingAStoredOne) {
+TEST_P(StoreTest, ContinuingACachedCallEqualsContinuingAStoredOne) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
   const auto first = Append("e", 0, {Prompt({1, 2})}, {Sampled({3}), Sampled({4, 5, 6})});
@@ -372,7 +379,7 @@ TEST_F(StoreTest, ContinuingACachedCallEqualsContinuingAStoredOne) {
   EXPECT_EQ(Counts().recorded_tokens(), 2 + 4 + 2 * (4 + 6 + 1));
 }
 
-TEST_F(StoreTest, AnEpisodeOpenedAgainAfterATrimHasNoCalls) {
+TEST_P(StoreTest, AnEpisodeOpenedAgainAfterATrimHasNoCalls) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   const auto first = Append("e", 0, {Prompt({1, 2})}, {Sampled({3})});
   ASSERT_TRUE(store_->AppendCall(first).ok());
@@ -402,7 +409,7 @@ TEST(RecentCalls, HoldsTheNewerHalfAndNothingAddedBeforeForgetAll) {
   EXPECT_TRUE(recent.Find("new").has_value());
 }
 
-TEST_F(StoreTest, RefusesUnnamedSegmentsAndPromptsNamedAsSampled) {
+TEST_P(StoreTest, RefusesUnnamedSegmentsAndPromptsNamedAsSampled) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   auto extra = Append("e", 0, {Prompt({1})}, {});
   *extra.add_segments() = Prompt({9});
@@ -412,7 +419,7 @@ TEST_F(StoreTest, RefusesUnnamedSegmentsAndPromptsNamedAsSampled) {
   EXPECT_EQ(Counts().segments(), 0);
 }
 
-TEST_F(StoreTest, ANewAttemptFencesTheOlderOne) {
+TEST_P(StoreTest, ANewAttemptFencesTheOlderOne) {
   ASSERT_TRUE(store_->OpenEpisode(Open("a0", 5, 2, 0)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("a0", 0, {Prompt({1})}, {})).ok());
   ASSERT_TRUE(store_->OpenEpisode(Open("other", 5, 1, 0)).ok());
@@ -443,7 +450,7 @@ TEST_F(StoreTest, ANewAttemptFencesTheOlderOne) {
   EXPECT_EQ(GetGroup(*store_, 6).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(StoreTest, EpisodesThatServeHaveNoSamplesToFence) {
+TEST_P(StoreTest, EpisodesThatServeHaveNoSamplesToFence) {
   for (const char* id : {"s1", "s2"}) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, 0, 0, v1::PURPOSE_SERVE)).ok());
   }
@@ -454,7 +461,7 @@ TEST_F(StoreTest, EpisodesThatServeHaveNoSamplesToFence) {
   EXPECT_EQ(GetGroup(*store_, 0, v1::PURPOSE_SERVE).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(StoreTest, ListsInOrderAndInPages) {
+TEST_P(StoreTest, ListsInOrderAndInPages) {
   for (int group = 0; group < 5; ++group) {
     for (int sample = 0; sample < 3; ++sample) {
       const std::string id = std::to_string(group) + std::to_string(sample);
@@ -507,7 +514,7 @@ TEST_F(StoreTest, ListsInOrderAndInPages) {
 }
 
 // Groups of 24 and 48 MiB on pages of 32 MiB: every page begins where the last one ended.
-TEST_F(StoreTest, GroupsLargerThanAPageAreRead) {
+TEST_P(StoreTest, GroupsLargerThanAPageAreRead) {
   const std::string payload(size_t{4} << 20, 'x');
   const std::vector<int> samples = {6, 6, 12, 1};
   for (int group = 0; group < 4; ++group) {
@@ -529,7 +536,7 @@ TEST_F(StoreTest, GroupsLargerThanAPageAreRead) {
   EXPECT_EQ(pages, 4);
 }
 
-TEST_F(StoreTest, ListsOpenEpisodesAlone) {
+TEST_P(StoreTest, ListsOpenEpisodesAlone) {
   for (int group = 0; group < 6; ++group) {
     const std::string id = "e" + std::to_string(group);
     ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0)).ok());
@@ -545,7 +552,7 @@ TEST_F(StoreTest, ListsOpenEpisodesAlone) {
   EXPECT_THAT(ids, ElementsAre("e1", "e4"));
 }
 
-TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsWrittenOnce) {
+TEST_P(StoreTest, JournalIsGaplessAndARepeatedAppendIsWrittenOnce) {
   v1::AppendJournalRequest two = BatchRecord(0, {4, 2});
   two.add_records()->mutable_live()->set_version(1);
   two.mutable_records(0)->set_index(99);  // set by the pool
@@ -581,7 +588,7 @@ TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsWrittenOnce) {
 }
 
 // A writer may give up on an append and send another, and the first may still arrive.
-TEST_F(StoreTest, AnAppendAtAnotherIndexThanExpectedIsRefused) {
+TEST_P(StoreTest, AnAppendAtAnotherIndexThanExpectedIsRefused) {
   const auto at = [](v1::AppendJournalRequest request, int64_t index) {
     request.set_expected_index(index);
     return request;
@@ -596,7 +603,7 @@ TEST_F(StoreTest, AnAppendAtAnotherIndexThanExpectedIsRefused) {
   EXPECT_EQ(Counts().journal_end(), 2);
 }
 
-TEST_F(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
+TEST_P(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
   const auto shared = Prompt({100, 101});
   const auto add = [&](const std::string& id, int64_t group, v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0, 0, purpose)).ok());
@@ -647,7 +654,7 @@ TEST_F(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
   EXPECT_TRUE(store_->AppendCall(Append("new", 0, {shared, Prompt({own})}, {})).ok());
 }
 
-TEST_F(StoreTest, SegmentsBelongToTheirGroup) {
+TEST_P(StoreTest, SegmentsBelongToTheirGroup) {
   const auto shared = Prompt({100, 101});
   const auto open = [&](const std::string& id, int64_t group, int sample, v1::EpisodePurpose purpose) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, group, sample, 0, purpose)).ok());
@@ -683,7 +690,7 @@ TEST_F(StoreTest, SegmentsBelongToTheirGroup) {
   }
 }
 
-TEST_F(StoreTest, ATrimLeavesNoRecordOfItsGroups) {
+TEST_P(StoreTest, ATrimLeavesNoRecordOfItsGroups) {
   for (const char* id : {"ended", "open"}) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[0] == 'o')).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {Sampled({2})})).ok());
@@ -696,15 +703,15 @@ TEST_F(StoreTest, ATrimLeavesNoRecordOfItsGroups) {
   EXPECT_EQ(store_->Trim(trim)->episodes_deleted(), 2);
   EXPECT_EQ(Counts().SerializeAsString(), v1::PoolStatusResponse().SerializeAsString());
   store_.reset();
-  auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
+  auto database = Records();
   for (const Family family : {kEpisodes, kOrder, kCalls, kCallIds, kSegments, kSegmentInfos}) {
     int left = 0;
-    ASSERT_TRUE(database->Read().Scan(family, "", "", [&](auto, auto) { return ++left > 0; }).ok());
+    ASSERT_TRUE(database->Read()->Scan(family, "", "", [&](auto, auto) { return ++left > 0; }).ok());
     EXPECT_EQ(left, 0) << "family " << family;
   }
 }
 
-TEST_F(StoreTest, ManyThreadsReadTheirOwnWrites) {
+TEST_P(StoreTest, ManyThreadsReadTheirOwnWrites) {
   constexpr int kThreads = 8, kCalls = 60;
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
@@ -739,7 +746,7 @@ TEST_F(StoreTest, ManyThreadsReadTheirOwnWrites) {
   EXPECT_EQ(Counts().segments(), 2 + kThreads * kCalls);  // a prompt of each of two groups
 }
 
-TEST_F(StoreTest, OneOfManyConcurrentRivalsWins) {
+TEST_P(StoreTest, OneOfManyConcurrentRivalsWins) {
   std::atomic<int> opened{0}, appended{0};
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 1, 0)).ok());
   std::vector<std::thread> threads;
@@ -759,7 +766,7 @@ TEST_F(StoreTest, OneOfManyConcurrentRivalsWins) {
   EXPECT_EQ(Counts().segments(), 1);  // the losers left no prompt
 }
 
-TEST_F(StoreTest, ReadersSeeWholeTreesWhileGroupsAreTrimmed) {
+TEST_P(StoreTest, ReadersSeeWholeTreesWhileGroupsAreTrimmed) {
   const auto shared = Prompt({1, 2});
   std::atomic<bool> done{false};
   std::atomic<int> torn{0};
@@ -791,7 +798,7 @@ TEST_F(StoreTest, ReadersSeeWholeTreesWhileGroupsAreTrimmed) {
   EXPECT_EQ(Counts().segments(), 2);
 }
 
-TEST_F(StoreTest, HoldsLongTrees) {
+TEST_P(StoreTest, HoldsLongTrees) {
   ASSERT_TRUE(store_->OpenEpisode(Open("long", 0, 0)).ok());
   std::vector<int32_t> ids(200000);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 150000);
@@ -802,7 +809,7 @@ TEST_F(StoreTest, HoldsLongTrees) {
   EXPECT_EQ(tree.segments().at(base::Hex(call.call().sampled_keys(0))).SerializeAsString(),
             call.segments(1).SerializeAsString());
   EXPECT_EQ(Counts().recorded_tokens(), 400000);
-  auto options = testing::QuickOptions(dir_.path());
+  auto options = Options();
   options.max_call_bytes = 1 << 20;
   store_.reset();
   store_ = Store::Open(options).value();
@@ -811,13 +818,19 @@ TEST_F(StoreTest, HoldsLongTrees) {
   EXPECT_THAT(Text(refused), HasSubstr("max_call_bytes"));
 }
 
-TEST_F(StoreTest, ASecondProcessIsRefused) {
+class StoreOnFiles : public ::testing::Test {
+ protected:
+  testing::TempDir dir_;
+  std::unique_ptr<Store> store_ = Store::Open(testing::QuickOptions(dir_.path())).value();
+};
+
+TEST_F(StoreOnFiles, ASecondProcessIsRefused) {
   const auto second = Store::Open(testing::QuickOptions(dir_.path()));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(second.status()), HasSubstr("open in another process"));
 }
 
-TEST_F(StoreTest, OpenFilesAreBounded) {
+TEST_F(StoreOnFiles, OpenFilesAreBounded) {
   std::string options;
   for (const auto& file : std::filesystem::directory_iterator(dir_.path())) {
     if (!file.path().filename().string().starts_with("OPTIONS-")) continue;
@@ -827,7 +840,7 @@ TEST_F(StoreTest, OpenFilesAreBounded) {
   EXPECT_THAT(options, ::testing::HasSubstr("max_open_files=512\n"));
 }
 
-TEST_F(StoreTest, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
+TEST_F(StoreOnFiles, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
   auto options = testing::QuickOptions(dir_.path());
   store_.reset();
   options.shards = 2;

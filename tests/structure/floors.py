@@ -23,6 +23,7 @@ GROUPS = {
     "net": ("boost/beast", "boost/asio", "boost/system"),
     "openssl": ("openssl/",),
     "rocksdb": ("rocksdb/",),
+    "libpq": ("postgresql/",),
     "torch": ("ATen/", "torch/", "c10/"),
     "grpc": ("grpcpp/", "grpc/"),
     "protobuf": ("google/protobuf/",),
@@ -47,7 +48,7 @@ TABLE = {
     "weights": BASE + ("proto", "kernels", "zstd"),
     "model": BASE + ("kernels", "kernels/torch", "torch"),
     "dataset": BASE + ("tree", "text", "proto"),
-    "datapool": BASE + ("tree", "proto", "rocksdb"),
+    "datapool": BASE + ("tree", "proto", "rocksdb", "libpq"),
     "rollout": BASE + ("model", "weights", "kernels", "kernels/torch", "text", "grammar", "proto", "torch"),
     "reward": BASE + ("tree", "text", "sandbox", "proto", "datapool/client.h", "re2", "multiprecision"),
     "scheduler": BASE + ("tree", "proto", "datapool/client.h"),
@@ -58,6 +59,7 @@ TABLE = {
     "agents": BASE + ("reward", "sandbox", "proto"),
 }
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
+POSTGRES_FILES = re.compile(r"^datapool/postgres_\w+\.(h|cc)$")  # of the pool, only these know libpq
 GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 SYSTEM = re.compile(r"^[a-z0-9_]+(\.h)?$|^(sys|linux|arpa|netinet|bits)/")
@@ -81,6 +83,8 @@ def allowed(relative, include):
         if include.startswith(prefixes):
             if name == "grpc":
                 return None if GRPC_FILES.search(relative) and "proto" in row else "gRPC only in service.* and grpc_* files"
+            if name == "libpq" and not POSTGRES_FILES.search(relative):
+                return "in datapool only postgres_* files include libpq"
             if name == "protobuf" and "proto" in row:
                 return None
             return None if name in row else f"third-party '{name}' is not in the row of {folder}"
@@ -129,6 +133,8 @@ def self_test():
     assert allowed("gateway/prompt/a.cc", "gateway/api/request.h")
     assert allowed("tree/a.cc", "ATen/ATen.h")
     assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
+    assert allowed("datapool/store.cc", "postgresql/libpq-fe.h")
+    assert allowed("datapool/postgres_connection.cc", "postgresql/libpq-fe.h") is None
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
     assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None
     assert allowed("gateway/http_api.h", "http/handler.h") is None

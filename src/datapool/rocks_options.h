@@ -9,6 +9,6 @@
 namespace ingot::datapool {
 
 // `env`: RocksDB's view of the machine; null = the real one. RocksDB logs to the program's log.
-rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env);
+rocksdb::Options RocksOptions(const StoreOptions& options, rocksdb::Env* env);
 
 }  // namespace ingot::datapool

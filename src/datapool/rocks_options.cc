@@ -1,4 +1,4 @@
-#include "datapool/database_options.h"
+#include "datapool/rocks_options.h"
 
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
@@ -42,7 +42,7 @@ class RocksLogger final : public rocksdb::Logger {
 
 }  // namespace
 
-rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env) {
+rocksdb::Options RocksOptions(const StoreOptions& options, rocksdb::Env* env) {
   rocksdb::Options rocks;
   if (env != nullptr) rocks.env = env;
   rocks.create_if_missing = !options.read_only;

@@ -1,0 +1,224 @@
+#include "datapool/postgres_connection.h"
+
+#include <poll.h>
+#include <postgresql/libpq-fe.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+#include "base/log.h"
+#include "datapool/keys.h"
+
+namespace ingot::datapool {
+namespace {
+
+constexpr uint32_t kInt16Oid = 21, kByteaOid = 17;  // pg_type.dat
+
+// The header of a one-dimensional array without NULLs (array_recv): dimensions, flags, type, length, lower bound.
+std::string ArrayHeader(uint32_t oid, size_t length) {
+  return BigEndian(length == 0 ? 0 : 1, 4) + BigEndian(0, 4) + BigEndian(oid, 4) +
+         (length == 0 ? "" : BigEndian(length, 4) + BigEndian(1, 4));
+}
+
+absl::StatusCode CodeOf(std::string_view state) {
+  if (state == "53100") return absl::StatusCode::kResourceExhausted;             // disk_full
+  if (state == "XX001" || state == "XX002") return absl::StatusCode::kDataLoss;  // data, index corrupted
+  for (const std::string_view wrong : {"3D", "3F", "42", "28", "0A"}) {
+    if (state.substr(0, 2) == wrong) return absl::StatusCode::kFailedPrecondition;
+  }
+  return absl::StatusCode::kUnavailable;
+}
+
+std::string OneLine(const char* text) { return absl::StrReplaceAll(absl::StripAsciiWhitespace(text), {{"\n", "; "}}); }
+
+absl::Status CheckUrl(const std::string& url) {
+  char* error = nullptr;
+  PQconninfoOption* const options = PQconninfoParse(url.c_str(), &error);
+  const absl::Status checked =
+      options != nullptr ? absl::OkStatus() : absl::InvalidArgumentError(OneLine(error == nullptr ? "" : error));
+  PQconninfoFree(options);
+  PQfreemem(error);
+  return checked;
+}
+
+// FAILED_PRECONDITION: the server refuses this user or database. libpq has no code for it.
+absl::Status ConnectError(const std::string& text) {
+  for (const std::string_view sign :
+       {"authentication failed", "does not exist", "no pg_hba.conf", "no password", "permission denied"}) {
+    if (text.find(sign) != std::string::npos) return absl::FailedPreconditionError(text);
+  }
+  return absl::UnavailableError(text);
+}
+
+}  // namespace
+
+PostgresRows& PostgresRows::operator=(PostgresRows&& other) noexcept {
+  std::swap(result_, other.result_);
+  return *this;
+}
+
+PostgresRows::~PostgresRows() { PQclear(result_); }
+
+int PostgresRows::size() const { return PQntuples(result_); }
+
+std::string_view PostgresRows::Value(int row, int column) const {
+  return {PQgetvalue(result_, row, column), static_cast<size_t>(PQgetlength(result_, row, column))};
+}
+
+PostgresValue PostgresValue::Int16(int16_t value) {
+  PostgresValue made;
+  made.owned_ = BigEndian(static_cast<uint16_t>(value), 2);
+  return made;
+}
+
+PostgresValue PostgresValue::Int64(int64_t value) {
+  PostgresValue made;
+  made.owned_ = BigEndian(static_cast<uint64_t>(value), 8);
+  return made;
+}
+
+PostgresValue PostgresValue::Bytes(std::string_view bytes) {
+  PostgresValue made;
+  made.view_ = bytes.data() == nullptr ? std::string_view("") : bytes;
+  return made;
+}
+
+PostgresValue PostgresValue::Null() {
+  PostgresValue made;
+  made.null_ = true;
+  return made;
+}
+
+PostgresValue PostgresValue::Int16Array(const std::vector<int16_t>& values) {
+  PostgresValue made;
+  made.owned_ = ArrayHeader(kInt16Oid, values.size());
+  for (const int16_t value : values) made.owned_ += BigEndian(2, 4) + BigEndian(static_cast<uint16_t>(value), 2);
+  return made;
+}
+
+PostgresValue PostgresValue::BytesArray(const std::vector<std::string_view>& values) {
+  PostgresValue made;
+  made.owned_ = ArrayHeader(kByteaOid, values.size());
+  for (const std::string_view value : values) {
+    made.owned_ += BigEndian(value.size(), 4);
+    made.owned_ += value;
+  }
+  return made;
+}
+
+absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(
+    const std::string& url, std::chrono::milliseconds answer_timeout) {
+  INGOT_RETURN_IF_ERROR(CheckUrl(url));
+  // A later setting of the same name wins: the first three are defaults.
+  const char* const names[] = {"connect_timeout",
+                               "tcp_user_timeout",
+                               "application_name",
+                               "dbname",
+                               "client_encoding",
+                               "target_session_attrs",
+                               nullptr};
+  const char* const values[] = {"2", "5000", "ingot", url.c_str(), "UTF8", "read-write", nullptr};
+  std::unique_ptr<PostgresConnection> connection(
+      new PostgresConnection(PQconnectdbParams(names, values, 1), answer_timeout));
+  pg_conn* const pq = connection->connection_;
+  if (pq == nullptr) return absl::ResourceExhaustedError("libpq has no memory for a connection");
+  if (PQstatus(pq) != CONNECTION_OK) return ConnectError(OneLine(PQerrorMessage(pq)));
+  const auto on_notice = [](void* self, const PGresult* notice) {
+    static_cast<PostgresConnection*>(self)->warned_ = true;
+    INGOT_LOG(warn, "PostgreSQL: {}", OneLine(PQresultErrorMessage(notice)));
+  };
+  PQsetNoticeReceiver(pq, on_notice, connection.get());
+  PQsetnonblocking(pq, 1);
+  // A paused client must not hold its locks.
+  INGOT_RETURN_IF_ERROR(
+      connection
+          ->Execute(absl::StrCat("set client_min_messages = warning; set lock_timeout = ",
+                                 answer_timeout.count() * 3 / 4, "; set idle_in_transaction_session_timeout = '10s'"))
+          .status());
+  return connection;
+}
+
+PostgresConnection::~PostgresConnection() { PQfinish(connection_); }
+
+absl::Status PostgresConnection::ErrorOf(const pg_result* result) {
+  broken_ = true;
+  const char* const state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  const char* const text = result == nullptr ? PQerrorMessage(connection_) : PQresultErrorMessage(result);
+  return {CodeOf(state == nullptr ? "" : state), absl::StrCat("PostgreSQL: ", OneLine(text))};
+}
+
+absl::Status PostgresConnection::AwaitResult(std::chrono::steady_clock::time_point end) {
+  while (true) {
+    const int unsent = PQflush(connection_);
+    if (unsent < 0) return ErrorOf(nullptr);
+    if (unsent == 0 && PQisBusy(connection_) == 0) return absl::OkStatus();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) {
+      broken_ = true;
+      return absl::UnavailableError(absl::StrCat("PostgreSQL did not answer within ", answer_timeout_.count() / 1000.0,
+                                                 " s: the server hangs, or a commit waits for a standby that is gone"));
+    }
+    pollfd socket = {PQsocket(connection_), static_cast<short>(unsent > 0 ? POLLIN | POLLOUT : POLLIN), 0};
+    if (::poll(&socket, 1, static_cast<int>(left.count())) < 0 && errno != EINTR) return ErrorOf(nullptr);
+    if (PQconsumeInput(connection_) == 0) return ErrorOf(nullptr);
+  }
+}
+
+absl::StatusOr<PostgresRows> PostgresConnection::Answer(int sent) {
+  if (sent == 0) return ErrorOf(nullptr);
+  const auto end = std::chrono::steady_clock::now() + answer_timeout_;
+  PostgresRows last(nullptr);
+  absl::Status error;
+  while (true) {
+    INGOT_RETURN_IF_ERROR(AwaitResult(end));
+    pg_result* const result = PQgetResult(connection_);
+    if (result == nullptr) break;
+    PostgresRows rows(result);
+    const ExecStatusType status = PQresultStatus(result);
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) error.Update(ErrorOf(result));
+    last = std::move(rows);
+  }
+  if (!error.ok()) return error;
+  return last;
+}
+
+absl::StatusOr<PostgresRows> PostgresConnection::Execute(const std::string& sql) {
+  return Answer(PQsendQuery(connection_, sql.c_str()));
+}
+
+absl::StatusOr<PostgresRows> PostgresConnection::Run(const char* name, const std::string& sql,
+                                                     const std::vector<PostgresValue>& values) {
+  if (std::find(prepared_.begin(), prepared_.end(), name) == prepared_.end()) {
+    INGOT_RETURN_IF_ERROR(Answer(PQsendPrepare(connection_, name, sql.c_str(), 0, nullptr)).status());
+    prepared_.emplace_back(name);
+  }
+  std::vector<const char*> data;
+  std::vector<int> sizes;
+  for (const PostgresValue& value : values) {
+    data.push_back(value.data());
+    sizes.push_back(value.size());
+  }
+  const std::vector<int> binary(values.size(), 1);
+  return Answer(PQsendQueryPrepared(connection_, name, static_cast<int>(values.size()), data.data(), sizes.data(),
+                                    binary.data(), 1));
+}
+
+absl::Status PostgresConnection::Commit() {
+  warned_ = false;
+  INGOT_RETURN_IF_ERROR(Execute("commit").status());
+  // The only warnings of a commit say that it did not wait for its standby (SyncRepWaitForLSN). It is on this server alone.
+  if (warned_) {
+    broken_ = true;
+    return absl::UnavailableError("PostgreSQL: a commit was not acknowledged by a standby: it is in doubt");
+  }
+  return absl::OkStatus();
+}
+
+std::string PostgresConnection::Quoted(const std::string& identifier) {
+  return "\"" + absl::StrReplaceAll(identifier, {{"\"", "\"\""}}) + "\"";
+}
+
+}  // namespace ingot::datapool

@@ -1,0 +1,100 @@
+// One connection to a PostgreSQL server, over libpq (https://www.postgresql.org/docs/15/libpq.html). Parameters and
+// results are binary. Errors are absl::Status by SQLSTATE (PostgreSQL 15, appendix A):
+//
+//   RESOURCE_EXHAUSTED   the server's disk is full
+//   DATA_LOSS            the server found damaged data
+//   FAILED_PRECONDITION  the database is not what the caller expects: no such table, no right to use it
+//   UNAVAILABLE          anything that another try may cure: no server, a failover, a lost connection. The statement may
+//                        have been carried out
+//
+// A connection that returned an error is broken: nothing but its destruction is of use. Not thread safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+struct pg_conn;
+struct pg_result;
+
+namespace ingot::datapool {
+
+// The rows of a result. Values are valid as long as the rows are.
+class PostgresRows {
+ public:
+  explicit PostgresRows(pg_result* result) : result_(result) {}
+  PostgresRows(PostgresRows&& other) noexcept : result_(std::exchange(other.result_, nullptr)) {}
+  PostgresRows& operator=(PostgresRows&& other) noexcept;
+  ~PostgresRows();
+  int size() const;
+  // The bytes of a value, or its text where the statement has no parameters. Empty for NULL.
+  std::string_view Value(int row, int column) const;
+
+ private:
+  pg_result* result_;
+};
+
+// A parameter in PostgreSQL's binary format.
+class PostgresValue {
+ public:
+  static PostgresValue Int16(int16_t value);
+  static PostgresValue Int64(int64_t value);
+  static PostgresValue Bytes(std::string_view bytes);  // bytea; `bytes` outlive the value
+  static PostgresValue Null();
+  static PostgresValue Int16Array(const std::vector<int16_t>& values);
+  static PostgresValue BytesArray(const std::vector<std::string_view>& values);
+
+  const char* data() const { return null_ ? nullptr : (view_.data() != nullptr ? view_.data() : owned_.data()); }
+  int size() const { return static_cast<int>(view_.data() != nullptr ? view_.size() : owned_.size()); }
+
+ private:
+  std::string owned_;
+  std::string_view view_;
+  bool null_ = false;
+};
+
+class PostgresConnection {
+ public:
+  // `url`: a connection string of libpq, or a URI. Passwords come from PGPASSWORD, PGPASSFILE or the URI. A server that
+  // only reads is passed over (target_session_attrs). `answer_timeout`: how long a statement may take; > 0. A statement
+  // waits for locks for three quarters of it.
+  static absl::StatusOr<std::unique_ptr<PostgresConnection>> Connect(const std::string& url,
+                                                                     std::chrono::milliseconds answer_timeout);
+  ~PostgresConnection();
+  PostgresConnection(const PostgresConnection&) = delete;
+  PostgresConnection& operator=(const PostgresConnection&) = delete;
+
+  // Statements without parameters, one or several. Returns the rows of the last one, as text.
+  absl::StatusOr<PostgresRows> Execute(const std::string& sql);
+  // One statement with parameters $1, $2, ...; it is prepared at its first use. REQUIRES: `sql` is a literal.
+  absl::StatusOr<PostgresRows> Run(const char* name, const std::string& sql, const std::vector<PostgresValue>& values);
+  // Commits the transaction. OK: durable on this server and on those that its synchronous_standby_names names.
+  // UNAVAILABLE: in doubt. A commit that has no answer in time is not cancelled: it would count as done without a standby.
+  absl::Status Commit();
+  bool broken() const { return broken_; }
+  // The name that a quoted identifier has in a statement.
+  static std::string Quoted(const std::string& identifier);
+
+ private:
+  PostgresConnection(pg_conn* connection, std::chrono::milliseconds answer_timeout)
+      : connection_(connection), answer_timeout_(answer_timeout) {}
+  absl::Status ErrorOf(const pg_result* result);
+  // The answer to what was sent: the last result, or the first error. `sent` is what a PQsend function returned.
+  absl::StatusOr<PostgresRows> Answer(int sent);
+  // UNAVAILABLE: the connection was lost, or `end` came.
+  absl::Status AwaitResult(std::chrono::steady_clock::time_point end);
+
+  pg_conn* connection_;
+  const std::chrono::milliseconds answer_timeout_;
+  std::vector<std::string> prepared_;  // names of statements
+  bool broken_ = false;
+  bool warned_ = false;  // the server sent a warning
+};
+
+}  // namespace ingot::datapool

@@ -1,0 +1,305 @@
+#include "datapool/postgres_database.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "datapool/postgres_connection.h"
+#include "datapool/postgres_records.h"
+
+namespace ingot::datapool {
+namespace {
+
+constexpr size_t kIdleReaders = 8;          // connections that wait for readers
+constexpr char kConnected[] = "connected";  // the key in `meta` that a new connection writes
+
+// The settings that CheckDurable judges.
+constexpr char kDurability[] =
+    "select current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), "
+    "current_setting('synchronous_standby_names'), pg_is_in_recovery()";
+
+// FAILED_PRECONDITION: a server with these settings can lose an acknowledged commit.
+absl::Status CheckDurable(const PostgresRows& rows, bool allow_single) {
+  const auto refuse = [&](const std::string& setting, int column, const std::string& wanted) {
+    return absl::FailedPreconditionError(absl::StrCat("PostgreSQL has ", setting, " = '",
+                                                      std::string(rows.Value(0, column)),
+                                                      "': acknowledged records could be lost. Set ", wanted));
+  };
+  if (rows.Value(0, 4) != "f") return absl::UnavailableError("PostgreSQL: this server is a standby, it only reads");
+  if (rows.Value(0, 0) != "on") return refuse("fsync", 0, "fsync = on");
+  if (rows.Value(0, 1) != "on") return refuse("full_page_writes", 1, "full_page_writes = on");
+  if (rows.Value(0, 2) != "on" && rows.Value(0, 2) != "remote_apply") {
+    return refuse("synchronous_commit", 2, "synchronous_commit = on");
+  }
+  if (rows.Value(0, 3).empty() && !allow_single) {
+    return refuse("synchronous_standby_names", 3,
+                  "a synchronous standby, or datapool.postgres.allow_single: true if one disk is enough");
+  }
+  return absl::OkStatus();
+}
+
+class PostgresDatabase final : public Database {
+ public:
+  PostgresDatabase(const PostgresOptions& options, int shard, const std::string& layout, const base::Clock& clock)
+      : options_(options),
+        clock_(clock),
+        layout_(layout),
+        schema_(absl::StrCat("ingot_", options.name, "_", shard)),
+        sql_(schema_),
+        lock_(static_cast<int64_t>(base::Checksum64(schema_))) {}
+
+  absl::Status Open() {
+    INGOT_ASSIGN_OR_RETURN(writer_, Connect());
+    if (options_.read_only) {
+      INGOT_ASSIGN_OR_RETURN(const bool made, HasTables());
+      if (!made) return absl::NotFoundError(absl::StrCat("there is no pool in ", sql_.table));
+      return CheckStored();
+    }
+    INGOT_RETURN_IF_ERROR(MakeTables());
+    INGOT_RETURN_IF_ERROR(CheckRun());
+    INGOT_RETURN_IF_ERROR(CheckSchema(*this, Place(), layout_, false));
+    opened_ = true;
+    // Under the lock: what a process that died had under way is there now, or never.
+    const std::unique_ptr<Batch> batch = NewBatch();
+    batch->Put(kMeta, kConnected, "");
+    return Write(*batch);
+  }
+
+  // Whether Open can succeed, without a change.
+  absl::Status Check() {
+    INGOT_ASSIGN_OR_RETURN(writer_, Connect());
+    INGOT_ASSIGN_OR_RETURN(const bool made, HasTables());
+    if (made) return CheckStored();
+    INGOT_ASSIGN_OR_RETURN(const PostgresRows rows,
+                           writer_->Execute("select has_database_privilege(current_database(), 'CREATE'), "
+                                            "current_user, current_database()"));
+    if (rows.Value(0, 0) == "t") return absl::OkStatus();
+    const std::string user(rows.Value(0, 1)), database(rows.Value(0, 2));
+    return absl::FailedPreconditionError(absl::StrCat("the user '", user, "' may not make a schema in the database '",
+                                                      database, "': grant create on database ", database, " to ",
+                                                      user));
+  }
+
+  std::unique_ptr<Reader> Read() const override {
+    return std::make_unique<PostgresReader>(sql_, BeginReading(),
+                                            [this](std::unique_ptr<PostgresConnection> connection) {
+                                              base::MutexLock lock(mu_);
+                                              if (idle_.size() < kIdleReaders) idle_.push_back(std::move(connection));
+                                            });
+  }
+
+  std::unique_ptr<Batch> NewBatch() override {
+    absl::Status ready = absl::UnavailableError("PostgreSQL: not connected");
+    if (writer_ != nullptr) {
+      ready = WhileRunning(Begin());
+    }
+    return std::make_unique<PostgresBatch>(sql_, writer_.get(), std::move(ready));
+  }
+
+  absl::Status Write(Batch& batch) override {
+    const absl::Status written = static_cast<PostgresBatch&>(batch).Commit();
+    if (!written.ok()) INGOT_LOG(error, "{}", std::string(written.message()));
+    return written;
+  }
+
+  bool failed() const override { return writer_ == nullptr || writer_->broken(); }
+  bool shared() const override { return true; }
+
+  absl::Status CheckWritable() const override {
+    if (!options_.read_only) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(Place(), " is open for reading alone"));
+  }
+
+  absl::Status Recover() override {
+    if (clock_.Now() < next_attempt_) return error_;
+    next_attempt_ = clock_.Now() + base::FromSeconds(options_.retry_after_error_s);
+    writer_.reset();
+    absl::StatusOr<std::unique_ptr<PostgresConnection>> connection = Connect();
+    error_ = WhileRunning(connection.status());
+    if (connection.ok()) {
+      writer_ = *std::move(connection);
+      INGOT_LOG(info, "the pool in {} writes again", sql_.table);
+    }
+    return error_;
+  }
+
+ private:
+  std::string Place() const { return absl::StrCat("the pool in ", sql_.table); }
+
+  absl::StatusOr<std::unique_ptr<PostgresConnection>> Connect() const {
+    INGOT_ASSIGN_OR_RETURN(
+        std::unique_ptr<PostgresConnection> connection,
+        PostgresConnection::Connect(options_.url, std::chrono::duration_cast<std::chrono::milliseconds>(
+                                                      base::FromSeconds(options_.answer_timeout_s))));
+    INGOT_ASSIGN_OR_RETURN(const PostgresRows settings, connection->Execute(kDurability));
+    INGOT_RETURN_IF_ERROR(CheckDurable(settings, options_.allow_single));
+    if (opened_) INGOT_RETURN_IF_ERROR(AwaitStandbys(*connection));
+    return connection;
+  }
+
+  // Returns once the standbys have all commits that the server shows.
+  absl::Status AwaitStandbys(PostgresConnection& connection) const {
+    INGOT_RETURN_IF_ERROR(connection.Execute("begin").status());
+    INGOT_RETURN_IF_ERROR(PutRecords(connection, sql_, {static_cast<int16_t>(kMeta)}, {kConnected}, {""}));
+    return connection.Commit();
+  }
+
+  // Begins the transaction of a batch under the shard's lock. A failover manager that gives up the standbys of a running
+  // run is refused here, and so is a pool that another run took.
+  absl::Status Begin() {
+    INGOT_ASSIGN_OR_RETURN(
+        const PostgresRows settings,
+        writer_->Execute(absl::StrCat(
+            "begin; select pg_advisory_xact_lock(", lock_, "); ", kDurability,
+            opened_ ? ", (select convert_from(value, 'UTF8') from " + sql_.table + " where family = 0 and key = 'run')"
+                    : "")));
+    absl::Status fit = CheckDurable(settings, options_.allow_single);
+    if (opened_ && settings.Value(0, 5) != options_.run_id) {
+      fit = absl::FailedPreconditionError(absl::StrCat(Place(), " was taken by another run"));
+    }
+    if (!fit.ok()) (void)writer_->Execute("rollback");
+    return fit;
+  }
+
+  // A run that goes on waits for its pool: FAILED_PRECONDITION would tell a caller that its mutation was refused.
+  absl::Status WhileRunning(absl::Status status) const {
+    if (!opened_ || !absl::IsFailedPrecondition(status)) return status;
+    return absl::UnavailableError(status.message());
+  }
+
+  absl::StatusOr<bool> HasTables() {
+    INGOT_ASSIGN_OR_RETURN(const PostgresRows rows, writer_->Execute("select to_regclass('" + sql_.table + "')"));
+    return !rows.Value(0, 0).empty();
+  }
+
+  // FAILED_PRECONDITION: the tables hold another run's pool, another schema or layout.
+  absl::Status CheckStored() {
+    const absl::Status owned = CheckOwner();
+    if (absl::IsNotFound(owned)) {  // their first opening ended before it named them
+      return options_.read_only ? absl::NotFoundError(absl::StrCat(Place(), " is empty")) : absl::OkStatus();
+    }
+    if (absl::IsFailedPrecondition(owned) && options_.replace) return absl::OkStatus();
+    INGOT_RETURN_IF_ERROR(owned);
+    return CheckSchema(*this, Place(), layout_, /*read_only=*/true);
+  }
+
+  // An idle connection may have ended with its server, so that a new one is the last to be tried.
+  absl::StatusOr<std::unique_ptr<PostgresConnection>> BeginReading() const {
+    while (true) {
+      std::unique_ptr<PostgresConnection> connection = TakeIdle();
+      const bool fresh = connection == nullptr;
+      if (fresh) {
+        INGOT_ASSIGN_OR_RETURN(connection, Connect());
+      }
+      const absl::Status begun = connection->Execute("begin isolation level repeatable read read only").status();
+      if (begun.ok()) return connection;
+      if (fresh) return begun;
+    }
+  }
+
+  // nullptr = none is idle.
+  std::unique_ptr<PostgresConnection> TakeIdle() const {
+    base::MutexLock lock(mu_);
+    if (idle_.empty()) return nullptr;
+    std::unique_ptr<PostgresConnection> connection = std::move(idle_.back());
+    idle_.pop_back();
+    return connection;
+  }
+
+  // The lock makes two first openings serial. Values are protobuf messages, so PostgreSQL's compression is left out.
+  absl::Status MakeTables() {
+    const std::string schema = PostgresConnection::Quoted(schema_);
+    const absl::Status made =
+        writer_
+            ->Execute(absl::StrCat("begin; select pg_advisory_xact_lock(", lock_, "); create schema if not exists ",
+                                   schema, "; create table if not exists ", sql_.table,
+                                   " (family smallint, key bytea, value bytea not null, primary key (family, key)); "
+                                   "alter table ",
+                                   sql_.table, " alter column value set storage external"))
+            .status();
+    INGOT_RETURN_IF_ERROR(made);
+    return writer_->Commit();
+  }
+
+  // NOT_FOUND without a text: the pool has no owner. FAILED_PRECONDITION: it is another run's.
+  absl::Status CheckOwner() {
+    INGOT_ASSIGN_OR_RETURN(const std::string owner, Read()->Get(kMeta, "run"));
+    if (owner == options_.run_id) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the pool '", options_.name,
+        "' is another run's, or RUN/pool/run_id was lost: choose another datapool.postgres.name. A new run "
+        "with run.if_exists: replace deletes it"));
+  }
+
+  // The pool is this run's, or becomes this run's.
+  absl::Status CheckRun() {
+    const absl::Status owned = CheckOwner();
+    if (owned.ok()) return absl::OkStatus();
+    if (absl::IsFailedPrecondition(owned) && options_.replace) {
+      INGOT_LOG(warn, "the pool '{}' of another run is deleted, as run.if_exists says", options_.name);
+      INGOT_RETURN_IF_ERROR(
+          writer_->Execute("drop schema " + PostgresConnection::Quoted(schema_) + " cascade").status());
+      INGOT_RETURN_IF_ERROR(MakeTables());
+    } else if (!absl::IsNotFound(owned)) {
+      return owned;
+    }
+    const std::unique_ptr<Batch> batch = NewBatch();
+    batch->Put(kMeta, "run", options_.run_id);
+    batch->Put(kMeta, "schema", kSchema);
+    batch->Put(kMeta, "layout", layout_);
+    return Write(*batch);
+  }
+
+  const PostgresOptions options_;
+  const base::Clock& clock_;
+  const std::string layout_;
+  const std::string schema_;
+  const PostgresStatements sql_;
+  const int64_t lock_;   // the advisory lock of the shard's writers
+  bool opened_ = false;  // the tables are there and this run's; constant after Open
+  // Used by one thread at a time, the commit queue's.
+  std::unique_ptr<PostgresConnection> writer_;
+  std::chrono::nanoseconds next_attempt_{0};
+  absl::Status error_;
+  mutable base::Mutex mu_;
+  mutable std::vector<std::unique_ptr<PostgresConnection>> idle_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+absl::Status PostgresOptions::Validate() const {
+  if (url.empty()) return absl::InvalidArgumentError("url is empty: give a connection string of PostgreSQL");
+  if (name.empty() || name.size() > 48) {
+    return absl::InvalidArgumentError("name must have 1 to 48 characters: PostgreSQL cuts longer names of schemas");
+  }
+  if (const auto wrong = std::find_if_not(
+          name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; });
+      wrong != name.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("name is '", name, "': letters, digits, '_', '-' and '.' alone"));
+  }
+  if (!(answer_timeout_s > 0 && answer_timeout_s <= 3600)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("answer_timeout_s is ", answer_timeout_s, ": more than 0, at most 3600"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPostgres(const PostgresOptions& options, int shard, const std::string& layout) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  PostgresDatabase database(options, shard, layout, base::Clock::Real());
+  return base::Annotate(database.Check(), "the pool in PostgreSQL");
+}
+
+absl::StatusOr<std::unique_ptr<Database>> OpenPostgresDatabase(const PostgresOptions& options, int shard,
+                                                               const std::string& layout, const base::Clock& clock) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  auto database = std::make_unique<PostgresDatabase>(options, shard, layout, clock);
+  INGOT_RETURN_IF_ERROR(base::Annotate(database->Open(), "opening the pool in PostgreSQL"));
+  return std::unique_ptr<Database>(std::move(database));
+}
+
+}  // namespace ingot::datapool

@@ -1,0 +1,38 @@
+// The store's records in PostgreSQL: one table `record(family, key, value)` in a schema of its own, ordered by key as
+// RocksDB orders them. The commit queue, the checks and the layout of records are those of the pool on RocksDB.
+//
+//   commit queue ──one transaction for all that wait──▶ record      advisory lock: one writer of a shard at a time
+//   readers      ──repeatable read, read only─────────▶ record
+//
+// Several processes may have one shard open; each commit reads the counters anew. The transaction's lock makes their
+// commits serial. A process that is paused inside a commit loses its session, its transaction and the lock after 10 s.
+//
+// A commit is acknowledged when the server and the standbys of synchronous_standby_names have it on disk. The opening and
+// each commit refuse a server whose settings do not promise that.
+//
+// A server that starts again shows the commits that its standby never had. Each connection therefore begins with a commit
+// of its own: once it is acknowledged, the standby has all that came before. Thread safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "datapool/database.h"
+#include "datapool/postgres_options.h"
+
+namespace ingot::datapool {
+
+// Makes the tables at the first opening. `layout`: as of a RocksDB pool. Errors: those of Database::Open, and
+//   FAILED_PRECONDITION  a setting of the server that loses acknowledged commits; the message names setting and value
+//   FAILED_PRECONDITION  the schema holds the pool of another run (unless options.replace)
+//   UNAVAILABLE          no server that writes answers
+// REQUIRES: `clock` outlives the database.
+absl::StatusOr<std::unique_ptr<Database>> OpenPostgresDatabase(const PostgresOptions& options, int shard,
+                                                               const std::string& layout, const base::Clock& clock);
+
+// Whether OpenPostgresDatabase of the shard can succeed, without a change: server, rights, settings, owner and schema.
+absl::Status CheckPostgres(const PostgresOptions& options, int shard, const std::string& layout);
+
+}  // namespace ingot::datapool

@@ -1,0 +1,87 @@
+// Reads and changes of a shard's table `record(family, key, value)` in one transaction of a connection.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "datapool/database.h"
+#include "datapool/postgres_connection.h"
+
+namespace ingot::datapool {
+
+// The statements of one shard. The SQL is plain, so that servers with PostgreSQL's protocol can hold a pool too.
+struct PostgresStatements {
+  explicit PostgresStatements(const std::string& schema);
+
+  std::string table;  // quoted, with its schema
+  std::string get, scan, last, put, remove;
+};
+
+// Writes records, over those of the same keys. The three are equally long.
+absl::Status PutRecords(PostgresConnection& connection, const PostgresStatements& sql,
+                        const std::vector<int16_t>& families, const std::vector<std::string_view>& keys,
+                        const std::vector<std::string_view>& values);
+
+class PostgresReader final : public Database::Reader {
+ public:
+  using Return = std::function<void(std::unique_ptr<PostgresConnection>)>;
+
+  // `connection`: in a transaction of isolation level repeatable read, or the error that reads answer. `give_back` gets it
+  // after the transaction. REQUIRES: `sql` outlives the reader.
+  PostgresReader(const PostgresStatements& sql, absl::StatusOr<std::unique_ptr<PostgresConnection>> connection,
+                 Return give_back);
+  ~PostgresReader() override;
+  absl::StatusOr<std::string> Get(Family family, const std::string& key) const override;
+  absl::Status Scan(Family family, const std::string& prefix, const std::string& from,
+                    const Database::Visit& visit) const override;
+  absl::StatusOr<std::string> LastKey(Family family) const override;
+  absl::Status Damaged(const std::string& how) const override;
+  int64_t BytesOnDisk() const override;
+
+ private:
+  const PostgresStatements& sql_;
+  absl::StatusOr<std::unique_ptr<PostgresConnection>> connection_;
+  Return give_back_;
+};
+
+// The changes of a transaction are held here and sent with its commit. A get or scan merges them with the table.
+class PostgresBatch final : public Database::Batch {
+ public:
+  // `ready`: OK = `connection` is in a transaction under the shard's lock. REQUIRES: all outlive the batch.
+  PostgresBatch(const PostgresStatements& sql, PostgresConnection* connection, absl::Status ready);
+  ~PostgresBatch() override;
+  absl::StatusOr<std::string> Get(Family family, const std::string& key) override;
+  void Put(Family family, const std::string& key, const std::string& value) override { Change({family, key}, value); }
+  void Delete(Family family, const std::string& key) override { Change({family, key}, std::nullopt); }
+  absl::Status Scan(Family family, const std::string& prefix, const Database::Visit& visit) override;
+  void SetSavePoint() override { save_points_.push_back(undo_.size()); }
+  absl::Status RollbackToSavePoint() override;
+  void ReleaseSavePoint() override { save_points_.pop_back(); }
+  bool empty() override { return changes_.empty(); }
+  size_t bytes() override { return bytes_; }
+  // As PostgresConnection::Commit.
+  absl::Status Commit();
+
+ private:
+  using Key = std::pair<Family, std::string>;
+  using Value = std::optional<std::string>;  // nullopt = deleted
+
+  void Change(const Key& key, Value value);
+
+  const PostgresStatements& sql_;
+  PostgresConnection* const connection_;
+  const absl::Status ready_;  // of the transaction's beginning
+  bool done_ = false;
+  std::map<Key, Value> changes_;
+  std::vector<std::pair<Key, std::optional<Value>>> undo_;  // each changed key and its entry of changes_ before
+  std::vector<size_t> save_points_;                         // sizes of undo_
+  size_t bytes_ = 0;
+};
+
+}  // namespace ingot::datapool

@@ -1,0 +1,110 @@
+// A PostgreSQL server of a test: its files are in a temporary folder, and it listens on a socket there alone.
+#pragma once
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ingot::datapool::testing {
+
+// The folder of initdb and postgres; empty = not installed (scripts/setup.sh services installs it).
+inline std::string PostgresPrograms() {
+  std::error_code error;
+  std::string newest;
+  for (const auto& version : std::filesystem::directory_iterator("/usr/lib/postgresql", error)) {
+    const std::string programs = version.path().string() + "/bin";
+    if (std::filesystem::exists(programs + "/initdb") && programs > newest) newest = programs;
+  }
+  return newest;
+}
+
+class PostgresServer {
+ public:
+  explicit PostgresServer(std::vector<std::string> settings = {}) : settings_(std::move(settings)) {
+    std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-pg-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    // The server refuses to run as root.
+    if (::getuid() == 0) ok_ = Shell("chown postgres " + folder_);
+    ok_ = ok_ && Wait(Spawn({PostgresPrograms() + "/initdb", "-D", data(), "-U", "ingot", "--auth=trust", "--no-sync",
+                             "--encoding=UTF8", "--locale=C"})) == 0;
+    if (ok_) Start();
+  }
+  ~PostgresServer() {
+    Stop(SIGQUIT);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  PostgresServer(const PostgresServer&) = delete;
+  PostgresServer& operator=(const PostgresServer&) = delete;
+
+  bool ok() const { return ok_; }
+  std::string url() const { return "host=" + folder_ + " user=ingot dbname=postgres"; }
+  std::string data() const { return folder_ + "/data"; }
+
+  void Start() {
+    std::vector<std::string> argv = {
+        PostgresPrograms() + "/postgres", "-D", data(), "-k", folder_, "-c", "listen_addresses="};
+    for (const std::string& setting : settings_) {
+      argv.insert(argv.end(), {"-c", setting});
+    }
+    server_ = Spawn(argv);
+    const std::string ready = PostgresPrograms() + "/pg_isready -q -h " + folder_;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!(ok_ = Shell(ready)) && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  // Sends `signal` to all processes of the server: SIGSTOP pauses it, SIGCONT lets it go on.
+  void Signal(int signal) const {
+    Shell("kill -" + std::to_string(signal) + " " + std::to_string(server_) + " $(pgrep -P " + std::to_string(server_) +
+          ")");
+  }
+  // SIGQUIT ends the server at once, as a crash does.
+  void Stop(int signal) {
+    if (server_ <= 0) return;
+    ::kill(server_, signal);
+    Wait(server_);
+    server_ = 0;
+  }
+
+ private:
+  static bool Shell(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
+
+  static int Wait(pid_t child) {
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return status;
+  }
+
+  pid_t Spawn(std::vector<std::string> argv) const {
+    if (::getuid() == 0)
+      argv.insert(argv.begin(),
+                  {"/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=QUIT"});
+    std::vector<char*> pointers;
+    for (std::string& word : argv) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    const std::string log = folder_ + "/log";
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    ::prctl(PR_SET_PDEATHSIG, SIGQUIT);
+    if (std::freopen(log.c_str(), "a", stdout) == nullptr || std::freopen(log.c_str(), "a", stderr) == nullptr)
+      _exit(126);
+    ::execv(pointers[0], pointers.data());
+    _exit(127);
+  }
+
+  const std::vector<std::string> settings_;
+  std::string folder_;
+  pid_t server_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace ingot::datapool::testing
