@@ -139,48 +139,47 @@ absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPromp
   INGOT_RETURN_IF_ERROR(CheckStopIds(*core_.parts.tokenizer, request));
   // A prompt without an engine that answers is still refused for its own faults first.
   const absl::StatusOr<int64_t> context = ContextOf(core_.backends.Of(request.model));
-  const bool limited = context.ok() && *context > 0;
   std::vector<std::shared_ptr<const PromptPlan>> plans;
   for (int i = 0; i < request.prompts(); ++i) {
-    absl::StatusOr<PromptPlan> plan =
-        PlanPrompt(&episode, request, i, limited ? static_cast<size_t>(*context) - 1 : text::kAnyNumberOfIds);
-    if (const auto least = text::LeastIdsOf(plan.status())) {
-      return PromptTooLong(*context, request.prompt_field, *least, /*at_least=*/true);
-    }
-    INGOT_RETURN_IF_ERROR(plan.status());
+    INGOT_ASSIGN_OR_RETURN(PromptPlan plan, PlanPrompt(&episode, request, i, context));
     INGOT_RETURN_IF_ERROR(context.status());
-    if (limited && std::ssize(plan->ids) >= *context) {
-      return PromptTooLong(*context, request.prompt_field, plan->ids.size(), /*at_least=*/false);
+    if (*context > 0 && std::ssize(plan.ids) >= *context) {
+      return PromptTooLong(*context, request.prompt_field, plan.ids.size(), /*at_least=*/false);
     }
-    plans.push_back(std::make_shared<const PromptPlan>(*std::move(plan)));
+    plans.push_back(std::make_shared<const PromptPlan>(std::move(plan)));
   }
   return plans;
 }
 
 absl::StatusOr<PromptPlan> Answer::PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt,
-                                              size_t most_ids) const {
+                                              const absl::StatusOr<int64_t>& context) const {
+  const bool limited = context.ok() && *context > 0;
+  const size_t most_ids = limited ? static_cast<size_t>(*context) - 1 : text::kAnyNumberOfIds;
   const PromptPlanner& planner = core_.planner;
   absl::StatusOr<PromptPlan> plan;
   if (!request.raw_prompts.empty()) {
     const GatewayRequest::RawPrompt& prompt = request.raw_prompts.at(raw_prompt);
     plan = planner.PlanRaw(prompt.text, prompt.ids, most_ids);
   } else {
-    const auto find_kept = [&planner](const auto& conversation, size_t message, std::span<const int32_t> sampled,
-                                      const std::string& prefill) {
-      return planner.KeptPrefixOf(conversation, message, sampled, prefill);
+    const auto find_kept = [&planner](const auto& conversation, size_t message, const History::SampledText& answer) {
+      return planner.KeptPrefixOf(conversation, message, answer);
     };
     plan = planner.Plan(request.conversation,
-                        episode == nullptr
-                            ? Continuation()
-                            : episode->FindContinuation(request.conversation, request.echoed_ids, find_kept),
+                        episode == nullptr ? Continuation()
+                                           : episode->FindContinuation(request.conversation, request.echoed_ids,
+                                                                       request.branch, find_kept),
                         most_ids);
   }
-  if (plan.ok() || text::LeastIdsOf(plan.status()).has_value()) return plan;
+  if (plan.ok()) return plan;
+  if (const auto least = text::LeastIdsOf(plan.status())) {
+    return PromptTooLong(*context, request.prompt_field, *least, /*at_least=*/true);
+  }
   return BadRequest(request.prompt_field, std::string(plan.status().message()));
 }
 
 absl::Status Answer::CountTokens(std::shared_ptr<const GatewayRequest> request) {
-  INGOT_ASSIGN_OR_RETURN(const PromptPlan plan, PlanPrompt(nullptr, *request, 0, text::kAnyNumberOfIds));
+  INGOT_ASSIGN_OR_RETURN(const PromptPlan plan,
+                         PlanPrompt(nullptr, *request, 0, ContextOf(core_.backends.Of(request->model))));
   base::MutexLock lock(mu_);
   renderer_ = dialect_.NewRenderer({}, std::move(request));
   AnswerBegin begin;

@@ -80,10 +80,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);
-  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400, or TooManyIds
-  // (text/id_bound.h) for a text that surely has more than `most_ids`. `episode` null: no call is continued.
+  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's. A text that surely passes
+  // `context` is not encoded. `episode` null: no call is continued.
   absl::StatusOr<PromptPlan> PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt,
-                                        size_t most_ids) const;
+                                        const absl::StatusOr<int64_t>& context) const;
   absl::Status CountTokens(std::shared_ptr<const GatewayRequest> request);
   void OnCallDone(const absl::Status& status);
   void Finish(absl::Status status);

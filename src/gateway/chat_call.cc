@@ -116,7 +116,7 @@ void ChatCall::Abort(absl::Status why) {
 }
 
 void ChatCall::SubmitComplete() {
-  if (!plan_->raw) setup_.episode->FinishCall(shared_from_this(), AskedKey::Of(plan_->continued.keys).key);
+  if (!plan_->raw) setup_.episode->FinishCall(shared_from_this(), plan_->continued.asked.key);
   core_.writers.Post([self = shared_from_this()] { self->Complete(); });
 }
 
@@ -177,6 +177,11 @@ std::vector<std::string> ChatCall::EchoedOf(const text::Message& delivered) cons
   return other ? echoed : std::vector<std::string>();
 }
 
+// The answer, with the beginning that the client wrote.
+text::Message ChatCall::Turn() const {
+  return plan_->begun.has_value() ? GoneOn(*plan_->begun, delivery_->message()) : delivery_->message();
+}
+
 // Adds the call to the episode's history, with its answer or with the prefix that the client may have.
 void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
   std::optional<text::Message> delivered;
@@ -186,12 +191,14 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
                      .sampled = std::move(sampled),
                      .text_key = plan_->text_key,
                      .prefill = plan_->prefill,
+                     .begun = plan_->begun,
                      .streamed_ids = 0,
-                     .reasoning = plan_->reasoning};
+                     .reasoning = plan_->reasoning,
+                     .thread = setup_.request->branch};
   {
     base::MutexLock lock(mu_);
     if (whole) {
-      delivered = delivery_->message();
+      delivered = Turn();
       call.ending = {.stops = setup_.request->stop,
                      .stop = generation_.stop_string,
                      .text_ids = static_cast<size_t>(delivery_->text_tokens(generation_))};
@@ -256,12 +263,12 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_cached_tokens(generation_.cached_tokens);
   call.set_tool_call_malformed(whole && delivery_->malformed());
   if (whole && !plan_->raw) {  // for a later gateway, which may have to continue the call
-    const AskedKey asked = AskedKey::Of(plan_->continued.keys);
+    const AskedKey& asked = plan_->continued.asked;
     call.set_asked_key(std::string(base::KeyBytes(asked.key)));
     call.set_asked_key_no_tools(std::string(base::KeyBytes(asked.no_tools)));
     call.set_prompt_text_key(plan_->text_key);
-    call.set_delivered_json(DeliveredJson(
-        {.message = delivery_->message(), .echoed_arguments = echoed_arguments_, .stop = generation_.stop_string}));
+    call.set_delivered_json(
+        DeliveredJson({.message = Turn(), .echoed_arguments = echoed_arguments_, .stop = generation_.stop_string}));
   }
   return call;
 }

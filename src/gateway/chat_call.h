@@ -75,6 +75,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   // Complete's steps.
   absl::Status Outcome();
   std::vector<std::string> EchoedOf(const text::Message& delivered) const;
+  text::Message Turn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remember(bool whole, std::vector<Piece> sampled);
   v1::Call Record(v1::FinishReason finish, const std::vector<Piece>& sampled);
   absl::Status Append(const v1::Call& record, const std::vector<Piece>& sampled);

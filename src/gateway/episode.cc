@@ -139,8 +139,9 @@ bool Episode::WaitForFinishing(const text::Conversation& conversation, const Con
 }
 
 Continuation Episode::FindContinuation(const text::Conversation& sent, const EchoedIds& echoed_with_sent,
-                                       const History::FindKeptPrefix& find_kept) {
+                                       const std::string& thread, const History::FindKeptPrefix& find_kept) {
   ConversationKeys keys_of_sent = ConversationKeys::Of(sent);
+  keys_of_sent.thread = thread;
   base::MutexLock lock(mu_);
   Continuation found;
   std::optional<JoinedTurns> joined;
@@ -160,6 +161,7 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
   const int parent = found.match.parent;
   found.conversation = history_.Restored(*conversation, *keys, *echoed, parent);
   found.keys = std::move(*keys);
+  found.asked = AskedKey::Of(found.keys, sent.ends_begun);
   if (joined.has_value() && !found.conversation.has_value()) found.conversation = std::move(joined->conversation);
   if (parent < 0) return found;
   found.text_key = history_.text_key(parent);
@@ -180,7 +182,7 @@ void Episode::AddToHistory(const Continuation& continued, const std::optional<te
   base::MutexLock lock(mu_);
   if (continued.epoch != epoch_) return;  // a session began a new history: the parent is forgotten
   call.parent = continued.match.parent;
-  history_.Add(AskedKey::Of(continued.keys), delivered, std::move(call));
+  history_.Add(continued.asked, delivered, std::move(call));
 }
 
 absl::StatusOr<int64_t> Episode::TakeTokens(int64_t prompt) {

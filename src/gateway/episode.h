@@ -84,8 +84,9 @@ class Episode {
   void CountRecorded(const std::string& call_id, int32_t sequence);
 
   // The call that a request continues. If an assistant message is unknown but a call with the same prompt is being
-  // recorded, waits for that call, at most 0.5 s. Never call this on a thread that records calls.
-  Continuation FindContinuation(const text::Conversation& sent, const EchoedIds& echoed,
+  // recorded, waits for that call, at most 0.5 s. Never call this on a thread that records calls. `thread`: the client's
+  // name of the conversation (ConversationKeys::thread).
+  Continuation FindContinuation(const text::Conversation& sent, const EchoedIds& echoed, const std::string& thread,
                                 const History::FindKeptPrefix& find_kept);
   // Makes a call known to later requests; its parent and its keys are those of `continued`.
   void AddToHistory(const Continuation& continued, const std::optional<text::Message>& delivered, History::Call call);

@@ -96,6 +96,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     known.call_id = call.call_id();
     known.parent = parent_index;
     known.text_key = call.prompt_text_key();
+    known.thread = call.branch();
     INGOT_RETURN_IF_ERROR(pieces.Append(context, inherited, known.prompt));
     INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
     known.echoed_arguments = std::move(delivered.echoed_arguments);

@@ -44,6 +44,9 @@ struct Conversation {
   std::vector<base::json::value> tools;  // in OpenAI's form: {"type":"function","function":{...}}
   // Variables of the template beside messages and tools: enable_thinking, reasoning_effort, documents ...
   base::json::object template_variables = {};
+  // The last message is an answer that the client began: the model goes on behind its content (continue_final_message of
+  // transformers and vLLM). Only prompts read this. REQUIRES: it is the assistant's, has content and no calls.
+  bool ends_begun = false;
 };
 
 // A prompt's ids, cut where each message begins. Ids never span two messages, nor an assistant's header and the ids
@@ -56,7 +59,8 @@ struct RenderedPrompt {
   // Supervised training learns these ids. Empty for other roles.
   std::vector<std::pair<size_t, size_t>> sampled_ranges;
   // The part of the answer that the generation prompt contains, such as "<think>\n" (OutputFormat::PrefillOf). Empty
-  // without a generation prompt.
+  // without a generation prompt. In a begun answer one letter stands for all of its content, which could otherwise
+  // forge delimiters.
   std::string prefill = {};
   // Key of the rendered text (text_key.h). Empty for formats whose text depends on role, content, reasoning, calls and
   // tools alone.
@@ -119,6 +123,7 @@ class ChatFormat {
   // rendered with the fewest concessions with which it takes it. INVALID_ARGUMENT names the message that cannot be
   // rendered: the template refuses it with every concession. TooManyIds (id_bound.h): the text surely has more than
   // `most_ids`, and was not encoded. A prompt that is only a little longer is encoded and returned; so is a tail.
+  // With `add_generation_prompt`, a conversation that ends with a begun answer ends behind that answer's content.
   virtual absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt,
                                                 size_t most_ids = kAnyNumberOfIds) const = 0;
   // The assistant messages from `first_message` on, in order. Each turn is rendered as the last message of its
@@ -126,8 +131,8 @@ class ChatFormat {
   // two neighbouring turns share are stored once. INVALID_ARGUMENT names the message.
   virtual absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
                                                                 size_t first_message) const = 0;
-  // The tail of a splice: ids that render messages [first_new, end) and the generation prompt behind the sampled ids
-  // `turn`. `turn` may lack its end-of-turn id, if it was truncated.
+  // The tail of a splice: ids that render messages [first_new, end) and the generation prompt, if no begun answer ends
+  // them, behind the sampled ids `turn`. `turn` may lack its end-of-turn id, if it was truncated.
   //
   // REQUIRES: message first_new - 1 is the assistant's; `turn` are its ids, and its fields say the same, reasoning
   // included. With options.behind `turn` has no end-of-turn id.
@@ -138,6 +143,8 @@ class ChatFormat {
   //   FAILED_PRECONDITION: the template leaves out reasoning of this or an earlier turn, or an empty thought's marks
   //   ABORTED:             the template writes other text, or `sampled_from` shows that it wrote other text
   // Under kAsSampled only the border between the turn and its tail is looked for. TooManyIds as from Render.
+  //
+  // A turn that is itself the begun answer (Conversation::ends_begun) has no end-of-turn id. Its tail is options.behind.
   virtual absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
                                                   std::span<const int32_t> turn,
                                                   const TailOptions& options = {}) const = 0;

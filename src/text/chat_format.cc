@@ -125,12 +125,14 @@ class SpecFormat final : public ChatFormat {
     INGOT_RETURN_IF_ERROR(Check(messages, 0));
     RenderedPrompt prompt;
     Assembler out(*tokenizer_, markers_, most_ids);
+    const bool begun = add_generation_prompt && conversation.ends_begun;
     for (size_t i = 0; i < messages.size(); ++i) {
       if (i == 0) RenderSystem(conversation, out);
-      prompt.sampled_ranges.push_back(RenderMessage(conversation, i, out));
+      prompt.sampled_ranges.push_back(RenderMessage(conversation, i, begun && i + 1 == messages.size(), out));
       prompt.message_ends.push_back(out.Border());
     }
-    if (add_generation_prompt) Header("assistant", out);
+    if (begun) prompt.prefill = kBegunContent;
+    if (add_generation_prompt && !begun) Header("assistant", out);
     INGOT_ASSIGN_OR_RETURN(prompt.ids, out.Take());
     return prompt;
   }
@@ -178,15 +180,19 @@ class SpecFormat final : public ChatFormat {
     if (options.earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
     Assembler out(*tokenizer_, markers_, options.most_ids);
     out.Plain(options.behind);
-    // Another stop token is not the template's end of the turn, and the history would lack the border.
-    if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
-    out.Literal(spec_.after_turn);
+    RenderedTail tail;
+    if (conversation.ends_begun) tail.prefill = kBegunContent;
+    if (!conversation.ends_begun || first_new < messages.size()) {
+      // Another stop token is not the template's end of the turn, and the history would lack the border.
+      if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
+      out.Literal(spec_.after_turn);
+    }
     for (size_t i = first_new; i < messages.size(); ++i) {
-      RenderMessage(conversation, i, out);
+      RenderMessage(conversation, i, conversation.ends_begun && i + 1 == messages.size(), out);
       out.Border();
     }
-    Header("assistant", out);  // the whole generation prompt; it contains nothing of the answer
-    RenderedTail tail;
+    // The whole generation prompt; it contains nothing of the answer.
+    if (!conversation.ends_begun) Header("assistant", out);
     INGOT_ASSIGN_OR_RETURN(tail.ids, out.Take());
     return tail;
   }
@@ -267,8 +273,10 @@ class SpecFormat final : public ChatFormat {
     EndTurn(out);
   }
 
-  // Writes message `i`; returns the range of ids that an assistant would have sampled.
-  std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, Assembler& out) const {
+  // Writes message `i`; returns the range of ids that an assistant would have sampled. `begun`: an assistant's message
+  // ends behind its content.
+  std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, bool begun,
+                                          Assembler& out) const {
     const std::vector<Message>& messages = conversation.messages;
     const Message& message = messages[i];
     if (message.role == "tool") {
@@ -279,6 +287,7 @@ class SpecFormat final : public ChatFormat {
       const bool answered = std::any_of(messages.begin() + static_cast<std::ptrdiff_t>(i), messages.end(),
                                         [](const Message& later) { return later.role == "user"; });
       RenderAssistant(message, !answered, out);
+      if (begun) return {begin, out.Border()};
       out.Literal(spec_.turn_end);
       const size_t end = out.Border();
       out.Literal(spec_.after_turn);

@@ -24,6 +24,9 @@
 
 namespace ingot::text {
 
+// Stands for the content of a begun answer in a prefill.
+inline constexpr char kBegunContent[] = "x";
+
 struct ParseOptions {
   std::span<const base::json::value> tools = {};  // OpenAI's form; only read during the call
   // The prefill: the part of this turn that the prompt already contains, such as "<think>\n" (OutputFormat::PrefillOf).

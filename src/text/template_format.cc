@@ -77,12 +77,11 @@ class TemplateFormat final : public ChatFormat {
                                         size_t most_ids) const override {
     const size_t count = conversation.messages.size();
     if (count == 0) return absl::InvalidArgumentError("a conversation needs at least one message");
-    INGOT_ASSIGN_OR_RETURN(TakenConversation taken, taker_.Take(conversation, add_generation_prompt));
+    RenderedPrompt prompt;
+    INGOT_ASSIGN_OR_RETURN(TakenConversation taken, TakePrompt(conversation, add_generation_prompt, prompt.prefill));
     INGOT_RETURN_IF_ERROR(CheckSize(taken.layout.rendered.text, most_ids));
     EncodedLayout encoded;
     EncodeLayout(taken.messages(), std::move(taken.layout), 0, encoded);
-    RenderedPrompt prompt;
-    if (add_generation_prompt) prompt.prefill = output_->PrefillOf(encoded.layout.generation_prompt);
     for (size_t i = 0; i < count; ++i) {
       prompt.message_ends.push_back(encoded.IdsBefore(encoded.layout.ends[taken.Last(i)]));
       prompt.sampled_ranges.push_back(encoded.SampledIds(taken, i));
@@ -143,7 +142,8 @@ class TemplateFormat final : public ChatFormat {
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
                        " of ", messages.size()));
     }
-    INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, taker_.Take(conversation, true));
+    RenderedTail made;
+    INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, TakePrompt(conversation, true, made.prefill));
     const Layout& whole = taken.layout;
     const std::string_view text = whole.rendered.text;
     const bool as_template = options.earlier == EarlierTurns::kAsTemplate;
@@ -163,7 +163,10 @@ class TemplateFormat final : public ChatFormat {
       }
     }
     size_t tail = 0;
-    if (as_template) {
+    if (conversation.ends_begun && first_new == messages.size()) {
+      if (as_template) INGOT_RETURN_IF_ERROR(CheckBegun(taken, first_new - 1, turn, prompt));
+      INGOT_ASSIGN_OR_RETURN(tail, BehindBegin(taken, first_new - 1, text.size(), options.behind));
+    } else if (as_template) {
       INGOT_ASSIGN_OR_RETURN(tail, FindTail(taken, first_new - 1, turn, prompt, options.behind));
     } else {
       const Region region = RegionOf(taken, first_new - 1);
@@ -172,10 +175,10 @@ class TemplateFormat final : public ChatFormat {
     }
     if (other) return OtherText(first_new - 1);
     INGOT_RETURN_IF_ERROR(CheckSize(std::string_view(whole.rendered.text).substr(tail), options.most_ids));
-    return RenderedTail{.ids = options.behind.empty() ? EncodeTail(whole, tail) : EncodeMidText(whole, tail, turn),
-                        .prefill = std::string(output_->PrefillOf(whole.generation_prompt)),
-                        .text_key = std::move(keyed.key),
-                        .concessions = taken.concessions()};
+    made.ids = options.behind.empty() ? EncodeTail(whole, tail) : EncodeMidText(whole, tail, turn);
+    made.text_key = std::move(keyed.key);
+    made.concessions = taken.concessions();
+    return made;
   }
 
   const std::shared_ptr<const OutputFormat>& output() const override { return output_; }
@@ -190,6 +193,54 @@ class TemplateFormat final : public ChatFormat {
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
+  // The conversation as the template takes it: up to its end, to the generation prompt, or to the end of a begun answer.
+  absl::StatusOr<TakenConversation> TakePrompt(const Conversation& conversation, bool add_generation_prompt,
+                                               std::string& prefill) const {
+    const bool begun = add_generation_prompt && conversation.ends_begun;
+    INGOT_ASSIGN_OR_RETURN(TakenConversation taken, taker_.Take(conversation, add_generation_prompt && !begun));
+    if (begun) {
+      INGOT_ASSIGN_OR_RETURN(const Region content, CutBehindBegun(taken, taken.layout));
+      const size_t turn = RegionOf(taken.layout, taken.messages().size() - 1).begin;
+      prefill = output_->PrefillOf(std::string_view(taken.layout.rendered.text).substr(turn, content.begin - turn));
+      prefill += kBegunContent;
+    } else if (add_generation_prompt) {
+      prefill = output_->PrefillOf(taken.layout.generation_prompt);
+    }
+    return taken;
+  }
+
+  // Cuts the layout behind the begun answer's content, and returns the content's place.
+  static absl::StatusOr<Region> CutBehindBegun(const TakenConversation& taken, Layout& layout) {
+    const size_t last = taken.messages().size() - 1;
+    const auto content =
+        CutBehindContent(last, taken.messages()[last].content, RegionOf(layout, last), layout.rendered);
+    if (!content.has_value()) {
+      return absl::InvalidArgumentError(
+          "the chat template does not write the last message as it is, so no answer can go on there");
+    }
+    for (size_t& end : layout.ends) end = std::min(end, content->end);
+    layout.prompt_begin = content->end;
+    return *content;
+  }
+
+  // OK if the template writes the begun answer, message `i` of the original, as it was sampled: as `ids` behind `prompt`
+  // (nullopt: unknown).
+  absl::Status CheckBegun(const TakenConversation& taken, size_t i, std::span<const int32_t> ids,
+                          std::optional<std::string_view> prompt) const {
+    if (!prompt.has_value()) return absl::OkStatus();
+    INGOT_RETURN_IF_ERROR(CheckBegins(taken, *prompt));
+    const Region region = RegionOf(taken, i);
+    if (prompt->size() < region.begin) return absl::OkStatus();
+    const ThoughtMatch thoughts = thoughts_.Compare({.message = taken.original->messages[i],
+                                                     .prompt = prompt->substr(region.begin),
+                                                     .ids = ids,
+                                                     .sampled = TextOf(ids),
+                                                     .rendered = taken.layout.rendered,
+                                                     .written = region});
+    if (thoughts == ThoughtMatch::kLost) return ReasoningLost(i);
+    return thoughts == ThoughtMatch::kAdded ? OtherText(i) : absl::OkStatus();
+  }
+
   absl::Status CheckSize(std::string_view text, size_t most_ids) const {
     if (text.size() <= most_ids) return absl::OkStatus();  // a token has a byte at least
     const size_t least = encoder_->tokenizer().LeastIds(text);

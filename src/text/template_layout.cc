@@ -115,6 +115,35 @@ std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder
   return tokens.front();
 }
 
+std::optional<Region> CutBehindContent(size_t message, std::string_view content, const Region& region,
+                                       jinja::Rendered& rendered) {
+  const auto is_own = [&](size_t at) {  // whether the byte there is of the message
+    const auto mark = std::upper_bound(rendered.marks.begin(), rendered.marks.end(), at,
+                                       [](size_t at, const jinja::Mark& mark) { return at < mark.end; });
+    return mark != rendered.marks.end() && mark->begin <= at && mark->source == static_cast<int32_t>(message);
+  };
+  const size_t first = std::min(content.find_first_not_of(kSpace), content.size());
+  const size_t last = content.find_last_not_of(kSpace) + 1;
+  if (first >= last) return std::nullopt;
+  const std::string_view said = content.substr(first, last - first), space = content.substr(last);
+  const std::string_view text = std::string_view(rendered.text).substr(0, region.end);
+  size_t begin = text.rfind(said);
+  while (begin != text.npos && begin > region.begin && !(is_own(begin) && is_own(begin + said.size() - 1))) {
+    begin = text.rfind(said, begin - 1);
+  }
+  if (begin == text.npos || begin < region.begin || !is_own(begin)) return std::nullopt;
+  size_t end = begin + said.size();
+  for (size_t i = 0; i < space.size() && end < text.size() && text[end] == space[i] && is_own(end); ++i) ++end;
+  rendered.text.resize(end);
+  std::erase_if(rendered.marks, [end](const jinja::Mark& mark) { return mark.begin >= end; });
+  std::erase_if(rendered.passes, [end](const auto& pass) { return pass.begin >= end; });
+  std::erase_if(rendered.generations, [end](const auto& block) { return block.first >= end; });
+  for (jinja::Mark& mark : rendered.marks) mark.end = std::min(mark.end, end);
+  for (auto& pass : rendered.passes) pass.end = std::min(pass.end, end);
+  for (auto& block : rendered.generations) block.second = std::min(block.second, end);
+  return Region{begin, end};
+}
+
 Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& rendered, const Region& region,
                      size_t message, std::string_view generation_prompt, const std::vector<int32_t>& eos) {
   std::optional<Region> said;

@@ -41,6 +41,11 @@ std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder
 Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& rendered, const Region& region,
                      size_t message, std::string_view generation_prompt, const std::vector<int32_t>& eos);
 
+// Cuts the text behind the content of message `message`, the last one: behind its last place in `region`, with the white
+// space at its end that the template keeps. Returns the content's place. nullopt: the template does not write it.
+std::optional<Region> CutBehindContent(size_t message, std::string_view content, const Region& region,
+                                       jinja::Rendered& rendered);
+
 // Bytes of the longest common prefix.
 size_t CommonPrefix(std::string_view a, std::string_view b);
 // The same of the texts, cut where marks or {% generation %} blocks differ.

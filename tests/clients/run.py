@@ -25,7 +25,12 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 NPM = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic",
        "opencode-ai", "@openai/codex", "@earendil-works/pi-coding-agent", "zod", "@google/genai", "@google/gemini-cli"]
-PIP = ["openai", "anthropic", "langchain-openai", "openai-agents", "mini-swe-agent", "smolagents[openai]", "google-genai"]
+# Python environments: packages that do not agree on their dependencies have environments of their own.
+VENVS = {"venv": ["openai", "anthropic", "langchain-openai", "openai-agents", "mini-swe-agent", "smolagents[openai]",
+                  "google-genai"],
+         "strands": ["strands-agents[anthropic,openai]==1.62.0"],
+         "inspect": ["inspect-ai==0.3.285", "anthropic==2.14.0", "openai==3.57.0"],
+         "litellm": ["litellm[proxy]==1.104.4", "anthropic==0.125.0"]}
 
 
 class Skip(Exception):
@@ -41,24 +46,33 @@ def sh(argv, timeout=600, **kwargs):
 class Cache:
     def __init__(self, folder):
         self.folder = folder
-        self.python = folder / "venv" / "bin" / "python"
-        self.installed = folder / "venv" / "installed"  # what pip has installed, once it has all of it
         folder.mkdir(parents=True, exist_ok=True)
 
-    def has_python(self):
-        return self.installed.exists() and self.installed.read_text() == " ".join(PIP)
+    def installed(self, venv):
+        return self.folder / venv / "installed"  # what pip has installed, once it has all of it
+
+    def has_python(self, venv):
+        return self.installed(venv).exists() and self.installed(venv).read_text() == " ".join(VENVS[venv])
+
+    def python(self, venv="venv"):
+        if not self.has_python(venv):
+            raise Skip(f"the Python environment '{venv}' is not installed")
+        return self.folder / venv / "bin" / "python"
 
     def has_node(self):
         return all((self.folder / "node_modules" / name).exists() for name in NPM)
 
     def install(self):
-        if not self.has_python():
-            print(f"installing from PyPI into {self.folder}: {' '.join(PIP)}", flush=True)
-            code, output = sh([sys.executable, "-m", "venv", str(self.folder / "venv")])
+        for venv, packages in VENVS.items():
+            if self.has_python(venv):
+                continue
+            print(f"installing from PyPI into {self.folder / venv}: {' '.join(packages)}", flush=True)
+            code, output = sh([sys.executable, "-m", "venv", str(self.folder / venv)])
             if code == 0:
-                code, output = sh([str(self.python), "-m", "pip", "install", "-q", *PIP], timeout=1200)
+                pip = [str(self.folder / venv / "bin" / "python"), "-m", "pip", "install", "-q"]
+                code, output = sh([*pip, *packages], timeout=1200)
             if code == 0:
-                self.installed.write_text(" ".join(PIP))
+                self.installed(venv).write_text(" ".join(packages))
             else:
                 print(output[-2000:])
         if shutil.which("npm") is None:
@@ -157,11 +171,14 @@ WEATHER = [call("weather", city="Paris"), {"tool_calls": [{"name": "weather", "a
            {"content": "Mild, warm and cold."}]
 
 
-def python_client(cache, server, folder, name):
-    if not cache.has_python():
-        raise Skip("the Python clients are not installed")
-    return sh([str(cache.python), str(HERE / "python_clients.py"), name, server.url], cwd=folder, timeout=120,
+def python_client(cache, server, folder, name, script="python_clients.py", venv="venv"):
+    return sh([str(cache.python(venv)), str(HERE / script), name, server.url], cwd=folder, timeout=180,
               env={**os.environ, "OPENAI_API_KEY": f"key-{name}", "OPENAI_AGENTS_DISABLE_TRACING": "1"})
+
+
+def agent_client(cache, server, folder, name):
+    """A case of agent_clients.py, whose first word is its environment."""
+    return python_client(cache, server, folder, name, "agent_clients.py", name.split("_")[0])
 
 
 def node_client(cache, server, folder, name):
@@ -230,6 +247,29 @@ for _client, _names in {python_client: ("anthropic_python", "anthropic_python_st
                      encoded=(765, 3971), malformed=3)
 library_case(node_client, "ai_sdk_anthropic_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={}, encoded=0.3,
              malformed=3)
+
+# Strands, which always streams, Inspect, and LiteLLM's proxy between a client and the server, which it asks over Messages
+# or (to_chat) over chat. A call streamed over Messages once ended an agent of theirs, or every later request.
+for _name in ("strands", "strands_chat", "inspect", "inspect_stream", "inspect_chat"):
+    library_case(agent_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
+# Over Responses Inspect first asks for a greeting, to see whether the model summarizes thoughts.
+for _name, _script, _malformed in (("inspect_responses", WEATHER, 0), ("inspect_responses_malformed", MALFORMED, 3)):
+    library_case(agent_client, _name, [{"content": "Hello, world.", "tools": False}, *_script], completed=len(_script) + 1,
+                 spliced=len(_script) - 1, could=len(_script) - 1, forks={"new_conversation": 1}, encoded=0.4,
+                 malformed=_malformed)
+for _name in ("strands", "inspect", "inspect_stream"):
+    library_case(agent_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={}, encoded=0.3,
+                 malformed=3)
+# They send {} for arguments that they could not parse, as the AI SDK does.
+for _name in ("strands_chat", "inspect_chat"):
+    library_case(agent_client, _name + "_malformed", MALFORMED, completed=5, spliced=3, could=3,
+                 forks={"arguments_changed": 3}, encoded=0.6, malformed=3)
+for _name in ("litellm", "litellm_stream", "litellm_anthropic", "litellm_anthropic_stream", "litellm_to_chat",
+              "litellm_to_chat_stream", "litellm_anthropic_to_chat", "litellm_anthropic_to_chat_stream"):
+    library_case(agent_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=(648, 2060))
+for _name in ("litellm", "litellm_stream", "litellm_anthropic", "litellm_anthropic_stream"):
+    library_case(agent_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
+                 encoded=(765, 3971), malformed=3)
 
 # smolagents' CodeAgent completes the closing tag, which is a stop string or was not written, and goes on behind it in the
 # same message.
@@ -414,9 +454,7 @@ agent_case(gemini_cli, "gemini_cli_malformed",
 
 
 def mini_swe_agent(cache, server, folder):
-    if not cache.has_python():
-        raise Skip("mini-swe-agent is not installed")
-    return sh([str(cache.python.parent / "mini"), "-t", "make the file made.txt", "-m", "openai/ingot", "-y",
+    return sh([str(cache.python().parent / "mini"), "-t", "make the file made.txt", "-m", "openai/ingot", "-y",
                "--exit-immediately"], cwd=folder, timeout=180,
               env={**os.environ, "HOME": str(folder), "OPENAI_API_BASE": server.url + "/v1",
                    "OPENAI_API_KEY": "key-mini", "MSWEA_CONFIGURED": "true", "MSWEA_SILENT_STARTUP": "1",

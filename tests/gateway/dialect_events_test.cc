@@ -672,8 +672,7 @@ TEST(DialectErrors, BreakOffAStreamInTheDialectsOwnWay) {
       {"completions", R"(data: {"error":{"message":)"},
       {"messages", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","},
       {"responses", "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":"},
-      {"google.streamGenerateContent",
-       ",\n{\"error\":{\"code\":503,\"message\":\"the engine ended the call: gone\",\"status\":\"UNAVAILABLE\"}}]"}};
+      {"google.streamGenerateContent", ",\n{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"f\"}],"}};
   for (const auto& [name, beginning] : cases) {
     World world([&](const auto&) { return script; });
     world.with_admission = world.with_pool = false;

@@ -83,14 +83,31 @@ TEST(MessagesRequest, TakesDevelopersForTheSystemAndNoBlocksForAnEmptyText) {
   EXPECT_EQ(Told(*request), "system: Be brief.\nuser: \n");
 }
 
-// A turn that the client began is not what a template's generation prompt goes on from.
-TEST(MessagesRequest, RefusesAnAnswerThatTheClientBegan) {
-  const std::string body =
-      R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"{"}]})";
-  const auto request = Parse("messages", body);
-  EXPECT_EQ(HttpStatusOf(request.status()), 400);
-  EXPECT_THAT(std::string(request.status().message()), testing::HasSubstr("'messages' ends with an assistant's turn"));
-  EXPECT_TRUE(Parse("messages.count_tokens", body).ok());  // tokens may be counted after any turn
+// A last turn of the assistant is an answer that the client began, if the model can go on with it.
+TEST(BegunAnswer, IsTextOfTheAssistant) {
+  const std::string asked = R"("continue_final_message":true,"add_generation_prompt":false)";
+  const auto body = [](const std::string& last, const std::string& fields) {
+    return R"({"max_tokens":1,"messages":[{"role":"user","content":"q"},)" + last + "]," + fields + "}";
+  };
+  const std::string begun = R"({"role":"assistant","content":"{"})";
+  for (const char* dialect : {"chat.completions", "messages", "messages.count_tokens"}) {
+    const auto request = Parse(dialect, body(begun, asked));
+    ASSERT_TRUE(request.ok()) << request.status() << dialect;
+    EXPECT_TRUE(request->conversation.ends_begun) << dialect;
+  }
+  EXPECT_TRUE(Parse("messages", body(begun, R"("stream":true)"))->conversation.ends_begun);
+  EXPECT_FALSE(Parse("chat.completions", body(begun, R"("stream":true)"))->conversation.ends_begun);
+  for (const char* last : {R"({"role":"user","content":"more"})", R"({"role":"assistant","content":" \n"})",
+                           R"({"role":"assistant","content":"I add.","tool_calls":[{"id":"c","type":"function",
+                              "function":{"name":"f","arguments":"{}"}}]})"}) {
+    const absl::Status status = Parse("chat.completions", body(last, asked)).status();
+    EXPECT_EQ(HttpStatusOf(status), 400) << last;
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr("the model is to go on with the last message of 'messages'"));
+  }
+  const absl::Status raw =
+      Parse("completions", R"({"prompt":"x","continue_final_message":true,"add_generation_prompt":false})").status();
+  EXPECT_THAT(std::string(raw.message()), testing::HasSubstr("'prompt' is no conversation"));
 }
 
 TEST(MessagesRequest, ReadsTextWhereverItLies) {

@@ -320,9 +320,9 @@ TEST(GoogleRequest, NamesTheFieldAtFault) {
        "\"text/x.enum\""},
       {Configured(R"("responseModalities":["IMAGE"])"),
        R"('generationConfig.responseModalities[0]' must be "TEXT": the model here writes text only)"},
-      {R"({"contents":[{"parts":[{"text":"q"}]},{"role":"model","parts":[{"text":"{"}]}]})",
-       "'contents' ends with the model's turn: an answer that the client began is not supported, the last content must "
-       "be the user's"}};
+      {R"({"contents":[{"parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"name":"f"}}]}]})",
+       "the model is to go on with the last message of 'contents', which must then be the assistant's, with text and "
+       "without tool calls"}};
   for (const auto& [body, message] : cases) {
     for (const char* dialect : {kGenerate, kStream}) {
       const absl::Status status = Parse(body, dialect).status();

@@ -123,6 +123,18 @@ TEST_F(HistoryTest, EqualCanonicalFormsContinue) {
   EXPECT_FALSE(continues(R"({"all": "false", "path": "/"})", "I look.", "id_1")) << "a string is no boolean";
 }
 
+// LiteLLM's proxy sends this over Messages, which takes no empty text.
+TEST_F(HistoryTest, AFillerStandsForAnAnswerWithoutText) {
+  Message silent = called_;
+  silent.content.clear();
+  Call({{user_}, {}}, silent);
+  Message filled = silent;
+  filled.content = "[System: Empty message content sanitised to satisfy protocol]";
+  const Conversation sent{{user_, filled, listed_}, {}};
+  EXPECT_EQ(Find(sent).parent, 0);
+  EXPECT_EQ(history_.Restored(sent, ConversationKeys::Of(sent), {}, 0)->messages[1].content, "");
+}
+
 TEST_F(HistoryTest, ArgumentsThatTheClientCouldNotParseComeBackWrapped) {
   const std::string broken = R"({"path": "/)";
   Call({{user_}, {}}, Assistant("", {{"id_1", "ls", broken}}));

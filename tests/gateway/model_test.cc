@@ -126,6 +126,9 @@ TEST(Models, ATextThatSurelyExceedsTheContextIsRefusedBeforeItIsEncoded) {
     EXPECT_LT(tokenizer->encoded.load(), 1000u) << dialect;
   };
   const object long_message = Msg("user", huge);
+  refused("messages.count_tokens", {{"messages", array{long_message}}});
+  refused("responses.input_tokens", {{"input", huge}});
+  refused("google.countTokens", {{"contents", array{object{{"parts", array{object{{"text", huge}}}}}}}});
   for (const char* dialect : {"chat.completions", "messages"}) {
     refused(dialect, {{"messages", array{long_message}}});
     const array answered = {Msg("user", "hi"), Msg("assistant", "ok"), long_message};

@@ -305,7 +305,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   ASSERT_TRUE(episode->BeginCall(call, std::chrono::nanoseconds(0)).ok());
   Flag looked;
   const auto plan = [&] {
-    return episode->FindContinuation(sent, {}, [&](const auto&, size_t, auto, const auto&) {
+    return episode->FindContinuation(sent, {}, "", [&](const auto&, size_t, const auto&) {
       looked.Set();
       return History::KeptPrefix();
     });
@@ -541,7 +541,7 @@ TEST(KeptPrefixOf, FindsTheFewestIdsOfTheKeptText) {
     conversation.messages[1].content = kept;
     conversation.messages[1].reasoning = reasoning;
     const std::vector<int32_t> ids = Encode(sampled);
-    const History::KeptPrefix found = planner.KeptPrefixOf(conversation, 1, ids, "");
+    const History::KeptPrefix found = planner.KeptPrefixOf(conversation, 1, {ids, ""});
     return TestTokenizer()->Decode(std::span(ids).first(found.ids), false);
   };
   EXPECT_EQ(cut("one two three", "one two"), "one two");
@@ -576,7 +576,7 @@ TEST(KeptPrefixOf, AnyPrefixIsItsIdsOrNothing) {
     conversation.messages[0].role = "user";
     conversation.messages[1].role = "assistant";
     conversation.messages[1].content = Read(std::span(ids).first(draw(ids.size() + 1))).content;
-    const History::KeptPrefix kept = planner.KeptPrefixOf(conversation, 1, ids, "");
+    const History::KeptPrefix kept = planner.KeptPrefixOf(conversation, 1, {ids, ""});
     ASSERT_LE(kept.ids, ids.size());
     if (kept.ids == 0) continue;
     ++found;

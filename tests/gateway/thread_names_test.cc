@@ -143,5 +143,45 @@ TEST(ThreadNames, TellConversationsOfOneKeyApartInTheRecord) {
   EXPECT_EQ(branches, (std::vector<std::string>{"one", "two", "three", "four"}));
 }
 
+// Two conversations of one key with equal messages so far: each goes on with its own calls, in every turn.
+TEST(ThreadNames, DecideBetweenEqualHistories) {
+  for (const bool stream : {false, true}) {
+    for (const bool restarts : {false, true}) {
+      World world([](const v1::GenerateRequest&) {
+        Script script;
+        script.text = "an answer";
+        return script;
+      });
+      const auto episode = world.Open();
+      const auto ask = [&](const std::string& thread, const base::json::array& messages) {
+        Headers headers;
+        headers.Add("x-session-affinity", thread);
+        base::json::object body = Body(messages);
+        body["stream"] = stream;
+        ASSERT_TRUE(world.Ask("chat.completions", episode.api_key(), base::PrintJson(body), headers).status.ok());
+      };
+      base::json::array messages = {Msg("user", "x")};
+      for (int turn = 0; turn < 3; ++turn) {
+        for (const char* thread : {"one", "two"}) ask(thread, messages);
+        EXPECT_TRUE(!restarts || world.Restart().ok());
+        // In the last turn, the clients kept a part of the answer.
+        messages.push_back(Msg("assistant", stream && turn == 1 ? "an ans" : "an answer"));
+        messages.push_back(Msg("user", "y"));
+        if (restarts && turn == 0 && stream) break;  // what was streamed is not recorded
+      }
+      const auto calls = world.pool.calls();
+      for (size_t i = 0; i < calls.size(); ++i) {
+        EXPECT_EQ(calls[i].branch(), i % 2 == 0 ? "one" : "two");
+        EXPECT_EQ(calls[i].parent_call_id(), i < 2 ? "" : calls[i - 2].call_id()) << i << calls[i].fork_cause();
+        EXPECT_EQ(calls[i].fork_cause(), i == 1 ? kForkNewConversation : "") << i;
+      }
+      // A thread that nothing is known of goes on with the newest call.
+      if (stream) continue;
+      ask("three", messages);
+      EXPECT_EQ(world.pool.calls().back().parent_call_id(), calls.back().call_id());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ingot::gateway

@@ -251,6 +251,53 @@ TEST(TemplateFormatTest, RenderTailRefusesIdsThatAreNoTurn) {
   EXPECT_EQ(format->Render(Conversation(), true).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// As transformers do with continue_final_message.
+TEST(TemplateFormatTest, ABegunAnswerEndsBehindItsContent) {
+  const auto turns = [](const std::string& content) {
+    return Format(
+        "{%- for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' }}" + content +
+        "{{ '<|im_end|>\n' }}{%- endfor %}{%- if add_generation_prompt %}<|im_start|>assistant\n{%- endif %}");
+  };
+  struct Case {
+    std::shared_ptr<const ChatFormat> format;
+    std::string content;
+    std::string written;  // behind the header of the turn
+    std::string prefill = "x";
+  };
+  const std::string thought =
+      "{%- if m.role == 'assistant' %}{{ '<think>\n' ~ (m.reasoning_content or '') ~ '\n</think>\n\n' }}{% endif %}";
+  const Case cases[] = {
+      {turns("{{ m.content }}"), " I say \n", " I say \n"},
+      {turns("{{ m.content | trim }}"), " I say \n", "I say"},
+      {turns("{{ m.content }}"), "im_end", "im_end"},  // not that of the closing token
+      {turns(thought + "{{ m.content }}"), "why", "<think>\nwhy\n</think>\n\nwhy", "<think>\nwhy\n</think>\n\nx"},
+      {turns("{{ m.content }}"), "<think> is a mark", "<think> is a mark"},
+      {Format(kTemplate), "I say", "I say"},
+      {*MakeChatFormat("hermes", Bytes()), "I say ", "I say "},
+  };
+  for (const auto& [format, content, written, prefill] : cases) {
+    Conversation conversation{.messages = {{"user", "q"}, {"assistant", content}}, .tools = {}, .ends_begun = true};
+    conversation.messages[1].reasoning = prefill.size() > 1 ? "why" : "";
+    const auto prompt = format->Render(conversation, true);
+    ASSERT_TRUE(prompt.ok()) << prompt.status();
+    const std::string text = Bytes()->Decode(prompt->ids, false);
+    EXPECT_TRUE(text.ends_with("<|im_end|>\n<|im_start|>assistant\n" + written)) << text;
+    EXPECT_EQ(prompt->prefill, prefill);
+    EXPECT_EQ(prompt->message_ends.back(), prompt->ids.size());
+    // Behind a sampled turn.
+    conversation.messages = {{"user", "p"}, {"assistant", "one"}, {"user", "q"}, conversation.messages[1]};
+    const auto tail = format->RenderTail(conversation, 2, Bytes()->Encode("one<|im_end|>", true));
+    if (prefill.size() > 1) continue;  // the sampled turn has no thought, which this template writes
+    ASSERT_TRUE(tail.ok()) << tail.status();
+    EXPECT_TRUE(Bytes()->Decode(tail->ids, false).ends_with("<|im_end|>\n<|im_start|>assistant\n" + written));
+    EXPECT_EQ(tail->prefill, prefill);
+  }
+  const Conversation begun{.messages = {{"user", "q"}, {"assistant", "I say"}}, .tools = {}, .ends_begun = true};
+  const auto changed = turns("{{ m.content | upper }}")->Render(begun, true);
+  EXPECT_EQ(changed.status().code(), absl::StatusCode::kInvalidArgument) << changed.status();
+  EXPECT_THAT(std::string(changed.status().message()), HasSubstr("does not write the last message as it is"));
+}
+
 TEST(TemplateFormatTest, TemplateErrorsNameTheLine) {
   const auto format = Format(
       "x<|im_end|>\n{% for m in messages %}{% if m.role == 'user' %}{{ raise_exception('no users') }}"

@@ -21,7 +21,6 @@ constexpr size_t kMaxStopIds = 1024;
 struct UnheldField {
   const char* name;
   const char* instead;
-  bool unasked = false;  // the value with which the client asks for nothing, if it is true or false
 };
 constexpr char kNoGrammar[] = "grammars are not read: send a JSON schema, a regular expression or choices";
 constexpr char kNoTags[] = "structural tags are not read: send a JSON schema, or tools with tool_choice";
@@ -31,8 +30,6 @@ constexpr UnheldField kUnheld[] = {
     {"ebnf", kNoGrammar},
     {"structural_tag", kNoTags},
     {"guided_whitespace_pattern", "JSON has the white space that its writer chose"},
-    {"continue_final_message", "an answer that the client began is not continued: end with another role's message"},
-    {"add_generation_prompt", "every prompt ends with the beginning of an answer", true},
     {"allowed_token_ids", "sampling is not held to ids: use logit_bias"},
     {"bad_words", "sampling is not kept from words: use logit_bias"},
     {"use_beam_search", "answers are sampled"},
@@ -52,8 +49,8 @@ constexpr const char* kIdle[] = {"disable_fallback", "disable_additional_propert
                                  "_backend_was_auto"};
 constexpr const char* kForms[] = {"json", "regex", "choice", "json_object"};
 
-bool AsksNothing(const value& field, bool unasked) {
-  if (field.is_bool()) return field.get_bool() == unasked;
+bool AsksNothing(const value& field) {
+  if (field.is_bool()) return !field.get_bool();
   if (field.is_string()) return field.get_string().empty();
   if (field.is_array()) return field.get_array().empty();
   return field.is_object() && field.get_object().empty();
@@ -63,7 +60,7 @@ template <size_t n>
 void RefuseUnheld(Fields& owner, const UnheldField (&fields)[n]) {
   for (const UnheldField& field : fields) {
     const value* sent = owner.Get(field.name);
-    if (sent == nullptr || AsksNothing(*sent, field.unasked)) continue;
+    if (sent == nullptr || AsksNothing(*sent)) continue;
     const std::string path = owner.PathOf(field.name);
     owner.Fail(
         ApiError(400, "unsupported_parameter", path, absl::StrCat("'", path, "' is not supported: ", field.instead)));
@@ -129,6 +126,21 @@ void ReadStructuredOutputs(Fields& body, GatewayRequest& request) {
   body.Fail(fields.status());
 }
 
+// vLLM's fields: a prompt ends with the beginning of an answer, or within the last message.
+void ReadPromptEnd(Fields& body, GatewayRequest& request) {
+  bool& begun = request.conversation.ends_begun;
+  bool generation_prompt = true;
+  body.Read("continue_final_message", begun);
+  body.Read("add_generation_prompt", generation_prompt);
+  if (begun == !generation_prompt) return;
+  body.Fail(begun ? BadRequest("continue_final_message",
+                               "'continue_final_message' needs 'add_generation_prompt': false, since the last message "
+                               "is the beginning of the answer")
+                  : ApiError(400, "unsupported_parameter", "add_generation_prompt",
+                             "'add_generation_prompt': false is not supported: every prompt ends with the beginning of "
+                             "an answer, or with 'continue_final_message' within one"));
+}
+
 void ReadEnd(Fields& body, GatewayRequest& request) {
   std::optional<int64_t> least;
   body.Read("min_tokens", 0, INT32_MAX, least);
@@ -161,6 +173,7 @@ void ReadConstraints(Fields& body, GatewayRequest& request) {
   for (const char* name : {"guided_json", "json_schema"}) ReadSchema(body, name, request);
   for (const char* name : {"guided_regex", "regex"}) ReadRegex(body, name, request);
   ReadChoice(body, "guided_choice", request);
+  ReadPromptEnd(body, request);
   ReadEnd(body, request);
 }
 

@@ -346,6 +346,43 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
                                "': the model here reads text only, no images, audio or files"));
 }
 
+namespace {
+
+// Whether the model can go on with the last message.
+bool MayGoOn(const GatewayRequest& request) {
+  if (!request.raw_prompts.empty() || request.conversation.messages.empty()) return false;
+  const text::Message& last = request.conversation.messages.back();
+  const bool says = last.content.find_first_not_of(" \t\r\n") != std::string::npos;
+  return last.role == "assistant" && says && last.tool_calls.empty();
+}
+
+absl::Status CannotGoOn(const GatewayRequest& request) {
+  return BadRequest(request.prompt_field,
+                    absl::StrCat("the model is to go on with the last message of '", request.prompt_field,
+                                 "', which must then be the assistant's, with text and without tool calls"));
+}
+
+absl::Status CheckBegun(const GatewayRequest& request) {
+  if (!request.conversation.ends_begun) return absl::OkStatus();
+  if (!request.raw_prompts.empty()) {
+    return BadRequest("continue_final_message",
+                      absl::StrCat("'continue_final_message' goes on with the last message, but '",
+                                   request.prompt_field, "' is no conversation: the model goes on with it anyway"));
+  }
+  return MayGoOn(request) ? absl::OkStatus() : CannotGoOn(request);
+}
+
+}  // namespace
+
+void BeginAnswer(GatewayRequest& request) {
+  request.conversation.ends_begun = request.conversation.ends_begun || MayGoOn(request);
+}
+
+absl::Status CheckEnd(const GatewayRequest& request) {
+  if (!request.raw_prompts.empty() || request.conversation.ends_begun) return absl::OkStatus();
+  return request.conversation.messages.back().role == "assistant" ? CannotGoOn(request) : absl::OkStatus();
+}
+
 absl::Status CheckRequest(const GatewayRequest& request) {
   constexpr int32_t kMaxChoices = 128;
   if (static_cast<int64_t>(request.n) * request.prompts() > kMaxChoices) {
@@ -354,6 +391,7 @@ absl::Status CheckRequest(const GatewayRequest& request) {
   if (request.raw_prompts.empty() && request.conversation.messages.empty()) {
     return BadRequest(request.prompt_field, "there must be at least one message");
   }
+  INGOT_RETURN_IF_ERROR(CheckBegun(request));
   if (request.max_tokens > 0 && request.min_tokens > request.max_tokens) {
     return BadRequest("min_tokens", "'min_tokens' must be at most the largest number of tokens");
   }

@@ -79,6 +79,11 @@ absl::StatusOr<std::string> ContentText(const base::json::value* content, const 
 // The text of one part.
 absl::StatusOr<std::string> PartText(const base::json::value& part, const std::string& path);
 
+// Messages and Google: the model goes on with a text of the assistant that ends the conversation. CheckEnd: 400 if it
+// ends with another turn of the assistant, behind which nothing can be sampled.
+void BeginAnswer(GatewayRequest& request);
+absl::Status CheckEnd(const GatewayRequest& request);
+
 // The last step of every dialect; 400 for fields that contradict each other.
 absl::Status CheckRequest(const GatewayRequest& request);
 

@@ -10,6 +10,9 @@
 namespace ingot::gateway {
 namespace {
 
+// LiteLLM's proxy puts this in the place of an empty text, since Messages takes none.
+constexpr std::string_view kNothingSaid = "[System: Empty message content sanitised to satisfy protocol]";
+
 // An error means that the text is compared as it is written.
 absl::StatusOr<base::json::value> Parsed(std::string_view text) {
   if (HasTooManyValues(text)) return absl::ResourceExhaustedError("too many values");
@@ -86,7 +89,8 @@ base::Key128 MessageKey(const text::Message& message) {
   canonical.reserve(64 + message.content.size());
   Put(canonical, message.role);
   if (message.role == "assistant") {
-    Put(canonical, WithLineFeeds(Trim(message.content)));
+    const std::string_view said = Trim(message.content);
+    Put(canonical, said == kNothingSaid ? "" : WithLineFeeds(said));
   } else {
     Put(canonical, message.content);
   }

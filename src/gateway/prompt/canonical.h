@@ -29,8 +29,9 @@ inline size_t TrimmedSize(std::string_view text) { return Trim(text).size(); }
 bool SameReasoning(std::string_view sent, std::string_view key);
 std::string ReasoningKey(std::string_view reasoning);
 
-// The key of role, text (an assistant's with line feeds and without white space around it), name, and the names and
-// canonical arguments of tool calls. Ids and reasoning do not count: clients rename ids and drop reasoning (SameReasoning).
+// The key of role, text (an assistant's with line feeds and without white space around it; empty if a client put a filler
+// in its place), name, and the names and canonical arguments of tool calls. Ids and reasoning do not count: clients rename
+// ids and drop reasoning (SameReasoning).
 base::Key128 MessageKey(const text::Message& message);
 
 }  // namespace ingot::gateway

@@ -43,6 +43,13 @@ ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first) 
   return keys;
 }
 
+text::Message GoneOn(text::Message begun, text::Message more) {
+  begun.content += more.content;
+  begun.reasoning += more.reasoning;
+  begun.tool_calls = std::move(more.tool_calls);
+  return begun;
+}
+
 ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
   const std::vector<text::Message>& messages = conversation.messages;
   ConversationKeys keys;
@@ -70,11 +77,15 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
     if (conversation.messages[i].role != "assistant") continue;
     const auto found = by_prefix_.find(keys.after[i + 1]);
     const int chosen = found == by_prefix_.end() ? -1 : Choose(found->second, conversation, keys, i, echoed);
-    if (chosen >= 0) {
+    const bool begun = conversation.ends_begun && i + 1 == conversation.messages.size();
+    if (chosen >= 0 && begun) {
+      Match open = MatchBegun(conversation, chosen, find_kept);
+      if (open.parent >= 0 || open.kept_call >= 0) return open;
+    } else if (chosen >= 0) {
       match.parent = chosen;
       match.first_new = i + 1;
       if (!match.fork_cause.empty()) return match;
-      if (asked_.contains(keys.after.back())) {
+      if (WasAsked(keys)) {
         match.fork_cause = kForkRetry;
       } else if (calls_[match.parent].continued) {
         match.fork_cause = kForkEarlierTurn;
@@ -82,15 +93,15 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
       return match;
     }
     if (find_kept != nullptr) {
-      Match kept = MatchKeptPrefix(conversation, keys, i, find_kept);
+      Match kept = MatchKeptPrefix(conversation, keys, i, echoed, find_kept);
       if (kept.kept_call >= 0) {
-        if (asked_.contains(keys.after.back())) kept.fork_cause = kForkRetry;
+        if (WasAsked(keys)) kept.fork_cause = kForkRetry;
         if (!match.fork_cause.empty()) kept.fork_cause = match.fork_cause;
         return kept;
       }
     }
     if (Match grown = MatchBehind(conversation, keys, i, echoed); grown.kept_call >= 0) {
-      if (asked_.contains(keys.after.back())) {
+      if (WasAsked(keys)) {
         grown.fork_cause = kForkRetry;
       } else if (calls_[grown.kept_call].continued) {
         grown.fork_cause = kForkEarlierTurn;
@@ -103,22 +114,46 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
     }
     any_assistant = true;
   }
-  if (!any_assistant) match.fork_cause = asked_.contains(keys.after.back()) ? kForkRetry : kForkNewConversation;
+  if (!any_assistant) match.fork_cause = WasAsked(keys) ? kForkRetry : kForkNewConversation;
+  return match;
+}
+
+History::Match History::MatchBegun(const text::Conversation& conversation, int call,
+                                   const FindKeptPrefix& find_kept) const {
+  const Entry& entry = calls_[call];
+  const size_t message = conversation.messages.size() - 1;
+  Match match;
+  match.begun = true;
+  match.first_new = message + 1;
+  if (entry.continued) match.fork_cause = kForkEarlierTurn;
+  const auto& ids = entry.pieces.back().segment->token_ids();
+  const size_t text_ids = entry.ending.text_ids;
+  if (entry.ending.stop.empty() && text_ids == static_cast<size_t>(ids.size())) {
+    match.parent = call;
+  } else if (find_kept != nullptr) {
+    const text::Message* begun = entry.begun.has_value() ? &*entry.begun : nullptr;
+    match.kept = find_kept(conversation, message, {std::span(ids.data(), text_ids), entry.prefill, begun});
+    if (match.kept.ids > 0) match.kept_call = call;
+  }
   return match;
 }
 
 History::Match History::MatchKeptPrefix(const text::Conversation& conversation, const ConversationKeys& keys,
-                                        size_t message, const FindKeptPrefix& find_kept) const {
+                                        size_t message, const EchoedIds& echoed,
+                                        const FindKeptPrefix& find_kept) const {
   Match match;
   const auto found = streamed_.find(keys.after[message]);
   if (found == streamed_.end()) return match;
-  for (auto call = found->second.rbegin(); call != found->second.rend(); ++call) {
-    if (!SameReasoningBefore(message, conversation, keys, *call)) continue;
-    const Entry& entry = calls_[*call];
+  const text::Message& sent = conversation.messages[message];
+  for (const int call : Ordered(found->second, sent, EchoedOf(echoed, message), keys.thread)) {
+    if (!SameReasoningBefore(message, conversation, keys, call)) continue;
+    const Entry& entry = calls_[call];
     const auto& ids = entry.pieces.back().segment->token_ids();
-    KeptPrefix kept = find_kept(conversation, message, std::span(ids.data(), entry.streamed_ids), entry.prefill);
+    const text::Message* begun = entry.begun.has_value() ? &*entry.begun : nullptr;
+    KeptPrefix kept =
+        find_kept(conversation, message, {std::span(ids.data(), entry.streamed_ids), entry.prefill, begun});
     if (kept.ids == 0) continue;
-    match.kept_call = *call;
+    match.kept_call = call;
     match.first_new = message + 1;
     match.kept = std::move(kept);
     return match;
@@ -168,7 +203,7 @@ bool History::SameReasoningBefore(size_t message, const text::Conversation& conv
                                   int call) const {
   while (message > keys.first_reasoned) {
     const Entry& entry = calls_[call];
-    const size_t answered = entry.parent < 0 ? message : AnswerOf(entry.parent, keys, message);
+    const size_t answered = entry.turn_before < 0 ? message : AnswerOf(entry.turn_before, keys, message);
     const bool is_first = answered == message;
     for (size_t i = is_first ? 0 : answered + 1; entry.asked_reasoning.has_value() && i < message; ++i) {
       const auto held = entry.asked_reasoning->find(i);
@@ -178,7 +213,7 @@ bool History::SameReasoningBefore(size_t message, const text::Conversation& conv
       }
     }
     if (is_first) return true;
-    call = entry.parent;
+    call = entry.turn_before;
     message = answered;
     if (!SameReasoning(conversation.messages[message].reasoning, calls_[call].delivered_reasoning)) return false;
   }
@@ -189,15 +224,28 @@ int History::Choose(const std::vector<int>& candidates, const text::Conversation
                     const ConversationKeys& keys, size_t message, const EchoedIds& echoed) const {
   const text::Message& sent = conversation.messages[message];
   const auto said = [&](int call) {
+    // Another thread's client changed that answer; this one's may have changed its own so.
+    if (calls_[call].adopted_from >= 0 && calls_[call].thread != keys.thread) return false;
     return SameReasoning(sent.reasoning, calls_[call].delivered_reasoning) &&
            SameReasoningBefore(message, conversation, keys, call);
   };
-  for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
-    if (Names(*candidate, sent, EchoedOf(echoed, message)) && said(*candidate)) return *candidate;
-  }
-  // Equal content and no id to tell the calls apart: the newest.
-  const auto latest = std::find_if(candidates.rbegin(), candidates.rend(), said);
-  return latest == candidates.rend() ? -1 : *latest;
+  const std::vector<int> ordered = Ordered(candidates, sent, EchoedOf(echoed, message), keys.thread);
+  const auto first = std::find_if(ordered.begin(), ordered.end(), said);
+  return first == ordered.end() ? -1 : *first;
+}
+
+std::vector<int> History::Ordered(const std::vector<int>& calls, const text::Message& message,
+                                  const std::vector<std::string>* ids, const std::string& thread) const {
+  std::vector<int> ordered(calls.rbegin(), calls.rend());
+  if (ordered.size() == 1) return ordered;
+  const auto others =
+      std::stable_partition(ordered.begin(), ordered.end(), [&](int call) { return Names(call, message, ids); });
+  std::stable_partition(others, ordered.end(), [&](int call) { return calls_[call].thread == thread; });
+  return ordered;
+}
+
+bool History::WasAsked(const ConversationKeys& keys) const {
+  return asked_by_.contains(Chain(keys.after.back(), base::ContentKey128(keys.thread)));
 }
 
 std::string History::ForkCause(const text::Conversation& conversation, const ConversationKeys& keys,
@@ -246,7 +294,7 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   const bool streamed = call.streamed_ids > 0 && !call.sampled.empty();
   Entry entry;
   entry.call_id = std::move(call.call_id);
-  entry.parent = call.parent;
+  entry.parent = entry.turn_before = call.parent;
   entry.pieces = std::move(call.prompt);
   entry.first_sampled = entry.pieces.size();
   for (Piece& piece : call.sampled) entry.pieces.push_back(std::move(piece));
@@ -255,6 +303,12 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   entry.prefill = std::move(call.prefill);
   entry.asked = asked.key;
   entry.asked_reasoning = std::move(call.reasoning);
+  if (call.parent >= 0 && calls_[call.parent].asked == asked.key) {  // it goes on with its parent's answer
+    entry.turn_before = calls_[call.parent].turn_before;
+    entry.asked_reasoning = calls_[call.parent].asked_reasoning;
+  }
+  entry.begun = std::move(call.begun);
+  entry.thread = call.thread;
   entry.echoed_arguments = std::move(call.echoed_arguments);
   entry.streamed_ids = call.streamed_ids;
   entry.broken_off = !delivered.has_value();
@@ -264,6 +318,7 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   calls_.push_back(std::move(entry));
   for (int parent = call.parent; parent >= 0; parent = calls_[parent].adopted_from) calls_[parent].continued = true;
   asked_.insert(asked.key);
+  asked_by_.insert(Chain(asked.key, base::ContentKey128(call.thread)));
   if (streamed) streamed_[asked.key].push_back(index);
   if (stoppable) stoppable_[asked.key].push_back(index);
   if (delivered.has_value()) Index(asked, index);
@@ -284,8 +339,10 @@ int History::AdoptClientTurn(const ConversationKeys& asked, const Match& match) 
   entry.ending = {};
   entry.behind = match.behind;
   entry.adopted_from = match.kept_call;
+  entry.thread = asked.thread;
   ++adopted_;
   calls_.push_back(std::move(entry));
+  if (match.begun) return index;  // its answer is the kept call's
   Index({asked.after[match.first_new - 1], asked.after_no_tools[match.first_new - 1]}, index);
   // The client's spelling of the message may have less white space.
   std::vector<int>& here = by_prefix_[asked.after[match.first_new]];

@@ -6,7 +6,8 @@
 // The parent call is found by the last assistant message that equals, with its whole prefix, the delivered message of a
 // call in canonical form (canonical.h). Prefixes are compared by a chain of 128-bit content keys, so a search is linear
 // in the request. Ids that clients echo (of tool calls, of items, signatures) do two things: they decide between calls
-// that delivered equal content, and they name the cause of a fork. They never replace equality.
+// that delivered equal content, and they name the cause of a fork. They never replace equality. Where no id decides, the
+// conversation's name does (ConversationKeys::thread), and then the newest call is continued.
 //
 // Reasoning is no part of the keys, since most clients drop it. Reasoning that does come back must equal the delivered
 // one, in the continued message and in all messages before it. It decides between calls that delivered equal text.
@@ -19,6 +20,9 @@
 // is continued on the answer's ids; the text behind them begins the tail.
 //
 // A client may send the parts of a turn as messages of their own, in any order. JoinTurns puts them together first.
+//
+// A client may begin an answer, or ask for more of one (text::Conversation::ends_begun). The call that goes on with it
+// answers the messages before it, and delivers the whole message.
 //
 // Plain value, not thread safe. Segments are shared: a chain of n calls costs its tokens once.
 #pragma once
@@ -54,6 +58,7 @@ struct ConversationKeys {
   std::vector<base::Key128> after_no_tools;  // the same without the tools
   std::vector<base::Key128> message;         // of each message alone
   size_t first_reasoned = 0;                 // the first message with reasoning; the number of messages if none
+  std::string thread = {};                   // the client's name of the conversation, which is in no key; empty = none
 
   static ConversationKeys Of(const text::Conversation& conversation);
 };
@@ -61,13 +66,20 @@ struct ConversationKeys {
 // The key of a prefix that goes on with a message.
 base::Key128 Chain(const base::Key128& prefix, const base::Key128& message);
 
-// The key of a call's whole conversation, with its tools and without.
+// The key of the messages that a call's answer follows, with its tools and without.
 struct AskedKey {
   base::Key128 key;
   base::Key128 no_tools;
 
-  static AskedKey Of(const ConversationKeys& keys) { return {keys.after.back(), keys.after_no_tools.back()}; }
+  // `ends_begun`: the answer goes on with the last message.
+  static AskedKey Of(const ConversationKeys& keys, bool ends_begun = false) {
+    const size_t messages = keys.after.size() - 1 - (ends_begun ? 1 : 0);
+    return {keys.after[messages], keys.after_no_tools[messages]};
+  }
 };
+
+// The message that a begun answer has become.
+text::Message GoneOn(text::Message begun, text::Message more);
 
 // Keys of messages' reasoning (canonical.h) by message index; messages without reasoning have none.
 using ReasoningKeys = std::map<size_t, std::string>;
@@ -88,10 +100,15 @@ class History {
     size_t ids = 0;         // its number of sampled ids; 0 = the client's message is no prefix of the answer
     text::Message message;  // the message that these ids read as
   };
-  // Compares a client's message with an answer. `sampled`: the ids whose text may have reached the client; they follow
-  // `prefill`.
-  using FindKeptPrefix = std::function<KeptPrefix(const text::Conversation& conversation, size_t message,
-                                                  std::span<const int32_t> sampled, const std::string& prefill)>;
+  // The sampled part of an answer.
+  struct SampledText {
+    std::span<const int32_t> ids;          // whose text may have reached the client
+    const std::string& prefill;            // Call::prefill
+    const text::Message* begun = nullptr;  // Call::begun; null = the client began none
+  };
+  // Compares a client's message with an answer.
+  using FindKeptPrefix =
+      std::function<KeptPrefix(const text::Conversation& conversation, size_t message, const SampledText& answer)>;
 
   // The parent call of a request.
   struct Match {
@@ -103,6 +120,7 @@ class History {
     int kept_call = -1;
     KeptPrefix kept = {};
     std::string behind = {};  // the text with which the client's message goes on behind kept.ids
+    bool begun = false;       // the match is the begun answer at the conversation's end
   };
 
   // Joins neighbouring assistant messages (history_join.cc): they are one turn, which a client sent in parts, unless an
@@ -144,14 +162,17 @@ class History {
     int parent = -1;  // -1 = none
     std::vector<Piece> prompt;
     std::vector<Piece> sampled;
-    std::string text_key;     // RenderedPrompt::text_key of its prompt; empty: unknown
-    std::string prefill;      // RenderedPrompt::prefill of its prompt
+    std::string text_key;  // RenderedPrompt::text_key of its prompt; empty: unknown
+    std::string prefill;   // RenderedPrompt::prefill of its prompt
+    // The answer as the client began it, with which the delivered message begins. nullopt: the client began none.
+    std::optional<text::Message> begun = {};
     size_t streamed_ids = 0;  // ids of the last sampled segment that may have reached the client in a stream
     // Per delivered tool call, its arguments in the words in which a client sends them back; empty: in the model's.
     std::vector<std::string> echoed_arguments = {};
     // Reasoning of the messages behind the parent's delivered message; nullopt: unknown, not compared.
     std::optional<ReasoningKeys> reasoning = {};
     Ending ending = {};
+    std::string thread = {};  // ConversationKeys::thread of its request
   };
   // Adds a call and returns its index. `delivered` nullopt: the call broke off, so later requests can continue only a
   // prefix that the client kept.
@@ -194,6 +215,7 @@ class History {
   struct Entry {
     std::string call_id;
     int parent = -1;
+    int turn_before = -1;  // the call that delivered the answer before this one's: the parent, or a call before it
     std::vector<Piece> pieces;
     size_t first_sampled = 0;  // index into pieces
     std::string text_key;
@@ -203,6 +225,7 @@ class History {
     std::optional<ReasoningKeys> asked_reasoning;
     base::Key128 asked = {};  // AskedKey::key
     std::string prefill;
+    std::optional<text::Message> begun;  // Call::begun
     size_t streamed_ids = 0;
     bool broken_off = false;  // `delivered` is empty
     bool unrecorded = false;  // AdoptClientTurn made it: its last segment is in no record
@@ -210,6 +233,7 @@ class History {
     Ending ending;            // of an answer that was delivered
     std::string behind;       // AdoptClientTurn made it: Match::behind
     int adopted_from = -1;    // the call of which AdoptClientTurn made it
+    std::string thread;
   };
   // The id that the model wrote for a call that a client sent.
   const std::string& WrittenId(const text::ToolCall& call) const;
@@ -222,10 +246,14 @@ class History {
 
   // Makes the call findable by its delivered message.
   void Index(const AskedKey& asked, int call);
-  // The newest streamed answer to the prefix before `message` of which `message` is a prefix.
+  // The streamed answer to the prefix before `message` of which `message` is a prefix: the first in Ordered.
   Match MatchKeptPrefix(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
-                        const FindKeptPrefix& find_kept) const;
-  // The newest answer to the prefix before `message` with which, and a stop string of its request, `message` begins.
+                        const EchoedIds& echoed, const FindKeptPrefix& find_kept) const;
+  // The match of the begun answer at the conversation's end with `call`, which delivered it. A stop string and an end of
+  // the turn are behind it, so the ids before them are continued.
+  Match MatchBegun(const text::Conversation& conversation, int call, const FindKeptPrefix& find_kept) const;
+  // The answer to the prefix before `message` with which, and a stop string of its request, `message` begins: the first
+  // in Ordered.
   Match MatchBehind(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                     const EchoedIds& echoed) const;
   // The content of a client's message that begins with the call's answer and a stop string, in the answer's spelling.
@@ -255,10 +283,16 @@ class History {
   // Whether all reasoning before `message`, the answer of `call`, was dropped or is that of the call's prompt.
   bool SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,
                            int call) const;
-  // The call of `candidates`, which delivered equal content, that is the message's: one that an id names, else the
-  // newest. -1 = none has the reasoning that came with the message or before it.
+  // The calls in the order in which a message may be theirs: those that an id in it names, then those of its thread,
+  // then others; of equals the newest first.
+  std::vector<int> Ordered(const std::vector<int>& calls, const text::Message& message,
+                           const std::vector<std::string>* ids, const std::string& thread) const;
+  // The call of `candidates`, which delivered equal content, that is the message's: the first in Ordered. -1 = none has
+  // the reasoning that came with the message or before it.
   int Choose(const std::vector<int>& candidates, const text::Conversation& conversation, const ConversationKeys& keys,
              size_t message, const EchoedIds& echoed) const;
+  // Whether a call of this thread was asked with the same conversation.
+  bool WasAsked(const ConversationKeys& keys) const;
   // The cause why the assistant message `message` matches no call.
   std::string ForkCause(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
                         size_t message) const;
@@ -270,6 +304,7 @@ class History {
   Calls streamed_;          // by the key of their whole conversation
   Calls stoppable_;         // with stop strings, by the key of their whole conversation
   Keys asked_;              // keys of whole conversations
+  Keys asked_by_;           // the same with the names of their threads
   Keys prefixes_no_tools_;  // the keys of by_prefix_ without tools
   Calls by_message_;        // by the key of the delivered message alone
   std::unordered_map<std::string, std::string> written_ids_;  // ids that the model wrote, by the delivered id

@@ -80,24 +80,20 @@ History::Match History::MatchBehind(const text::Conversation& conversation, cons
   const auto found = stoppable_.find(keys.after[message]);
   if (found == stoppable_.end()) return match;
   const text::Message& sent = conversation.messages[message];
-  for (const bool named : {true, false}) {
-    for (auto call = found->second.rbegin(); call != found->second.rend(); ++call) {
-      if (named && !Names(*call, sent, EchoedOf(echoed, message))) continue;
-      const Entry& entry = calls_[*call];
-      std::optional<GrownAnswer> grown = GrownAnswerOf(*call, sent);
-      if (!grown.has_value() || entry.ending.text_ids == 0 ||
-          !SameReasoning(sent.reasoning, entry.delivered_reasoning) ||
-          !SameReasoningBefore(message, conversation, keys, *call)) {
-        continue;
-      }
-      match.kept_call = *call;
-      match.first_new = message + 1;
-      match.kept.ids = entry.ending.text_ids;
-      match.kept.message = entry.delivered;
-      match.behind = grown->content.substr(grown->behind);
-      match.kept.message.content = std::move(grown->content);
-      return match;
+  for (const int call : Ordered(found->second, sent, EchoedOf(echoed, message), keys.thread)) {
+    const Entry& entry = calls_[call];
+    std::optional<GrownAnswer> grown = GrownAnswerOf(call, sent);
+    if (!grown.has_value() || entry.ending.text_ids == 0 || !SameReasoning(sent.reasoning, entry.delivered_reasoning) ||
+        !SameReasoningBefore(message, conversation, keys, call)) {
+      continue;
     }
+    match.kept_call = call;
+    match.first_new = message + 1;
+    match.kept.ids = entry.ending.text_ids;
+    match.kept.message = entry.delivered;
+    match.behind = grown->content.substr(grown->behind);
+    match.kept.message.content = std::move(grown->content);
+    return match;
   }
   return match;
 }

@@ -78,6 +78,7 @@ std::optional<JoinedTurns> History::JoinTurns(const text::Conversation& sent, co
   JoinedTurns joined;
   joined.conversation.tools = sent.tools;
   joined.conversation.template_variables = sent.template_variables;
+  joined.conversation.ends_begun = sent.ends_begun;
   base::Key128 before = keys.after[0];
   for (size_t i = 0; i < messages.size();) {
     size_t end = i + 1;
@@ -93,6 +94,7 @@ std::optional<JoinedTurns> History::JoinTurns(const text::Conversation& sent, co
   }
   if (joined.conversation.messages.size() == messages.size()) return std::nullopt;
   joined.keys = ConversationKeys::Of(joined.conversation);
+  joined.keys.thread = keys.thread;
   return joined;
 }
 

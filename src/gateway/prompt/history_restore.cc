@@ -86,7 +86,7 @@ std::optional<text::Conversation> History::Restored(const text::Conversation& co
   }
   size_t end = count;  // of the messages among which the answer of `call` is
   std::vector<bool> on_path(count);
-  for (; call >= 0; call = calls_[call].parent) {
+  for (; call >= 0; call = calls_[call].turn_before) {
     const Entry& entry = calls_[call];
     const size_t answer = AnswerOf(call, keys, end);
     if (answer == end) break;

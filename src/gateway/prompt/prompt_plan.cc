@@ -39,6 +39,7 @@ absl::StatusOr<PromptPlan> PromptPlanner::Plan(const text::Conversation& convers
   }
   if (plan.continued.match.parent < 0) INGOT_RETURN_IF_ERROR(RenderWhole(rendered, most_ids, plan));
   plan.reasoning = ReasoningOf(rendered, plan.continued.match.first_new);
+  if (rendered.ends_begun) plan.begun = rendered.messages.back();
   return plan;
 }
 
@@ -127,7 +128,7 @@ absl::StatusOr<PromptPlan> PromptPlanner::PlanRaw(std::string_view text, std::sp
 }
 
 History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conversation, size_t message,
-                                                std::span<const int32_t> sampled, const std::string& prefill) const {
+                                                const History::SampledText& answer) const {
   const text::Message& sent = conversation.messages[message];
   if (!sent.tool_calls.empty() || TrimmedSize(sent.content) == 0) return {};
   const auto reader = [&] {
@@ -136,15 +137,15 @@ History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conver
          .ends = format_->end_of_turn_ids(),
          .format = format_->output(),
          .reading = {.tools = conversation.tools,
-                     .prefill = prefill,
+                     .prefill = answer.prefill,
                      .calls = conversation.tools.empty() ? text::CallMode::kText : text::CallMode::kStreamed}});
   };
   TurnText streamed = reader();
-  std::string content;  // with line feeds
+  std::string content = WithLineFeeds(answer.begun == nullptr ? "" : answer.begun->content);
   size_t pushed = 0;
   for (const size_t kept = TrimmedSize(WithLineFeeds(sent.content)); TrimmedSize(content) < kept;) {
-    if (pushed == sampled.size()) return {};
-    streamed.Push(sampled.subspan(pushed++, 1));
+    if (pushed == answer.ids.size()) return {};
+    streamed.Push(answer.ids.subspan(pushed++, 1));
     for (const TurnText::Delta& delta : streamed.Take()) {
       if (delta.kind != PartKind::kContent) continue;
       const bool within = content.ends_with('\r');  // a line end of two pieces
@@ -156,12 +157,13 @@ History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conver
   History::KeptPrefix kept;
   kept.ids = static_cast<size_t>(streamed.delivered_tokens());
   TurnText whole = reader();
-  whole.Push(sampled.first(kept.ids));
+  whole.Push(answer.ids.first(kept.ids));
   whole.Finish("");
   kept.message.role = "assistant";
   kept.message.content = whole.message().content;
   kept.message.reasoning = whole.message().reasoning;
   kept.message.tool_calls = whole.message().tool_calls;
+  if (answer.begun != nullptr) kept.message = GoneOn(*answer.begun, std::move(kept.message));
   const bool same = MessageKey(kept.message) == MessageKey(sent) &&
                     SameReasoning(sent.reasoning, ReasoningKey(kept.message.reasoning));
   return same ? kept : History::KeptPrefix();

@@ -31,8 +31,9 @@ namespace ingot::gateway {
 
 // The parent call of a request, with a copy of the parts of its path that a prompt needs.
 struct Continuation {
-  History::Match match;   // match.parent -1 = no parent; then all else but `keys` and `conversation` is empty
+  History::Match match;   // match.parent -1 = no parent; then all else but `keys`, `asked` and `conversation` is empty
   ConversationKeys keys;  // of the request's conversation, its turns joined
+  AskedKey asked = {};    // of the messages that the answer follows, without the one that it goes on with
   std::string parent_call_id;
   std::vector<int32_t> ids;          // of the parent's path, its sampled ids included
   size_t recorded_pieces = 0;        // sampled segments of the parent that its record holds
@@ -46,11 +47,13 @@ struct Continuation {
 };
 
 struct PromptPlan {
-  bool raw = false;               // the prompt came as text or ids; no later request continues it
-  Continuation continued;         // its keys are empty if raw
-  std::vector<Piece> pieces;      // segments of the prompt behind the continued path
-  std::vector<int32_t> ids;       // the whole prompt
-  std::string prefill;            // text::RenderedPrompt::prefill
+  bool raw = false;           // the prompt came as text or ids; no later request continues it
+  Continuation continued;     // its keys are empty if raw
+  std::vector<Piece> pieces;  // segments of the prompt behind the continued path
+  std::vector<int32_t> ids;   // the whole prompt
+  std::string prefill;        // text::RenderedPrompt::prefill
+  // The answer as the client began it; the model goes on behind its content. nullopt: the client began none.
+  std::optional<text::Message> begun;
   std::string text_key;           // text::RenderedPrompt::text_key
   ReasoningKeys reasoning;        // of the messages in the tail
   text::Concessions concessions;  // text::RenderedPrompt::concessions
@@ -77,7 +80,7 @@ class PromptPlanner {
   // History::FindKeptPrefix: the fewest ids that read as the client's message. None for a message with tool calls, since
   // clients do not keep calls cut at ids.
   History::KeptPrefix KeptPrefixOf(const text::Conversation& conversation, size_t message,
-                                   std::span<const int32_t> sampled, const std::string& prefill) const;
+                                   const History::SampledText& answer) const;
 
  private:
   absl::Status RenderWhole(const text::Conversation& conversation, size_t most_ids, PromptPlan& plan) const;

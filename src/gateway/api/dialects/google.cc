@@ -469,11 +469,7 @@ class GenerateContent : public Dialect {
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
     INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
     INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw, json, ""));
-    if (request.raw_prompts.empty() && request.conversation.messages.back().role == "assistant") {
-      return BadRequest(kContents,
-                        "'contents' ends with the model's turn: an answer that the client began is not supported, the "
-                        "last content must be the user's");
-    }
+    INGOT_RETURN_IF_ERROR(CheckEnd(request));
     request.stream = false;
     return request;
   }
@@ -508,6 +504,7 @@ class GenerateContent : public Dialect {
       return BadRequest(request.prompt_field,
                         absl::StrCat("'", request.prompt_field, "' must have at least one content"));
     }
+    BeginAnswer(request);
     INGOT_RETURN_IF_ERROR(CheckRequest(request));
     return request;
   }

@@ -41,7 +41,8 @@ const char* StatusName(int http) {
 
 // Libraries take the arguments of a call whole, so a call is one event. The last character of a text is held back until
 // more text, another part or the end comes. So the event with the reason of the end has a part that is not empty.
-// Clients keep an empty part in their history, or drop the whole answer. A stream that breaks off lacks the character.
+// Clients keep an empty part in their history, or drop the whole answer. A stream that breaks off tells it before the
+// error.
 class GoogleRenderer final : public Renderer {
  public:
   GoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request)
@@ -70,11 +71,22 @@ class GoogleRenderer final : public Renderer {
   }
 
   std::string Trailer(const absl::Status& status) override {
-    if (request().streams_array) return status.ok() ? "]" : absl::StrCat(",\n", GoogleError(status).body, "]");
-    if (status.ok()) return "";
-    // js-genai takes an error for one only as a line of JSON alone, other libraries only as an event.
+    const bool is_array = request().streams_array;
+    if (status.ok()) return is_array ? "]" : "";
     const std::string error = GoogleError(status).body;
-    return WireEvent{"", error, {}}.Sse() + error;
+    std::string rest;
+    const auto add = [&](const std::string& json) {
+      is_array ? absl::StrAppend(&rest, ",\n", json) : WireEvent{"", json, {}}.AppendSse(rest);
+    };
+    for (const Choice& choice : choices()) {
+      Held& held = held_[choice.index];
+      const std::string part = choice.parts.empty() ? "" : HeldPart(held, choice.parts.back().kind);
+      if (!part.empty()) add(Response(Candidate(choice, part, held.tokens, false), false, nullptr));
+      held = {};
+    }
+    add(error);
+    // js-genai takes an error for one only as a line of JSON alone, other libraries only as an event.
+    return rest + (is_array ? "]" : error);
   }
 
  private:

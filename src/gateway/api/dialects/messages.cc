@@ -282,12 +282,7 @@ class Messages : public Dialect {
   Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
     INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
-    const auto& messages = request.conversation.messages;
-    if (request.raw_prompts.empty() && !messages.empty() && messages.back().role == "assistant") {
-      return BadRequest(kMessages,
-                        "'messages' ends with an assistant's turn: an answer that the client began is not "
-                        "supported, the last message must be the user's");
-    }
+    INGOT_RETURN_IF_ERROR(CheckEnd(request));
     return request;
   }
 
@@ -303,6 +298,7 @@ class Messages : public Dialect {
     if ((messages == nullptr || messages->empty()) && request.raw_prompts.empty()) {
       return BadRequest(kMessages, "'messages' must have at least one message");
     }
+    BeginAnswer(request);
     INGOT_RETURN_IF_ERROR(CheckRequest(request));
     return request;
   }
