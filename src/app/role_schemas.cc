@@ -75,6 +75,14 @@ void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
                "milliseconds for a verified update to be swapped in");
   schema.Field("rollout.max_stop_strings", &o.max_stop_strings, "per request");
   schema.Field("rollout.max_stop_bytes", &o.max_stop_bytes, "length of one stop string");
+  schema.Choice("rollout.halt.repetition", &o.halt.repetition, {"on", "off", "auto"},
+                "end calls that repeat themselves; auto: unless the vocabulary is of bytes");
+  schema.Field("rollout.halt.certain_tokens", &o.halt.certain_tokens,
+               "tokens in a row, each with a probability above certain_above, that end a call");
+  schema.Field("rollout.halt.certain_above", &o.halt.certain_above, "see certain_tokens");
+  schema.Field("rollout.halt.max_period", &o.halt.max_period, "tokens of a phrase whose repetition ends a call");
+  schema.Field("rollout.halt.periods", &o.halt.periods, "times that the phrase comes before it ends the call");
+  schema.Field("rollout.halt.min_repeated", &o.halt.min_repeated, "tokens that the repeated phrases have together");
 }
 
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {

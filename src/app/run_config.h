@@ -108,7 +108,7 @@ struct RunConfig {
   std::string sft_data;         // JSONL of conversations; empty = no such stage
   std::string dpo_data;         // JSONL of preference pairs; empty = no such stage
   ModelOptions model;
-  rollout::EngineOptions rollout;
+  rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};
   gateway::GatewayOptions gateway;
   http::Options http;
   datapool::StoreOptions datapool;

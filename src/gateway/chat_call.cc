@@ -258,7 +258,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   base::MutexLock lock(mu_);
   *call.mutable_times() = generation_.times;
   call.mutable_times()->set_arrival_unix_ns(setup_.episode->UnixNanosAt(setup_.arrival));
-  const bool whole = finish == v1::FINISH_STOP || finish == v1::FINISH_LENGTH;
+  const bool whole = finish == v1::FINISH_STOP || finish == v1::FINISH_LENGTH || finish == v1::FINISH_REPETITION;
   call.set_delivered_tokens(whole ? generation_.size() : delivery_->confirmed_tokens());
   call.set_cached_tokens(generation_.cached_tokens);
   call.set_tool_call_malformed(whole && delivery_->malformed());

@@ -88,9 +88,14 @@ void Delivery::Take(const Generation& generation, std::vector<Event>& out) {
   }
   TakeParts(generation, out);
   if (!ended_) return;
-  ClosePart(out, generation.finish == v1::FINISH_LENGTH);
+  // No API has a word for a call that was halted for repeating itself. It is cut, as by a limit of tokens.
+  const bool cut = generation.finish == v1::FINISH_LENGTH || generation.finish == v1::FINISH_REPETITION;
+  ClosePart(out, cut);
   finished_ = true;
-  AnswerEnd end{.finish = generation.finish, .stop_string = generation.stop_string, .tokens = {}, .usage = {}};
+  AnswerEnd end{.finish = cut ? v1::FINISH_LENGTH : generation.finish,
+                .stop_string = generation.stop_string,
+                .tokens = {},
+                .usage = {}};
   end.tokens = TakeTokens(generation, generation.size());
   end.usage = {.prompt_tokens = static_cast<int64_t>(plan_->ids.size()),
                .completion_tokens = generation.size(),

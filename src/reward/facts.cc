@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
-#include "base/json.h"
 #include "tree/episode_time.h"
 
 namespace ingot::reward {
@@ -68,6 +67,25 @@ double EpisodeFacts::Signal(const std::string& name, double absent) const {
   return found == record().signals().end() ? absent : found->second;
 }
 
+int64_t EpisodeFacts::policy_calls() const {
+  return std::count_if(calls.begin(), calls.end(), [](const CallFacts& call) { return call.policy; });
+}
+
+absl::StatusOr<std::optional<base::json::value>> EpisodeFacts::Fact(const std::string& name) const {
+  const auto found = record().facts().find(name);
+  if (found == record().facts().end()) return std::nullopt;
+  absl::StatusOr<base::json::value> fact = base::ParseJson(found->second);
+  if (!fact.ok()) return absl::InvalidArgumentError(absl::StrCat("fact '", name, "': ", fact.status().message()));
+  return *std::move(fact);
+}
+
+std::optional<double> GroupFacts::Measured(const std::string& term, const std::string& measure) const {
+  const auto of_term = history.find(term);
+  if (of_term == history.end()) return std::nullopt;
+  const auto found = of_term->second.find(measure);
+  return found == of_term->second.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::string GroupFacts::domain() const { return group->task().domain().empty() ? "default" : group->task().domain(); }
 
 absl::StatusOr<GroupFacts> FactsOf(const v1::Group& group, int64_t version, int64_t total_steps) {
@@ -91,13 +109,6 @@ std::vector<int32_t> SampledIds(const v1::EpisodeTree& tree, const v1::Call& cal
     ids.insert(ids.end(), segment.token_ids().begin(), segment.token_ids().end());
   }
   return ids;
-}
-
-std::string DeliveredText(const v1::Call& call) {
-  const auto message = base::ParseJson(call.delivered_json());
-  if (!message.ok() || !message->is_object()) return "";
-  const base::json::value* content = message->as_object().if_contains("content");
-  return content != nullptr && content->is_string() ? std::string(content->as_string()) : "";
 }
 
 }  // namespace ingot::reward

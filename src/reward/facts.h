@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "proto/tree.pb.h"
 
@@ -29,8 +32,14 @@ struct EpisodeFacts {
   double seconds = 0;
 
   const v1::Episode& record() const { return tree->episode(); }
+  // The reward that was posted for the episode as a whole; 0 if none was.
+  double outcome() const { return record().reward(); }
+  // Calls that the policy in training sampled.
+  int64_t policy_calls() const;
   // A signal that was posted with the episode; `absent` = the value where there is none.
   double Signal(const std::string& name, double absent = 0) const;
+  // A fact that was posted with the episode; nullopt = there is none. INVALID_ARGUMENT: it is no JSON.
+  absl::StatusOr<std::optional<base::json::value>> Fact(const std::string& name) const;
 };
 
 struct GroupFacts {
@@ -38,19 +47,21 @@ struct GroupFacts {
   std::vector<EpisodeFacts> episodes;  // the finished ones, by sample index
   int64_t version = 0;                 // live at the group's admission
   int64_t total_steps = 0;             // of the run; > 0
+  // Measures of earlier groups of the same task (TermValue.measures), by the names of term and measure. Of several
+  // groups the one with the least id counts. A term that estimates something once per task goes by it.
+  std::map<std::string, std::map<std::string, double>> history;
+
+  // A number of `history`; nullopt = no earlier group measured it.
+  std::optional<double> Measured(const std::string& term, const std::string& measure) const;
 
   // The domain of the group's task; "default" where it names none.
   std::string domain() const;
 };
 
-// REQUIRES: `group` outlives the facts. DATA_LOSS names a segment that a call names and the group lacks.
+// Without history. REQUIRES: `group` outlives the facts. DATA_LOSS names a segment that a call names and the group lacks.
 absl::StatusOr<GroupFacts> FactsOf(const v1::Group& group, int64_t version, int64_t total_steps);
 
 // The ids that the call sampled, in order. REQUIRES: FactsOf accepted the tree.
 std::vector<int32_t> SampledIds(const v1::EpisodeTree& tree, const v1::Call& call);
-
-// The text of the call's delivered message (Call.delivered_json): its content alone, without reasoning and tool calls.
-// Empty where it has none, or where no message was stored.
-std::string DeliveredText(const v1::Call& call);
 
 }  // namespace ingot::reward

@@ -8,8 +8,18 @@
 
 #include "base/status.h"
 #include "reward/term.h"
+#include "reward/term_parts.h"
+#include "reward/terms/completion_time.h"
+#include "reward/terms/effort.h"
+#include "reward/terms/external_score.h"
+#include "reward/terms/judge.h"
+#include "reward/terms/language_mixing.h"
 #include "reward/terms/length.h"
-#include "reward/terms/outcome.h"
+#include "reward/terms/overlong.h"
+#include "reward/terms/parl.h"
+#include "reward/terms/repetition.h"
+#include "reward/terms/retrieval.h"
+#include "reward/terms/toggle.h"
 
 namespace ingot::reward {
 
@@ -33,6 +43,17 @@ struct TermOptions {
   std::vector<std::string> domains;  // the tasks' domains in which it counts; empty = in all
   // Options of single kinds.
   LengthOptions length;
+  EffortOptions effort;
+  OverlongOptions overlong;
+  CompletionTimeOptions completion_time;
+  RepetitionOptions repetition;
+  LanguageMixingOptions language_mixing;
+  ToggleOptions toggle;
+  ParlParallelOptions parl_parallel;
+  CriticalStepsOptions critical_steps;
+  RetrievalOptions retrieval;
+  JudgeOptions judge;
+  ExternalOptions external;
 
   const std::string& Name() const { return name.empty() ? kind : name; }
 };
@@ -52,6 +73,6 @@ struct RewardOptions {
 // The kinds that MakeTerm knows, for the schema and for errors.
 const std::vector<std::string>& TermKinds();
 // Same errors as RewardOptions::Validate.
-absl::StatusOr<std::unique_ptr<const RewardTerm>> MakeTerm(const TermOptions& options);
+absl::StatusOr<std::unique_ptr<const RewardTerm>> MakeTerm(const TermOptions& options, const TermParts& parts = {});
 
 }  // namespace ingot::reward

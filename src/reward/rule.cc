@@ -18,6 +18,7 @@ absl::Status AddTerm(const TermOptions& term, double weight, const TermResult& r
   value.set_weight(weight);
   value.set_value(result.value);
   value.set_detail(result.detail);
+  value.mutable_measures()->insert(result.measures.begin(), result.measures.end());
   if (const std::string fault = tree::RewardFault(result.value); !fault.empty()) {
     return absl::OutOfRangeError(absl::StrCat("term '", term.Name(), "' ", fault));
   }
@@ -42,13 +43,13 @@ absl::Status CheckSum(const v1::Grade& grade) {
 
 }  // namespace
 
-absl::StatusOr<Rule> Rule::Make(const RewardOptions& options, std::string_view configuration) {
+absl::StatusOr<Rule> Rule::Make(const RewardOptions& options, std::string_view configuration, const TermParts& parts) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   Rule rule;
   std::vector<TermOptions> terms = options.terms;
   if (terms.empty()) terms.emplace_back();
   for (TermOptions& term : terms) {
-    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const RewardTerm> made, MakeTerm(term));
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const RewardTerm> made, MakeTerm(term, parts));
     rule.terms_.push_back({std::move(term), std::move(made)});
   }
   rule.key_ = base::ContentKey(configuration);

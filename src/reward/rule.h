@@ -29,8 +29,9 @@ struct GroupGrades {
 
 class Rule {
  public:
-  // `configuration`: the text of the options, of which `key` is made. Same errors as RewardOptions::Validate.
-  static absl::StatusOr<Rule> Make(const RewardOptions& options, std::string_view configuration);
+  // `configuration`: the text of the options, of which `key` is made. `parts`: the servers that terms ask. Same errors as RewardOptions::Validate.
+  static absl::StatusOr<Rule> Make(const RewardOptions& options, std::string_view configuration,
+                                   const TermParts& parts = {});
 
   // Judges every finished episode of the group. A term of weight 0 for this group is not asked. An episode that one
   // term cannot judge has no grade. Errors: FAILED_PRECONDITION names a term that cannot be applied to the task.

@@ -14,11 +14,12 @@
 
 namespace ingot::reward {
 
-// What a term gives to one episode.
+// The values that a term gives to one episode.
 struct TermResult {
-  double value = 0;                     // to the episode as a whole; finite
-  std::map<std::string, double> calls;  // to single calls, by call_id; finite
-  std::string detail;                   // for people
+  double value = 0;                        // to the episode as a whole; finite
+  std::map<std::string, double> calls;     // to single calls, by call_id; finite
+  std::string detail;                      // for people
+  std::map<std::string, double> measures;  // numbers beside the value (TermValue.measures); finite
 };
 
 class RewardTerm {
@@ -33,13 +34,15 @@ class RewardTerm {
   virtual absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const = 0;
 };
 
-// A term that looks at one episode at a time and cannot fail.
+// A term that looks at one episode at a time.
 class EpisodeTerm : public RewardTerm {
  public:
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const final;
 
  protected:
-  virtual TermResult Of(const EpisodeFacts& episode) const = 0;
+  // FAILED_PRECONDITION: the term cannot be applied to this task.
+  virtual absl::Status CheckTask(const v1::Task&) const { return absl::OkStatus(); }
+  virtual absl::StatusOr<TermResult> Of(const EpisodeFacts& episode) const = 0;
 };
 
 }  // namespace ingot::reward

@@ -220,6 +220,11 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
   if (request.forced_ids_size() == 0 && request.sampling().has_grammar()) {
     INGOT_RETURN_IF_ERROR(AddConstraint(request.sampling().grammar(), sequence.get()));
   }
+  // A client that ignores the end of the turn wants so many tokens, whatever they are.
+  if (request.forced_ids_size() == 0 && !request.sampling().ignore_eos() &&
+      options_.halt.Watches(runner_->vocab_size())) {
+    sequence->watch.emplace(options_.halt);
+  }
   sequence->deadline = options_.request_deadline_ms == 0
                            ? nanoseconds::max()
                            : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));

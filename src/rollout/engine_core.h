@@ -98,7 +98,7 @@ class EngineCore {
                  std::vector<Emission>* out);
   absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
                                  float log_normalizer);
-  v1::FinishReason FinishOf(Sequence& sequence, int32_t id, v1::GenerateChunk* chunk);
+  v1::FinishReason FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk);
   void FillLast(const Sequence& sequence, v1::FinishReason finish, v1::GenerateChunk* chunk) const;
   const WeightVersion* VersionOf(const Sequence& sequence) const;
 

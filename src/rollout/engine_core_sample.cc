@@ -55,7 +55,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std
   run.set_count(1);
   run.set_kv_mixed(sequence.kv_mixed);
   if (sequence.top_logprobs > 0) *chunk.add_top_logprobs() = TopOf(row, sequence.top_logprobs);
-  const v1::FinishReason finish = FinishOf(sequence, id, &chunk);
+  const v1::FinishReason finish = FinishOf(sequence, id, row[id], &chunk);
   if (finish != v1::FINISH_UNSPECIFIED) {
     FillLast(sequence, finish, &chunk);
     emission.last = true;
@@ -65,7 +65,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std
   return finish != v1::FINISH_UNSPECIFIED;
 }
 
-v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, v1::GenerateChunk* chunk) {
+v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk) {
   if (std::find(sequence.stop_ids.begin(), sequence.stop_ids.end(), id) != sequence.stop_ids.end()) {
     return v1::FINISH_STOP;
   }
@@ -79,7 +79,10 @@ v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, v1::Genera
   }
   const auto forced = static_cast<int64_t>(sequence.forced_ids.size());
   if (forced > 0 && sequence.sampled() >= forced) return v1::FINISH_STOP;
-  return sequence.tokens.size() >= sequence.limit ? v1::FINISH_LENGTH : v1::FINISH_UNSPECIFIED;
+  if (sequence.tokens.size() >= sequence.limit) return v1::FINISH_LENGTH;
+  const bool halted = sequence.watch.has_value() &&
+                      sequence.watch->Push(std::span(sequence.tokens).subspan(sequence.prompt_size), logprob);
+  return halted ? v1::FINISH_REPETITION : v1::FINISH_UNSPECIFIED;
 }
 
 void EngineCore::FillLast(const Sequence& sequence, v1::FinishReason finish, v1::GenerateChunk* chunk) const {

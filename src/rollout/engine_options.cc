@@ -33,7 +33,8 @@ absl::Status EngineOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(AtLeast("update_deadline_ms", update_deadline_ms, 1));
   INGOT_RETURN_IF_ERROR(AtLeast("max_update_bytes", max_update_bytes, 1));
   INGOT_RETURN_IF_ERROR(AtLeast("max_stop_strings", max_stop_strings, 0));
-  return AtLeast("max_stop_bytes", max_stop_bytes, 1);
+  INGOT_RETURN_IF_ERROR(AtLeast("max_stop_bytes", max_stop_bytes, 1));
+  return halt.Validate();
 }
 
 }  // namespace ingot::rollout

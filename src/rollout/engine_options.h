@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/status.h"
+#include "rollout/repetition_watch.h"
 
 namespace ingot::rollout {
 
@@ -23,6 +24,7 @@ struct EngineOptions {
   int64_t max_update_bytes = int64_t{64} << 30;  // payload of one weight update over gRPC; > 0
   int32_t max_stop_strings = 16;                 // per request; 0 = stop strings are refused
   int32_t max_stop_bytes = 256;                  // length of one stop string; > 0
+  HaltOptions halt;                              // the end of calls that repeat themselves
 
   // INVALID_ARGUMENT names the field, its value and its allowed values.
   absl::Status Validate() const;

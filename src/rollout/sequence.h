@@ -18,6 +18,7 @@
 #include "rollout/kv_blocks.h"
 #include "rollout/logit_shaping.h"
 #include "rollout/model_runner.h"
+#include "rollout/repetition_watch.h"
 #include "rollout/sampling.h"
 #include "rollout/stop_matcher.h"
 
@@ -45,6 +46,7 @@ struct Sequence {
   std::optional<StopMatcher> stops;
   std::optional<LogitShaper> shaper;     // penalties and biases, if it asks for any
   std::optional<Constraint> constraint;  // its grammar, if it has one
+  std::optional<RepetitionWatch> watch;  // if a repetition ends it
   std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's own
   int64_t min_new_tokens = 0;            // ids whose text has no stop string
   std::chrono::nanoseconds deadline{0};  // on the engine's clock; max() = no deadline

@@ -18,6 +18,7 @@ namespace ingot::trainer {
 //   num_turns/{mean,max}         calls
 //   async/staleness_{mean,max}   age of the trained tokens, in versions
 //   agent/truncated_ratio        share of calls that ended at a length limit
+//   agent/halted_ratio           share of calls that the engine ended for repeating themselves
 //   agent/repeat_ratio           share of calls that repeat the request of an earlier call
 //   agent/malformed_ratio        share of calls with a tool call that breaks the output format
 //   agent/parallel_branches      calls that no other call continues: 1 for an agent that appends to one history

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "app/role_schemas.h"
+#include "base/file.h"
 
 namespace ingot::app {
 namespace {
@@ -31,6 +32,22 @@ rewards:
   EXPECT_EQ(options.terms[1].domains, std::vector<std::string>{"math"});
   EXPECT_EQ(options.terms[1].length.correct_above, 0.9);
   EXPECT_TRUE(options.Validate().ok()) << options.Validate();
+}
+
+// Every example of docs/rewards.md is a configuration that loads.
+TEST(RewardsSchema, LoadsTheExamplesOfItsPage) {
+  const auto page = base::ReadFile(INGOT_SOURCE_DIR "/docs/rewards.md");
+  ASSERT_TRUE(page.ok()) << page.status();
+  int examples = 0;
+  for (size_t at = page->find("```yaml\n"); at != std::string::npos; at = page->find("```yaml\n", at + 1)) {
+    const std::string yaml = page->substr(at + 8, page->find("```\n", at + 8) - at - 8);
+    reward::RewardOptions options;
+    const absl::Status loaded = Load(yaml, options);
+    EXPECT_TRUE(loaded.ok()) << loaded << yaml;
+    EXPECT_TRUE(options.Validate().ok()) << options.Validate() << yaml;
+    ++examples;
+  }
+  EXPECT_EQ(examples, 8);
 }
 
 TEST(RewardsSchema, RefusesUnknownKindsAndKeys) {

@@ -142,6 +142,7 @@ TEST(Messages, SaysWhyItStopped) {
     value sequence;
   } cases[] = {{Say("done"), "end_turn", nullptr},
                {Say("cut", v1::FINISH_LENGTH), "max_tokens", nullptr},
+               {Say("on and on and on", v1::FINISH_REPETITION), "max_tokens", nullptr},
                {Say("one END", v1::FINISH_STOP, " END"), "stop_sequence", " END"}};
   for (const auto& test : cases) {
     Direct world(test.script);

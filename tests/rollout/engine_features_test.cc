@@ -314,5 +314,29 @@ TEST(ShapedRequestTest, ARowOfNotANumberIsAnErrorForEveryKindOfRequest) {
   EXPECT_EQ(rig.engine->Status()->kv_blocks_used(), 0);
 }
 
+TEST(HaltTest, ACallThatRepeatsItselfEndsAsARepetition) {
+  EngineOptions options = Options();
+  options.halt.min_repeated = 0;
+  v1::GenerateRequest ask = Ask({1, 2, 3}, 60);
+  (*ask.mutable_sampling()->mutable_logit_bias())[7] = 100;  // it samples nothing else
+  const auto run = [&](const EngineOptions& with) {
+    Rig rig(with, FakeSnapshot(1, 1));
+    auto result = std::make_unique<Collect>();
+    auto request = rig.engine->Generate(ask, result->OnChunk());
+    EXPECT_EQ(result->Wait(), absl::OkStatus());
+    return result;
+  };
+  EXPECT_EQ(run(options)->last.finish(), v1::FINISH_LENGTH) << "it is off by itself";
+  options.halt.repetition = "on";
+  const auto halted = run(options);
+  EXPECT_EQ(halted->last.finish(), v1::FINISH_REPETITION);
+  EXPECT_EQ(halted->ids.size(), 16u);
+  ask.mutable_sampling()->set_max_new_tokens(16);
+  EXPECT_EQ(run(options)->last.finish(), v1::FINISH_LENGTH) << "the limit comes first";
+  ask.mutable_sampling()->set_max_new_tokens(60);
+  ask.mutable_sampling()->set_ignore_eos(true);
+  EXPECT_EQ(run(options)->last.finish(), v1::FINISH_LENGTH) << "a client that wants so many tokens gets them";
+}
+
 }  // namespace
 }  // namespace ingot::rollout

@@ -364,6 +364,7 @@ TEST(PrepareBatch, ReportsEpisodeMetricsByDomainAndScaffold) {
   (*one.mutable_signals())["agent/truncated_ratio"] = 100;  // by an agent: the trainer measures this one itself
   (*one.mutable_signals())["agent/mine"] = 5;
   a.mutable_calls(1)->set_parent_call_id(a.calls(0).call_id());
+  a.mutable_calls(0)->set_finish(v1::FINISH_REPETITION);
   a.mutable_calls(1)->set_finish(v1::FINISH_LENGTH);
   a.mutable_calls(2)->set_fork_cause("retry");
   a.mutable_calls(2)->set_tool_call_malformed(true);
@@ -378,6 +379,7 @@ TEST(PrepareBatch, ReportsEpisodeMetricsByDomainAndScaffold) {
   EXPECT_EQ(m.at("response_length/mean@scaffold:codex"), 4);
   EXPECT_EQ(m.at("async/staleness_max@domain:math"), 3);  // version 3 less the tokens' 0
   EXPECT_DOUBLE_EQ(m.at("agent/truncated_ratio@domain:math"), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(m.at("agent/halted_ratio@domain:math"), 1.0 / 3);
   EXPECT_DOUBLE_EQ(m.at("agent/repeat_ratio@domain:math"), 1.0 / 3);
   EXPECT_DOUBLE_EQ(m.at("agent/malformed_ratio"), 1.0 / 6);
   EXPECT_EQ(m.at("agent/parallel_branches@domain:math"), 2);

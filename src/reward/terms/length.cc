@@ -2,22 +2,18 @@
 
 #include <algorithm>
 
+#include "reward/terms/place.h"
+
 namespace ingot::reward {
 
 absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> LengthTerm::Judge(const GroupFacts& group) const {
-  std::vector<absl::StatusOr<TermResult>> results(group.episodes.size(), TermResult());
-  if (group.episodes.empty()) return results;
-  const auto [low, high] =
-      std::minmax_element(group.episodes.begin(), group.episodes.end(),
-                          [](const auto& a, const auto& b) { return a.sampled_tokens < b.sampled_tokens; });
-  const auto shortest = static_cast<double>(low->sampled_tokens);
-  const auto range = static_cast<double>(high->sampled_tokens) - shortest;
-  if (range == 0) return results;
+  std::vector<double> lengths;
+  for (const EpisodeFacts& episode : group.episodes) lengths.push_back(static_cast<double>(episode.sampled_tokens));
+  const std::vector<double> lambdas = PlacesOf(lengths);
+  std::vector<absl::StatusOr<TermResult>> results(lambdas.size(), TermResult());
   for (size_t i = 0; i < results.size(); ++i) {
-    const EpisodeFacts& episode = group.episodes[i];
-    const double lambda = 0.5 - (static_cast<double>(episode.sampled_tokens) - shortest) / range;
-    const bool correct = episode.record().reward() > options_.correct_above;
-    results[i]->value = correct ? lambda : std::min(0.0, lambda);
+    const bool correct = group.episodes[i].outcome() > options_.correct_above;
+    results[i]->value = correct ? lambdas[i] : std::min(0.0, lambdas[i]);
   }
   return results;
 }

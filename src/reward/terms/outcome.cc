@@ -2,7 +2,7 @@
 
 namespace ingot::reward {
 
-TermResult OutcomeTerm::Of(const EpisodeFacts& episode) const {
+absl::StatusOr<TermResult> OutcomeTerm::Of(const EpisodeFacts& episode) const {
   TermResult result;
   result.value = episode.record().reward();
   for (const auto& [call, reward] : episode.record().call_rewards()) result.calls[call] = reward;

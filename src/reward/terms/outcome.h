@@ -7,7 +7,7 @@ namespace ingot::reward {
 
 class OutcomeTerm final : public EpisodeTerm {
  protected:
-  TermResult Of(const EpisodeFacts& episode) const override;
+  absl::StatusOr<TermResult> Of(const EpisodeFacts& episode) const override;
 };
 
 }  // namespace ingot::reward

@@ -1,0 +1,24 @@
+// One POST of JSON to a server, and its answer. Thread safe: every call has a connection and a loop of its own. For rare
+// and slow requests, such as those of reward terms.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::app {
+
+struct HttpPost {
+  std::string url;        // http:// or https://; certificates are verified against the system's (or SSL_CERT_FILE)
+  std::string body;       // JSON
+  std::string key;        // bearer key; empty = none
+  double timeout_s = 30;  // of connecting, sending and reading together
+  int64_t max_answer_bytes = 16 * 1024 * 1024;
+};
+
+// The body of an answer with status 200. INVALID_ARGUMENT: no such URL. UNAVAILABLE: the server cannot be reached, or
+// answered 429 or 5xx. DEADLINE_EXCEEDED: it took too long. FAILED_PRECONDITION: any other answer, with its beginning.
+absl::StatusOr<std::string> Post(const HttpPost& post);
+
+}  // namespace ingot::app

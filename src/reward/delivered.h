@@ -1,0 +1,26 @@
+// The message of a call as its client received it (Call.delivered_json), in parts. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/tree.pb.h"
+
+namespace ingot::reward {
+
+struct DeliveredToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // JSON text
+};
+
+// Every part is empty where the message has none, or where no message was stored.
+struct Delivered {
+  std::string content;
+  std::string reasoning;
+  std::vector<DeliveredToolCall> tool_calls;
+};
+
+Delivered DeliveredBy(const v1::Call& call);
+
+}  // namespace ingot::reward

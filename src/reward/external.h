@@ -1,0 +1,20 @@
+// The scorer that an external term asks: an HTTP server of the user's. An interface: src/app implements it, tests by a
+// function.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::reward {
+
+class ExternalScorer {
+ public:
+  virtual ~ExternalScorer() = default;
+
+  // The body of the answer to a POST of `json`, which had the status 200. Blocks, up to `timeout_s`; thread safe. Any error
+  // means that there is no answer; asking again may help after UNAVAILABLE and DEADLINE_EXCEEDED alone.
+  virtual absl::StatusOr<std::string> Post(const std::string& url, const std::string& json, double timeout_s) const = 0;
+};
+
+}  // namespace ingot::reward

@@ -1,0 +1,35 @@
+// The model that a judge term asks. An interface: src/app implements it over HTTP, tests by a function.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::reward {
+
+// The server of a judge: any that speaks OpenAI's chat completions.
+struct JudgeServer {
+  std::string url;            // base URL, such as "https://host/v1"; empty = this run's own gateway
+  std::string model;          // its name there. Of this run: one that is pinned, so that its verdicts do not drift
+  std::string key_file;       // file with the bearer key; empty = none is sent
+  double timeout_s = 60;      // of one request, above 0 and at most 86400
+  int32_t max_tokens = 2048;  // of one answer, > 0
+};
+
+struct JudgeQuestion {
+  std::string system;
+  std::string user;
+  std::string schema_json;  // JSON Schema of the answer
+};
+
+class JudgeModel {
+ public:
+  virtual ~JudgeModel() = default;
+
+  // The text of the model's answer at temperature 0. Blocks, up to server.timeout_s; thread safe. Any error means that there
+  // is no answer; asking again may help after UNAVAILABLE and DEADLINE_EXCEEDED alone.
+  virtual absl::StatusOr<std::string> Ask(const JudgeServer& server, const JudgeQuestion& question) const = 0;
+};
+
+}  // namespace ingot::reward

@@ -1,0 +1,17 @@
+// The servers that some terms ask.
+#pragma once
+
+#include <memory>
+
+#include "reward/external.h"
+#include "reward/judge_model.h"
+
+namespace ingot::reward {
+
+// A term whose server is null makes every episode an error (FAILED_PRECONDITION); the others need none.
+struct TermParts {
+  std::shared_ptr<const JudgeModel> judge;
+  std::shared_ptr<const ExternalScorer> external;
+};
+
+}  // namespace ingot::reward

@@ -1,0 +1,104 @@
+#include "reward/terms/external_score.h"
+
+#include "base/json.h"
+#include "reward/parallel.h"
+
+namespace ingot::reward {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+// JSON text as a value; null where it is none.
+value Parsed(const std::string& json) {
+  absl::StatusOr<value> parsed = base::ParseJson(json);
+  return parsed.ok() ? *std::move(parsed) : value();
+}
+
+std::string JsonOf(const EpisodeFacts& episode) {
+  const v1::Episode& record = episode.record();
+  object signals, facts;
+  for (const auto& [name, number] : record.signals()) signals[name] = number;
+  for (const auto& [name, json] : record.facts()) facts[name] = Parsed(json);
+  base::json::array calls;
+  for (const CallFacts& call : episode.calls) {
+    calls.push_back(object{{"call_id", call.id()},
+                           {"turn", call.record->sequence()},
+                           {"policy", call.policy},
+                           {"sampled_tokens", call.sampled_tokens},
+                           {"finish", v1::FinishReason_Name(call.record->finish())},
+                           {"message", Parsed(call.record->delivered_json())}});
+  }
+  return base::PrintJson(object{{"episode_id", record.episode_id()},
+                                {"task_id", record.task().task_id()},
+                                {"task", Parsed(record.task().payload_json())},
+                                {"domain", record.task().domain()},
+                                {"scaffold", record.scaffold()},
+                                {"outcome", episode.outcome()},
+                                {"signals", std::move(signals)},
+                                {"facts", std::move(facts)},
+                                {"seconds", episode.seconds},
+                                {"calls", std::move(calls)}});
+}
+
+absl::Status Unusable(const std::string& url, const std::string& fault) {
+  return absl::InvalidArgumentError(absl::StrCat(url, " answered ", fault, R"(; {"score": number} is expected)"));
+}
+
+absl::StatusOr<TermResult> ResultIn(const std::string& answer, const std::string& url, const EpisodeFacts& episode) {
+  const auto parsed = base::ParseJson(answer);
+  if (!parsed.ok()) return Unusable(url, absl::StrCat("no JSON: ", parsed.status().message()));
+  const value* score = base::Find(*parsed, "score");
+  if (score == nullptr || !score->is_number()) return Unusable(url, "without a number 'score'");
+  TermResult result;
+  result.value = score->to_number<double>();
+  if (const value* detail = base::Find(*parsed, "detail"); detail != nullptr && detail->is_string()) {
+    result.detail = std::string(detail->get_string()).substr(0, 4096);
+  }
+  const value* calls = base::Find(*parsed, "calls");
+  if (calls == nullptr || calls->is_null()) return result;
+  if (!calls->is_object()) return Unusable(url, "'calls' that are no object");
+  for (const auto& [id, earned] : calls->get_object()) {
+    const bool known = std::any_of(episode.calls.begin(), episode.calls.end(),
+                                   [id = std::string(id)](const auto& call) { return call.policy && call.id() == id; });
+    if (!known) return Unusable(url, "'calls' with an id that is no call of the policy");
+    if (!earned.is_number()) return Unusable(url, "'calls' with a value that is no number");
+    result.calls[std::string(id)] = earned.to_number<double>();
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::Status ExternalOptions::Validate() const {
+  if (!url.starts_with("http://") && !url.starts_with("https://")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("external.url is '", url, "': http://... or https://... is expected"));
+  }
+  if (!(timeout_s > 0 && timeout_s <= 86400)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("external.timeout_s is ", timeout_s, ": seconds, above 0 and at most 86400"));
+  }
+  if (tries >= 1 && concurrency >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError("external.tries and external.concurrency must be at least 1");
+}
+
+absl::StatusOr<TermResult> ExternalTerm::ScoreOf(const EpisodeFacts& episode) const {
+  const std::string json = JsonOf(episode);
+  absl::StatusOr<std::string> answer = absl::UnavailableError("not asked");
+  for (int i = 0; i < options_.tries && !answer.ok(); ++i) {
+    answer = scorer_->Post(options_.url, json, options_.timeout_s);
+    if (!absl::IsUnavailable(answer.status()) && !absl::IsDeadlineExceeded(answer.status())) break;
+  }
+  if (!answer.ok()) return base::Annotate(answer.status(), options_.url);
+  return ResultIn(*answer, options_.url, episode);
+}
+
+absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> ExternalTerm::Judge(const GroupFacts& group) const {
+  if (scorer_ == nullptr) return absl::FailedPreconditionError("no external server can be reached from here");
+  std::vector<absl::StatusOr<TermResult>> results(group.episodes.size(), TermResult());
+  ForEach(results.size(), options_.concurrency, [&](size_t i) { results[i] = ScoreOf(group.episodes[i]); });
+  return results;
+}
+
+}  // namespace ingot::reward

@@ -1,0 +1,40 @@
+// A score from a server of the user's, for rewards that no term here computes. Each episode is POSTed as JSON:
+//
+//   {"episode_id", "task_id", "task": its payload, "domain", "scaffold", "outcome", "signals": {}, "facts": {},
+//    "seconds", "calls": [{"call_id", "turn", "policy", "sampled_tokens", "finish", "message": as it was delivered}]}
+//
+// and the answer, with the status 200, is {"score": number, "detail"?: text, "calls"?: {CALL_ID: number}}. A server that
+// is down, late or answers something else makes the episode's result an error, never a 0.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "reward/external.h"
+#include "reward/term.h"
+#include "reward/term_parts.h"
+
+namespace ingot::reward {
+
+struct ExternalOptions {
+  std::string url;          // http:// or https://
+  double timeout_s = 30;    // of one request, above 0 and at most 86400
+  int32_t tries = 2;        // requests for an episode while none is answered, > 0
+  int32_t concurrency = 4;  // requests at a time for one group, > 0
+
+  absl::Status Validate() const;
+};
+
+class ExternalTerm final : public RewardTerm {
+ public:
+  ExternalTerm(const ExternalOptions& options, const TermParts& parts) : options_(options), scorer_(parts.external) {}
+  absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
+
+ private:
+  absl::StatusOr<TermResult> ScoreOf(const EpisodeFacts& episode) const;
+
+  const ExternalOptions options_;
+  const std::shared_ptr<const ExternalScorer> scorer_;
+};
+
+}  // namespace ingot::reward

@@ -1,0 +1,136 @@
+#include "reward/terms/judge.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checksum.h"
+#include "base/random.h"
+#include "reward/delivered.h"
+#include "reward/parallel.h"
+#include "reward/task_field.h"
+
+namespace ingot::reward {
+namespace {
+
+constexpr size_t kShownReasoning = 400;  // bytes of each in the detail
+
+// The text at a field of the task; a value that is no string as JSON. FAILED_PRECONDITION: there is none.
+absl::StatusOr<std::string> TaskText(const v1::Task& task, const std::string& field) {
+  if (field.empty()) return "";
+  INGOT_ASSIGN_OR_RETURN(const auto value, TaskField(task, field));
+  if (!value.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat("task '", task.task_id(), "' has no field '", field,
+                                                      "' for the judge (judge.question_field, judge.reference_field)"));
+  }
+  return value->is_string() ? std::string(value->get_string()) : base::PrintJson(*value);
+}
+
+std::string ResponseOf(const EpisodeFacts& episode) {
+  for (auto call = episode.calls.rbegin(); call != episode.calls.rend(); ++call) {
+    if (!call->policy) continue;
+    std::string content = DeliveredBy(*call->record).content;
+    if (!content.empty()) return WithoutVerdicts(std::move(content));
+  }
+  return "";
+}
+
+base::Key128 KeyOf(const JudgeServer& server, const JudgeCase& one) {
+  const base::json::array parts = {base::json::string(server.url),    base::json::string(server.model),
+                                   base::json::string(one.rubric),    base::json::string(one.question),
+                                   base::json::string(one.reference), base::json::string(one.response)};
+  return base::ContentKey128(base::PrintJson(parts));
+}
+
+}  // namespace
+
+absl::Status JudgeOptions::Validate() const {
+  if (server.model.empty()) return absl::InvalidArgumentError("judge.model is empty: name the model that judges");
+  if (!(server.timeout_s > 0 && server.timeout_s <= 86400)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("judge.timeout_s is ", server.timeout_s, ": seconds, above 0 and at most 86400"));
+  }
+  if (server.max_tokens < 1) return absl::InvalidArgumentError("judge.max_tokens must be at least 1");
+  if (rubrics.empty()) return absl::InvalidArgumentError("judge.rubrics is empty: at least one is needed");
+  if (concurrency >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("judge.concurrency is ", concurrency, ": at least 1"));
+}
+
+absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
+  const base::Key128 key = KeyOf(options_.server, one);
+  {
+    base::MutexLock lock(mu_);
+    if (const auto found = cache_.find(key); found != cache_.end()) return found->second;
+  }
+  absl::Status fault;
+  for (const bool again : {false, true}) {
+    const auto answer = model_->Ask(options_.server, QuestionOf(one, base::RandomHex(16), again));
+    if (!answer.ok()) {
+      fault = answer.status();
+      continue;
+    }
+    absl::StatusOr<JudgeVerdict> verdict = VerdictIn(*answer);
+    if (verdict.ok()) {
+      base::MutexLock lock(mu_);
+      if (cache_.size() >= kCachedVerdicts) cache_.clear();
+      cache_.emplace(key, *verdict);
+      return verdict;
+    }
+    fault = verdict.status();
+  }
+  return base::Annotate(fault, absl::StrCat("rubric '", one.rubric.substr(0, 60), "', asked twice"));
+}
+
+TermResult JudgeTerm::Combine(const std::vector<JudgeVerdict>& verdicts) const {
+  std::vector<double> scores;
+  TermResult result;
+  for (const JudgeVerdict& verdict : verdicts) {
+    if (!verdict.unsure) scores.push_back(verdict.score);
+    const std::string said = verdict.unsure ? "unsure" : absl::StrCat(verdict.score);
+    absl::StrAppend(&result.detail, result.detail.empty() ? "" : "\n", said, ": ",
+                    verdict.reasoning.substr(0, kShownReasoning));
+  }
+  const auto n = static_cast<double>(scores.size());
+  double squares = 0;
+  for (const double score : scores) result.value += score / n;
+  for (const double score : scores) squares += (score - result.value) * (score - result.value) / n;
+  result.measures["disagreement"] = std::sqrt(squares);
+  result.measures["abstained"] = static_cast<double>(verdicts.size() - scores.size());
+  return result;
+}
+
+absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> JudgeTerm::Judge(const GroupFacts& group) const {
+  if (model_ == nullptr) return absl::FailedPreconditionError("no judge's model can be reached from here");
+  INGOT_ASSIGN_OR_RETURN(const std::string question, TaskText(group.group->task(), options_.question_field));
+  INGOT_ASSIGN_OR_RETURN(const std::string reference, TaskText(group.group->task(), options_.reference_field));
+  const size_t rubrics = options_.rubrics.size();
+  std::vector<std::string> responses;
+  for (const EpisodeFacts& episode : group.episodes) responses.push_back(ResponseOf(episode));
+  std::vector<absl::StatusOr<JudgeVerdict>> verdicts(responses.size() * rubrics, JudgeVerdict());
+  ForEach(verdicts.size(), options_.concurrency, [&](size_t i) {
+    verdicts[i] = VerdictOf({.rubric = options_.rubrics[i % rubrics],
+                             .question = question,
+                             .reference = reference,
+                             .response = responses[i / rubrics]});
+  });
+  std::vector<absl::StatusOr<TermResult>> results;
+  for (size_t episode = 0; episode < responses.size(); ++episode) {
+    absl::Status fault;
+    std::vector<JudgeVerdict> of_episode;
+    for (size_t i = episode * rubrics; i < (episode + 1) * rubrics; ++i) {
+      if (verdicts[i].ok())
+        of_episode.push_back(*verdicts[i]);
+      else if (fault.ok())
+        fault = verdicts[i].status();
+    }
+    const bool all_unsure = std::all_of(of_episode.begin(), of_episode.end(), [](const auto& v) { return v.unsure; });
+    if (fault.ok() && all_unsure) fault = absl::FailedPreconditionError("the judge was unsure by every rubric");
+    if (fault.ok()) {
+      results.emplace_back(Combine(of_episode));
+    } else {
+      results.emplace_back(fault);
+    }
+  }
+  return results;
+}
+
+}  // namespace ingot::reward

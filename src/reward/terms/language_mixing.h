@@ -1,0 +1,35 @@
+// Language mixing, a process reward: a call of the policy that writes in another script than its task pays at its own turn.
+// Forge (MiniMax, section 4.2) names the target, without a number.
+//
+//   value of a call = -min(1, 10 * s) / (the policy's calls)   if s > allowed, else 0
+//
+// s: the share of foreign letters (scripts.h) in the call's content and reasoning, without code, TeX, URLs and JSON. The
+// expected scripts are those of `language`, or else those in the strings of the task. A task without letters expects
+// nothing. Mixing within one script, such as English with Spanish, is not seen.
+#pragma once
+
+#include <string>
+
+#include "reward/term.h"
+
+namespace ingot::reward {
+
+struct LanguageMixingOptions {
+  std::string language;   // ISO 639-1; empty = the scripts in the task's strings
+  double allowed = 0.02;  // share of foreign letters without a penalty, in [0, 1)
+
+  absl::Status Validate() const;
+};
+
+class LanguageMixingTerm final : public EpisodeTerm {
+ public:
+  explicit LanguageMixingTerm(const LanguageMixingOptions& options) : options_(options) {}
+
+ protected:
+  absl::StatusOr<TermResult> Of(const EpisodeFacts& episode) const override;
+
+ private:
+  LanguageMixingOptions options_;
+};
+
+}  // namespace ingot::reward

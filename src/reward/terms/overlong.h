@@ -1,0 +1,31 @@
+// The soft overlong punishment of DAPO (arXiv 2503.14476, equation 13). There is no penalty up to a soft limit, then a
+// linear one, and -1 beyond the maximum.
+//
+//   len <= max - soft:  0      up to max:  (max - soft - len) / soft      beyond:  -1
+//
+// len: tokens that the policy sampled in the episode.
+#pragma once
+
+#include "reward/term.h"
+
+namespace ingot::reward {
+
+struct OverlongOptions {
+  int64_t max_tokens = 20480;  // L_max, > 0
+  int64_t soft_tokens = 4096;  // L_cache, the interval below it in which the penalty grows; in [1, max_tokens]
+
+  absl::Status Validate() const;
+};
+
+class OverlongTerm final : public EpisodeTerm {
+ public:
+  explicit OverlongTerm(const OverlongOptions& options) : options_(options) {}
+
+ protected:
+  absl::StatusOr<TermResult> Of(const EpisodeFacts& episode) const override;
+
+ private:
+  OverlongOptions options_;
+};
+
+}  // namespace ingot::reward

@@ -1,0 +1,69 @@
+// Parallel-agent reinforcement learning of Kimi K2.5 (arXiv 2602.02276, section 3). Its reward is
+//
+//   lambda1 * r_parallel + lambda2 * r_finish + r_perf
+//
+// with lambda1 and lambda2 annealed to 0 (the terms' weights and schedules) and r_perf the outcome. The report names r_parallel
+// and r_finish without formulas; ours follow. Both read the fact `stages` (stages.h), so a sub-agent counts only once it
+// made a model call.
+//
+//   r_parallel = min(1, n / cap)        n: sub-agents in the episode's widest stage
+//   r_finish   = finished / assigned    sub-agents, by the signals subagents/finished and subagents/assigned; 0 if none
+//
+// The widest stage counts, so that one sub-agent after another is not parallel. `finished` is at most the number of
+// sub-agents that worked. It is divided by all that were assigned, so that empty assignments lose.
+//
+// Critical steps are a constraint of the same section: the sum over stages of main + max(sub). An episode that passes the
+// budget has no r_perf, so the term takes the outcome away:
+//
+//   value = -max(0, outcome) if critical steps > budget, else 0
+#pragma once
+
+#include <string>
+
+#include "reward/term.h"
+
+namespace ingot::reward {
+
+struct ParlParallelOptions {
+  int32_t cap = 4;  // sub-agents side by side beyond which nothing more is earned; > 0
+
+  absl::Status Validate() const;
+};
+
+class ParlParallelTerm final : public EpisodeTerm {
+ public:
+  explicit ParlParallelTerm(const ParlParallelOptions& options) : options_(options) {}
+
+ protected:
+  absl::StatusOr<TermResult> Of(const EpisodeFacts& episode) const override;
+
+ private:
+  ParlParallelOptions options_;
+};
+
+class ParlFinishTerm final : public EpisodeTerm {
+ protected:
+  absl::StatusOr<TermResult> Of(const EpisodeFacts& episode) const override;
+};
+
+struct CriticalStepsOptions {
+  int64_t budget = 0;                    // of every task without a budget of its own; 0 = such a task is an error
+  std::string field = "critical_steps";  // of the task: its own budget, a number > 0; dotted path
+
+  absl::Status Validate() const;
+};
+
+class CriticalStepsTerm final : public EpisodeTerm {
+ public:
+  explicit CriticalStepsTerm(const CriticalStepsOptions& options) : options_(options) {}
+
+ protected:
+  absl::Status CheckTask(const v1::Task& task) const override { return BudgetOf(task).status(); }
+  absl::StatusOr<TermResult> Of(const EpisodeFacts& episode) const override;
+
+ private:
+  absl::StatusOr<int64_t> BudgetOf(const v1::Task& task) const;
+  CriticalStepsOptions options_;
+};
+
+}  // namespace ingot::reward

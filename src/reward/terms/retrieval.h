@@ -1,0 +1,53 @@
+// Retrieval, the reward of Context-1 (Chroma's technical report): find the documents that a task needs, search on until they
+// were seen, and keep the context small without pruning bit by bit.
+//
+//   reward  = 0.7 F_beta + 0.3 r_traj + r_fa            = r_pre
+//   value   = clamp(r_pre - p_prune - p_turn, eps, r_pre)
+//
+//   F_beta  = (1 + b^2) P R / (b^2 P + R)     precision and recall of the returned ids
+//   r_traj  = recall of everything that was ever seen, also of what was pruned later
+//   r_fa    = `answer_bonus` if a returned chunk holds the answer
+//   p_prune = 0.1 per prune beyond 3 in a row, at most 0.5
+//   p_turn  = 0 up to 64 turns, then linear to 0.5 at 128
+//
+// beta falls from `beta` to `beta_end` in equal steps, one per epoch: recall counts b^2 times as much as precision. The
+// report prints no value of eps; 0.01 is ours.
+//
+// The task names the relevant ids and those that hold the answer. The agent posts three facts:
+//
+//   seen      list of ids that any search or read showed
+//   returned  list of ids of its final answer; absent = it ended without one, and the value is 0
+//   pruned    list of {"turn": Call.sequence, "ids": [..]}, one per prune, in order
+//
+// A returned id that was never seen counts as wrong, so that guessed ids earn nothing.
+#pragma once
+
+#include <string>
+
+#include "reward/term.h"
+
+namespace ingot::reward {
+
+struct RetrievalOptions {
+  double beta = 4;                              // > 0
+  double beta_end = 2;                          // > 0
+  int32_t epochs = 2;                           // steps of beta over the run; 1 = beta throughout
+  double answer_bonus = 1;                      // r_fa
+  double floor = 0.01;                          // eps
+  std::string relevant_field = "relevant_ids";  // of the task: list of ids, at least one; dotted path
+  std::string answer_field = "answer_ids";      // of the task: list of ids; absent = no r_fa
+
+  absl::Status Validate() const;
+};
+
+class RetrievalTerm final : public RewardTerm {
+ public:
+  explicit RetrievalTerm(const RetrievalOptions& options) : options_(options) {}
+  absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
+
+ private:
+  double BetaAt(int64_t version, int64_t total_steps) const;
+  RetrievalOptions options_;
+};
+
+}  // namespace ingot::reward

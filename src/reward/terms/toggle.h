@@ -1,0 +1,44 @@
+// Toggle of Kimi K2.5 (arXiv 2602.02276, section 4.4.2): training alternates between phases in which a correct answer must
+// also keep within the task's token budget, and phases without a budget. The term takes the outcome away; together with
+// an outcome of the same weight the sum is the paper's reward:
+//
+//   value = -max(0, outcome_i)   if mean outcome of the group >= lambda and len_i > budget(task)
+//           0                    otherwise
+//
+// budget(task): the rho-th percentile (nearest rank) of the lengths of the task's correct answers, estimated once, in the
+// first of its groups with at least `min_correct` of them, and then fixed: it is stored with that group's grades as the
+// measure "budget", and later groups get it in GroupFacts.history.
+//
+// The paper prints neither lambda, rho nor the length of a phase. Phases are the term's schedule: phase 0, phase_steps 20.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "reward/term.h"
+
+namespace ingot::reward {
+
+struct ToggleOptions {
+  double lambda = 0.5;         // mean outcome from which on the budget binds
+  double rho = 70;             // percentile, in (0, 100]
+  int32_t min_correct = 1;     // correct answers that an estimate needs; > 0
+  double correct_above = 0.5;  // an outcome above it counts as correct
+
+  absl::Status Validate() const;
+};
+
+class ToggleTerm final : public RewardTerm {
+ public:
+  // `name`: of the term, under which the history has its measures.
+  ToggleTerm(const ToggleOptions& options, std::string name) : options_(options), name_(std::move(name)) {}
+  absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
+
+ private:
+  // nullopt: no group had enough correct answers yet.
+  std::optional<double> BudgetOf(const GroupFacts& group) const;
+  ToggleOptions options_;
+  std::string name_;
+};
+
+}  // namespace ingot::reward

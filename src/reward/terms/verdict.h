@@ -1,0 +1,36 @@
+// The texts of a judge term: its questions, and the verdicts in its answers. Pure.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "reward/judge_model.h"
+
+namespace ingot::reward {
+
+struct JudgeCase {
+  std::string rubric;
+  std::string question;   // of the task
+  std::string reference;  // the right answer; empty = there is none
+  std::string response;   // of the policy
+};
+
+// The question about one case. Each text of the case stands between markers with `nonce`, which nobody can guess, so that
+// a response cannot end its own part and give orders. `again`: the answer before was unusable.
+JudgeQuestion QuestionOf(const JudgeCase& one, const std::string& nonce, bool again);
+
+struct JudgeVerdict {
+  bool unsure = false;  // the judge abstains, and `score` means nothing
+  double score = 0;     // from 0 to 1
+  std::string reasoning;
+};
+
+// Reads the last complete JSON object of an answer: {"reasoning": text, "verdict": "correct" | "incorrect" | "unsure",
+// "score": 0..1}. INVALID_ARGUMENT: there is none, a field is missing or wrong, or score and verdict contradict each other.
+absl::StatusOr<JudgeVerdict> VerdictIn(const std::string& answer);
+
+// A response without the parts that look like a verdict about itself: JSON with such fields, lines like "Score: 1", and
+// claims to be correct.
+std::string WithoutVerdicts(std::string response);
+
+}  // namespace ingot::reward

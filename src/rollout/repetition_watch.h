@@ -1,0 +1,48 @@
+// Ends calls that repeat themselves. Two signs count:
+//
+//   certainty   so many tokens in a row, each with a probability above `certain_above` (MiniMax-M1, arXiv 2506.13585,
+//               section 3.2: 3,000 tokens above 0.99)
+//   a period    the last tokens are one phrase of at most `max_period` tokens, `periods` times over, and at least
+//               `min_repeated` tokens long (ours)
+//
+// A byte-level model is certain of most bytes of a word, so the watch is off for it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::rollout {
+
+struct HaltOptions {
+  std::string repetition = "off";  // on, off, auto = on unless the vocabulary is of bytes
+  int32_t certain_tokens = 3000;   // > 0
+  double certain_above = 0.99;     // in (0, 1)
+  int32_t max_period = 64;         // tokens, 1 to 1024
+  int32_t periods = 16;            // > 1
+  int32_t min_repeated = 256;      // tokens; keeps short runs of one token, such as a ruled line, from counting
+
+  absl::Status Validate() const;
+  // Whether calls of a model with so many ids are watched.
+  bool Watches(int64_t vocab_size) const;
+};
+
+// Of one call.
+class RepetitionWatch {
+ public:
+  explicit RepetitionWatch(const HaltOptions& options);
+
+  // `sampled`: the call's ids so far, the newest last; `logprob`: of the newest. True = the call repeats itself.
+  bool Push(std::span<const int32_t> sampled, float logprob);
+
+ private:
+  int32_t certain_tokens_, periods_, min_repeated_;
+  float certain_logprob_;
+  int32_t certain_ = 0;         // tokens in a row
+  std::vector<int32_t> equal_;  // [p - 1]: ids in a row that equal the id p places before
+};
+
+}  // namespace ingot::rollout
