@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "app/reward_servers.h"
 #include "app/role_schemas.h"
 #include "base/executor.h"
 #include "reward/stage.h"
@@ -38,7 +39,8 @@ RewardGrading::~RewardGrading() { Stop(); }
 absl::StatusOr<std::unique_ptr<RewardGrading>> RewardGrading::Make(const RunConfig& config, datapool::Client& pool) {
   auto parts = std::make_unique<Parts>();
   if (!config.rewards.outcome_alone()) {
-    INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards)));
+    INGOT_ASSIGN_OR_RETURN(reward::Rule rule,
+                           reward::Rule::Make(config.rewards, RewardsText(config.rewards), HttpTermParts("", "")));
     parts->grader = std::make_unique<StageGrader>(
         reward::Stage(std::move(rule), pool,
                       {.total_steps = config.scheduler.total_steps, .credit = config.trainer.advantage_credit}));

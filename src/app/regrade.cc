@@ -11,6 +11,7 @@
 #include "app/commands.h"
 #include "app/grading.h"
 #include "app/process.h"
+#include "app/reward_servers.h"
 #include "app/stored_run.h"
 #include "app/terminal.h"
 #include "base/json.h"
@@ -162,7 +163,8 @@ void Print(const std::map<int64_t, Comparison>& steps, const Comparison& all, in
 absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir, args.overrides));
   const RunConfig& config = run.config();
-  INGOT_ASSIGN_OR_RETURN(const reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards)));
+  INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
+                         reward::Rule::Make(config.rewards, RewardsText(config.rewards), HttpTermParts("", "")));
   INGOT_ASSIGN_OR_RETURN(const Journal journal, ReadJournal(*run.pool));
   std::map<int64_t, Comparison> steps;
   Comparison all;

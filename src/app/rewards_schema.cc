@@ -63,7 +63,7 @@ void BindRetrieval(base::Schema& schema, reward::RetrievalOptions& o) {
 
 void BindServers(base::Schema& schema, reward::TermOptions& o) {
   schema.Field("judge.url", &o.judge.server.url,
-               "judge: base URL of a server of OpenAI's chat completions; empty: this run's gateway");
+               "judge: base URL of a server of OpenAI's chat completions, such as `ingot serve`");
   schema.Field("judge.model", &o.judge.server.model, "judge: the model's name there");
   schema.Field("judge.key_file", &o.judge.server.key_file, "judge: file with the bearer key; empty: none is sent");
   schema.Field("judge.timeout_s", &o.judge.server.timeout_s, "judge: seconds of one request");

@@ -205,6 +205,12 @@ absl::Status CheckRoles(const RunConfig& config) {
   if (config.tasks.empty()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    if (term.kind != "judge" || !term.judge.server.url.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("rewards.terms (", term.Name(),
+                                                   "): judge.url is empty: name the base URL of a server of OpenAI's "
+                                                   "chat completions, such as one of `ingot serve`"));
+  }
   return base::Annotate(config.agents.Validate(), "agents");
 }
 

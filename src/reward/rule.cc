@@ -56,6 +56,10 @@ absl::StatusOr<Rule> Rule::Make(const RewardOptions& options, std::string_view c
   return rule;
 }
 
+bool Rule::uses_history() const {
+  return std::any_of(terms_.begin(), terms_.end(), [](const WeightedTerm& term) { return term.term->uses_history(); });
+}
+
 double Rule::WeightOf(const WeightedTerm& term, const GroupFacts& group) const {
   const std::vector<std::string>& domains = term.options.domains;
   if (!domains.empty() && std::find(domains.begin(), domains.end(), group.domain()) == domains.end()) return 0;

@@ -37,6 +37,9 @@ class Rule {
   // term cannot judge has no grade. Errors: FAILED_PRECONDITION names a term that cannot be applied to the task.
   absl::StatusOr<GroupGrades> Apply(const GroupFacts& group) const;
 
+  // True = a term reads GroupFacts.history.
+  bool uses_history() const;
+
   // Content key of the terms' configuration: Grade.rule.
   const std::string& key() const { return key_; }
 

@@ -35,10 +35,32 @@ absl::StatusOr<v1::Group> Stage::Read(int64_t group_id) {
   return pool_.GetGroup(request);
 }
 
+void Stage::AddMeasures(const v1::Grade& grade, History::OfTask& history) {
+  for (const v1::TermValue& term : grade.terms()) {
+    for (const auto& [measure, number] : term.measures()) history[term.term()].emplace(measure, number);
+  }
+}
+
+absl::StatusOr<Stage::History::OfTask> Stage::HistoryOf(const std::string& task_id) {
+  if (!rule_.uses_history()) return History::OfTask();
+  base::MutexLock lock(history_->mu);
+  if (!history_->read) {
+    for (datapool::EpisodePages pages(pool_, v1::PURPOSE_TRAIN, 0, -1); !pages.done();) {  // groups ascend
+      INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
+      for (const v1::Episode& episode : page.episodes()) {
+        if (episode.has_grade()) AddMeasures(episode.grade(), history_->tasks[episode.task().task_id()]);
+      }
+    }
+    history_->read = true;
+  }
+  return history_->tasks[task_id];
+}
+
 absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(v1::Group group, Read(request.group_id()));
   if (const auto stored = StoredGrades(group)) return Answer(group, *stored);
-  INGOT_ASSIGN_OR_RETURN(const GroupFacts facts, FactsOf(group, request.admitted_version(), options_.total_steps));
+  INGOT_ASSIGN_OR_RETURN(GroupFacts facts, FactsOf(group, request.admitted_version(), options_.total_steps));
+  INGOT_ASSIGN_OR_RETURN(facts.history, HistoryOf(group.task().task_id()));
   INGOT_ASSIGN_OR_RETURN(const GroupGrades grades, rule_.Apply(facts));
   if (grades.grades.empty()) return Answer(group, grades);  // nothing to store
   v1::GradeGroupRequest store;
@@ -54,6 +76,8 @@ absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) 
     if (const auto others = StoredGrades(group)) return Answer(group, *others);
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(stored, "storing the grades of a group"));
+  base::MutexLock lock(history_->mu);
+  for (const auto& [sample, grade] : grades.grades) AddMeasures(grade, history_->tasks[group.task().task_id()]);
   return Answer(group, grades);
 }
 

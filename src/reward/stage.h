@@ -2,12 +2,17 @@
 //
 //   Grade --> read the group --> facts --> terms over the whole group --> grades in the pool --> the group's returns
 //
-// The pool is the stage's only memory: a group that has grades is answered from them, and no judge is asked twice. Thread
-// safe; Grade blocks for the pool and for terms that ask other servers.
+// The pool is the stage's only durable memory: a group that has grades is answered from them, and no judge is asked twice.
+// Measures of earlier groups (GroupFacts.history) are read from it once. Thread safe; Grade blocks for the pool and for
+// terms that ask other servers.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "datapool/client.h"
 #include "proto/reward.pb.h"
@@ -24,18 +29,29 @@ class Stage {
  public:
   // REQUIRES: `pool` outlives the stage.
   Stage(Rule rule, datapool::Client& pool, const StageOptions& options)
-      : rule_(std::move(rule)), pool_(pool), options_(options) {}
+      : rule_(std::move(rule)), pool_(pool), options_(options), history_(std::make_unique<History>()) {}
 
   // proto/reward.proto says what it means and how it fails.
   absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request);
 
  private:
+  // Measures by task, of the judged group with the least id that has them.
+  struct History {
+    using OfTask = std::map<std::string, std::map<std::string, double>>;  // term -> measure -> number
+    base::Mutex mu;
+    bool read ABSL_GUARDED_BY(mu) = false;  // from the pool
+    std::map<std::string, OfTask> tasks ABSL_GUARDED_BY(mu);
+  };
+
   absl::StatusOr<v1::Group> Read(int64_t group_id);
+  absl::StatusOr<History::OfTask> HistoryOf(const std::string& task_id);
+  static void AddMeasures(const v1::Grade& grade, History::OfTask& history);
   v1::GradeResponse Answer(const v1::Group& group, const GroupGrades& grades) const;
 
   const Rule rule_;
   datapool::Client& pool_;
   const StageOptions options_;
+  const std::unique_ptr<History> history_;
 };
 
 }  // namespace ingot::reward

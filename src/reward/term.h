@@ -30,6 +30,9 @@ class RewardTerm {
   // episode is left out of the group and counted, and never gets a 0. An error of the whole means that the term cannot
   // be applied to this group's task: the group fails.
   //
+  // True = it reads GroupFacts.history.
+  virtual bool uses_history() const { return false; }
+
   // Pure and thread safe, but for terms that ask other servers (judge, external): those block up to their time limits.
   virtual absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const = 0;
 };

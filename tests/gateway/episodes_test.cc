@@ -450,8 +450,7 @@ TEST(Ending, RefusesUnknownFields) {
   v1::EpisodeEndRequest request;
   EXPECT_TRUE(ReadEnd(base::ParseJson(R"({"status":"failed","detail":"gave up"})").value(), request).ok());
   v1::EpisodeEndRequest broken;
-  EXPECT_TRUE(
-      ReadEnd(base::ParseJson(R"({"status":"infrastructure_failed","cause":"disk"})").value(), broken).ok());
+  EXPECT_TRUE(ReadEnd(base::ParseJson(R"({"status":"infrastructure_failed","cause":"disk"})").value(), broken).ok());
   EXPECT_EQ(broken.state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
   EXPECT_EQ(broken.cause(), "disk");
   const absl::Status status = ReadEnd(base::ParseJson(R"({"status":"finished","reward":1})").value(), request);

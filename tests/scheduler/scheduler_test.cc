@@ -368,7 +368,8 @@ TEST_F(SchedulerTest, AFailureOfTheInfrastructureIsTriedAgainAndDoesNotCountAgai
     EXPECT_EQ(again.ref().sample_index(), first.ref().sample_index());
     EXPECT_EQ(again.ref().attempt(), attempt);
     End(again, v1::EPISODE_INFRASTRUCTURE_FAILED);
-    EXPECT_EQ(scheduler_->Status()->stats().failed(), attempt < 3 ? 0 : 1) << "more than max_attempts, and then no more";
+    EXPECT_EQ(scheduler_->Status()->stats().failed(), attempt < 3 ? 0 : 1)
+        << "more than max_attempts, and then no more";
   }
   EXPECT_THAT(std::string(scheduler_->NextBatch(Batch(0)).status().message()), HasSubstr("4 by no fault of its agent"));
 }

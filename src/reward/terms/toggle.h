@@ -33,6 +33,7 @@ class ToggleTerm final : public RewardTerm {
   // `name`: of the term, under which the history has its measures.
   ToggleTerm(const ToggleOptions& options, std::string name) : options_(options), name_(std::move(name)) {}
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
+  bool uses_history() const override { return true; }
 
  private:
   // nullopt: no group had enough correct answers yet.
