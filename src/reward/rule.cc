@@ -79,6 +79,7 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
       const absl::Status added =
           result.ok() ? AddTerm(term.options, weight, *result, grades[i])
                       : base::Annotate(result.status(), absl::StrCat("term '", term.options.Name(), "'"));
+      if (absl::IsUnavailable(added)) return added;  // its server may answer later: nothing is decided yet
       if (faults[i].ok()) faults[i] = added;
     }
   }

@@ -34,7 +34,8 @@ class Rule {
                                    const TermParts& parts = {});
 
   // Judges every finished episode of the group. A term of weight 0 for this group is not asked. An episode that one
-  // term cannot judge has no grade. Errors: FAILED_PRECONDITION names a term that cannot be applied to the task.
+  // term cannot judge has no grade. Errors: FAILED_PRECONDITION names a term that cannot be applied to the task. UNAVAILABLE: a
+  // term's server does not answer now, and nothing is decided.
   absl::StatusOr<GroupGrades> Apply(const GroupFacts& group) const;
 
   // True = a term reads GroupFacts.history.

@@ -11,9 +11,9 @@
 #include <set>
 
 #include "base/checksum.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/file.h"
 #include "trainer/files.h"
 #include "trainer/torch_edge.h"
 

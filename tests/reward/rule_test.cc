@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 
 #include "group_maker.h"
 
@@ -113,6 +114,38 @@ TEST(Rule, AnUnusableNumberLeavesItsEpisodeOutAndIsNoZero) {
   const GroupGrades grades = Judge({}, group);
   EXPECT_EQ(grades.grades.size(), 3u);
   EXPECT_NE(grades.ungraded.at(2).find("term 'outcome' is nan"), std::string::npos) << grades.ungraded.at(2);
+}
+
+// Answers one request as it is told; the others score 1.
+class OneAnswer final : public ExternalScorer {
+ public:
+  explicit OneAnswer(absl::Status first) : first_(std::move(first)) {}
+  absl::StatusOr<std::string> Post(const std::string&, const std::string& json, double) const override {
+    if (json.find("episode0") != std::string::npos) return first_;
+    return std::string(R"({"score": 1})");
+  }
+
+ private:
+  const absl::Status first_;
+};
+
+TEST(Rule, AServerThatIsDownDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) {
+  RewardOptions options;
+  options.terms = {Term("external", 1)};
+  options.terms[0].external.url = "http://127.0.0.1:1/score";
+  options.terms[0].external.tries = 1;
+  const v1::Group group = FourAnswers();
+  const auto facts = FactsOf(group, 0, 100);
+  const auto apply = [&](const absl::Status& first) {
+    TermParts parts;
+    parts.external = std::make_shared<OneAnswer>(first);
+    return Rule::Make(options, "test", parts)->Apply(*facts);
+  };
+  EXPECT_EQ(apply(absl::UnavailableError("down")).status().code(), absl::StatusCode::kUnavailable);
+  const auto refused = apply(absl::InvalidArgumentError("no such episode"));
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  EXPECT_EQ(refused->ungraded.size(), 1u);
+  EXPECT_EQ(refused->grades.size(), 3u);
 }
 
 TEST(Rule, UnfinishedEpisodesAreNoPartOfTheGroup) {
