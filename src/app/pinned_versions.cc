@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "trainer/files.h"
 
 namespace ingot::app {
 namespace {

@@ -48,10 +48,10 @@ class Stage {
   static void AddMeasures(const v1::Grade& grade, History::OfTask& history);
   v1::GradeResponse Answer(const v1::Group& group, const GroupGrades& grades) const;
 
-  const Rule rule_;
+  Rule rule_;
   datapool::Client& pool_;
-  const StageOptions options_;
-  const std::unique_ptr<History> history_;
+  StageOptions options_;
+  std::unique_ptr<History> history_;
 };
 
 }  // namespace ingot::reward

@@ -14,7 +14,10 @@ using testing::HasSubstr;
 std::shared_ptr<const text::Tokenizer> Bytes() { return text::MakeByteTokenizer({"<|im_start|>", "<|im_end|>"}); }
 
 SftConversation FromJson(const std::string& json, const std::string& place = "c.jsonl:1") {
-  return {*text::ConversationFromJson(*base::ParseJson(json)), place};
+  SftConversation made;
+  made.conversation = *text::ConversationFromJson(*base::ParseJson(json));
+  made.place = place;
+  return made;
 }
 
 TEST(SftTest, EachAssistantTurnIsLearntOnceInItsContext) {
