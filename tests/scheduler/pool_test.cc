@@ -31,7 +31,11 @@ class SchedulerOnPoolTest : public ::testing::Test {
   void Restart(int64_t resume_step) {
     scheduler_.reset();
     pool_.reset();
-    auto pool = datapool::OpenPool({.path = folder_, .shards = 3, .sync = false});
+    datapool::StoreOptions store;
+    store.path = folder_;
+    store.shards = 3;
+    store.sync = false;
+    auto pool = datapool::OpenPool(store);
     ASSERT_TRUE(pool.ok()) << pool.status();
     pool_ = *std::move(pool);
     auto scheduler = Scheduler::Recover(options_, MakeTasks(4), *pool_, base::Clock::Real(), resume_step);

@@ -251,12 +251,14 @@ TEST(TemplateFormatTest, RenderTailRefusesIdsThatAreNoTurn) {
   EXPECT_EQ(format->Render(Conversation(), true).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+constexpr char kBegun[] =
+    R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "I say"}]})";
+
 // As transformers do with continue_final_message.
 TEST(TemplateFormatTest, ABegunAnswerEndsBehindItsContent) {
   const auto turns = [](const std::string& content) {
-    return Format(
-        "{%- for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' }}" + content +
-        "{{ '<|im_end|>\n' }}{%- endfor %}{%- if add_generation_prompt %}<|im_start|>assistant\n{%- endif %}");
+    return Format("{%- for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' }}" + content +
+                  "{{ '<|im_end|>\n' }}{%- endfor %}{{ '<|im_start|>assistant\n' if add_generation_prompt }}");
   };
   struct Case {
     std::shared_ptr<const ChatFormat> format;
@@ -276,7 +278,9 @@ TEST(TemplateFormatTest, ABegunAnswerEndsBehindItsContent) {
       {*MakeChatFormat("hermes", Bytes()), "I say ", "I say "},
   };
   for (const auto& [format, content, written, prefill] : cases) {
-    Conversation conversation{.messages = {{"user", "q"}, {"assistant", content}}, .tools = {}, .ends_begun = true};
+    Conversation conversation = FromJson(kBegun);
+    conversation.ends_begun = true;
+    conversation.messages[1].content = content;
     conversation.messages[1].reasoning = prefill.size() > 1 ? "why" : "";
     const auto prompt = format->Render(conversation, true);
     ASSERT_TRUE(prompt.ok()) << prompt.status();
@@ -285,14 +289,16 @@ TEST(TemplateFormatTest, ABegunAnswerEndsBehindItsContent) {
     EXPECT_EQ(prompt->prefill, prefill);
     EXPECT_EQ(prompt->message_ends.back(), prompt->ids.size());
     // Behind a sampled turn.
-    conversation.messages = {{"user", "p"}, {"assistant", "one"}, {"user", "q"}, conversation.messages[1]};
-    const auto tail = format->RenderTail(conversation, 2, Bytes()->Encode("one<|im_end|>", true));
+    const Conversation before = FromJson(kBegun);
+    conversation.messages.insert(conversation.messages.begin(), before.messages.begin(), before.messages.end());
+    const auto tail = format->RenderTail(conversation, 2, Bytes()->Encode("I say<|im_end|>", true));
     if (prefill.size() > 1) continue;  // the sampled turn has no thought, which this template writes
     ASSERT_TRUE(tail.ok()) << tail.status();
     EXPECT_TRUE(Bytes()->Decode(tail->ids, false).ends_with("<|im_end|>\n<|im_start|>assistant\n" + written));
     EXPECT_EQ(tail->prefill, prefill);
   }
-  const Conversation begun{.messages = {{"user", "q"}, {"assistant", "I say"}}, .tools = {}, .ends_begun = true};
+  Conversation begun = FromJson(kBegun);
+  begun.ends_begun = true;
   const auto changed = turns("{{ m.content | upper }}")->Render(begun, true);
   EXPECT_EQ(changed.status().code(), absl::StatusCode::kInvalidArgument) << changed.status();
   EXPECT_THAT(std::string(changed.status().message()), HasSubstr("does not write the last message as it is"));
