@@ -611,7 +611,7 @@ def case_rewards(ingot, options):
     # The run's own correct answers train the next one, as the ids that were sampled.
     for kind, key in (("sft", "data.sft"), ("dpo", "data.dpo")):
         rows = f"{ingot.folder}/{kind}.jsonl"
-        done = subprocess.run([ingot.binary, "export", f"{ingot.folder}/composed", rows, "--as", kind],
+        done = subprocess.run([ingot.binary, "export", f"{ingot.folder}/composed", rows, "--as", kind, "--above", "-1"],
                               capture_output=True, text=True, timeout=60)
         check(done.returncode == 0, f"export failed: {done.stdout}{done.stderr}")
         code, output = ingot.run("train", {**SHORT, "run.name": f"from-{kind}", "data.tasks": "", key: rows, "goal.first_steps": 0,
@@ -619,7 +619,7 @@ def case_rewards(ingot, options):
         check(code == 0, f"{kind}: {output}")
 
     wrong = {**settings, "run.name": "wrong"}
-    for bad, words in (("[{kind: lenght}]", "outcome, length"), ("[{kind: length, weight: 0}]", "nothing is rewarded"),
+    for bad, words in (("[{kind: lenght}]", "outcome | length"), ("[{kind: length, weight: 0}]", "nothing is rewarded"),
                        ("[{kind: outcome, schedule: {from: 2}}]", "from is 2")):
         code, output = ingot.run("train", {**wrong, "rewards.terms": bad}, timeout=30)
         check(code == 2 and words in output, f"{bad}: exit code {code}: {output}")

@@ -455,7 +455,7 @@ TEST(Ending, RefusesUnknownFields) {
   EXPECT_EQ(broken.cause(), "disk");
   const absl::Status status = ReadEnd(base::ParseJson(R"({"status":"finished","reward":1})").value(), request);
   EXPECT_EQ(HttpStatusOf(status), 400);
-  EXPECT_EQ(status.message(), "there is no field 'reward'; known: status, detail");
+  EXPECT_EQ(status.message(), "there is no field 'reward'; known: status, detail, cause");
 }
 
 // ---- Limits ----

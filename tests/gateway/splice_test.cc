@@ -289,6 +289,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
     delivered.content = text;
     Continuation continued;
     continued.keys = asked_keys;
+    continued.asked = AskedKey::Of(asked_keys);
     episode->AddToHistory(continued, delivered,
                           {.call_id = id,
                            .parent = -1,
