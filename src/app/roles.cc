@@ -311,6 +311,7 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
   options.size = config.cluster.trainer_ranks;
   options.host = config.cluster.host;
   options.port = config.cluster.trainer_port;
+  options.secret = SecretOfRanks(context.access.token);
   options.deadline = std::chrono::seconds(config.cluster.rank_deadline_s);
   options.on_lost = EndForLostRank;  // whatever this rank computes meanwhile
   std::unique_ptr<trainer::Ranks> ranks;

@@ -1,14 +1,18 @@
 #include "app/run_secrets.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
+#include "base/checksum.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "base/secret.h"
 
@@ -70,6 +74,18 @@ absl::StatusOr<RunSecrets> ReadRunSecrets(int fd) {
         absl::StrCat("--token-fd ", fd, ": a line with the run's token is expected, e.g. of `openssl rand -hex 32`"));
   }
   return secrets;
+}
+
+std::string SecretOfRanks(const std::string& token) {
+  if (token.empty()) return "";
+  const std::string text = "ranks of " + token;
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
+    INGOT_LOG(critical, "this system's OpenSSL has no SHA-256");  // without it any process could pass for a rank
+    std::abort();
+  }
+  return base::Hex(std::string_view(reinterpret_cast<const char*>(digest), size));
 }
 
 absl::StatusOr<RunSecrets> FindRunSecrets(const RunConfig& config) {

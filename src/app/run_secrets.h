@@ -32,6 +32,10 @@ absl::StatusOr<RunSecrets> MakeRunSecrets(const RunConfig& config);
 // line. Not thread safe: to be called before there are threads.
 absl::StatusOr<RunSecrets> ReadRunSecrets(int fd);
 
+// The secret that the trainer's ranks begin their connections with: a digest, so that it tells nothing of `token`.
+// Empty for an empty token.
+std::string SecretOfRanks(const std::string& token);
+
 // The secrets that the configuration names: the token of cluster.token_file, if there is one.
 absl::StatusOr<RunSecrets> FindRunSecrets(const RunConfig& config);
 

@@ -44,6 +44,15 @@ TEST(RunSecrets, AreReadOnceAndNothingIsLeftOfThem) {
   close(fd);
 }
 
+TEST(RunSecrets, RanksHaveADigestOfTheToken) {
+  const std::string secret = SecretOfRanks("0123456789abcdef");
+  EXPECT_EQ(secret.size(), 64u);
+  EXPECT_EQ(secret, SecretOfRanks("0123456789abcdef"));
+  EXPECT_NE(secret, SecretOfRanks("0123456789abcdeF"));
+  EXPECT_EQ(secret.find("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(SecretOfRanks(""), "");
+}
+
 TEST(RunSecrets, MayBeATokenAlone) {
   const auto read = ReadRunSecrets(Giving("  0123456789abcdef\r\n"));
   ASSERT_TRUE(read.ok()) << read.status();

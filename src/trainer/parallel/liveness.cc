@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "base/secret.h"
 
 namespace ingot::trainer {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
+constexpr milliseconds kHelloTime{5000};
 constexpr char kLostPayload[] = "ingot.rank_lost";
 
 // A message is one byte; kLost + r says that rank 0 lost rank r.
@@ -50,6 +52,18 @@ bool ReadableBefore(int fd, const base::Clock& clock, nanoseconds until) {
     pollfd waited{fd, POLLIN, 0};
     if (poll(&waited, 1, static_cast<int>(std::min<int64_t>(left, 1000))) > 0) return true;
   }
+}
+
+// `size` bytes; less if the peer ended, or the clock reached `until`.
+std::string Receive(int fd, size_t size, const base::Clock& clock, nanoseconds until) {
+  std::string bytes;
+  while (bytes.size() < size && ReadableBefore(fd, clock, until)) {
+    char buffer[256];
+    const ssize_t got = recv(fd, buffer, std::min(sizeof(buffer), size - bytes.size()), 0);
+    if (got <= 0) break;
+    bytes.append(buffer, static_cast<size_t>(got));
+  }
+  return bytes;
 }
 
 void Send(int fd, unsigned char message) {
@@ -103,15 +117,16 @@ absl::Status Liveness::Accept() {
     }
     int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
-    unsigned char rank = 0;  // the first byte names the sender
-    const bool told = ReadableBefore(fd, clock, std::min(until, clock.Now() + milliseconds(5000))) &&
-                      recv(fd, &rank, 1, 0) == 1 && rank < here.size() && !here[rank];
+    // The first byte names the sender, the secret follows.
+    const std::string hello = Receive(fd, 1 + options_.secret.size(), clock, std::min(until, clock.Now() + kHelloTime));
+    const size_t rank = hello.empty() ? here.size() : static_cast<unsigned char>(hello[0]);
+    const bool told = rank < here.size() && !here[rank] && base::SameSecret(hello.substr(1), options_.secret);
     if (!told) {  // a stranger
       Close(fd);
       continue;
     }
     here[rank] = true;
-    peers_.push_back({rank, fd, clock.Now()});
+    peers_.push_back({static_cast<int>(rank), fd, clock.Now()});
   }
   Close(listen_fd_);
   StartWatching();
@@ -127,7 +142,12 @@ absl::StatusOr<std::unique_ptr<Liveness>> Liveness::Connect(LivenessOptions opti
     Close(fd);
     return RankLost(std::string(why.message()));
   }
-  Send(fd, static_cast<unsigned char>(made->options_.rank));
+  const std::string hello = static_cast<char>(made->options_.rank) + made->options_.secret;
+  if (send(fd, hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
+    const absl::Status why = SocketError(absl::StrCat("cannot send to rank 0's beats at ", made->options_.host));
+    Close(fd);
+    return RankLost(std::string(why.message()));
+  }
   made->peers_.push_back({0, fd, made->options_.clock->Now()});
   made->StartWatching();
   return made;

@@ -35,6 +35,7 @@ struct LivenessOptions {
   int rank = 0;
   int size = 1;  // in [1, 128]
   std::string host = "127.0.0.1";
+  std::string secret;                              // the same on all ranks; a connection begins with it
   std::chrono::milliseconds deadline{30000};       // of silence
   std::chrono::milliseconds join_timeout{120000};  // for all ranks to come
   // Called once, from the thread that watches, when a rank was lost; may end the process. Empty = nobody is called.

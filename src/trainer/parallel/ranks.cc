@@ -1,12 +1,17 @@
 #include "trainer/parallel/ranks.h"
 
 #include <ATen/ATen.h>
+#include <netdb.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -19,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr char kAgreedPayload[] = "ingot.agreed";
-constexpr char kBeatsKey[] = "ingot/beats_port";
+constexpr char kBeatsKey[] = "beats_port";
 constexpr milliseconds kSlice{200};                   // interval at which a wait asks whether all ranks live
 constexpr std::chrono::microseconds kDevicePoll{50};  // interval at which a wait asks whether a device is done
 
@@ -43,26 +48,49 @@ absl::Status JoinFailed(const RankOptions& options, const std::string& why) {
                                " ms: ", why));
 }
 
-// The store in which ranks leave one another their addresses. Rank 0 listens first, so that a taken port is rank 0's
-// own error and not a lost rank.
+// A socket that listens at `host` alone. INVALID_ARGUMENT: it cannot.
+absl::StatusOr<int> ListenAt(const std::string& host, int port) {
+  const std::string failed = absl::StrCat("rank 0 cannot listen at ", host, ":", port, ", where the ranks meet: ");
+  addrinfo wanted{}, *found = nullptr;
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_PASSIVE;
+  if (const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &wanted, &found); error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(failed, gai_strerror(error)));
+  }
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // a group that is started again has the port at once
+  const bool listens = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0;
+  const int error = errno;
+  freeaddrinfo(found);
+  if (listens) return fd;
+  if (fd >= 0) close(fd);
+  return absl::InvalidArgumentError(absl::StrCat(failed, std::strerror(error)));
+}
+
+// The store in which ranks leave one another their addresses, under keys that begin with the secret. Rank 0 listens
+// first, so that a taken port is rank 0's own error and not a lost rank.
 absl::StatusOr<c10::intrusive_ptr<c10d::Store>> MeetingPlace(const RankOptions& options) {
   c10d::TCPStoreOptions store;
   store.port = static_cast<uint16_t>(options.port);
   store.isServer = options.rank == 0;
+  if (store.isServer) {  // the store itself would listen at every address of the machine
+    INGOT_ASSIGN_OR_RETURN(store.masterListenFd, ListenAt(options.host, options.port));
+  }
   store.numWorkers = static_cast<size_t>(options.size);
   store.waitWorkers = false;
   store.timeout = options.join_timeout;
   try {
-    return c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::TCPStore>(options.host, store));
+    return c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::PrefixStore>(
+        absl::StrCat("ingot/", options.secret), c10::make_intrusive<c10d::TCPStore>(options.host, store)));
   } catch (const std::exception& error) {
-    if (options.rank != 0) return JoinFailed(options, error.what());
-    return absl::InvalidArgumentError(absl::StrCat("rank 0 cannot listen at ", options.host, ":", options.port,
-                                                   ", where the ranks meet: ", error.what()));
+    return JoinFailed(options, error.what());
   }
 }
 
 absl::StatusOr<std::unique_ptr<Liveness>> BeginBeats(const RankOptions& options, c10d::Store& store) {
-  const LivenessOptions beats{options.rank,     options.size,         options.host,
+  const LivenessOptions beats{options.rank,     options.size,         options.host,   options.secret,
                               options.deadline, options.join_timeout, options.on_lost};
   if (options.rank == 0) {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> leader, Liveness::Listen(beats));

@@ -1,7 +1,8 @@
 // The ranks of one trainer: processes that train each batch together. They run one agreed sequence of exchanges. Rank 0
 // leads, and alone speaks with the scheduler, the engines and the record of the run; the others follow.
 //
-//   Join      meet at host:port (a c10d store that rank 0 serves), connect: the process group and Liveness
+//   Join      meet at host:port (a c10d store that rank 0 serves), connect: the process group and Liveness. Whoever does
+//             not know the secret finds no key of the store and is no rank to Liveness; Gloo and NCCL know no secret
 //   exchanges every rank makes the same ones in the same order; an exchange takes as long as the slowest rank works
 //   Agree     before each exchange of a step: did any rank fail so far? Then all stop at the same place with the same
 //             error, and can go on with other work
@@ -32,7 +33,9 @@ struct RankOptions {
   int rank = 0;
   int size = 1;  // in [1, 128]
   std::string host = "127.0.0.1";
-  int port = 0;  // the ranks' meeting place; rank 0 listens there
+  int port = 0;  // the ranks' meeting place; rank 0 listens there, at `host` alone
+  // The same on all ranks, and not known to other programs that can connect to `port`. Empty = none.
+  std::string secret;
   // The rank's device, as torch names it ("cuda:1"), and the function kNcclGroupSymbol of libingot_cuda.so. "cpu" and
   // null = tensors are on the CPU alone. No two ranks share a device.
   std::string device = "cpu";

@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -208,6 +210,66 @@ TEST(Liveness, SilenceLongerThanTheDeadlineIsALoss) {
   EXPECT_EQ(lost.message(), "rank 1 of 2 gave no sign of life for 300 ms");
   EXPECT_TRUE(IsRankLost((*leader)->status()));
   close(fd);
+}
+
+int ConnectTo(in_addr_t host, int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(host);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+TEST(Liveness, AStrangerWithoutTheSecretIsNoRank) {
+  LivenessOptions options;
+  options.size = 2;
+  options.secret = "known to ranks";
+  auto leader = *Liveness::Listen(options);
+  std::vector<int> strangers;
+  for (const std::string hello : {std::string("\1"), "\1" + std::string("known to stranger")}) {
+    strangers.push_back(ConnectTo(INADDR_LOOPBACK, leader->port()));
+    ASSERT_EQ(send(strangers.back(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
+    shutdown(strangers.back(), SHUT_WR);
+  }
+  options.rank = 1;
+  auto follower = *Liveness::Connect(options, leader->port());
+  ASSERT_TRUE(leader->Accept().ok());
+  for (const int fd : strangers) close(fd);
+  follower->Leave();
+  follower.reset();
+  leader->Leave();
+  EXPECT_TRUE(leader->status().ok()) << "a stranger that went away was no rank";
+}
+
+// The meeting place of ranks that share a secret, as any process of the machine sees it.
+TEST(Ranks, AStrangerFindsNoAddressAtTheirMeetingPlace) {
+  std::atomic<int> port = 0, places = 0;
+  OnRanks(
+      2,
+      [&](Ranks& ranks) {
+        if (!ranks.leads()) {
+          EXPECT_EQ(ConnectTo(INADDR_LOOPBACK + 1, port), -1) << "only cluster.host is listened at";
+          c10d::TCPStoreOptions options;
+          options.port = static_cast<uint16_t>(port.load());
+          options.waitWorkers = false;
+          options.timeout = milliseconds(2000);
+          c10d::TCPStore store("127.0.0.1", options);
+          for (const char* key : {"beats_port", "ingot/beats_port", "ingot//beats_port"})
+            EXPECT_FALSE(store.check({key}));
+          EXPECT_TRUE(store.check({"ingot/the ranks' secret/beats_port"})) << "the key that ranks use";
+          ++places;
+        }
+        EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
+        ranks.Leave();
+      },
+      [&](RankOptions& options) {
+        port = options.port;
+        options.secret = "the ranks' secret";
+      });
+  EXPECT_EQ(places, 1);
 }
 
 TEST(Liveness, AGoodbyeIsNoLoss) {
