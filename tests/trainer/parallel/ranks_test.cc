@@ -229,7 +229,7 @@ TEST(Liveness, AStrangerWithoutTheSecretIsNoRank) {
   options.secret = "known to ranks";
   auto leader = *Liveness::Listen(options);
   std::vector<int> strangers;
-  for (const std::string hello : {std::string("\1"), "\1" + std::string("known to stranger")}) {
+  for (const std::string& hello : {std::string("\1"), "\1" + std::string("known to stranger")}) {
     strangers.push_back(ConnectTo(INADDR_LOOPBACK, leader->port()));
     ASSERT_EQ(send(strangers.back(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
     shutdown(strangers.back(), SHUT_WR);
