@@ -66,6 +66,9 @@ class TrustRegion {
                                             const tree::PackedForest& forest, int64_t most_rows, uint64_t seed,
                                             int64_t version, int rank);
 
+  // The calls that are measured: of the batch, in the forest's order.
+  const std::vector<int32_t>& calls() const { return calls_; }
+
   // Draws the tokens beside the samples, in a pass of the old model over the batch's forest (PassOptions::read_policy).
   PolicyReader Reader();
 

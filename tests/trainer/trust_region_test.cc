@@ -218,6 +218,38 @@ TEST(TrustRegion, TheMeasureIsKlOverWholeRows) {
   EXPECT_GE(shift.sum, sum * (1 - 1e-9));
 }
 
+// A long system prompt that all calls share must not use up the share of each run.
+TEST(TrustRegion, TheCallsHaveTheShareOfTheMergedRows) {
+  Draws draws(3);
+  const std::vector<int32_t> system = draws.Tokens(200, kVocab);
+  TrainBatch raw;
+  for (int group = 0; group < 8; ++group) {
+    std::vector<v1::EpisodeTree> episodes;
+    std::vector<int32_t> prompt = system;
+    for (const int32_t id : draws.Tokens(5, kVocab)) prompt.push_back(id);
+    for (int sample = 0; sample < 2; ++sample) {
+      CallSpec call{prompt, draws.Tokens(20, kVocab), {}, {}, {}, 1.0f};
+      Annotate(call, draws, 0);
+      episodes.push_back(MakeEpisode("e" + std::to_string(group) + "." + std::to_string(sample), sample, {call}));
+    }
+    raw.groups.push_back(MakeGroup(group, episodes));
+  }
+  const auto batch = PrepareBatch(raw, Plain(), TokenLimits(kVocab), 0);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  const auto forest = PackBatch(*batch);
+  ASSERT_TRUE(forest.ok());
+  const auto calls = [&](double share, uint64_t seed) {
+    const auto region = TrustRegion::Choose({.max_mean = 1, .share = share}, *batch, *forest, 1000000, seed, 0, 0);
+    EXPECT_TRUE(region.ok()) << region.status();
+    return region.ok() ? region->calls().size() : 0;
+  };
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    EXPECT_EQ(calls(1, seed), 16u);
+    EXPECT_EQ(calls(0.75, seed), 8u) << "of 560 rows: the system prompt, and 180 to 200 rows of two calls a place";
+    EXPECT_EQ(calls(0.01, seed), 4u) << "one call from each place";
+  }
+}
+
 TEST(TrustRegion, TheRowsThatAreHeldHaveABound) {
   const model::ModelConfig config = TinyConfig(kVocab);
   const auto old = TrainableModel(config, TinyParameters(config, 2, at::kDouble));
