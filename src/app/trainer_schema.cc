@@ -68,11 +68,13 @@ void BindTrustRegion(base::Schema& schema, trainer::TrustRegionOptions& o) {
   schema.Field("trainer.max_step_kl_position", &o.max_position,
                "trust region: greatest KL at one position, in nats; 0: no bound");
   schema.Field("trainer.step_kl_share", &o.share,
-               "trust region: share of the batch's merged rows whose calls are measured; (0, 1]");
-  schema.Field("trainer.step_kl_places", &o.places,
-               "trust region: number of places in the batch, drawn anew each step, where the calls are taken; above 0");
-  schema.Field("trainer.step_kl_positions", &o.positions,
-               "trust region: greatest number of positions per rank; above 0");
+               "trust region: share of the batch's merged rows whose calls are measured; (0, 1]; 1: all calls");
+  schema.Field(
+      "trainer.step_kl_places", &o.places,
+      "trust region: number of places in the batch, drawn anew each step, where the calls are taken unless all are");
+  schema.Field("trainer.step_kl_memory_mb", &o.memory_mb,
+               "trust region: bound per rank of the policies before the step that are held, a vocabulary for each row; "
+               "rows beyond it are not measured");
   schema.Field("trainer.step_kl_halvings", &o.halvings,
                "trust region: number of times that a step is halved before it is taken back");
 }

@@ -49,7 +49,8 @@ absl::Status TrustRegionOptions::Validate() const {
       Require(max_position >= 0 && std::isfinite(max_position), "max_step_kl_position must not be negative (0: off)"));
   INGOT_RETURN_IF_ERROR(Require(share > 0 && share <= 1, "step_kl_share must be above 0 and at most 1"));
   INGOT_RETURN_IF_ERROR(Require(places > 0, "step_kl_places must be above 0"));
-  INGOT_RETURN_IF_ERROR(Require(positions > 0, "step_kl_positions must be above 0"));
+  INGOT_RETURN_IF_ERROR(
+      Require(memory_mb > 0 && memory_mb <= 1 << 20, "step_kl_memory_mb must be above 0 and at most 2^20"));
   return Require(halvings >= 0 && halvings <= 20, "step_kl_halvings must be 0 (taken back at once) to 20");
 }
 

@@ -1,6 +1,7 @@
 // Options of the trainer. Plain values, no torch: the configuration schema includes this header.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -36,17 +37,19 @@ struct SftOptions {
 };
 
 // Bounds of a step, measured after the update (trust_region.h). The measure is KL(policy before || policy after) over
-// the vocabulary, in nats, at positions that a seed of the step draws. A step past a bound is halved, and in the end
-// taken back.
+// the vocabulary, in nats, at sampled tokens of calls that a seed of the step draws. A step past a bound is halved, and
+// in the end taken back.
 struct TrustRegionOptions {
   double max_mean = 0;      // greatest mean over the positions; 0 = no bound
   double max_position = 0;  // greatest value at one position; 0 = no bound
-  double share = 0.1;       // share of the batch's merged rows whose calls are measured; (0, 1]
-  int64_t places = 4;       // number of places in the batch where the calls are taken; > 0
-  int64_t positions = 256;  // greatest number of positions per rank, drawn ones beside them; > 0
+  double share = 0.1;       // share of the batch's merged rows whose calls are measured; (0, 1]; 1 = all calls
+  int64_t places = 4;       // number of places in the batch where the calls are taken, unless all are; > 0
+  int64_t memory_mb = 128;  // bound per rank of the policies before the step, a vocabulary for each row; > 0
   int64_t halvings = 6;     // number of times that a step is halved before it is taken back; >= 0
 
   bool on() const { return max_mean > 0 || max_position > 0; }
+  // Greatest number of rows whose policies are held, `row_bytes` each; at least 1.
+  int64_t MostRows(int64_t row_bytes) const { return std::max<int64_t>(1, (memory_mb << 20) / row_bytes); }
   absl::Status Validate() const;
 };
 

@@ -167,25 +167,23 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
   return "";
 }
 
+PolicyShift Trainer::MeasureShift() {
+  const PolicyShift shift = MergeShift(trust_->Measure(model_, pass_options_));
+  if (shards_ != nullptr) shards_->Release();  // other ranks' parameters may change now
+  return shift;
+}
+
 void Trainer::UpdateWeights(double learning_rate, double grad_norm, StepMetrics& metrics) {
   if (!trust_) return optimizer_->Step(learning_rate, grad_norm);
   const TrustRegionOptions& bounds = options_.trust_region;
   optimizer_->Propose(learning_rate, grad_norm);
   const auto start = clock_.Now();
   double scale = 1;
-  PolicyShift shift;
-  for (int64_t halvings = 0;; ++halvings) {
-    shift = MergeShift(trust_->Measure(model_, pass_options_));
-    if (shards_ != nullptr) shards_->Release();  // other ranks' parameters may change now
-    if (halvings == 0) {
-      metrics["trainer/step_kl_proposed_mean"] = shift.mean();
-      metrics["trainer/step_kl_proposed_max"] = shift.max;
-    }
-    if (shift.Within(bounds)) {
-      optimizer_->Commit();
-      break;
-    }
-    if (halvings == bounds.halvings) {
+  PolicyShift shift = MeasureShift();
+  metrics["trainer/step_kl_proposed_mean"] = shift.mean();
+  metrics["trainer/step_kl_proposed_max"] = shift.max;
+  for (int64_t left = bounds.halvings; !shift.Within(bounds); --left) {
+    if (left == 0) {
       optimizer_->TakeBack();
       scale = 0;
       shift = {.positions = shift.positions};
@@ -193,9 +191,12 @@ void Trainer::UpdateWeights(double learning_rate, double grad_norm, StepMetrics&
     }
     optimizer_->Halve();
     scale /= 2;
+    shift = MeasureShift();
   }
+  if (scale > 0) optimizer_->Commit();
   if (scale < 1) {
-    INGOT_LOG(warn, "step {} is {}: it would have moved the policy by {:.3g} nats per position, {:.3g} at one of {}",
+    INGOT_LOG(warn,
+              "step {} is {}: it would have moved the policy by {:.3g} nats per position, {:.3g} at the largest of {}",
               version_, scale > 0 ? absl::StrCat("shortened to ", scale) : "taken back",
               metrics["trainer/step_kl_proposed_mean"], metrics["trainer/step_kl_proposed_max"], shift.positions);
   }
@@ -266,7 +267,10 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     optimizer_->ZeroGrad();
     if (options_.trust_region.on()) {
       const auto choosing = clock_.Now();
-      INGOT_ASSIGN_OR_RETURN(trust_, TrustRegion::Choose(options_.trust_region, *prepared, *forest, options_.seed,
+      const int64_t row_bytes =
+          config().vocab_size * static_cast<int64_t>(c10::elementSize(kernels::AccumulatorType(model_.head())));
+      INGOT_ASSIGN_OR_RETURN(trust_, TrustRegion::Choose(options_.trust_region, *prepared, *forest,
+                                                         options_.trust_region.MostRows(row_bytes), options_.seed,
                                                          version_, ranks_ == nullptr ? 0 : ranks_->rank()));
       metrics["perf/step_kl_seconds"] = Seconds(clock_.Now() - choosing);
     }

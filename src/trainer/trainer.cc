@@ -83,9 +83,11 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
   if (options.trust_region.on()) {
     // The masters before the step, divided as the optimizer's state is, and the policies before it (fp32, or fp64).
     const int64_t wide = element_bytes == 8 ? 8 : 4;
-    const int64_t drawn = options.trust_region.positions / 4;
-    need.copies += config.ParameterCount() * wide / (ranks == nullptr ? 1 : ranks->size()) +
-                   (options.trust_region.positions + drawn) * config.vocab_size * wide;
+    int64_t rows = 0;  // of the batch
+    for (const tree::ForestPart& part : parts) rows += part.size();
+    const int64_t held = std::min(options.trust_region.MostRows(config.vocab_size * wide), rows + rows / 4);
+    need.copies +=
+        config.ParameterCount() * wide / (ranks == nullptr ? 1 : ranks->size()) + held * config.vocab_size * wide;
   }
   return need;
 }

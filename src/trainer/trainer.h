@@ -182,6 +182,8 @@ class Trainer {
   // Updates the weights. Returns a description of a number that is not finite, and then leaves them; empty = updated.
   std::string Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                        const StepTally& tally, StepMetrics& metrics);
+  // The distance that all ranks measured. REQUIRES: a trust region, and a step that is proposed.
+  PolicyShift MeasureShift();
   // The optimizer's step, within the trust region if there is one.
   void UpdateWeights(double learning_rate, double grad_norm, StepMetrics& metrics);
   // Describes which tensors and calls have a loss or gradient that is not finite; empty = all are finite.

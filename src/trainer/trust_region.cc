@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/rng.h"
+#include "kernels/race.h"
 
 namespace ingot::trainer {
 namespace {
@@ -18,35 +19,6 @@ uint64_t KeyOf(uint64_t seed, Stream stream, const std::pair<int32_t, int32_t>& 
   const auto number =
       (static_cast<uint64_t>(static_cast<uint32_t>(place.first)) << 32) | static_cast<uint32_t>(place.second);
   return base::DeriveSeed(base::DeriveSeed(seed, stream), number);
-}
-
-// `count` of `places`, drawn without replacement; ascending.
-std::vector<std::pair<int32_t, int32_t>> Draw(std::vector<std::pair<int32_t, int32_t>> places, int64_t count,
-                                              uint64_t seed, Stream stream) {
-  if (std::ssize(places) > count) {
-    const auto before = [&](const auto& a, const auto& b) {
-      return std::pair(KeyOf(seed, stream, a), a) < std::pair(KeyOf(seed, stream, b), b);
-    };
-    std::nth_element(places.begin(), places.begin() + count, places.end(), before);
-    places.resize(static_cast<size_t>(count));
-  }
-  std::sort(places.begin(), places.end());
-  return places;
-}
-
-// The token at `uniform` in [0, 1) of a row of log-probs, by the sum of the probabilities before it. Rounding may leave
-// the sum below 1: the last possible token takes the rest.
-int32_t TokenAt(std::span<const double> logprobs, double uniform) {
-  double sum = 0;
-  int32_t last = 0;
-  for (size_t id = 0; id < logprobs.size(); ++id) {
-    const double p = std::exp(logprobs[id]);
-    if (!(p > 0)) continue;
-    sum += p;
-    last = static_cast<int32_t>(id);
-    if (uniform < sum) break;
-  }
-  return last;
 }
 
 // KL(old || new) of each row [rows], from log-probs [rows, vocab].
@@ -61,28 +33,61 @@ std::vector<double> ToHost(const at::Tensor& tensor) {
   return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
 }
 
-// Consecutive calls of `order` from the one at `at` in [0, 1): one call, and more, doubled, while their merged rows are
-// at most `budget`. Neighbours in the forest's order share the longest prefixes, and cost the fewest rows.
-absl::StatusOr<std::vector<int64_t>> RunAt(const PreparedBatch& batch, const std::vector<int32_t>& order, double at,
-                                           double budget) {
+// Calls of a forest, in its order, and their merged forest.
+struct ChosenCalls {
+  std::vector<int32_t> calls;
+  tree::PackedForest forest;
+};
+
+// `count` consecutive calls of `order` from each of `places` places, which are equally far apart; the first is the one
+// at `at` in [0, 1) of the distance.
+absl::StatusOr<ChosenCalls> RunsOf(const PreparedBatch& batch, const std::vector<int32_t>& order, int64_t places,
+                                   double at, int64_t count) {
   const auto calls = static_cast<int64_t>(order.size());
-  const auto start = static_cast<int64_t>(at * static_cast<double>(calls));
-  std::vector<int64_t> run;
-  for (int64_t count = 1;; count = std::min(2 * count, calls)) {
-    std::vector<int64_t> indices;
-    std::vector<int32_t> longer;
-    for (int64_t i = 0; i < count; ++i) {
-      indices.push_back((start + i) % calls);
-      longer.push_back(order[static_cast<size_t>(indices.back())]);
-    }
-    INGOT_ASSIGN_OR_RETURN(const tree::PackedForest packed, PackBatch(batch, longer));
-    const bool fits = static_cast<double>(packed.size()) <= budget;
-    if (count == 1 || fits) run = std::move(indices);
-    if (!fits || count == calls) return run;
+  std::set<int64_t> indices;
+  for (int64_t place = 0; place < places; ++place) {
+    const double start = (static_cast<double>(place) + at) / static_cast<double>(places);
+    const auto first = static_cast<int64_t>(start * static_cast<double>(calls));
+    for (int64_t i = 0; i < std::min(count, calls); ++i) indices.insert((first + i) % calls);
   }
+  ChosenCalls chosen;
+  for (const int64_t i : indices) chosen.calls.push_back(order[static_cast<size_t>(i)]);
+  INGOT_ASSIGN_OR_RETURN(chosen.forest, PackBatch(batch, chosen.calls));
+  return chosen;
+}
+
+// Runs as long as the rows of all together allow: at most `budget`, or one call each. Neighbours in the forest's order
+// share the longest prefixes, and cost the fewest rows.
+absl::StatusOr<ChosenCalls> LongestRuns(const PreparedBatch& batch, const std::vector<int32_t>& order, int64_t places,
+                                        double at, double budget) {
+  const auto calls = static_cast<int64_t>(order.size());
+  INGOT_ASSIGN_OR_RETURN(ChosenCalls longest, RunsOf(batch, order, places, at, 1));
+  int64_t fits = 1, exceeds = calls + 1;  // counts
+  while (fits < calls && (exceeds > calls || exceeds - fits > std::max<int64_t>(1, fits / 8))) {
+    const int64_t count = exceeds > calls ? std::min(2 * fits, calls) : fits + (exceeds - fits) / 2;
+    INGOT_ASSIGN_OR_RETURN(ChosenCalls longer, RunsOf(batch, order, places, at, count));
+    if (static_cast<double>(longer.forest.size()) <= budget) {
+      fits = count;
+      longest = std::move(longer);
+    } else {
+      exceeds = count;
+    }
+  }
+  return longest;
 }
 
 }  // namespace
+
+void PolicyShift::AddRow(double kl, int64_t visits, double share) {
+  positions += visits;
+  if (!std::isfinite(kl)) {
+    not_finite += visits;
+    return;
+  }
+  kl = std::max(kl, 0.0);  // rounding may leave a little below 0
+  sum += kl * static_cast<double>(visits);
+  max = std::max(max, kl * std::min(share, 1.0));
+}
 
 void PolicyShift::Add(const PolicyShift& other) {
   sum += other.sum;
@@ -97,33 +102,48 @@ bool PolicyShift::Within(const TrustRegionOptions& bounds) const {
 }
 
 absl::StatusOr<TrustRegion> TrustRegion::Choose(const TrustRegionOptions& options, const PreparedBatch& batch,
-                                                const tree::PackedForest& forest, uint64_t seed, int64_t version,
-                                                int rank) {
+                                                const tree::PackedForest& forest, int64_t most_rows, uint64_t seed,
+                                                int64_t version, int rank) {
   const uint64_t of_step =
       base::DeriveSeed(base::DeriveSeed(seed, static_cast<uint64_t>(version)), static_cast<uint64_t>(rank));
   TrustRegion region(batch, of_step);
   const std::vector<int32_t>& order = forest.call_indices;
   if (order.empty()) return region;
-  const double budget = options.share * static_cast<double>(forest.size()) / static_cast<double>(options.places);
-  std::set<int64_t> chosen;  // indices into order
-  for (int64_t place = 0; place < options.places; ++place) {
-    const double at = base::UniformAt(base::DeriveSeed(of_step, kStart), static_cast<uint64_t>(place));
-    INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> run, RunAt(batch, order, at, budget));
-    chosen.insert(run.begin(), run.end());
-  }
-  for (const int64_t i : chosen) region.calls_.push_back(order[static_cast<size_t>(i)]);
-  INGOT_ASSIGN_OR_RETURN(const tree::PackedForest all, PackBatch(batch, region.calls_));
-  region.ChoosePositions(options, all);
+  const int64_t places = std::min(options.places, static_cast<int64_t>(order.size()));
+  INGOT_ASSIGN_OR_RETURN(ChosenCalls chosen,
+                         LongestRuns(batch, order, places, base::UniformAt(base::DeriveSeed(of_step, kStart), 0),
+                                     options.share * static_cast<double>(forest.size())));
+  region.calls_ = std::move(chosen.calls);
+  region.ChoosePositions(chosen.forest, most_rows);
   return region;
 }
 
-void TrustRegion::ChoosePositions(const TrustRegionOptions& options, const tree::PackedForest& calls) {
-  std::vector<Place> places;
-  for (const tree::LossEntry& entry : calls.entries) places.emplace_back(entry.call, entry.offset);
-  positions_ = Draw(std::move(places), options.positions, seed_, kPositions);
+void TrustRegion::ChoosePositions(const tree::PackedForest& calls, int64_t most_rows) {
   constexpr int64_t kPositionsPerDraw = 4;
-  const int64_t draws = (std::ssize(positions_) + kPositionsPerDraw - 1) / kPositionsPerDraw;
-  for (const Place& place : Draw(positions_, draws, seed_, kDrawn)) drawn_[place] = -1;
+  const int64_t most_draws = most_rows / (kPositionsPerDraw + 1), most_sampled = most_rows - most_draws;
+  std::vector<std::pair<uint64_t, const tree::LossEntry*>> entries;  // by a key that is drawn
+  const auto place_of = [](const tree::LossEntry* entry) { return Place(entry->call, entry->offset); };
+  const auto order_by = [&](Stream stream) {
+    for (auto& [key, entry] : entries) key = KeyOf(seed_, stream, place_of(entry));
+    std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+      return std::pair(a.first, place_of(a.second)) < std::pair(b.first, place_of(b.second));
+    });
+  };
+  for (const tree::LossEntry& entry : calls.entries) entries.emplace_back(0, &entry);
+  order_by(kPositions);
+  std::set<std::pair<int32_t, float>> rows;  // of the policy: a row of the forest at a temperature
+  size_t count = 0;
+  for (; count < entries.size(); ++count) {
+    const tree::LossEntry* entry = entries[count].second;
+    rows.emplace(entry->row, batch_->calls[static_cast<size_t>(entry->call)].temperature);
+    if (std::ssize(rows) > most_sampled) break;
+  }
+  entries.resize(count);
+  for (const auto& [key, entry] : entries) positions_.push_back(place_of(entry));
+  order_by(kDrawn);
+  const int64_t draws = (std::ssize(entries) + kPositionsPerDraw - 1) / kPositionsPerDraw;
+  entries.resize(static_cast<size_t>(std::min(draws, most_draws)));
+  for (const auto& [key, entry] : entries) drawn_[place_of(entry)] = -1;
 }
 
 PolicyReader TrustRegion::Reader() {
@@ -140,22 +160,32 @@ PolicyReader TrustRegion::Reader() {
           keys.push_back(KeyOf(seed_, kTokens, found->first));
         }
         if (wanted.empty()) return;
-        const at::Tensor logprobs = policy.LogSoftmaxOf(wanted);
-        const std::vector<double> values = ToHost(logprobs);
-        const auto vocab = static_cast<size_t>(logprobs.size(1));
+        const at::Tensor logprobs = policy.LogSoftmaxOf(wanted).to(at::kCPU, at::kFloat).contiguous();
+        const int64_t vocab = logprobs.size(1);
         for (size_t i = 0; i < wanted.size(); ++i) {
-          *tokens[i] = TokenAt(std::span(values).subspan(i * vocab, vocab), base::UniformAt(keys[i], 0));
+          const float* row = logprobs.const_data_ptr<float>() + static_cast<int64_t>(i) * vocab;
+          *tokens[i] = static_cast<int32_t>(kernels::Race({.log_weight = row, .count = vocab}, keys[i]));
         }
       };
 }
 
 absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOptions& options) {
   paths_.clear();
+  share_.clear();
   old_.clear();
+  std::map<int32_t, std::set<int32_t>> episodes;  // group -> its episodes that are measured
+  for (const int32_t call : calls_) {
+    const tree::CallPath& path = batch_->calls[static_cast<size_t>(call)];
+    episodes[path.group].insert(path.episode);
+  }
+  const auto share_of = [&](const tree::CallPath& call) {
+    return 1 / static_cast<double>(episodes.at(call.group).size());
+  };
   std::map<int32_t, int32_t> path_of;  // call of the batch -> index into paths_
   for (const int32_t call : calls_) {
     path_of[call] = static_cast<int32_t>(paths_.size());
     paths_.push_back(batch_->calls[static_cast<size_t>(call)]);
+    share_.push_back(share_of(paths_.back()));
   }
   std::set<Place> wanted;  // entries of paths_
   for (const Place& place : positions_) wanted.insert({path_of.at(place.first), place.second});
@@ -176,6 +206,7 @@ absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOp
     path.kv_mixed = {0};
     wanted.insert({static_cast<int32_t>(paths_.size()), 0});
     paths_.push_back(std::move(path));
+    share_.push_back(share_of(call));
   }
   std::vector<int32_t> all(paths_.size());
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
@@ -190,21 +221,28 @@ absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOp
   return absl::OkStatus();
 }
 
+int64_t TrustRegion::rows_held() const {
+  int64_t rows = 0;
+  for (const at::Tensor& chunk : old_) rows += chunk.size(0);
+  return rows;
+}
+
 PolicyShift TrustRegion::Measure(const model::Transformer& model, const PassOptions& options) const {
   PolicyShift shift;
   if (old_.empty()) return shift;
   PassOptions reading = options;
   size_t chunk = 0;
-  reading.read_policy = [&](const kernels::Policy& policy, std::span<const tree::LossEntry>, std::span<const int64_t>) {
-    for (const double kl : ToHost(RowKl(old_.at(chunk++), policy.LogSoftmax()))) {
-      ++shift.positions;
-      if (!std::isfinite(kl)) {
-        ++shift.not_finite;
-        continue;
-      }
-      shift.sum += std::max(kl, 0.0);  // rounding may leave a little below 0
-      shift.max = std::max(shift.max, kl);
+  reading.read_policy = [&](const kernels::Policy& policy, std::span<const tree::LossEntry> entries,
+                            std::span<const int64_t> rows) {
+    const std::vector<double> kl = ToHost(RowKl(old_.at(chunk++), policy.LogSoftmax()));
+    std::vector<int64_t> visits(kl.size());
+    std::vector<double> share(kl.size());
+    for (size_t i = 0; i < entries.size(); ++i) {
+      const auto row = static_cast<size_t>(rows[i]);
+      ++visits[row];
+      share[row] += share_[static_cast<size_t>(entries[i].call)];
     }
+    for (size_t row = 0; row < kl.size(); ++row) shift.AddRow(kl[row], visits[row], share[row]);
   };
   ScoreForest(model, forest_, paths_, reading);
   return shift;

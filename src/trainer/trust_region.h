@@ -12,6 +12,14 @@
 //   sampled    a b c d e f           positions: the rows that predict d, e, f
 //   drawn            `- x            and the row of x: the policy's next words where it left the sample
 //
+// Rows are weighed by the states that the old policy visits:
+//
+//   mean      a row counts once per sampled token that it predicts, as in the unmerged batch
+//   largest   a row's distance times the share of its group's measured episodes that reach it
+//
+// Most rows that move far belong to one stray sample, whose context nearly no sample has, and do no harm. A row that
+// all samples share counts whole.
+//
 // The positions depend on the batch, the seed, the version and the rank alone, and so do the tokens drawn. A step that
 // is replayed is measured and decided alike, to the bit. Each rank chooses from its own share of the batch.
 //
@@ -37,11 +45,13 @@ namespace ingot::trainer {
 // KL(old || new) over some positions, in nats. Plain values: ranks send one another their bytes.
 struct PolicyShift {
   double sum = 0;
-  double max = 0;
+  double max = 0;  // weighed as above
   int64_t positions = 0;
   int64_t not_finite = 0;  // positions whose distance is not a number
 
   double mean() const { return positions > 0 ? sum / static_cast<double>(positions) : 0; }
+  // A row with distance `kl` that predicts `visits` sampled tokens, in a `share` of its group's episodes.
+  void AddRow(double kl, int64_t visits, double share);
   void Add(const PolicyShift& other);
   // No position is infinite, and mean and maximum are within the bounds; a bound of 0 holds always.
   bool Within(const TrustRegionOptions& bounds) const;
@@ -49,16 +59,24 @@ struct PolicyShift {
 
 class TrustRegion {
  public:
-  // Chooses calls and positions of this rank's `forest` of `batch`; both outlive this. Each run has at least one call.
-  // Beyond that, all runs have at most options.share of the forest's rows. Errors as PackForest.
+  // Chooses calls and positions of this rank's `forest` of `batch`; both outlive this. Each run has at least one call;
+  // beyond that, all runs together have at most options.share of the forest's merged rows, and at a share of 1 all calls.
+  // The policies of at most `most_rows` rows are held, about a fifth of them behind drawn tokens. Errors as PackForest.
   static absl::StatusOr<TrustRegion> Choose(const TrustRegionOptions& options, const PreparedBatch& batch,
-                                            const tree::PackedForest& forest, uint64_t seed, int64_t version, int rank);
+                                            const tree::PackedForest& forest, int64_t most_rows, uint64_t seed,
+                                            int64_t version, int rank);
+
+  // The calls that are measured: of the batch, in the forest's order.
+  const std::vector<int32_t>& calls() const { return calls_; }
 
   // Draws the tokens beside the samples, in a pass of the old model over the batch's forest (PassOptions::read_policy).
   PolicyReader Reader();
 
   // Records the old policy. REQUIRES: a pass with Reader has run.
   absl::Status Remember(const model::Transformer& model, const PassOptions& options);
+
+  // Rows whose old policies are held. REQUIRES: Remember.
+  int64_t rows_held() const;
 
   // The distance to `model`'s present policy. REQUIRES: Remember.
   PolicyShift Measure(const model::Transformer& model, const PassOptions& options) const;
@@ -67,14 +85,15 @@ class TrustRegion {
   using Place = std::pair<int32_t, int32_t>;  // (call, offset) of a loss entry
 
   TrustRegion(const PreparedBatch& batch, uint64_t seed) : batch_(&batch), seed_(seed) {}
-  void ChoosePositions(const TrustRegionOptions& options, const tree::PackedForest& calls);
+  void ChoosePositions(const tree::PackedForest& calls, int64_t most_rows);
 
   const PreparedBatch* batch_;
   uint64_t seed_;                      // of this step and rank
   std::vector<int32_t> calls_;         // of the batch, in the forest's order
-  std::vector<Place> positions_;       // ascending
+  std::vector<Place> positions_;       // in the order of the draw
   std::map<Place, int32_t> drawn_;     // the token drawn beside a sample; -1 = not drawn yet
   std::vector<tree::CallPath> paths_;  // the chosen calls, then one per drawn token
+  std::vector<double> share_;          // per path: of one episode among the measured ones of its group
   tree::PackedForest forest_;          // of paths_, with the entries of the positions alone
   std::vector<at::Tensor> old_;        // log-probs of the old policy [rows, vocab], one per chunk of the head's rows
 };
