@@ -129,7 +129,7 @@ def case_smoke(ingot, options):
     code, output = ingot.run("train", {"http.port": 0, "run.seed": options.seed})
     print(output)
     check(code == 0, f"exit code {code}")
-    rows = check_run(ingot, "smoke", 40)
+    rows = check_run(ingot, "smoke", 48)
     check(rows[-1]["scheduler/finished_episodes"] >= 1000, "fewer than 1,000 episodes")
     evals = [row for row in ingot.metrics("smoke") if "eval/reward_mean" in row]
     check(evals and evals[-1]["eval/reward_mean"] > 0.7, f"held-out reward: {evals}")
