@@ -61,6 +61,16 @@ std::string DamagedBlock(std::string_view block, int64_t start, bool last, bool 
   return "";
 }
 
+// The last bytes of a table; empty = the file does not end as one.
+std::string FooterOf(const std::string& path) {
+  const int64_t size = SizeOf(path);
+  if (size < kFooter) return "";
+  std::string footer(kFooter, '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.seekg(size - kFooter) || !file.read(footer.data(), kFooter)) return "";
+  return LittleEndian(std::string_view(footer).substr(kFooter - 8)) == kTableMagic ? footer : "";
+}
+
 }  // namespace
 
 std::string DamagedLog(const std::string& path, bool checksums) {
@@ -76,14 +86,12 @@ std::string DamagedLog(const std::string& path, bool checksums) {
   return "";
 }
 
+bool EndsAsTable(const std::string& path) { return !FooterOf(path).empty(); }
+
 std::string DamagedFooter(const std::string& path) {
-  const int64_t size = SizeOf(path);
-  if (size < kFooter) return "";
-  std::string read(kFooter, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.seekg(size - kFooter) || !file.read(read.data(), kFooter)) return "";
+  const std::string read = FooterOf(path);
+  if (read.empty()) return "";
   const std::string_view footer = read;
-  if (LittleEndian(footer.substr(kFooter - 8)) != kTableMagic) return "";
   const uint64_t format = LittleEndian(footer.substr(kFooter - 12, 4)), checksum = LittleEndian(footer.substr(0, 1));
   if (format == kTableFormat && checksum == kTableChecksum) return "";
   return absl::StrCat("it says format ", format, " and checksum type ", checksum, ", and all tables have ",

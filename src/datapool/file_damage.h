@@ -23,6 +23,9 @@ inline constexpr unsigned kTableChecksum = 4;  // rocksdb::kXXH3
 // `checksums`: names records with a wrong checksum too. RocksDB finds them, and does not say in which log.
 std::string DamagedLog(const std::string& path, bool checksums);
 
+// True if the file ends as a table does. One that does not is a table that RocksDB was still writing, or a damaged one.
+bool EndsAsTable(const std::string& path);
+
 // Says how the end of a table differs from that of all tables; empty = it does not, or the file is no whole table. RocksDB
 // reads the blocks of a table by the format that its end names, and asserts that they are so.
 std::string DamagedFooter(const std::string& path);
