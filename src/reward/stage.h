@@ -31,7 +31,7 @@ class Stage {
   Stage(Rule rule, datapool::Client& pool, const StageOptions& options)
       : rule_(std::move(rule)), pool_(pool), options_(options), history_(std::make_unique<History>()) {}
 
-  // proto/reward.proto says what it means and how it fails.
+  // Gives the group its reward, or answers the one that it has. Errors as of scheduler/grader.h, and the pool's.
   absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request);
 
  private:

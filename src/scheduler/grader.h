@@ -1,4 +1,4 @@
-// The reward stage as the scheduler asks it, in process or over gRPC; proto/reward.proto says what Grade means.
+// The reward stage as the scheduler asks it.
 #pragma once
 
 #include "base/executor.h"
@@ -10,7 +10,9 @@ namespace ingot::scheduler {
 class Grader {
  public:
   virtual ~Grader() = default;
-  // Blocks, for minutes where a judge is asked. Thread safe.
+  // Blocks, for minutes where a judge is asked. Thread safe. Idempotent: a group that has grades is not judged again.
+  // UNAVAILABLE, DEADLINE_EXCEEDED: ask again; what was judged is kept. Another error is of the group or of the
+  // configuration, and asking again does not help: the group fails with its text. NOT_FOUND: the pool lacks the group.
   virtual absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request) = 0;
 };
 
