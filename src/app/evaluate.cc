@@ -4,12 +4,14 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <thread>
 
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/embedded.h"
 #include "app/evaluation.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/run_metrics.h"
 #include "app/snapshots.h"
 #include "app/start_check.h"
@@ -88,10 +90,18 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));
   INGOT_RETURN_IF_ERROR(run->StartAgents());
   bool evaluated = false;
-  const Patience patience{.stop = &StopFlag()};
+  Progress progress("eval");
+  Patience patience{.stop = &StopFlag()};
+  patience.sleep = [&](std::chrono::milliseconds pause) {
+    if (const auto so_far = seams.scheduler->EvalStatus(0); so_far.ok()) {
+      progress.Show("episodes", so_far->finished() + so_far->failed(), so_far->total());
+    }
+    std::this_thread::sleep_for(pause);
+  };
   INGOT_RETURN_IF_ERROR(evaluations.Finish(
       [&](int64_t, const v1::EvalStatusResponse& result) {
         evaluated = true;
+        progress.Clear();
         std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed)  trajectories: ingot inspect %s\n",
                     result.reward_mean(), config.eval.avg_n, result.total(), result.failed(), dir.path().c_str());
         record["eval/reward_mean"] = result.reward_mean();
@@ -100,7 +110,11 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
         record["eval/failed"] = result.failed();
         return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
       },
-      patience, [](const std::string& text) { std::printf("%s\n", base::Printable(text).c_str()); }));
+      patience,
+      [&progress](const std::string& text) {
+        progress.Clear();
+        std::printf("%s\n", base::Printable(text).c_str());
+      }));
   endpoints.clear();  // before the metrics that they show
   run->Stop();
   return evaluated ? 0 : 1;

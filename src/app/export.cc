@@ -8,6 +8,7 @@
 
 #include "app/commands.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/stored_episodes.h"
 #include "app/stored_run.h"
 #include "base/json.h"
@@ -139,7 +140,10 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> groups, StoredGroups(*run.pool));
   Exporter exporter(args);
   INGOT_RETURN_IF_ERROR(exporter.Open());
+  Progress progress("export");
+  int64_t looked_at = 0;
   for (const int64_t id : groups) {
+    progress.Show("groups", looked_at++, std::ssize(groups));
     v1::GetGroupRequest request;
     request.set_group_id(id);
     request.set_purpose(v1::PURPOSE_TRAIN);
@@ -148,6 +152,7 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
     INGOT_RETURN_IF_ERROR(group.status());
     INGOT_RETURN_IF_ERROR(exporter.Add(*group));
   }
+  progress.Clear();
   INGOT_ASSIGN_OR_RETURN(const Counts counts, exporter.Finish());
   std::printf("%ld groups, %ld finished episodes, %ld with an outcome above %g: %ld %s in %s\n",
               static_cast<long>(counts.groups), static_cast<long>(counts.episodes), static_cast<long>(counts.correct),

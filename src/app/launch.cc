@@ -1,13 +1,9 @@
 // `ingot launch` and `ingot status`: every role as its own process of this machine.
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 
@@ -16,10 +12,13 @@
 #include "app/device.h"
 #include "app/grpc_access.h"
 #include "app/model_setup.h"
+#include "app/port_check.h"
 #include "app/process.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
+#include "app/run_loggers.h"
+#include "app/run_page.h"
 #include "app/run_secrets.h"
 #include "app/run_status.h"
 #include "app/start_check.h"
@@ -27,6 +26,9 @@
 #include "app/threads.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "datapool/grpc_client.h"
+#include "rollout/grpc_client.h"
+#include "scheduler/grpc_client.h"
 
 namespace ingot::app {
 namespace {
@@ -48,23 +50,6 @@ int StopWaveOf(std::string_view role) {
   if (role == "agents" || role == "trainer") return 0;
   if (role == "gateway") return 1;
   return role == "datapool" ? 3 : 2;
-}
-
-absl::Status CheckPortFree(const std::string& key, const std::string& host, int port) {
-  addrinfo wanted = {}, *found = nullptr;
-  wanted.ai_family = AF_UNSPEC;
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_PASSIVE;
-  const int unknown = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &wanted, &found);
-  if (unknown != 0) return absl::InvalidArgumentError(absl::StrCat(key, ": '", host, "': ", gai_strerror(unknown)));
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
-  const int error = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  if (fd >= 0) close(fd);
-  freeaddrinfo(found);
-  if (error == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
 }
 
 // In the run's folder of sockets: answers `ingot status`.
@@ -164,6 +149,34 @@ class Roles {
   const RunSecrets secrets_;
 };
 
+// The page of a launched run, with the clients that it asks.
+struct LaunchedPage {
+  std::unique_ptr<datapool::Client> pool;
+  std::unique_ptr<scheduler::Client> scheduler;
+  std::vector<std::shared_ptr<rollout::Client>> engines;
+  std::unique_ptr<RunPage> page;  // last: it ends first
+};
+
+absl::StatusOr<LaunchedPage> ServeLaunchedPage(const RunConfig& config, const RunDir& dir, const RpcAccess& access,
+                                               const ModelSetup& model) {
+  constexpr std::chrono::milliseconds kDeadline(5000);
+  const ClusterOptions& cluster = config.cluster;
+  LaunchedPage served;
+  served.pool = datapool::NewGrpcClient(Connect(DataPoolAddress(cluster), access), kDeadline);
+  served.scheduler = scheduler::NewGrpcClient(Connect(SchedulerAddress(cluster), access), kDeadline);
+  RunPage::Roles roles;
+  roles.pool = served.pool.get();
+  roles.scheduler = served.scheduler.get();
+  roles.tokenizer = model.text.tokenizer;
+  for (int i = 0; i < cluster.rollout_engines; ++i) {
+    served.engines.push_back(rollout::NewGrpcClient(Connect(RolloutAddress(cluster, i), access)));
+    roles.engines.emplace_back(absl::StrCat("rollout-", i), served.engines.back().get());
+  }
+  INGOT_ASSIGN_OR_RETURN(served.page, RunPage::OfRunning(config, dir, roles));
+  if (served.page != nullptr) std::printf("page %s\n", served.page->NewLink().c_str());
+  return served;
+}
+
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
@@ -212,6 +225,12 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   const std::string asked = others.empty() ? "" : absl::StrCat("; `ingot status ", args.config, "` prints their state");
   std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), static_cast<int>(others.size()) + ranks,
               dir.logs().c_str(), asked.c_str());
+  LaunchedPage page;
+  std::unique_ptr<loggers::Follower> follower;
+  if (!others.empty()) {
+    INGOT_ASSIGN_OR_RETURN(page, ServeLaunchedPage(config, dir, access, model));
+    INGOT_ASSIGN_OR_RETURN(follower, FollowRun(config, dir, loaded.schema.EffectiveYaml(), page.pool.get()));
+  }
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);
     std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
