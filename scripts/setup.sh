@@ -27,7 +27,7 @@ case "$profile" in
   # These wheels compile. A run on a card needs torch's own CUDA libraries too: pip install torch==2.11.0.
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
                        "nvidia-nccl-cu13==2.28.9") ;;
-  services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm bubblewrap) ;;
+  services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap) ;;
   *) echo "setup: unknown profile '$profile': base, check, cuda or services" >&2; exit 2 ;;
 esac
 

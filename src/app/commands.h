@@ -18,7 +18,20 @@ int Train(const RunArgs& args);
 // Runs one role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents. `index`: number of
 // the engine, or rank of the trainer. `supervised`: `ingot launch` started this process and tells it when to end.
 int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised);
-int Launch(const RunArgs& args);
+
+struct LaunchArgs {
+  RunArgs run;
+  bool dry_run = false;  // prints what would be started
+};
+int Launch(const LaunchArgs& args);
+
+struct NodeArgs {
+  RunArgs run;
+  std::string group;  // of cluster.groups
+  int node = -1;      // within the group; -1 = SLURM_NODEID, or 0
+};
+// Runs the roles of one node of a run, and restarts them.
+int RunNode(const NodeArgs& args);
 int ShowStatus(const RunArgs& args);
 int Evaluate(const std::string& checkpoint, const RunArgs& args);
 

@@ -74,6 +74,8 @@ struct Caller {
   std::string address;
   std::string token;
   std::string token_key;
+  std::string missing;                  // the error of all rpcs; empty = they can get through
+  std::shared_ptr<RunningCalls> calls;  // null = nobody closes the channel
 };
 
 std::string Explain(const Caller& caller, const std::string& refusal) {
@@ -85,7 +87,11 @@ std::string Explain(const Caller& caller, const std::string& refusal) {
 
 class TokenInterceptor final : public grpc::experimental::Interceptor {
  public:
-  explicit TokenInterceptor(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
+  TokenInterceptor(std::shared_ptr<const Caller> caller, grpc::ClientContext* context)
+      : caller_(std::move(caller)), context_(context) {
+    if (caller_->calls != nullptr) caller_->calls->Add(context_);
+  }
+  ~TokenInterceptor() override { Forget(); }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
     using Hook = grpc::experimental::InterceptionHookPoints;
@@ -94,6 +100,14 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
     }
     if (batch->QueryInterceptionHookPoint(Hook::POST_RECV_STATUS)) {
       grpc::Status& status = *batch->GetRecvStatus();
+      Forget();
+      const bool silent = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+      if (silent && !caller_->missing.empty()) status = grpc::Status(status.error_code(), caller_->missing);
+      if (status.error_code() == grpc::StatusCode::CANCELLED && caller_->calls != nullptr && caller_->calls->closed()) {
+        status = grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                              absl::StrCat("the role at ", caller_->address, " is elsewhere by now"));
+      }
       if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED && status.error_details().empty()) {
         status = grpc::Status(status.error_code(), Explain(*caller_, status.error_message()));
       }
@@ -102,14 +116,20 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
   }
 
  private:
+  void Forget() {
+    if (caller_->calls != nullptr && context_ != nullptr) caller_->calls->Remove(context_);
+    context_ = nullptr;
+  }
+
   const std::shared_ptr<const Caller> caller_;
+  grpc::ClientContext* context_;  // null once the rpc has ended
 };
 
 class TokenInterceptors final : public grpc::experimental::ClientInterceptorFactoryInterface {
  public:
   explicit TokenInterceptors(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
-  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
-    return new TokenInterceptor(caller_);  // gRPC owns it
+  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo* rpc) override {
+    return new TokenInterceptor(caller_, rpc->client_context());  // gRPC owns it
   }
 
  private:
@@ -177,7 +197,33 @@ std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access) {
   return std::make_shared<TokenCredentials>(access);
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access) {
+void RunningCalls::Add(grpc::ClientContext* context) {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  running_.insert(context);
+  if (closed_) context->TryCancel();
+}
+
+void RunningCalls::Remove(grpc::ClientContext* context) {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  running_.erase(context);
+}
+
+void RunningCalls::Close() {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  closed_ = true;
+  for (grpc::ClientContext* context : std::vector<grpc::ClientContext*>(running_.begin(), running_.end())) {
+    if (running_.contains(context)) context->TryCancel();
+  }
+}
+
+bool RunningCalls::closed() const {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  return closed_;
+}
+
+namespace {
+
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& target, const RpcAccess& access, Caller caller) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -192,11 +238,22 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAcce
     options.pem_root_certs = access.ca;
     credentials = grpc::SslCredentials(options);
   }
-  const auto caller = std::make_shared<const Caller>(Caller{address, access.token, access.token_key});
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(std::make_unique<TokenInterceptors>(caller));
-  return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments,
+  interceptors.push_back(std::make_unique<TokenInterceptors>(std::make_shared<const Caller>(std::move(caller))));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, arguments,
                                                                  std::move(interceptors));
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access,
+                                       std::shared_ptr<RunningCalls> calls) {
+  return NewChannel(address, access, {address, access.token, access.token_key, "", std::move(calls)});
+}
+
+std::shared_ptr<grpc::Channel> ConnectNowhere(const std::string& missing, std::shared_ptr<RunningCalls> calls) {
+  // A file that cannot exist: nothing ever listens there, and no packet is sent.
+  return NewChannel("unix:/dev/null/nowhere", {}, {"", "", "", missing, std::move(calls)});
 }
 
 }  // namespace ingot::app

@@ -12,6 +12,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "app/run_config.h"
@@ -42,7 +44,28 @@ absl::Status CheckReach(const std::string& address, const RpcAccess& access);
 // REQUIRES: access.token is not empty.
 std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access);
 
+// The rpcs that run on one channel to a role. When the role is found elsewhere, Close ends them with UNAVAILABLE, for which
+// callers ask again: rpcs that wait for a dead place to come back among them. Thread safe.
+class RunningCalls {
+ public:
+  // From the start of an rpc to its status. An rpc that starts after Close is cancelled too.
+  void Add(grpc::ClientContext* context);
+  void Remove(grpc::ClientContext* context);
+  void Close();
+  bool closed() const;
+
+ private:
+  // Recursive, because an rpc may end within its own cancellation.
+  mutable std::recursive_mutex mu_;
+  bool closed_ = false;
+  std::set<grpc::ClientContext*> running_;
+};
+
 // A channel with the project's message limits and keep-alive; connects lazily, and again after failures.
-std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access);
+std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access,
+                                       std::shared_ptr<RunningCalls> calls = nullptr);
+
+// A channel to a role whose place is not known. Its rpcs never get through: their error is `missing`.
+std::shared_ptr<grpc::Channel> ConnectNowhere(const std::string& missing, std::shared_ptr<RunningCalls> calls);
 
 }  // namespace ingot::app

@@ -1,15 +1,9 @@
-// `ingot launch` and `ingot status`: every role as its own process of this machine.
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+// `ingot launch` and `ingot status`: every role as its own process, of this machine or of a Slurm job.
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "app/agents_substrate.h"
 #include "app/commands.h"
@@ -20,8 +14,11 @@
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
+#include "app/run_registry.h"
+#include "app/run_roles.h"
 #include "app/run_secrets.h"
 #include "app/run_status.h"
+#include "app/slurm.h"
 #include "app/start_check.h"
 #include "app/supervisor.h"
 #include "app/threads.h"
@@ -31,61 +28,26 @@
 namespace ingot::app {
 namespace {
 
-absl::StatusOr<std::string> OwnBinary() {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot find this program's file: ", error.message()));
-  return path.string();
-}
-
-std::chrono::milliseconds Milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
-// The wave in which a role is stopped: first the roles that drive the run, then the roles that they call, the pool
-// last.
-int StopWaveOf(std::string_view role) {
-  if (role == "agents" || role == "trainer") return 0;
-  if (role == "gateway") return 1;
-  return role == "datapool" ? 3 : 2;
-}
-
 absl::Status CheckPortFree(const std::string& key, const std::string& host, int port) {
-  addrinfo wanted = {}, *found = nullptr;
-  wanted.ai_family = AF_UNSPEC;
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_PASSIVE;
-  const int unknown = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &wanted, &found);
-  if (unknown != 0) return absl::InvalidArgumentError(absl::StrCat(key, ": '", host, "': ", gai_strerror(unknown)));
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
-  const int error = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  if (fd >= 0) close(fd);
-  freeaddrinfo(found);
-  if (error == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
+  return FindPort(key, host, port).status();
 }
 
 // In the run's folder of sockets: answers `ingot status`.
 constexpr char kLaunchSocket[] = "launch.sock";
-
-// Whether the run has no role but the trainer: supervised training calls no other role.
-bool TrainerAlone(const RunConfig& config) { return config.tasks.empty(); }
 
 // Checks that each role can listen at its port. A role would find out only in its own log, several times over, after
 // the run has its folder.
 absl::Status CheckPortsFree(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   if (cluster.trainer_ranks > 1) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.trainer_port", cluster.host, cluster.trainer_port));
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
   }
   if (TrainerAlone(config)) return absl::OkStatus();
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", cluster.host, cluster.datapool_port));
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", cluster.host, cluster.scheduler_port));
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", cluster.host, cluster.gateway_port));
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", OwnHost(cluster), cluster.datapool_port));
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", OwnHost(cluster), cluster.gateway_port));
   for (int i = 0; i < cluster.rollout_engines; ++i) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", cluster.host, cluster.rollout_port + i));
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", OwnHost(cluster), RolePort(cluster, "rollout", i)));
   }
   for (int i = 0; config.metrics.port != 0 && i < 5 + cluster.rollout_engines; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("metrics.port", config.metrics.host, config.metrics.port + i));
@@ -93,136 +55,152 @@ absl::Status CheckPortsFree(const RunConfig& config) {
   return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 = any free one
 }
 
-// The specs of a run's processes, for its supervisor.
-class Roles {
- public:
-  Roles(const RunConfig& config, const RunDir& dir, std::string binary, RunSecrets secrets)
-      : config_(config), dir_(dir), binary_(std::move(binary)), secrets_(std::move(secrets)) {}
+RoleSpecs::Parts PartsOf(const RunConfig& config, const std::string& folder, const std::string& binary) {
+  RoleSpecs::Parts parts;
+  parts.folder = folder;
+  parts.config = folder + "/config.yaml";  // the run's copy: the user's file may have changed when a role is restarted
+  parts.binary = binary;
+  parts.meeting_port = config.cluster.trainer_port;
+  return parts;
+}
 
-  bool StartsAgents() const { return !TrainerAlone(config_) && !config_.agents.recipes.empty(); }
+std::vector<RoleSpec> SpecsOf(const RunConfig& config, const RoleSpecs& specs) {
+  std::vector<RoleSpec> made;
+  for (const RoleProcess& role : AllRoles(config)) made.push_back(specs.Spec(role));
+  return made;
+}
 
-  // The roles that serve the trainer, without the agents.
-  std::vector<RoleSpec> Services() const {
-    std::vector<RoleSpec> roles;
-    if (TrainerAlone(config_)) return roles;
-    roles.push_back(Role("datapool", 0));
-    if (dir_.existed()) roles.back().argv.push_back("--resume");
-    roles.push_back(Role("scheduler", 0));
-    roles.back().restart_extra = {"--resume"};
-    for (int i = 0; i < config_.cluster.rollout_engines; ++i) roles.push_back(Role("rollout", i));
-    roles.push_back(Role("gateway", 0));
-    roles.back().inherits_stdout = !StartsAgents();  // it prints the address for agents
-    return roles;
+SlurmScript ScriptOf(const RunConfig& config, const std::string& folder, const std::string& binary) {
+  SlurmScript script;
+  script.name = config.name;
+  script.folder = folder;
+  script.binary = binary;
+  script.groups = config.cluster.groups;
+  script.options = config.cluster.slurm;
+  script.drain_s = config.cluster.trainer_stop_s;
+  return script;
+}
+
+// Nothing is started, and no file is written.
+int PrintPlan(const RunConfig& config, const std::string& binary) {
+  const std::string folder = absl::StrCat(config.root, "/", config.name);
+  if (config.cluster.launcher == LauncherKind::kSlurm) {
+    std::printf("%s", RenderSlurm(ScriptOf(config, folder, binary)).c_str());
+    return 0;
   }
+  const RoleSpecs specs(config, PartsOf(config, folder, binary));
+  const std::vector<RoleSpec> made = SpecsOf(config, specs);
+  std::printf("run '%s' in %s: %d processes on this machine\n%s", config.name.c_str(), folder.c_str(),
+              static_cast<int>(made.size()), DescribeSpecs(made).c_str());
+  return 0;
+}
 
-  RoleSpec Agents() const { return Role("agents", 0); }
-
-  // `place` names the process; `rank` of `ranks` may change when others are lost. REQUIRES: this outlives the spec.
-  RoleSpec Trainer(int place, int rank, int ranks) const {
-    RoleSpec spec = Role("trainer", place);
-    if (config_.cluster.trainer_ranks > 1) {
-      spec.group = "trainer";
-      for (const std::string& word : {std::string("--rank"), absl::StrCat(rank), std::string("--set"),
-                                      absl::StrCat("cluster.trainer_ranks=", ranks)}) {
-        spec.argv.push_back(word);
-      }
-      spec.renumbered = [this, place](int index, int size) { return Trainer(place, index, size); };
-    }
-    if (dir_.existed()) {
-      spec.argv.push_back("--resume");
-    } else {
-      spec.restart_extra = {"--resume"};
-    }
-    spec.decides = spec.inherits_stdout = rank == 0;
-    return spec;
-  }
-
- private:
-  RoleSpec Role(const std::string& name, int index) const {
-    RoleSpec spec;
-    spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
-    // The run's copy: the user's file may have changed by the time that a role is restarted.
-    spec.argv = {binary_, name, dir_.path() + "/config.yaml", "--child", absl::StrCat(getpid()), "--token-fd", "0"};
-    if (name == "rollout") {
-      spec.argv.push_back("--engine");
-      spec.argv.push_back(absl::StrCat(index));
-    }
-    spec.log_path = absl::StrCat(dir_.logs(), "/", spec.name, ".log");
-    spec.may_finish = name == "agents" || name == "trainer";
-    spec.wave = StopWaveOf(name);
-    const bool opens = name == "agents" || name == "gateway";
-    spec.input = RunSecrets{secrets_.token, opens ? secrets_.admin_key : ""}.Text();
-    // Time to clean up the agents' folders, and to save the trained weights.
-    if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
-    if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
-    return spec;
-  }
-
-  const RunConfig& config_;
-  const RunDir& dir_;
-  const std::string binary_;
-  const RunSecrets secrets_;
-};
-
-absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
-  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+absl::StatusOr<int> LaunchHere(const RunArgs& args, const LoadedConfig& loaded, const std::string& binary,
+                               const std::vector<std::string>& doubts) {
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
-  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
-  // Only `cuda` can fail; the roles that compute open the device again.
-  if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
-  INGOT_ASSIGN_OR_RETURN(std::string binary, OwnBinary());
+  const ClusterOptions& cluster = config.cluster;
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
   INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
   INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config));
-  INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, secrets.token));
-  if (!TrainerAlone(config)) INGOT_RETURN_IF_ERROR(CheckReach(DataPoolAddress(config.cluster), access));
+  INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(cluster, secrets.token));
+  if (!TrainerAlone(config)) INGOT_RETURN_IF_ERROR(CheckReach(AtHost(cluster, 0), access));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
-  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
+  for (const std::string& doubt : doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
-  const Roles roles(config, dir, std::move(binary), std::move(secrets));
+  std::unique_ptr<RunRegistry> registry;
+  if (!TrainerAlone(config)) {
+    INGOT_ASSIGN_OR_RETURN(registry, RunRegistry::Open(config, dir.path(), access));
+    INGOT_RETURN_IF_ERROR(registry->ClaimRun());
+  }
+  RoleSpecs::Parts parts = PartsOf(config, dir.path(), binary);
+  parts.existed = dir.existed();
+  parts.secrets = std::move(secrets);
+  if (cluster.trainer_ranks > 1) {
+    INGOT_ASSIGN_OR_RETURN(parts.meeting_port,
+                           FindPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
+  }
+  const RoleSpecs specs(config, std::move(parts));
+  const std::vector<RoleSpec> made = SpecsOf(config, specs);
   // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
-  if (roles.StartsAgents()) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config, dir).status());
+  const bool agents = std::any_of(made.begin(), made.end(), [](const auto& spec) { return spec.name == "agents"; });
+  if (agents) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config, dir).status());
   SupervisorOptions options;
-  options.max_restarts = config.cluster.max_restarts;
-  options.min_members = config.cluster.min_trainer_ranks;
+  options.max_restarts = cluster.max_restarts;
+  options.min_members = cluster.min_trainer_ranks;
   Supervisor supervisor(options);
-  std::vector<RoleSpec> others = roles.Services();
-  for (const RoleSpec& service : others) INGOT_RETURN_IF_ERROR(supervisor.Start(service));
-  const int ranks = config.cluster.trainer_ranks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    INGOT_RETURN_IF_ERROR(supervisor.Start(roles.Trainer(rank, rank, ranks)));
-  }
-  if (roles.StartsAgents()) {
-    others.push_back(roles.Agents());
-    INGOT_RETURN_IF_ERROR(supervisor.Start(others.back()));
-  }
+  for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor.Start(spec));
   std::unique_ptr<StatusEndpoint> status;
-  if (!others.empty()) {
+  if (registry != nullptr) {
     auto started = StatusEndpoint::Start(absl::StrCat(dir.sockets(), "/", kLaunchSocket),
-                                         [&config, &access] { return AskRoles(config.cluster, access); });
+                                         [&] { return AskRoles(*registry, cluster.rollout_engines, access); });
     if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
     if (started.ok()) status = *std::move(started);
   }
-  const std::string asked = others.empty() ? "" : absl::StrCat("; `ingot status ", args.config, "` prints their state");
-  std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), static_cast<int>(others.size()) + ranks,
-              dir.logs().c_str(), asked.c_str());
+  const std::string asked =
+      registry == nullptr ? "" : absl::StrCat("; `ingot status ", args.config, "` prints their state");
+  std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), static_cast<int>(made.size()), dir.logs().c_str(),
+              asked.c_str());
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);
     std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
   });
 }
 
+absl::StatusOr<int> LaunchJob(const RunArgs& args, const LoadedConfig& loaded, const std::string& binary) {
+  const RunConfig& config = *loaded.config;
+  if (config.cluster.token_file.empty() && !TrainerAlone(config)) {
+    return absl::InvalidArgumentError(
+        "the nodes of a Slurm job share the run's token: name a file with it, on a file system that all see, in "
+        "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`)");
+  }
+  std::string folder;
+  {
+    // The node with the trainer holds the folder while the job runs.
+    INGOT_ASSIGN_OR_RETURN(const RunDir dir,
+                           RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
+    if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
+    INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+    INGOT_RETURN_IF_ERROR(dir.WriteFile("launch.sbatch", RenderSlurm(ScriptOf(config, dir.path(), binary))));
+    folder = dir.path();
+  }
+  SlurmWatch watch;
+  INGOT_ASSIGN_OR_RETURN(watch.job, SubmitSlurm(folder + "/launch.sbatch", watch.run));
+  watch.exit_file = folder + "/launch.exit";
+  watch.on_status = [&](const std::string& line) {
+    std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
+  };
+  std::printf("%s: job %s of Slurm; output %s/logs/slurm.log\n", config.name.c_str(), watch.job.c_str(),
+              folder.c_str());
+  return WatchSlurm(watch, StopFlag());
+}
+
+absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
+  const RunConfig& config = *loaded.config;
+  const bool here = config.cluster.launcher == LauncherKind::kLocal;
+  if (here) INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
+  INGOT_RETURN_IF_ERROR(CheckGroups(config));
+  if (!here && config.cluster.groups.empty()) {
+    return absl::InvalidArgumentError(
+        "cluster.launcher is slurm: cluster.groups must tell which nodes run which roles");
+  }
+  // Only `cuda` can fail; the roles that compute open the device again.
+  if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
+  INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  if (args.dry_run) return PrintPlan(config, binary);
+  return here ? LaunchHere(args.run, loaded, binary, check.doubts) : LaunchJob(args.run, loaded, binary);
+}
+
 // Why no role of the run answers, and what to do: one line.
 std::string DescribeNoRun(const RunConfig& config, const std::string& file) {
   const std::string folder = absl::StrCat(config.root, "/", config.name);
-  const std::string none =
-      absl::StrCat("none of the roles of run '", config.name, "' answers at ", config.cluster.host, ": ");
+  const std::string none = absl::StrCat("none of the roles of run '", config.name, "' answers: ");
   const absl::StatusOr<bool> held = RunDir::IsHeld(config.root, config.name);
   if (!held.ok()) {
     return absl::StrCat(none, held.status().message(), "; `ingot launch ", file, "` starts the run");
@@ -248,7 +226,13 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   }
   if (!secrets.token.empty()) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
-    const std::vector<RoleStatus> roles = AskRoles(config.cluster, access);
+    const bool local = config.cluster.registry.kind == RegistryKind::kLocal;
+    if (local && !RunDir::IsHeld(config.root, config.name).ok()) {
+      return absl::UnavailableError(DescribeNoRun(config, args.config));
+    }
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
+                           RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
+    const std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster.rollout_engines, access);
     const auto is_silent = [](const RoleStatus& role) {
       return absl::IsUnavailable(role.state.status()) || absl::IsDeadlineExceeded(role.state.status());
     };
@@ -270,7 +254,7 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
 
 }  // namespace
 
-int Launch(const RunArgs& args) {
+int Launch(const LaunchArgs& args) {
   HandleSignals();
   const absl::StatusOr<int> code = LaunchOrError(args);
   return code.ok() ? *code : Fail(code.status());

@@ -69,6 +69,24 @@ Run DeclareResumable(CLI::App& parser) {
   return [args] { return RunWith(*args); };
 }
 
+Run DeclareLaunch(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::LaunchArgs>();
+  AddRunArgs(parser, args->run);
+  parser.add_flag("--resume", args->run.resume, "continue the run from its last checkpoint and journal");
+  parser.add_flag("--dry-run", args->dry_run, "print what would be started, and start nothing");
+  return [args] { return ingot::app::Launch(*args); };
+}
+
+Run DeclareNode(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::NodeArgs>();
+  AddRunArgs(parser, args->run);
+  parser.add_flag("--resume", args->run.resume, "continue the run from its last checkpoint and journal");
+  parser.add_option("--group", args->group, "the group of cluster.groups whose roles this node runs")->required();
+  parser.add_option("--node", args->node, "number of this node within its group, from 0; default: SLURM_NODEID, or 0")
+      ->check(CLI::NonNegativeNumber);
+  return [args] { return ingot::app::RunNode(*args); };
+}
+
 void AddTokenFd(CLI::App& parser, RunArgs& args) {
   parser.add_option("--token-fd", args.token_fd, "descriptor with the run's token, in place of cluster.token_file")
       ->check(CLI::NonNegativeNumber);
@@ -284,8 +302,12 @@ std::vector<Command> Commands() {
        .computes = true,
        .holds_keys = true},
       {.name = "launch",
-       .summary = "run every role as its own supervised process on this machine",
-       .declare = DeclareResumable<Launch>,
+       .summary = "run every role as its own supervised process on this machine, or submit the run to Slurm",
+       .declare = DeclareLaunch,
+       .holds_keys = true},
+      {.name = "node",
+       .summary = "run the roles of one node of a run on several machines",
+       .declare = DeclareNode,
        .holds_keys = true},
       RoleCommand("datapool"),
       RoleCommand("scheduler"),

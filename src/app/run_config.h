@@ -59,16 +59,39 @@ struct GoalOptions {
   bool of_evaluation() const { return eval_above != kNoBound; }
 };
 
+// Where the roles of a run find each other (src/registry).
+enum class RegistryKind { kLocal, kEtcd };
+struct RegistryConfig {
+  RegistryKind kind = RegistryKind::kLocal;  // local = the folder RUN/registry, for the roles of one machine
+  std::vector<std::string> endpoints;        // HOST:PORT of etcd's members
+  std::string user, password_file;           // of etcd; both empty = without
+  std::string ca, certificate, key;          // PEM files; ca empty = plain text
+  double ttl_s = 10;                         // seconds of silence after which a process counts as gone
+};
+
+// Nodes that run the same roles.
+struct NodeGroup {
+  std::string name;
+  int32_t nodes = 1;
+  std::vector<std::string> roles;
+  int32_t engines = 1;             // on each node, if rollout is among the roles
+  std::vector<std::string> slurm;  // options of sbatch for these nodes
+};
+
+// Who starts the nodes of a run.
+enum class LauncherKind { kLocal, kSlurm };
+
 struct ClusterOptions {
   std::string host = "127.0.0.1";
-  int32_t datapool_port = 7401;
-  int32_t scheduler_port = 7402;
-  int32_t gateway_port = 7403;  // of its gRPC service; HTTP is http.port
-  int32_t rollout_port = 7410;  // of the first engine; engine i listens on rollout_port + i
+  // Ports of the roles' gRPC services; 0 = a free one, which the others learn from the registry.
+  int32_t datapool_port = 0;
+  int32_t scheduler_port = 0;
+  int32_t gateway_port = 0;  // HTTP is http.port
+  int32_t rollout_port = 0;  // of the first engine; engine i listens on rollout_port + i
   int32_t rollout_engines = 1;
   int32_t trainer_ranks = 1;      // processes that train each batch together
   int32_t min_trainer_ranks = 1;  // least number of ranks with which the run goes on after others were lost
-  int32_t trainer_port = 7404;    // the ranks' meeting place, if there are several
+  int32_t trainer_port = 0;       // the ranks' meeting place, if there are several; 0 = `ingot launch` finds a free one
   double trainer_stop_s = 600;    // grace of a stopped run's trainer to end its step and save
   int64_t rank_deadline_s = 30;   // of a rank's silence, after which the group is restarted
   int32_t max_restarts = 3;       // of a role, or of a rank of the trainer
@@ -78,6 +101,10 @@ struct ClusterOptions {
   std::string tls_certificate, tls_key;  // PEM files; empty = plain text
   std::string tls_ca;                    // PEM file that roles verify each other against; empty = tls_certificate
   bool allow_plaintext = false;          // `host` may be an address that other machines reach, without TLS
+  RegistryConfig registry;
+  LauncherKind launcher = LauncherKind::kLocal;  // local = every role on this machine
+  std::vector<NodeGroup> groups;                 // of a run on several nodes; empty = one node
+  std::vector<std::string> slurm;                // options of sbatch for all nodes
 };
 
 // Prometheus' endpoints: socket files in the run's folder and, if there is a port, TCP for whoever shows the admin key.
