@@ -154,13 +154,14 @@ TEST_F(RunRegistryTest, ListsTheRolesThatAreThere) {
     const auto engine = Open();
     ASSERT_TRUE(engine->Register(RoleName("rollout", 0), "10.0.0.7:4321").ok());
     std::vector<std::string> shown;
-    for (const RolePlace& place : *caller_->Places()) {
+    const std::vector<RolePlace> places = *caller_->Places();
+    for (const RolePlace& place : places) {
       shown.push_back(place.name);
       EXPECT_EQ(place.pid, getpid());
       EXPECT_FALSE(place.node.empty());
     }
     EXPECT_THAT(shown, ElementsAre("datapool", "rollout-0"));
-    EXPECT_EQ((*caller_->Places())[1].address, "10.0.0.7:4321");
+    EXPECT_EQ(places.back().address, "10.0.0.7:4321");
   }
   EXPECT_EQ(caller_->Places()->size(), 1);
 }
