@@ -125,9 +125,10 @@ absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(TextParts text, config.model.path.empty()
                                              ? MakeTextParts(config.model.chat_format)
                                              : LoadTextParts(config.model.path, config.model.chat_format));
-  AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, ConnectEngines(config.cluster, context.access),
-                                               std::move(external)),
-                 std::move(text), servers);
+  AddAskedModels(
+      std::make_shared<ModelPlaces>(config.gateway, ConnectEngines(*context.registry, config.cluster.rollout_engines),
+                                    std::move(external)),
+      std::move(text), servers);
   return servers;
 }
 
