@@ -21,6 +21,9 @@ apt_packages=(
   librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev prometheus-cpp-dev
 )
 pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+# Programs that the verifier `math` runs in the sandbox.
+verifier_packages=("math-verify==0.9.0" "latex2sympy2_extended==1.11.0" "antlr4-python3-runtime==4.13.2" "sympy==1.14.0"
+                   "mpmath==1.3.0")
 case "$profile" in
   base) ;;
   check) apt_packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
@@ -70,8 +73,16 @@ if [ ${#missing_apt[@]} -gt 0 ]; then
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing_apt[@]}" >/dev/null
 fi
 if [ ${#missing_pip[@]} -gt 0 ]; then
-  echo "setup: Python wheels to install into .venv (about 700 MB, libraries only; no Python runs in the product): ${missing_pip[*]}"
+  echo "setup: Python wheels to install into .venv (about 700 MB, libraries only): ${missing_pip[*]}"
   [ -x .venv/bin/python ] || /usr/bin/python3 -m venv .venv
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "${missing_pip[@]}"
   printf '%s\n' "$wanted" >"$stamp"
+fi
+verifier_stamp=.venv/.ingot-verifiers
+wanted_verifiers=$(printf '%s\n' "${verifier_packages[@]}")
+if [ ! -e "$verifier_stamp" ] || [ "$(cat "$verifier_stamp")" != "$wanted_verifiers" ]; then
+  echo "setup: Python wheels of the verifier math (8 MB): ${verifier_packages[*]}"
+  [ -x .venv/bin/python ] || /usr/bin/python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "${verifier_packages[@]}"
+  printf '%s\n' "$wanted_verifiers" >"$verifier_stamp"
 fi

@@ -180,7 +180,8 @@ class EpisodeRunner {
     input.room = room_.get();
     input.workdir = room_->work();
     input.home = room_->home();
-    if (recipe_.options.verifier.kind == "command") {
+    input.substrate = context_.substrate;
+    if (const std::string& kind = recipe_.options.verifier.kind; kind == "command" || kind == "harbor") {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
         auto made = room_->AddFolder(name);
@@ -205,6 +206,7 @@ class EpisodeRunner {
     report_.reward = verdict->reward;
     report_.detail = verdict->detail;
     report_.signals.merge(verdict->signals);
+    report_.facts = std::move(verdict->facts);
     return std::nullopt;
   }
 

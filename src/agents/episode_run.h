@@ -31,6 +31,7 @@ struct EpisodeReport {
   double reward = 0;
   // With a reward, agent/timeout, agent/crash, agent/flood and answer_malformed are among them: 1 = it was so, 0 = not.
   std::map<std::string, double> signals;
+  std::map<std::string, std::string> facts;  // of the verdict: JSON by name
   bool agent_ran = false;
   double completion_s = 0;  // wall time of the agent
   double cpu_s = 0;         // of the agent and the processes that it waited for

@@ -270,12 +270,14 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
 }
 
 absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
-                          const std::map<std::string, double>& signals) {
+                          const std::map<std::string, double>& signals,
+                          const std::map<std::string, std::string>& facts) {
   v1::EpisodeRewardRequest reward;
   reward.set_episode_id(episode.episode_id());
   reward.set_api_key(OwnersKey(episode));
   reward.set_reward(earned);
   for (const auto& [name, value] : signals) (*reward.mutable_signals())[name] = value;
+  for (const auto& [name, json] : facts) (*reward.mutable_facts())[name] = json;
   return WithRetries([&] { return episodes_.Reward(reward); });
 }
 
@@ -285,7 +287,7 @@ absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const Episod
   // The agent was to post a reward and has posted none: its own doing, like a missing answer.
   std::map<std::string, double> signals = report.signals;
   signals["answer_malformed"] = 1;
-  if (!Post(episode, 0, signals).ok()) return ended;
+  if (!Post(episode, 0, signals, report.facts).ok()) return ended;
   return End(episode, v1::EPISODE_FINISHED, "the agent has posted no reward").status();
 }
 
@@ -293,7 +295,8 @@ void Runner::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& repor
   absl::Status ended;
   if (report.cause.empty()) {
     // Without a reward here, the agent posted its own, which must stand.
-    const absl::Status posted = report.has_reward ? Post(episode, report.reward, report.signals) : absl::OkStatus();
+    const absl::Status posted =
+        report.has_reward ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
     if (posted.ok()) ended = Finish(episode, report);
     if (posted.ok() && ended.ok()) return;
     const absl::Status& refused = posted.ok() ? ended : posted;

@@ -106,8 +106,8 @@ class Runner {
   // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Afterwards the report
   // has the cause under which the episode is counted and, beside a failure, the gateway's last refusal.
   void Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
-  absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned,
-                    const std::map<std::string, double>& signals);
+  absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned, const std::map<std::string, double>& signals,
+                    const std::map<std::string, std::string>& facts);
   absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
                                              const std::string& detail, const std::string& cause = "");

@@ -12,6 +12,7 @@
 
 #include "app/bench_command.h"
 #include "app/commands.h"
+#include "app/data_commands.h"
 #include "app/process.h"
 #include "app/text_command.h"
 #include "app/thread_waits.h"
@@ -20,6 +21,7 @@
 
 namespace {
 
+using ingot::app::AddRunArgs;
 using ingot::app::RunArgs;
 
 using Run = std::function<int()>;  // runs a command with its arguments; returns the exit code
@@ -43,12 +45,6 @@ struct Command {
   bool computes = false;            // with threads of OpenMP
   bool holds_keys = false;          // its memory is hidden (process.h)
 };
-
-void AddRunArgs(CLI::App& parser, RunArgs& args) {
-  parser.add_option("config", args.config, "the run's YAML file")->required();
-  parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
-      ->allow_extra_args(false);
-}
 
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning) {
   parser.add_option("--threads", threads, meaning)->check(CLI::Range(0, 4096))->capture_default_str();
@@ -208,28 +204,6 @@ Run DeclareInspect(CLI::App& parser) {
   return [args] { return ingot::app::Inspect(*args); };
 }
 
-Run DeclareRegrade(CLI::App& parser) {
-  const auto args = std::make_shared<ingot::app::RegradeArgs>();
-  parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("--set", args->overrides, "override one key: --set 'rewards.terms=[{kind: outcome}]' (repeatable)")
-      ->allow_extra_args(false);
-  parser.add_flag("--json", args->json, "one JSON object");
-  return [args] { return ingot::app::Regrade(*args); };
-}
-
-Run DeclareExport(CLI::App& parser) {
-  const auto args = std::make_shared<ingot::app::ExportArgs>();
-  parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("out", args->out, "the file to write, JSON lines for data.sft or data.dpo")->required();
-  parser
-      .add_option("--as", args->as, "sft: correct episodes; dpo: pairs, chosen the shortest correct one of its group")
-      ->check(CLI::IsMember({"sft", "dpo"}))
-      ->capture_default_str();
-  parser.add_option("--above", args->above, "an episode is correct if its outcome is above it")->capture_default_str();
-  parser.add_flag("--shortest", args->shortest, "sft: of each group the shortest correct episode alone");
-  return [args] { return ingot::app::Export(*args); };
-}
-
 Run DeclareBenchAttention(CLI::App& parser) {
   const auto args = std::make_shared<ingot::app::BenchArgs>();
   parser.add_option("--shape", args->shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
@@ -332,6 +306,19 @@ std::vector<Command> Commands() {
        .holds_keys = true},
       {"inspect", "print a run's trajectories as trees", DeclareInspect},
       {"export", "write a run's correct episodes as data for supervised training", DeclareExport},
+      {.name = "collect",
+       .summary = "run the agents on the training tasks, several samples each, and train nothing",
+       .declare = DeclareCollect,
+       .computes = true,
+       .holds_keys = true},
+      {"tasks",
+       "measure and filter tasks",
+       nullptr,
+       {{"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
+        {"filter", "drop tasks that are trivial, impossible or easy to guess", DeclareTasksFilter},
+        {"cases", "keep the test cases on which submissions agree, and the problems with enough of them",
+         DeclareTasksCases}}},
+      {"import", "make a pool of trajectories in ATIF, Harbor's format", DeclareImport},
       {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
       {"bench",
        "measure this machine, one JSON object per figure",

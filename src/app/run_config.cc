@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "app/asked_models.h"
 #include "app/role_schemas.h"
 #include "dataset/jsonl.h"
 #include "trainer/presets.h"
@@ -182,6 +183,7 @@ absl::Status DeriveDomains(RunConfig& config) {
 }
 
 void Derive(RunConfig& config) {
+  config.sandbox.require = config.sandbox_require == "any" ? "none" : config.sandbox_require;
   config.trainer.groups_per_step = config.scheduler.groups_per_step;
   config.trainer.group_size = config.scheduler.group_size;
   config.trainer.total_steps = config.scheduler.total_steps;
@@ -244,12 +246,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   if (config.tasks.empty()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
-  for (const reward::TermOptions& term : config.rewards.terms) {
-    if (term.kind != "judge" || !term.judge.server.url.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("rewards.terms (", term.Name(),
-                                                   "): judge.url is empty: name the base URL of a server of OpenAI's "
-                                                   "chat completions, such as one of `ingot serve`"));
-  }
+  INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   return base::Annotate(config.agents.Validate(), "agents");
 }
 
@@ -397,7 +394,7 @@ base::Schema BindSchema(RunConfig& config) {
       "number of newest trained steps whose trees stay, beside those that a checkpoint may replay; 0: all stay");
   BindWeights(schema, config.weights);
   BindAgents(schema, config.agents);
-  BindSandbox(schema, config.sandbox);
+  BindSandbox(schema, config.sandbox, config.sandbox_require);
   BindSampling(schema, config.scheduler.sampling, config.task_domains);
   BindRewards(schema, config.rewards);
   BindEval(schema, config);

@@ -145,6 +145,9 @@ struct RunConfig {
   WeightsConfig weights;
   agents::RunnerOptions agents;
   reward::RewardOptions rewards;
+  // sandbox.require as written: "any" = no rung is named, and verifiers that run the model's programs want more than the
+  // weakest; otherwise sandbox.require itself.
+  std::string sandbox_require = "any";
   sandbox::SubstrateOptions sandbox;  // work_root, hidden and programs are filled in by agents_substrate.cc
   EvalOptions eval;
   GoalOptions goal;

@@ -10,6 +10,11 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std:
   return trainer::SnapshotOf(version, loaded.parameters.tensors());
 }
 
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> RandomSnapshot(const model::ModelConfig& shape,
+                                                                        uint64_t seed) {
+  return trainer::SnapshotOf(0, model::Parameters::Init(shape, seed, at::kFloat).tensors());
+}
+
 absl::Status SaveSnapshot(const std::string& model_dir, const model::ModelConfig& shape,
                           const std::shared_ptr<const weights::Snapshot>& snapshot) {
   return model::SaveModelDir(model_dir, shape, trainer::ParametersOf(snapshot));

@@ -5,6 +5,7 @@
 
 #include "reward/external.h"
 #include "reward/judge_model.h"
+#include "reward/teacher_model.h"
 
 namespace ingot::reward {
 
@@ -12,6 +13,7 @@ namespace ingot::reward {
 struct TermParts {
   std::shared_ptr<const JudgeModel> judge;
   std::shared_ptr<const ExternalScorer> external;
+  std::shared_ptr<const TeacherModel> teacher;
 };
 
 }  // namespace ingot::reward

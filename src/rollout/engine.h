@@ -97,6 +97,7 @@ class Engine final : public Client, public weights::Sink {
   Engine(const EngineOptions& options, Parts parts);
   absl::StatusOr<std::unique_ptr<Sequence>> MakeSequence(const v1::GenerateRequest& request);
   absl::Status CheckStops(const v1::SamplingParams& sampling) const;
+  static absl::Status CheckScored(const v1::GenerateRequest& request);
   absl::Status CheckSize(const v1::GenerateRequest& request) const;
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);

@@ -162,6 +162,22 @@ TEST(TorchEngineTest, Bf16WeightsAttendInBf16AsTheTrainerDoesToTheBit) {
   }
 }
 
+// Scored under the version that sampled them, ids get their log-probs of sampling, to the bit.
+TEST(TorchEngineTest, ScoringWhatWasSampledGivesItsLogprobs) {
+  const auto engine = MakeEngine(Options(32), Snapshot(1, 7));
+  const v1::GenerateRequest ask = Ask(Prompt(1, 40), 100, 0.7f, 1);
+  Collect sampled;
+  auto request = engine->Generate(ask, sampled.OnChunk());
+  ASSERT_EQ(sampled.Wait(), absl::OkStatus());
+  v1::GenerateRequest scored = Ask(Whole(ask, sampled), 1, 0.7f, 1);
+  scored.set_score_ids(static_cast<int32_t>(sampled.ids.size()));
+  scored.set_pinned_version(1);
+  Collect result;
+  request = engine->Generate(scored, result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  EXPECT_EQ(result.logprobs, sampled.logprobs);
+}
+
 // One set of requests under several schedules: alone, all at once, prompts cut small, prefixes found in the cache.
 // Tokens and log-probs must be the same to the bit. They must equal a forward pass over the whole sequence: to 1e-5
 // with attention by definition, to the bit with the trainer's attention.
