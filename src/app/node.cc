@@ -84,10 +84,12 @@ absl::StatusOr<int> NodeOrError(const NodeArgs& args) {
   for (const RoleProcess& role : roles) INGOT_RETURN_IF_ERROR(supervisor.Start(specs.Spec(role)));
   std::printf("[%s %s] %d processes; logs %s\n", config.name.c_str(), name.c_str(), static_cast<int>(roles.size()),
               dir.logs().c_str());
-  const absl::StatusOr<int> code = supervisor.Run(StopFlag(), [&](const std::string& line) {
-    INGOT_LOG(info, "{}", line);
-    std::printf("[%s %s] %s\n", config.name.c_str(), name.c_str(), base::Printable(line).c_str());
-  });
+  const absl::StatusOr<int> code =
+      supervisor.Run([] { return StopFlag().load(); },
+                     [&](const std::string& line) {
+                       INGOT_LOG(info, "{}", line);
+                       std::printf("[%s %s] %s\n", config.name.c_str(), name.c_str(), base::Printable(line).c_str());
+                     });
   // A node that does not drive the run ends when it is told to.
   return !drives && absl::IsCancelled(code.status()) ? absl::StatusOr<int>(0) : code;
 }

@@ -108,17 +108,17 @@ std::string Supervisor::Describe(const Role& role, int wait_status) {
   return absl::StrCat(role.spec.name, how, error.empty() ? "" : ": ", error, "; see ", role.spec.log_path);
 }
 
-absl::StatusOr<int> Supervisor::Run(const std::atomic<bool>& stop, const OnStatus& on_status) {
+absl::StatusOr<int> Supervisor::Run(const std::function<bool()>& stop, const OnStatus& on_status) {
   const Ending ending = TendAll(stop, on_status);
   StopAll();
   on_status(absl::StrCat("the run ended: ", ending.why));
   return ending.code;
 }
 
-Supervisor::Ending Supervisor::TendAll(const std::atomic<bool>& stop, const OnStatus& on_status) {
+Supervisor::Ending Supervisor::TendAll(const std::function<bool()>& stop, const OnStatus& on_status) {
   const auto failed = [](const absl::Status& status) { return Ending{status, std::string(status.message())}; };
   while (true) {
-    if (stop) {
+    if (stop()) {
       on_status("stopping all roles in order; a second signal ends them at once");
       return failed(absl::CancelledError("stopped"));
     }

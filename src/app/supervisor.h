@@ -20,7 +20,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -74,10 +73,10 @@ class Supervisor {
 
   absl::Status Start(RoleSpec spec);
 
-  // Runs until the deciding role ended and all others are stopped; returns the deciding role's exit code. `stop`, set
-  // by a signal handler, ends the run in order. `on_status` gets one line per change of a role's state and, after all
+  // Runs until the deciding role ended and all others are stopped; returns the deciding role's exit code. Once `stop`
+  // is true the run ends in order. `on_status` gets one line per change of a role's state and, after all
   // are stopped, one with the reason for the run's end.
-  absl::StatusOr<int> Run(const std::atomic<bool>& stop, const std::function<void(const std::string&)>& on_status);
+  absl::StatusOr<int> Run(const std::function<bool()>& stop, const std::function<void(const std::string&)>& on_status);
 
  private:
   using OnStatus = std::function<void(const std::string&)>;
@@ -107,7 +106,7 @@ class Supervisor {
   // "NAME exited with 3: ERROR; see LOG", with the error that the role printed last, if it printed one
   static std::string Describe(const Role& role, int wait_status);
   // Tends all roles until the run ends. Roles that still run then are not stopped.
-  Ending TendAll(const std::atomic<bool>& stop, const OnStatus& on_status);
+  Ending TendAll(const std::function<bool()>& stop, const OnStatus& on_status);
   // Starts `role` if it is due, or reaps it if it ended. Returns the run's ending if this decides it.
   absl::StatusOr<std::optional<Ending>> Tend(Role& role, const OnStatus& on_status);
   void NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status);

@@ -44,8 +44,7 @@ class Supervised : public ::testing::Test {
     options.forget_after = forget_after_;
     Supervisor supervisor(options);
     for (const RoleSpec& role : roles) EXPECT_TRUE(supervisor.Start(role).ok());
-    const std::atomic<bool> stop{false};
-    return supervisor.Run(stop, [this](const std::string& line) { said_ += line + "\n"; });
+    return supervisor.Run([] { return false; }, [this](const std::string& line) { said_ += line + "\n"; });
   }
   void SetUp() override {
     std::string pattern = ::testing::TempDir() + "/ingot_supervisor_XXXXXX";
