@@ -24,7 +24,15 @@ void BindRoles(base::Schema& schema, ClusterOptions& cluster) {
       "least number of ranks: a rank that dies more than max_restarts times is lost, and the run goes on from the "
       "last checkpoint without it; equal to trainer_ranks: the run fails instead");
   schema.Field("cluster.trainer_port", &cluster.trainer_port,
-               "port where the trainer's ranks meet, if there are several; 0: `ingot launch` finds a free one");
+               "port where the trainer's ranks meet, if there are several; 0: "
+               "`ingot launch` finds a free one");
+  schema.Field("cluster.trainer_host", &cluster.trainer_host,
+               "host where the trainer's ranks meet; empty: rank 0's own, "
+               "which the other nodes learn from the registry");
+  schema.Field("cluster.takeover_s", &cluster.takeover_s,
+               "seconds without a node's agent after which its roles, but "
+               "engines and trainer, move to the node that "
+               "drives the run; 0: they do not");
   schema.Field("cluster.rank_deadline_s", &cluster.rank_deadline_s,
                "seconds without a sign of life (not: without progress) after which a rank of the trainer counts as "
                "dead, and all are started again from the last checkpoint");
@@ -156,6 +164,9 @@ absl::Status CheckCluster(const ClusterOptions& cluster) {
   if (cluster.tls_certificate.empty() && (cluster.mutual_tls || !cluster.tls_name.empty())) {
     return absl::InvalidArgumentError(
         "cluster.tls.mutual and cluster.tls.name have no effect without cluster.tls.certificate and cluster.tls.key");
+  }
+  if (!(cluster.takeover_s >= 0) || cluster.takeover_s > 86400) {
+    return absl::InvalidArgumentError("cluster.takeover_s must be in [0, 86400]");
   }
   if (cluster.rank_deadline_s < 1) return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
   for (const auto& [key, port] : {std::pair("datapool_port", cluster.datapool_port),

@@ -247,11 +247,14 @@ class Renderer {
   }
 
   object Container(const NodeGroup& group, const std::string& index) const {
+    // Kubernetes starts a pod again elsewhere: no role moves.
     array args = {"node",
                   kConfig,
                   "--group",
                   json::string(group.name),
                   "--resume",
+                  "--set",
+                  "cluster.takeover_s=0",
                   "--set",
                   "cluster.host=$(POD_IP)",
                   "--set",

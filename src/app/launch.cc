@@ -291,7 +291,8 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
     }
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
                            RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
-    const std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster.rollout_engines, access);
+    std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster.rollout_engines, access);
+    for (RoleStatus& node : AskNodes(*registry, config.cluster.groups)) roles.push_back(std::move(node));
     const auto is_silent = [](const RoleStatus& role) {
       return absl::IsUnavailable(role.state.status()) || absl::IsDeadlineExceeded(role.state.status());
     };

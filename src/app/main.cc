@@ -83,8 +83,11 @@ Run DeclareNode(CLI::App& parser) {
   AddRunArgs(parser, args->run);
   parser.add_flag("--resume", args->run.resume, "continue the run from its last checkpoint and journal");
   parser.add_option("--group", args->group, "the group of cluster.groups whose roles this node runs")->required();
-  parser.add_option("--node", args->node, "number of this node within its group, from 0; default: SLURM_NODEID, or 0")
+  parser
+      .add_option("--node", args->node, "number of this node within its group, from 0; default: the launcher's, or 0")
       ->check(CLI::NonNegativeNumber);
+  parser.add_option("--probe", args->probe, "ask the node's agent: alive, or ready (all its roles run)")
+      ->check(CLI::IsMember({"alive", "ready"}));
   return [args] { return ingot::app::RunNode(*args); };
 }
 

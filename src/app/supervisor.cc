@@ -128,8 +128,28 @@ Supervisor::Ending Supervisor::TendAll(const std::function<bool()>& stop, const 
       if (ending->has_value()) return **std::move(ending);
     }
     if (const absl::Status status = TendGroups(on_status); !status.ok()) return failed(status);
+    if (const absl::Status status = StartArrivals(on_status); !status.ok()) return failed(status);
+    TellStates();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+}
+
+absl::Status Supervisor::StartArrivals(const OnStatus& on_status) {
+  if (!options_.arrivals) return absl::OkStatus();
+  for (RoleSpec& spec : options_.arrivals()) {
+    on_status(absl::StrCat(spec.name, " is started here"));
+    INGOT_RETURN_IF_ERROR(Start(std::move(spec)));
+  }
+  return absl::OkStatus();
+}
+
+void Supervisor::TellStates() {
+  if (!options_.on_states) return;
+  std::vector<RoleState> states;
+  for (const Role& role : roles_) states.push_back({role.spec.name, role.pid, role.restarts, role.done});
+  if (states == told_) return;
+  told_ = std::move(states);
+  options_.on_states(told_);
 }
 
 absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, const OnStatus& on_status) {

@@ -79,11 +79,11 @@ TEST(Kubernetes, APodRunsTheAgentOfItsNode) {
   const auto objects = Rendered(Clustered());
   const YAML::Node pod = Named(objects, "StatefulSet", "ingot-math-1-engines")["spec"]["template"]["spec"];
   const YAML::Node container = pod["containers"][0];
-  EXPECT_THAT(
-      Texts(container["args"]),
-      ElementsAre("node", "/etc/ingot/run.yaml", "--group", "engines", "--resume", "--set", "cluster.host=$(POD_IP)",
-                  "--set", "cluster.token_file=/run/ingot/token", "--set", "cluster.tls.certificate=/run/ingot/tls.crt",
-                  "--set", "cluster.tls.key=/run/ingot/tls.key", "--set", "cluster.tls.ca=/run/ingot/ca.crt"));
+  EXPECT_THAT(Texts(container["args"]),
+              ElementsAre("node", "/etc/ingot/run.yaml", "--group", "engines", "--resume", "--set",
+                          "cluster.takeover_s=0", "--set", "cluster.host=$(POD_IP)", "--set",
+                          "cluster.token_file=/run/ingot/token", "--set", "cluster.tls.certificate=/run/ingot/tls.crt",
+                          "--set", "cluster.tls.key=/run/ingot/tls.key", "--set", "cluster.tls.ca=/run/ingot/ca.crt"));
   EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"].as<std::string>(), "4");
   EXPECT_EQ(container["env"][1]["name"].as<std::string>(), "INGOT_NODE");
   EXPECT_EQ(container["env"][1]["valueFrom"]["fieldRef"]["fieldPath"].as<std::string>(),
