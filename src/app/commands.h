@@ -28,7 +28,8 @@ int Launch(const LaunchArgs& args);
 struct NodeArgs {
   RunArgs run;
   std::string group;  // of cluster.groups
-  int node = -1;      // within the group; -1 = SLURM_NODEID, or 0
+  int node = -1;      // within the group; -1 = the launcher's variable (node.cc), or 0
+  std::string probe;  // alive or ready: asks the node's agent instead; empty = runs it
 };
 // Runs the roles of one node of a run, and restarts them.
 int RunNode(const NodeArgs& args);

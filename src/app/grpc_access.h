@@ -1,5 +1,5 @@
 // Who may call the roles of a run, and how: the one place where gRPC servers and channels are made. Every rpc carries the
-// run's token; with certificates every connection is TLS.
+// run's token; with certificates every connection is TLS, and with mutual TLS both sides show one.
 //
 //   client                                               server
 //     TokenInterceptor adds "ingot-token" to each rpc      an auth metadata processor compares it, before any service
@@ -28,14 +28,17 @@ inline constexpr int kKeepaliveMs = 20'000;
 struct RpcAccess {
   std::string token;                             // of a server: not empty
   std::string token_key = "cluster.token_file";  // the configuration's key that names the token, for errors
-  std::string certificate;       // PEM text of a server's certificates. Empty = its side speaks plain text
-  std::string key;               // PEM text of the certificate's key
-  std::string ca;                // PEM text that a client verifies servers against. Empty = it speaks plain text
+  std::string certificate;  // PEM text of a server's certificates. Empty = its side speaks plain text
+  std::string key;          // PEM text of the certificate's key
+  std::string ca;           // PEM text that a client verifies servers against. Empty = it speaks plain text
+  // Callers show `certificate` too. A server refuses, with UNAUTHENTICATED, those that show none that `ca` signed.
+  bool mutual = false;
+  std::string name;              // that a client expects in servers' certificates; empty = the host of the address
   bool allow_plaintext = false;  // addresses that other machines reach may be used without TLS
 };
 
 // The access that the configuration gives to a process that has the token. INVALID_ARGUMENT names the key of a file that
-// cannot be read.
+// cannot be read, or, with mutual TLS, of a certificate that its own peers would refuse.
 absl::StatusOr<RpcAccess> AccessOf(const ClusterOptions& cluster, std::string token);
 
 // FAILED_PRECONDITION: other machines reach `address`, HOST:PORT, and the access is without TLS.

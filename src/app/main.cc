@@ -14,6 +14,7 @@
 #include "app/commands.h"
 #include "app/data_commands.h"
 #include "app/process.h"
+#include "app/simulate_command.h"
 #include "app/text_command.h"
 #include "app/thread_waits.h"
 #include "app/threads.h"
@@ -78,8 +79,11 @@ Run DeclareNode(CLI::App& parser) {
   AddRunArgs(parser, args->run);
   parser.add_flag("--resume", args->run.resume, "continue the run from its last checkpoint and journal");
   parser.add_option("--group", args->group, "the group of cluster.groups whose roles this node runs")->required();
-  parser.add_option("--node", args->node, "number of this node within its group, from 0; default: SLURM_NODEID, or 0")
+  parser
+      .add_option("--node", args->node, "number of this node within its group, from 0; default: the launcher's, or 0")
       ->check(CLI::NonNegativeNumber);
+  parser.add_option("--probe", args->probe, "ask the node's agent: alive, or ready (all its roles run)")
+      ->check(CLI::IsMember({"alive", "ready"}));
   return [args] { return ingot::app::RunNode(*args); };
 }
 
@@ -204,6 +208,37 @@ Run DeclareInspect(CLI::App& parser) {
   return [args] { return ingot::app::Inspect(*args); };
 }
 
+Run DeclareSimulate(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::SimulateArgs>();
+  auto& options = args->options;
+  parser.add_option("--from", args->run_dir, "a recorded run: its episodes' durations, and its scheduler.* keys");
+  parser
+      .add_option("--durations", options.durations.distribution,
+                  "seconds of an episode: constant:S, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or "
+                  "pareto:LEAST,SHAPE")
+      ->capture_default_str();
+  parser.add_option("--task-sigma", options.task_sigma, "log-normal factor that the samples of a task share")
+      ->capture_default_str();
+  parser.add_option("--order", args->orders, "strict, windowed or greedy (repeatable); default: all three")
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"strict", "windowed", "greedy"}));
+  parser.add_option("--workers", options.workers, "episodes that run at a time, up to 10000")->capture_default_str();
+  parser.add_option("--steps", options.steps, "optimizer steps")->capture_default_str();
+  parser.add_option("--groups-per-step", options.window.groups_per_step, "P")->capture_default_str();
+  parser.add_option("--group-size", options.group_size, "samples per task")->capture_default_str();
+  parser.add_option("--max-staleness", options.window.max_staleness, "S, in versions")->capture_default_str();
+  parser.add_option("--window-fraction", options.window.window_fraction, "W / B of the windowed order")
+      ->capture_default_str();
+  parser.add_option("--step-s", options.step_seconds, "seconds of an optimizer step")->capture_default_str();
+  parser.add_option("--publish-s", options.publish_seconds, "seconds until its weights are live")
+      ->capture_default_str();
+  parser.add_option("--drop-share", options.drop_share, "share of the groups whose rewards are all equal")
+      ->capture_default_str();
+  parser.add_option("--seed", options.seed, "equal seeds give equal figures")->capture_default_str();
+  parser.add_flag("--json", args->json, "one JSON object per order");
+  return [args] { return ingot::app::RunSimulate(*args); };
+}
+
 Run DeclareBenchAttention(CLI::App& parser) {
   const auto args = std::make_shared<ingot::app::BenchArgs>();
   parser.add_option("--shape", args->shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
@@ -320,6 +355,7 @@ std::vector<Command> Commands() {
          DeclareTasksCases}}},
       {"import", "make a pool of trajectories in ATIF, Harbor's format", DeclareImport},
       {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
+      {"simulate", "orders of finished groups beside each other, in simulated time", DeclareSimulate},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,

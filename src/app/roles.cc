@@ -329,7 +329,8 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
   if (context.device.library != nullptr) INGOT_RETURN_IF_ERROR(ExchangeOnDevices(context, options));
   options.rank = context.index;
   options.size = config.cluster.trainer_ranks;
-  options.host = OwnHost(config.cluster);
+  options.own_host = OwnHost(config.cluster);
+  options.host = config.cluster.trainer_host.empty() ? options.own_host : config.cluster.trainer_host;
   options.port = config.cluster.trainer_port;
   options.secret = SecretOfRanks(context.access.token);
   options.deadline = std::chrono::seconds(config.cluster.rank_deadline_s);

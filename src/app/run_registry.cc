@@ -28,14 +28,24 @@ std::string PlaceText(const std::string& address) {
                                       {"began", base::Clock::Real().UnixNanos()}});
 }
 
+std::string NodesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/nodes/"); }
+
+std::string NodeText(const std::string& roles) {
+  return base::PrintJson(json::object{{"node", MachineName()},
+                                      {"pid", static_cast<int64_t>(getpid())},
+                                      {"roles", roles},
+                                      {"began", base::Clock::Real().UnixNanos()}});
+}
+
+std::string TextField(const json::value& parsed, const char* field) {
+  const json::value* const found = base::Find(parsed, field);
+  return found != nullptr && found->is_string() ? std::string(found->as_string().c_str()) : "";
+}
+
 // INVALID_ARGUMENT: the value is none of PlaceText's.
 absl::StatusOr<RolePlace> ParsePlace(const std::string& name, const std::string& value) {
   INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(value));
-  const auto text = [&parsed](const char* field) -> std::string {
-    const json::value* const found = base::Find(parsed, field);
-    return found != nullptr && found->is_string() ? std::string(found->as_string().c_str()) : "";
-  };
-  RolePlace place{name, text("address"), text("node"), 0};
+  RolePlace place{name, TextField(parsed, "address"), TextField(parsed, "node"), 0};
   const json::value* const pid = base::Find(parsed, "pid");
   if (pid != nullptr && pid->is_int64()) place.pid = pid->as_int64();
   if (!place.address.empty()) return place;
@@ -140,12 +150,12 @@ v1::RoleChannel RunRegistry::To(const std::string& name) {
   });
 }
 
-absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, const std::string& address,
+absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, const std::string& value,
                                std::optional<std::chrono::milliseconds> patience) {
   registry::RegistrationOptions options;
   options.key = key;
-  options.value = PlaceText(address);
-  options.ttl = std::chrono::milliseconds(static_cast<int64_t>(config_.ttl_s * 1e3));
+  options.value = value;
+  options.ttl = ttl();
   options.patience = patience;
   options.on_taken = [name](const registry::Entry& holder) {
     _exit(Fail(absl::AbortedError(
@@ -157,16 +167,50 @@ absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, 
 }
 
 absl::Status RunRegistry::Register(const std::string& name, const std::string& address) {
-  return Keep(RolesPrefix(run_) + name, name, address, std::nullopt);
+  return Keep(RolesPrefix(run_) + name, name, PlaceText(address), std::nullopt);
 }
 
 absl::Status RunRegistry::ClaimRun() {
-  const absl::Status claimed = Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", "none",
-                                    std::chrono::milliseconds(static_cast<int64_t>(config_.ttl_s * 1e3) + 3000));
+  const absl::Status claimed =
+      Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", PlaceText("none"), ttl() + std::chrono::seconds(3));
   return absl::IsAlreadyExists(claimed)
              ? absl::FailedPreconditionError(absl::StrCat("the run '", run_, "' is launched already: ",
                                                           claimed.message(), "; choose another run.name, or stop it"))
              : claimed;
+}
+
+std::chrono::milliseconds RunRegistry::ttl() const {
+  return std::chrono::milliseconds(static_cast<int64_t>(config_.ttl_s * 1e3));
+}
+
+absl::Status RunRegistry::RegisterNode(const std::string& name, const std::string& roles,
+                                       std::chrono::milliseconds patience) {
+  const absl::Status kept = Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles), patience);
+  if (absl::IsAlreadyExists(kept)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("another process runs node ", name, " of the run, or has taken its roles over: ", kept.message()));
+  }
+  INGOT_RETURN_IF_ERROR(kept);
+  base::MutexLock lock(mu_);
+  nodes_.push_back(registrations_.back().get());
+  return absl::OkStatus();
+}
+
+void RunRegistry::UpdateNodes(const std::string& roles) {
+  const std::string value = NodeText(roles);
+  base::MutexLock lock(mu_);
+  for (registry::Registration* node : nodes_) node->Update(value);
+}
+
+absl::StatusOr<std::vector<NodePlace>> RunRegistry::Nodes() {
+  INGOT_ASSIGN_OR_RETURN(const registry::Listing listing, registry_->List(NodesPrefix(run_)));
+  std::vector<NodePlace> nodes;
+  for (const registry::Entry& entry : listing.entries) {
+    INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(entry.value));
+    nodes.push_back(
+        {entry.key.substr(NodesPrefix(run_).size()), TextField(parsed, "node"), TextField(parsed, "roles")});
+  }
+  return nodes;
 }
 
 absl::StatusOr<std::vector<RolePlace>> RunRegistry::Places() {

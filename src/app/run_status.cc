@@ -82,4 +82,26 @@ std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAc
   return roles;
 }
 
+std::vector<RoleStatus> AskNodes(RunRegistry& registry, const std::vector<NodeGroup>& groups) {
+  std::vector<RoleStatus> statuses;
+  if (groups.empty()) return statuses;
+  const absl::StatusOr<std::vector<NodePlace>> places = registry.Nodes();
+  for (const NodeGroup& group : groups) {
+    for (int i = 0; i < group.nodes; ++i) {
+      const std::string name = absl::StrCat(group.name, "-", i);
+      const auto is_it = [&](const NodePlace& place) { return place.name == name; };
+      const auto found =
+          places.ok() ? std::find_if(places->begin(), places->end(), is_it) : decltype(places->begin())();
+      if (!places.ok()) {
+        statuses.push_back({name, "-", places.status()});
+      } else if (found == places->end()) {
+        statuses.push_back({name, "-", absl::UnavailableError("no agent of this node is registered")});
+      } else {
+        statuses.push_back({name, found->machine, "runs " + found->roles});
+      }
+    }
+  }
+  return statuses;
+}
+
 }  // namespace ingot::app
