@@ -120,11 +120,43 @@ at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const 
                  2);
 }
 
+std::array<at::Tensor, 3> Block::Latent(const at::Tensor& h, const at::Tensor& positions,
+                                        const RopeTables& rope) const {
+  constexpr double kNarrowEps = 1e-6;  // of the narrow vectors' norms, whatever the file says
+  const LatentConfig& latent = spec_.attention.latent;
+  const int64_t rows = h.size(0), heads = spec_.attention.heads, width = latent.plain_dim + latent.rotary_dim;
+  const auto rotated = [&](const at::Tensor& x) {  // [rows, heads, rotary_dim]
+    const at::Tensor halves =
+        latent.interleaved ? x.unflatten(2, {latent.rotary_dim / 2, 2}).transpose(2, 3).flatten(2) : x;
+    return kernels::NormRotateOp(halves.contiguous(), {}, eps_, rope.cos(), rope.sin(), positions);
+  };
+  at::Tensor q = h;
+  if (latent.query_rank > 0) {
+    q = kernels::RmsNormOp(Products(h, {Part::kQueryDown})[0], at(Part::kQueryDownNorm), kNarrowEps);
+  }
+  q = Products(q, {Part::kQuery})[0].view({rows, heads, width});
+  const at::Tensor down = Products(h, {Part::kLatentDown})[0];
+  const at::Tensor narrow =
+      kernels::RmsNormOp(down.narrow(1, 0, latent.kv_rank).contiguous(), at(Part::kLatentNorm), kNarrowEps);
+  const at::Tensor up = Products(narrow, {Part::kKey})[0].view({rows, heads, latent.plain_dim + latent.value_dim});
+  const at::Tensor common = rotated(down.narrow(1, latent.kv_rank, latent.rotary_dim).unsqueeze(1));
+  const at::Tensor v = up.narrow(2, latent.plain_dim, latent.value_dim);
+  return {at::cat({q.narrow(2, 0, latent.plain_dim), rotated(q.narrow(2, latent.plain_dim, latent.rotary_dim))}, 2),
+          at::cat({up.narrow(2, 0, latent.plain_dim), common.expand({rows, heads, latent.rotary_dim})}, 2),
+          at::constant_pad_nd(v, {0, width - latent.value_dim})};
+}
+
 at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
                             AttentionBackend& attention, Communicator& communicator) const {
   const AttentionSpec& spec = spec_.attention;
   const int64_t rows = x.size(0);
   const at::Tensor h = communicator.Enter(Axis::kTensor, Norm(x, Part::kInputNorm));
+  if (spec.latent.kv_rank > 0) {
+    const auto [q, k, v] = Latent(h, positions, rope);
+    const at::Tensor attended = attention.Attend(index_, {.spec = spec, .q = q, .k = k, .v = v, .sinks = {}});
+    const at::Tensor values = attended.narrow(2, 0, spec.latent.value_dim).reshape({rows, -1});
+    return communicator.Sum(Axis::kTensor, Products(values, {Part::kOutput})[0]);
+  }
   const std::vector<at::Tensor> qkv = Products(h, {Part::kQuery, Part::kKey, Part::kValue});
   const at::Tensor q = Heads(qkv[0], spec.heads, Part::kQueryNorm, positions, rope);
   const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope);

@@ -55,6 +55,8 @@ class Block {
   // The attention's result, before it is added to x.
   at::Tensor Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
                        AttentionBackend& attention, Communicator& communicator) const;
+  // q, k and v of latent attention from the normed rows, v with zeros behind its numbers.
+  std::array<at::Tensor, 3> Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope) const;
   at::Tensor FeedForward(const at::Tensor& h, Communicator& communicator, Aux* aux) const;
   // Products of one input, with their biases and adapters.
   std::vector<at::Tensor> Products(const at::Tensor& x, std::initializer_list<Part> parts) const;

@@ -46,6 +46,18 @@ struct ExpertsConfig {
   bool operator==(const ExpertsConfig&) const = default;
 };
 
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): q, k and v are made from narrow vectors, and
+// RoPE turns numbers of q and of one common k alone.
+struct LatentConfig {
+  int64_t kv_rank = 0;                    // 0 = the model has none
+  int64_t query_rank = 0;                 // 0 = q is made from the row itself
+  int64_t plain_dim = 0, rotary_dim = 0;  // numbers of a head of q and k, without and with RoPE
+  int64_t value_dim = 0;                  // of a head of v, <= plain_dim + rotary_dim
+  bool interleaved = true;                // RoPE turns neighbours, and not halves
+
+  bool operator==(const LatentConfig&) const = default;
+};
+
 // Low-rank adapters (LoRA, arXiv 2106.09685) on products of every layer: W x + alpha / rank * B (A x).
 struct LoraConfig {
   int64_t rank = 0;  // 0 = none
@@ -83,6 +95,7 @@ struct ModelConfig {
   bool gemma = false;               // norms times 1 + weight, norms after both parts, embedding times sqrt(hidden_size)
   double final_softcap = 0;         // logits become c * tanh(logits / c); 0 = they stay
   ExpertsConfig experts;
+  LatentConfig latent;
   LoraConfig lora;
   std::string torch_dtype = "float32";
   int64_t bos_token_id = -1;  // -1 = none

@@ -41,7 +41,11 @@ enum class Part : uint8_t {
   kRouter,
   kRouterBias,
   kCorrectionBias,  // chooses experts and does not weigh them; no gradient reaches it
-  kSharedGate,      // the expert that every token takes
+  kQueryDown,       // latent attention: to the narrow vectors, and their norms
+  kQueryDownNorm,
+  kLatentDown,
+  kLatentNorm,
+  kSharedGate,  // the expert that every token takes
   kSharedUp,
   kSharedDown,
   kCount,
@@ -96,6 +100,7 @@ struct AttentionSpec {
   bool local_rope = false;  // by the tables of windowed layers
   int64_t window = 0;       // positions that a row sees, its own included; 0 = all
   bool sinks = false;
+  LatentConfig latent;  // kv_rank 0 = none; v has value_dim numbers of a head, and zeros behind them
 
   int64_t queries() const { return heads * head_dim; }
   int64_t keys() const { return kv_heads * head_dim; }

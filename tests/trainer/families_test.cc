@@ -10,6 +10,7 @@
 #include "tiny_model.h"
 #include "trainer/forest_pass.h"
 #include "trainer/trainer.h"
+#include "tree/cut.h"
 
 namespace ingot::trainer {
 namespace {
@@ -56,6 +57,17 @@ void MakeFamily(const std::string& name, model::ModelConfig& c) {
     c.qk_norm_whole = true;
     c.rotary_dim = c.head_dim / 2;
   }
+  if (name == "deepseek_v3") {
+    AddExperts(c);
+    c.experts.scoring = "sigmoid";
+    c.experts.correction_bias = true;
+    c.experts.shared_width = 24;
+    c.experts.dense_layers = 1;
+    c.qk_norm = false;
+    c.num_key_value_heads = c.num_attention_heads;
+    c.latent = {.kv_rank = 12, .query_rank = 8, .plain_dim = 6, .rotary_dim = c.head_dim, .value_dim = 5};
+    c.query_scale = 0.3;
+  }
   if (name == "gpt_oss") {
     AddExperts(c);
     c.experts.normalize = false;
@@ -84,7 +96,7 @@ model::Parameters Shaken(const model::ModelConfig& config, at::ScalarType dtype,
 class Families : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, Families,
                          ::testing::Values("mistral", "gemma3_text", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss",
-                                           "lora"));
+                                           "deepseek_v3", "lora"));
 
 TEST_P(Families, MergedTreesAreTheEnginesToTheBit) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {

@@ -4,11 +4,12 @@
 
 namespace ingot::model {
 
-extern const Family kGemma3, kGlm4Moe, kGptOss, kLlama, kMiniMaxM2, kMistral, kQwen2, kQwen3, kQwen3Moe;
+extern const Family kDeepseekV3, kGemma3, kGlm4Moe, kGptOss, kKimiK2, kLlama, kMiniMaxM2, kMistral, kQwen2, kQwen3,
+    kQwen3Moe;
 
 namespace {
-const std::array kFamilies = {&kGemma3,  &kGlm4Moe, &kGptOss, &kLlama,   &kMiniMaxM2,
-                              &kMistral, &kQwen2,   &kQwen3,  &kQwen3Moe};
+const std::array kFamilies = {&kDeepseekV3, &kGemma3,  &kGlm4Moe, &kGptOss, &kKimiK2,  &kLlama,
+                              &kMiniMaxM2,  &kMistral, &kQwen2,   &kQwen3,  &kQwen3Moe};
 }  // namespace
 
 const Family* FindFamily(std::string_view model_type) {
