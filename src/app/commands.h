@@ -42,8 +42,9 @@ struct ServeArgs {
   int port = 8000;
   std::string tls_certificate, tls_key;  // PEM files; empty = plain text, on loopback only unless allow_plaintext
   bool allow_plaintext = false;
-  std::string model_name;         // empty = the folder's name
-  std::vector<std::string> also;  // NAME=DIR: further models, each with an engine of its own; the same tokenizer
+  std::string model_name;             // empty = the folder's name
+  std::vector<std::string> also;      // NAME=DIR: further models, each with an engine of its own; the same tokenizer
+  std::vector<std::string> adapters;  // NAME=DIR: PEFT adapters of the model, all in its engine
   // Port of the engine's gRPC service (proto/rollout.proto: token ids in and out), for the gateways of runs; 0 = a free
   // one, -1 = no such service.
   int rollout_port = -1;

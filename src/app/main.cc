@@ -13,6 +13,7 @@
 #include "app/bench_command.h"
 #include "app/commands.h"
 #include "app/data_commands.h"
+#include "app/model_command.h"
 #include "app/process.h"
 #include "app/simulate_command.h"
 #include "app/text_command.h"
@@ -145,6 +146,29 @@ Run DeclareText(CLI::App& parser) {
   };
 }
 
+Run DeclareModel(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::ModelArgs>();
+  const std::string name = parser.get_name();
+  const auto& commands = ingot::app::ModelCommands();
+  const auto entry =
+      std::find_if(commands.begin(), commands.end(), [&](const auto& known) { return known.name == name; });
+  for (const std::string_view option : entry->options) {
+    if (option == "model") parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+    if (option == "out") parser.add_option("out", args->out, "folder to write")->required();
+    if (option == "adapter") parser.add_option("--adapter", args->adapter, "PEFT folder with an adapter of the model");
+    if (option == "with") parser.add_option("--with", args->other, "a second model of the same shape, to average");
+    if (option == "base") parser.add_option("--base", args->other, "name of the base, for the adapter's readers");
+    if (option == "ids") parser.add_option("--ids", args->ids, "token ids: 1,2,3")->required()->delimiter(',');
+    if (option == "dtype") parser.add_option("--dtype", args->dtype, "fp32, bf16 or model, the folder's own");
+    if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not of the last alone");
+    if (option == "kv-cache-tokens") parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "of serving");
+    if (option == "micro-batch-tokens") {
+      parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "rows of a training pass");
+    }
+  }
+  return [args, name] { return ingot::app::RunModelCommand(name, *args, std::cout, std::cerr); };
+}
+
 Run DeclareEval(CLI::App& parser) {
   struct Args {
     std::string checkpoint;
@@ -168,6 +192,8 @@ Run DeclareServe(CLI::App& parser) {
   parser
       .add_option("--also", args->also,
                   "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
+      ->allow_extra_args(false);
+  parser.add_option("--adapter", args->adapters, "NAME=DIR: a PEFT adapter of the model, under this name (repeatable)")
       ->allow_extra_args(false);
   parser
       .add_option("--rollout-port", args->rollout_port,
@@ -293,6 +319,14 @@ std::vector<Command> TextGroup() {
   return group;
 }
 
+std::vector<Command> ModelGroup() {
+  std::vector<Command> group;
+  for (const ingot::app::ModelCommand& entry : ingot::app::ModelCommands()) {
+    group.push_back({std::string(entry.name), std::string(entry.help), DeclareModel});
+  }
+  return group;
+}
+
 Command RoleCommand(const std::string& role) {
   return {.name = role,
           .summary = "run the " + role + " role of a run as this process",
@@ -329,6 +363,7 @@ std::vector<Command> Commands() {
        .declare = DeclareStatus,
        .holds_keys = true},
       {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
+      {"model", "look into model folders, and make them from others", nullptr, ModelGroup(), true},
       {.name = "eval",
        .summary = "evaluate a configuration's held-out tasks on a checkpoint",
        .declare = DeclareEval,

@@ -67,6 +67,15 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Field("model.head_dim", &model.head_dim, "size of a head; even");
   schema.Field("model.context_length", &model.context_length, "tokens of a prompt and its answer together, at most");
   schema.Field("model.rope_theta", &model.rope_theta, "base of the rotary embedding's frequencies");
+  schema.Field("trainer.lora.rank", &model.lora.rank,
+               "rank of low-rank adapters, which alone are trained; 0: all weights are");
+  schema.Field("trainer.lora.alpha", &model.lora.alpha, "the adapters' result is multiplied by alpha / rank");
+  schema.Field("trainer.lora.targets", &model.lora.targets,
+               "products of every layer that get an adapter, by the last word of their name");
+  schema.Field("trainer.lora.dropout", &model.lora_dropout,
+               "must be 0: with dropout the trained policy would not be the sampled one");
+  schema.Field("trainer.lora.init", &model.lora_init,
+               "default: A uniform, B zero, so that the start is the base; or a PEFT folder to go on from");
 }
 
 void BindEval(base::Schema& schema, RunConfig& config) {
@@ -142,7 +151,23 @@ absl::Status CheckModel(const ModelOptions& model) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.kv_heads ", model.kv_heads, " does not divide model.heads ", model.heads));
   }
+  if (model.lora_dropout != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("trainer.lora.dropout is ", model.lora_dropout,
+                     ": only 0 is possible, for with dropout the trained policy would not be the one that sampled"));
+  }
+  if (model.lora.rank < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank is ", model.lora.rank, "; 0 trains all weights"));
+  }
   return absl::OkStatus();
+}
+
+// Adapters live on one rank, which holds the base.
+absl::Status CheckLora(const RunConfig& config) {
+  if (config.model.lora.rank == 0 || config.cluster.trainer_ranks <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank ", config.model.lora.rank,
+                                                 " and cluster.trainer_ranks ", config.cluster.trainer_ranks,
+                                                 ": adapters are trained on one rank"));
 }
 
 // A run of supervised stages alone needs at least one with steps.
@@ -161,6 +186,7 @@ absl::Status CheckStages(const RunConfig& config) {
 
 absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckModel(config.model));
+  INGOT_RETURN_IF_ERROR(CheckLora(config));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));

@@ -16,6 +16,7 @@
 #include "gateway/options.h"
 #include "http/options.h"
 #include "kernels/numerics.h"
+#include "model/config.h"
 #include "reward/options.h"
 #include "rollout/engine_options.h"
 #include "sandbox/substrate.h"
@@ -38,6 +39,11 @@ struct ModelOptions {
   int64_t head_dim = 32;
   int64_t context_length = 2048;
   double rope_theta = 10000;
+  // Adapters in place of all weights (trainer.lora.*); rank 0 = all weights are trained.
+  model::LoraConfig lora = {
+      .rank = 0, .alpha = 32, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
+  double lora_dropout = 0;
+  std::string lora_init = "default";  // default: A uniform, B zero; or a PEFT folder
 };
 
 struct EvalOptions {

@@ -434,6 +434,23 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   return response;
 }
 
+absl::Status Engine::Hold(std::shared_ptr<const weights::Snapshot> snapshot) {
+  const int64_t number = snapshot->version();
+  base::MutexLock update_lock(update_mu_);
+  if (!HasRoom(number)) {
+    return absl::ResourceExhaustedError(absl::StrCat("version ", number, " is to be held, but as many are as ",
+                                                     "rollout.max_retained_versions (", options_.max_retained_versions,
+                                                     ") allows"));
+  }
+  INGOT_ASSIGN_OR_RETURN(LoadedVersion held, LoadVersion(std::move(snapshot)));
+  base::MutexLock lock(mu_);
+  if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+  if (!retained_.try_emplace(number, std::move(held)).second) {
+    return absl::InvalidArgumentError(absl::StrCat("version ", number, " is held already"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled) {
   const v1::Manifest& target = delta.header.target();
   {

@@ -59,7 +59,8 @@ std::shared_ptr<const weights::Snapshot> Snapshot(int64_t version, uint64_t seed
 // Softmax attention by definition, in fp64.
 class DenseAttention final : public model::AttentionBackend {
  public:
-  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor Attend(int64_t, const model::AttentionInput& input) override {
+    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     const int64_t group = q.size(1) / k.size(1), rows = q.size(0);
     const at::Tensor keys = k.to(at::kDouble).repeat_interleave(group, 1).permute({1, 2, 0});
     const at::Tensor values = v.to(at::kDouble).repeat_interleave(group, 1).permute({1, 0, 2});
@@ -72,7 +73,8 @@ class DenseAttention final : public model::AttentionBackend {
 // The trainer's attention.
 class PackedAttention final : public model::AttentionBackend {
  public:
-  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor Attend(int64_t, const model::AttentionInput& input) override {
+    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     return kernels::TreeAttention(q, k, v, at::Tensor(), 1.0 / std::sqrt(static_cast<double>(q.size(2))));
   }
 };
