@@ -41,6 +41,7 @@ Transformer::Transformer(const ModelConfig& config, Parameters parameters, std::
     : config_(config), parameters_(std::move(parameters)) {
   auto blocks = std::make_shared<std::vector<Block>>();
   ModelSpec spec = SpecOf(config_);
+  blocks->reserve(spec.layers.size());
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     blocks->emplace_back(static_cast<int64_t>(i), std::move(spec.layers[i]), config_.rms_norm_eps,
                          parameters_.tensors());

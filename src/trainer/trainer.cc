@@ -105,9 +105,24 @@ int64_t BytesOf(const model::Parameters& parameters) {
   return bytes;
 }
 
+absl::Status CheckRanks(const TrainerOptions& options, const model::ModelConfig& config, const Ranks* ranks) {
+  if (ranks == nullptr) return absl::OkStatus();
+  const model::ModelSpec spec = model::SpecOf(config);
+  if (ByLayer(options) && spec.trained_elements() != spec.elements()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sharding layers: ", spec.elements() - spec.trained_elements(), " of ", spec.elements(),
+                     " parameters are not trained (a frozen base, or a router's bias): use sharding optimizer"));
+  }
+  if (options.expert_bias_rate > 0) {
+    return absl::InvalidArgumentError("expert_bias_rate: each rank counts its own rows: use one rank, or set it to 0");
+  }
+  return absl::OkStatus();
+}
+
 // Checks memory for model, optimizer and one micro-batch. `held`: bytes of the model that are allocated already.
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                             at::Device device, const Ranks* ranks, bool say, int64_t held = 0) {
+  INGOT_RETURN_IF_ERROR(CheckRanks(options, config, ranks));
   if (!device.is_cpu()) return absl::OkStatus();
   const PassOptions pass = PassOptionsOf(options);
   const tree::ForestPart part = UncutPart(pass.part_tokens);

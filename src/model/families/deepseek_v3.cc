@@ -13,7 +13,8 @@ void AddLatentAttention(const ModelConfig& config, const std::string& prefix, La
   const LatentConfig& latent = config.latent;
   const int64_t hidden = config.hidden_size, heads = config.num_attention_heads;
   AttentionSpec& a = layer->attention;
-  a = {.heads = heads, .kv_heads = heads, .head_dim = latent.plain_dim + latent.rotary_dim};
+  a.heads = a.kv_heads = heads;
+  a.head_dim = latent.plain_dim + latent.rotary_dim;
   a.scale = config.query_scale;
   a.rotary_dim = latent.rotary_dim;
   a.latent = latent;

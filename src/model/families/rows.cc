@@ -9,7 +9,9 @@ std::string LayerPrefix(int64_t index) { return absl::StrCat("model.layers.", in
 void AddAttention(const ModelConfig& config, int64_t index, LayerSpec* layer) {
   const std::string prefix = LayerPrefix(index);
   AttentionSpec& a = layer->attention;
-  a = {.heads = config.num_attention_heads, .kv_heads = config.num_key_value_heads, .head_dim = config.head_dim};
+  a.heads = config.num_attention_heads;
+  a.kv_heads = config.num_key_value_heads;
+  a.head_dim = config.head_dim;
   a.scale = config.query_scale > 0 ? config.query_scale : 1.0 / std::sqrt(static_cast<double>(a.head_dim));
   a.window = config.has_window(index) ? config.sliding_window : 0;
   a.local_rope = config.local_rope_theta > 0 && !config.windowed.empty() && config.windowed[static_cast<size_t>(index)];
