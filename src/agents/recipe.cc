@@ -63,9 +63,9 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
     for (const StepOptions& step : recipe.setup) add("setup", step.command);
     for (const StepOptions& step : recipe.cleanup) add("cleanup", step.command);
     const reward::VerifierOptions& verifier = recipe.verifier;
-    if (verifier.kind == "command") add("verifier.command", verifier.command);
-    if (verifier.kind == "code") add("verifier.code.command", verifier.code.command);
-    if (verifier.kind == "math") add("verifier.math.python", {verifier.math.python});
+    if (verifier.kind == "command") add(reward::ProgramKey(verifier), verifier.command);
+    if (verifier.kind == "code") add(reward::ProgramKey(verifier), verifier.code.command);
+    if (verifier.kind == "math") add(reward::ProgramKey(verifier), {verifier.math.python});
   }
   return programs;
 }

@@ -27,6 +27,7 @@ struct EmbeddedRun::Parts {
   std::shared_ptr<rollout::Engine> engine;
   std::map<std::string, std::shared_ptr<rollout::Client>> external;  // models of other servers
   std::unique_ptr<RewardGrading> rewards;
+  std::shared_ptr<const EvalGrades> eval_grades;
   std::unique_ptr<scheduler::Scheduler> scheduler;
   std::unique_ptr<weights::Publisher> publisher;
   std::unique_ptr<SchedulerAdmission> admission;
@@ -68,6 +69,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   reward::TermParts servers = HttpTermParts("", "");
   AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, parts->engine, parts->external), model.text, servers);
   INGOT_ASSIGN_OR_RETURN(parts->rewards, RewardGrading::Make(config, *parts->pool, servers));
+  INGOT_ASSIGN_OR_RETURN(parts->eval_grades, EvalGrades::Make(config, *parts->pool, servers));
   INGOT_ASSIGN_OR_RETURN(parts->scheduler, scheduler::Scheduler::Recover(config.scheduler, std::move(tasks),
                                                                          *parts->pool, base::Clock::Real(), resume,
                                                                          &metrics, parts->rewards->grading()));
@@ -119,6 +121,7 @@ TrainingSeams EmbeddedRun::Seams() {
   seams.pool = parts_->pool.get();
   seams.engine = parts_->engine.get();
   seams.publisher = parts_->publisher.get();
+  seams.eval_grades = parts_->eval_grades;
   seams.on_first_version = [this] { return StartAgents(); };
   return seams;
 }

@@ -81,7 +81,8 @@ absl::StatusOr<v1::GenerateChunk> ModelPlaces::Ask(rollout::Client& client, v1::
   const auto handle = client.Generate(
       std::move(request), [&answer](absl::StatusOr<v1::GenerateChunk> chunk) { answer.Take(std::move(chunk)); });
   absl::StatusOr<v1::GenerateChunk> chunk = answer.Wait(seconds);
-  if (absl::IsResourceExhausted(chunk.status())) return absl::UnavailableError(chunk.status().message());
+  if (absl::IsResourceExhausted(chunk.status()) || absl::IsDeadlineExceeded(chunk.status()))
+    return absl::UnavailableError(chunk.status().message());
   return chunk;
 }
 

@@ -296,6 +296,8 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   seams.publisher = &publisher;
   seams.device = context.device.torch_name;
   seams.ranks = ranks;
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
+  INGOT_ASSIGN_OR_RETURN(seams.eval_grades, EvalGrades::Make(context.config, *pool, servers));
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(context.loaded, dir, seams, context.resume, context.metrics, StopFlag()));
   return result.goal_met ? 0 : 1;

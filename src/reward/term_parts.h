@@ -11,9 +11,9 @@ namespace ingot::reward {
 
 // A term whose server is null makes every episode an error (FAILED_PRECONDITION); the others need none.
 struct TermParts {
-  std::shared_ptr<const JudgeModel> judge;
-  std::shared_ptr<const ExternalScorer> external;
-  std::shared_ptr<const TeacherModel> teacher;
+  std::shared_ptr<const JudgeModel> judge = nullptr;
+  std::shared_ptr<const ExternalScorer> external = nullptr;
+  std::shared_ptr<const TeacherModel> teacher = nullptr;
 };
 
 }  // namespace ingot::reward

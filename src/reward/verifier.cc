@@ -314,6 +314,11 @@ absl::StatusOr<std::unique_ptr<const Verifier>> MakeCommand(const VerifierOption
 
 }  // namespace
 
+std::string ProgramKey(const VerifierOptions& options) {
+  if (options.kind == "math") return "verifier.math.python";
+  return options.kind == "code" ? "verifier.code.command" : "verifier.command";
+}
+
 const std::vector<std::string>& VerifierKinds() {
   static const auto* const kinds =
       new std::vector<std::string>{"exact", "numeric", "regex",   "json_field", "choice",         "f_beta",

@@ -151,6 +151,9 @@ class Verifier {
   virtual bool decides() const { return true; }
 };
 
+// The key that names the program of a verifier that runs one, for errors: "verifier.command".
+std::string ProgramKey(const VerifierOptions& options);
+
 // The kinds that Make knows.
 const std::vector<std::string>& VerifierKinds();
 

@@ -41,12 +41,18 @@ class FakeEngine final : public rollout::Client {
   int asked = 0;
 };
 
+reward::JudgeServer ServerOf(const std::string& model) {
+  reward::JudgeServer server;
+  server.model = model;
+  return server;
+}
+
 class AskedModelsTest : public testing::Test {
  protected:
   AskedModelsTest() {
-    gateway_.models = {{.name = "start", .weights = gateway::ModelWeights::kPinned, .version = 3},
+    gateway_.models = {{.name = "start", .weights = gateway::ModelWeights::kPinned, .version = 3, .address = ""},
                        {.name = "big", .weights = gateway::ModelWeights::kExternal, .address = "host:1"},
-                       {.name = "self"}};
+                       {.name = "self", .address = ""}};
     text_ = *MakeTextParts("compact");
     own_->tokenizer = big_->tokenizer = text_.tokenizer->fingerprint();
     AddAskedModels(std::make_shared<ModelPlaces>(
@@ -79,7 +85,7 @@ TEST_F(AskedModelsTest, ATeacherScoresUnderItsOwnVersion) {
 TEST_F(AskedModelsTest, AJudgeAnswersInTheFormOfItsSchema) {
   big_->text = R"({"verdict":"correct"})";
   const reward::JudgeQuestion question{.system = "Judge.", .user = "2+2=4", .schema_json = R"({"type":"object"})"};
-  const auto answer = parts_.judge->Ask({.model = "big"}, question);
+  const auto answer = parts_.judge->Ask(ServerOf("big"), question);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(*answer, big_->text);
   EXPECT_EQ(big_->last.sampling().temperature(), 0);
@@ -87,7 +93,7 @@ TEST_F(AskedModelsTest, AJudgeAnswersInTheFormOfItsSchema) {
   const std::vector<int32_t> ids(big_->last.prompt_ids().begin(), big_->last.prompt_ids().end());
   EXPECT_THAT(text_.tokenizer->DecodeText(ids, false), HasSubstr("2+2=4"));
   own_->tokenizer = "other";
-  EXPECT_TRUE(absl::IsFailedPrecondition(parts_.judge->Ask({.model = "start"}, question).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(parts_.judge->Ask(ServerOf("start"), question).status()));
 }
 
 TEST_F(AskedModelsTest, ThePolicyNeitherTeachesNorJudgesItself) {

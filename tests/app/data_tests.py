@@ -3,6 +3,7 @@
 
 collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, regrade, export to SFT rows and ATIF, import
 cases     the filter of test cases on the shipped example
+graded_eval  the terms of a run beside the outcome of its evaluations
 distil    on-policy distillation: a student approaches a teacher on another server
 
 With INGOT_HARBOR=FOLDER, in which Harbor's package lies, the exported trajectories are validated by its models.
@@ -105,6 +106,21 @@ def case_collect(ingot):
     again = lines(folder / "again.jsonl")
     check([row["ids"] for row in again if "encoded" not in row] == [row["ids"] for row in lines(rows)], "ids differ after ATIF")
     check(sum(row.get("encoded", False) for row in again) == 1, "the encoded row is not marked")
+
+
+def case_graded_eval(ingot):
+    """The terms of a run are applied to its evaluations too, beside the outcome."""
+    tasks = pathlib.Path(ingot.folder) / "held_out.jsonl"
+    tasks.write_text("".join(json.dumps(task) + "\n" for task in lines(pathlib.Path(ingot.source) / "examples/smoke/eval.jsonl")[:4]))
+    terms = "[{kind: outcome}, {kind: overlong, weight: 0.5, overlong: {max_tokens: 8, soft_tokens: 4}}]"
+    settings = {**SMALL, "run.name": "graded", "sft.max_steps": 10, "eval.tasks": tasks, "eval.avg_n": 2, "rewards.terms": terms,
+                "scheduler.total_steps": 1, "scheduler.groups_per_step": 2, "scheduler.group_size": 2, "scheduler.max_drops_per_batch": 1}
+    code, output = ingot.run("train", settings, timeout=240)
+    check(code == 0, output)
+    row, = [row for row in ingot.metrics("graded") if "eval/reward_mean" in row]
+    check(row["eval/ungraded"] == 0 and -1 <= row["eval/term/overlong"] <= 0, row)
+    check(abs(row["eval/graded_mean"] - (row["eval/term/outcome"] + 0.5 * row["eval/term/overlong"])) < 1e-9, row)
+    check(abs(row["eval/term/outcome"] - row["eval/reward_mean"]) < 1e-9, row)
 
 
 def case_cases(ingot):

@@ -30,7 +30,8 @@ void Distil(TrainBatch& batch, const model::Transformer& teacher, double weight,
       v1::TermValue& term = *grade.add_terms();
       term.set_term("teacher");
       term.set_weight(weight);
-      for (const tree::CallPath& call : *tree::CallPathsOf(tree, 0, 0)) {
+      const std::vector<tree::CallPath> calls = *tree::CallPathsOf(tree, 0, 0);
+      for (const tree::CallPath& call : calls) {
         const at::Tensor scored = LogprobsOf(teacher, call);
         auto& values = *(*term.mutable_tokens())[call.call_id].mutable_values();
         for (size_t t = 0; t < call.sampled.size(); ++t) {
