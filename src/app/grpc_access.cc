@@ -101,9 +101,12 @@ std::string Explain(const Caller& caller, const std::string& refusal) {
 
 class TokenInterceptor final : public grpc::experimental::Interceptor {
  public:
-  TokenInterceptor(std::shared_ptr<const Caller> caller, grpc::ClientContext* context)
-      : caller_(std::move(caller)), context_(context) {
-    if (caller_->calls != nullptr) caller_->calls->Add(context_);
+  TokenInterceptor(std::shared_ptr<const Caller> caller, grpc::experimental::ClientRpcInfo& rpc)
+      : caller_(std::move(caller)), context_(rpc.client_context()) {
+    if (caller_->calls == nullptr) return;
+    const std::string_view method = rpc.method();  // "/ingot.v1.DataPool/AppendCall"
+    caller_->calls->Add(context_, {std::string(method.substr(method.rfind('/') + 1)), std::chrono::steady_clock::now(),
+                                   rpc.type() != grpc::experimental::ClientRpcInfo::Type::UNARY});
   }
   ~TokenInterceptor() override { Forget(); }
 
@@ -143,7 +146,7 @@ class TokenInterceptors final : public grpc::experimental::ClientInterceptorFact
  public:
   explicit TokenInterceptors(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
   grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo* rpc) override {
-    return new TokenInterceptor(caller_, rpc->client_context());  // gRPC owns it
+    return new TokenInterceptor(caller_, *rpc);  // gRPC owns it
   }
 
  private:
@@ -216,9 +219,9 @@ std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access) {
   return std::make_shared<TokenCredentials>(access);
 }
 
-void RunningCalls::Add(grpc::ClientContext* context) {
+void RunningCalls::Add(grpc::ClientContext* context, LongCall call) {
   std::lock_guard<std::recursive_mutex> lock(mu_);
-  running_.insert(context);
+  running_.emplace(context, std::move(call));
   if (closed_) context->TryCancel();
 }
 
@@ -227,10 +230,21 @@ void RunningCalls::Remove(grpc::ClientContext* context) {
   running_.erase(context);
 }
 
+std::vector<LongCall> RunningCalls::Before(std::chrono::steady_clock::time_point when) const {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  std::vector<LongCall> calls;
+  for (const auto& [context, call] : running_) {
+    if (call.since < when) calls.push_back(call);
+  }
+  return calls;
+}
+
 void RunningCalls::Close() {
   std::lock_guard<std::recursive_mutex> lock(mu_);
   closed_ = true;
-  for (grpc::ClientContext* context : std::vector<grpc::ClientContext*>(running_.begin(), running_.end())) {
+  std::vector<grpc::ClientContext*> contexts;
+  for (const auto& [context, call] : running_) contexts.push_back(context);
+  for (grpc::ClientContext* context : contexts) {
     if (running_.contains(context)) context->TryCancel();
   }
 }

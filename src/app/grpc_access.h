@@ -11,10 +11,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "app/run_config.h"
 #include "base/status.h"
@@ -47,21 +49,30 @@ absl::Status CheckReach(const std::string& address, const RpcAccess& access);
 // REQUIRES: access.token is not empty.
 std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access);
 
+// An rpc that has run for a while.
+struct LongCall {
+  std::string method;  // "AppendCall"
+  std::chrono::steady_clock::time_point since;
+  bool stream = false;
+};
+
 // The rpcs that run on one channel to a role. When the role is found elsewhere, Close ends them with UNAVAILABLE, for which
 // callers ask again: rpcs that wait for a dead place to come back among them. Thread safe.
 class RunningCalls {
  public:
   // From the start of an rpc to its status. An rpc that starts after Close is cancelled too.
-  void Add(grpc::ClientContext* context);
+  void Add(grpc::ClientContext* context, LongCall call);
   void Remove(grpc::ClientContext* context);
   void Close();
   bool closed() const;
+  // The rpcs that run since before `when`.
+  std::vector<LongCall> Before(std::chrono::steady_clock::time_point when) const;
 
  private:
   // Recursive, because an rpc may end within its own cancellation.
   mutable std::recursive_mutex mu_;
   bool closed_ = false;
-  std::set<grpc::ClientContext*> running_;
+  std::map<grpc::ClientContext*, LongCall> running_;
 };
 
 // A channel with the project's message limits and keep-alive; connects lazily, and again after failures.

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "app/process.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,11 +23,12 @@ namespace json = base::json;
 std::string RolesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/roles/"); }
 
 // `began` tells processes of one machine apart that had one process number after the other.
-std::string PlaceText(const std::string& address) {
-  return base::PrintJson(json::object{{"address", address},
-                                      {"node", MachineName()},
-                                      {"pid", static_cast<int64_t>(getpid())},
-                                      {"began", base::Clock::Real().UnixNanos()}});
+std::string PlaceText(const std::string& address, const std::string& waits = "") {
+  static const int64_t began = base::Clock::Real().UnixNanos();
+  json::object place{
+      {"address", address}, {"node", MachineName()}, {"pid", static_cast<int64_t>(getpid())}, {"began", began}};
+  if (!waits.empty()) place["waits"] = waits;
+  return base::PrintJson(place);
 }
 
 std::string NodesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/nodes/"); }
@@ -45,7 +48,7 @@ std::string TextField(const json::value& parsed, const char* field) {
 // INVALID_ARGUMENT: the value is none of PlaceText's.
 absl::StatusOr<RolePlace> ParsePlace(const std::string& name, const std::string& value) {
   INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(value));
-  RolePlace place{name, TextField(parsed, "address"), TextField(parsed, "node"), 0};
+  RolePlace place{name, TextField(parsed, "address"), TextField(parsed, "node"), 0, TextField(parsed, "waits")};
   const json::value* const pid = base::Find(parsed, "pid");
   if (pid != nullptr && pid->is_int64()) place.pid = pid->as_int64();
   if (!place.address.empty()) return place;
@@ -97,6 +100,12 @@ RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess acces
     : run_(std::move(run)), config_(std::move(config)), access_(std::move(access)), registry_(std::move(registry)) {}
 
 RunRegistry::~RunRegistry() {
+  {
+    base::MutexLock lock(mu_);
+    stopping_ = true;
+    stopped_.SignalAll();
+  }
+  if (telling_.joinable()) telling_.join();
   watcher_.reset();
   registrations_.clear();
 }
@@ -167,7 +176,46 @@ absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, 
 }
 
 absl::Status RunRegistry::Register(const std::string& name, const std::string& address) {
-  return Keep(RolesPrefix(run_) + name, name, PlaceText(address), std::nullopt);
+  INGOT_RETURN_IF_ERROR(Keep(RolesPrefix(run_) + name, name, PlaceText(address), std::nullopt));
+  base::MutexLock lock(mu_);
+  if (own_ != nullptr) return absl::OkStatus();
+  own_ = registrations_.back().get();
+  own_address_ = address;
+  telling_ = std::thread([this] { TellWaits(); });
+  return absl::OkStatus();
+}
+
+std::string RunRegistry::Waits() {
+  const auto when = std::chrono::steady_clock::now() - kTellOfWait;
+  std::set<std::string> waits;
+  base::MutexLock lock(mu_);
+  for (const auto& [name, line] : lines_) {
+    const bool reached = line.channel->GetState(false) == GRPC_CHANNEL_READY;
+    for (const LongCall& call : line.calls->Before(when)) {
+      if (call.stream && reached) continue;
+      const std::string place = line.address.empty() ? "not registered" : "no answer at " + line.address;
+      waits.insert(absl::StrCat(name, " (", call.method, reached ? "" : ": ", reached ? "" : place, ")"));
+    }
+  }
+  return absl::StrJoin(waits, ", ");
+}
+
+void RunRegistry::TellWaits() {
+  const base::Clock& clock = base::Clock::Real();
+  std::string told;
+  while (true) {
+    const std::string waits = Waits();
+    base::MutexLock lock(mu_);
+    if (waits != told) {
+      INGOT_LOG(info, "waits for {}", waits.empty() ? "nobody any more" : waits);
+      own_->Update(PlaceText(own_address_, waits));
+      told = waits;
+    }
+    const std::chrono::nanoseconds next = clock.Now() + std::chrono::seconds(1);
+    while (!stopping_ && clock.WaitUntil(stopped_, mu_, next)) {
+    }
+    if (stopping_) return;
+  }
 }
 
 absl::Status RunRegistry::ClaimRun() {

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/grpc_access.h"
@@ -32,6 +33,7 @@ struct RolePlace {
   std::string address;  // HOST:PORT of its gRPC service
   std::string node;     // the machine
   int64_t pid = 0;
+  std::string waits;  // "datapool (AppendCall), ...": the rpcs for which the process waits. Empty = none
 };
 
 // A node's agent, and the roles that it runs, for people.
@@ -63,8 +65,11 @@ class RunRegistry {
   // for one that does not answer.
   v1::RoleChannel To(const std::string& name);
 
-  // Registers this process until the registry is destroyed. If another process takes the role over, this one exits.
+  // Registers this process until the registry is destroyed. If another process takes the role over, this one exits. The
+  // entry tells for whom the process waits: rpcs that go on for kTellOfWait, and streams to a role that does not answer.
+  // Each such wait is logged with its cause.
   absl::Status Register(const std::string& name, const std::string& address);
+  static constexpr std::chrono::seconds kTellOfWait{5};
 
   // Claims the run for its launcher. ALREADY_EXISTS: another launcher drives it, and still does after one lease's time.
   absl::Status ClaimRun();
@@ -94,6 +99,8 @@ class RunRegistry {
 
   RunRegistry(std::string run, RegistryConfig config, RpcAccess access, std::unique_ptr<registry::Registry> registry);
   void Note(const registry::Event& event);
+  void TellWaits();
+  std::string Waits();
   void Lead(const std::string& name, const std::string& address, Line& line) const;
   absl::Status Keep(const std::string& key, const std::string& name, const std::string& value,
                     std::optional<std::chrono::milliseconds> patience);
@@ -108,7 +115,13 @@ class RunRegistry {
   std::vector<Line> left_ ABSL_GUARDED_BY(mu_);  // earlier places: rpcs that end late may use their channels
   std::vector<std::unique_ptr<registry::Registration>> registrations_;  // of one thread
   std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);     // among them
-  std::unique_ptr<registry::Watcher> watcher_;                          // last: its thread uses the above
+  // Of the first Register.
+  registry::Registration* own_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::string own_address_ ABSL_GUARDED_BY(mu_);
+  base::CondVar stopped_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread telling_;
+  std::unique_ptr<registry::Watcher> watcher_;  // last: its thread uses the above
 };
 
 }  // namespace ingot::app

@@ -67,6 +67,7 @@ std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAc
     const auto found = places.ok() ? std::find_if(places->begin(), places->end(), is_it) : decltype(places->begin())();
     if (places.ok() && found != places->end()) {
       roles.push_back(StateOf(name, found->address, ask(found->address), describe));
+      if (roles.back().state.ok() && !found->waits.empty()) *roles.back().state += "; waits for " + found->waits;
       return;
     }
     const absl::Status missing =

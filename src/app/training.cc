@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 // sampled during the step, on an engine that may have long prompts before it.
 constexpr milliseconds kProbeTimeout{300'000};
 constexpr int kProbeContexts = 16;
-constexpr std::chrono::seconds kTellOfWait{20};
+constexpr std::chrono::seconds kTellOfWait{10};
 
 double SecondsSince(const base::Clock& clock, std::chrono::nanoseconds start) {
   return std::chrono::duration<double>(clock.Now() - start).count();

@@ -167,6 +167,28 @@ TEST_F(RunRegistryTest, ListsTheRolesThatAreThere) {
   EXPECT_EQ(caller_->Places()->size(), 1);
 }
 
+TEST_F(RunRegistryTest, TellsForWhomAProcessWaitsAndWhy) {
+  ASSERT_TRUE(caller_->Register("scheduler", "127.0.0.1:1").ok());
+  const auto waits = [&]() -> std::string {
+    const std::vector<RolePlace> places = *caller_->Places();
+    for (const RolePlace& place : places) {
+      if (place.name == "scheduler") return place.waits;
+    }
+    return "the scheduler is gone";
+  };
+  Connect();
+  std::thread asking([&] { Ask(); });
+  while (waits().empty()) std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(waits(), "datapool (Status: not registered)");
+  may_answer_ = false;
+  const Process process = Serve(1);
+  while (waits() != "datapool (Status)")
+    std::this_thread::sleep_for(milliseconds(20));  // it is there, and takes its time
+  may_answer_ = true;
+  asking.join();
+  while (!waits().empty()) std::this_thread::sleep_for(milliseconds(20));
+}
+
 TEST_F(RunRegistryTest, TellsWhichNodesRunWhat) {
   const auto node = Open();
   ASSERT_TRUE(node->RegisterNode("engines-0", "", milliseconds(0)).ok());
