@@ -1,36 +1,48 @@
-// The rung `process`: a process tree that ends with its command, and whatever the machine grants beside it.
+// Rooms on this machine, in every rung: the launcher (sandbox/launcher.h) makes the parts of the wall, and the probe finds
+// out which ones the machine grants.
 //
-//   granted to root                a uid per room (UidRange), PID and mount namespaces, a private /proc
-//   granted to others              a user namespace per room with PID and mount namespaces, a private /proc
-//   nowhere refused                subreapers: a room's first process adopts orphans, and ends them with the command
+//   full, namespaces   a uid per room (root) or a user namespace; PID, mount, network, IPC namespaces; a root folder; seccomp;
+//                      full has control groups beside them
+//   landlock           Landlock and seccomp; a uid per room (root)
+//   process, root      a uid per room (UidRange), PID and mount namespaces, a private /proc
+//   process, others    a user namespace per room with PID and mount namespaces, a private /proc
+//   nowhere refused    subreapers: a room's first process adopts orphans, and ends them with the command
 //
-// Make tries sets of parts, strongest first, with a launcher each, and keeps the first one that the machine grants.
+// Make tries sets of parts, strongest first, with a launcher each, and keeps the first one that the machine grants. With a
+// pool, a thread opens rooms before they are asked for.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "sandbox/launcher.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "sandbox/local_room.h"
 #include "sandbox/substrate.h"
-#include "sandbox/uid_range.h"
 
 namespace ingot::sandbox {
 
-class ProcessSubstrate final : public Substrate {
+// Beside the WallParts, for `refused`: control groups.
+inline constexpr uint32_t kGroupsRefused = 1u << 31;
+
+class LocalSubstrate final : public Substrate {
  public:
   // `refused`: a WallPart set that counts as refused by the machine, for tests of weaker ones.
-  static absl::StatusOr<std::unique_ptr<ProcessSubstrate>> Make(const SubstrateOptions& options, uint32_t refused = 0);
+  static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t refused = 0);
+  ~LocalSubstrate() override;
 
-  const Grant& grant() const override { return grant_; }
-  absl::StatusOr<std::unique_ptr<Room>> Prepare() override;
+  const Grant& grant() const override { return ground_.grant; }
+  using Substrate::Prepare;
+  absl::StatusOr<std::unique_ptr<Room>> Prepare(const RoomOptions& options) override;
 
-  pid_t launcher_pid() const { return launcher_->pid(); }
+  pid_t launcher_pid() const { return ground_.launcher->pid(); }
 
  private:
-  friend class ProcessRoom;
-  explicit ProcessSubstrate(SubstrateOptions options) : options_(std::move(options)) {}
+  explicit LocalSubstrate(SubstrateOptions options) { ground_.options = std::move(options); }
 
   // The answer of a machine that refuses a set of parts.
   struct Refusal {
@@ -38,19 +50,25 @@ class ProcessSubstrate final : public Substrate {
     std::string reason;
   };
 
-  // Finds grant_, launcher_ and, for uids of rooms, uids_.
+  // Finds the ground's grant, launcher and, for uids of rooms, uids.
   absl::Status Probe(uint32_t refused);
   // Begins a launcher with these parts, and starts checks in a room: whether it reaches the programs.
   absl::StatusOr<Refusal> Try(uint32_t walls);
   absl::StatusOr<Refusal> CheckReach(uint32_t walls, int64_t uid);
+  // Records the set that the machine grants, and tries control groups and overlays.
+  absl::Status NoteGrant(uint32_t walls, uint32_t refused);
   absl::Status OpenUids();
 
-  const SubstrateOptions options_;
-  std::string work_root_;    // without links
-  std::string known_users_;  // /etc/passwd
-  Grant grant_;
-  std::unique_ptr<UidRange> uids_;  // null: rooms have Ingot's uid
-  std::unique_ptr<Launcher> launcher_;
+  void StartPool();
+  void FillPool();
+  std::unique_ptr<Room> TakeReady();
+
+  LocalGround ground_;  // outlives the rooms of the pool
+  base::Mutex mu_;
+  base::CondVar changed_;
+  std::deque<std::unique_ptr<Room>> ready_ ABSL_GUARDED_BY(mu_);
+  bool ends_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread filler_;
 };
 
 }  // namespace ingot::sandbox
