@@ -1,7 +1,7 @@
 #include "sandbox/launcher/network.h"
 
 #include <arpa/inet.h>
-#include <net/if.h>
+#include <linux/if.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/ioctl.h>
