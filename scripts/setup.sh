@@ -4,9 +4,9 @@
 #   scripts/setup.sh            what `make build`, `make smoke` and `make test` need
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
 #   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
-#   scripts/setup.sh services   the servers that some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm), and schemas of
-#                               Kubernetes; none is started by the installation, and `make test` installs none: a test without its
-#                               server is skipped
+#   scripts/setup.sh services   what some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm, tools of images), and schemas of
+#                               Kubernetes; no server is started by the installation, and `make test` installs none: a test
+#                               without its server is skipped
 #
 # Prints the list before it installs, skips packages that are there, and without the right to install stops after the list.
 set -euo pipefail
@@ -19,7 +19,7 @@ apt_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev libbenchmark-dev libyaml-cpp-dev libcli11-dev
   libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
-  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev prometheus-cpp-dev
+  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev prometheus-cpp-dev
 )
 pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 # Programs that the verifier `math` runs in the sandbox.
@@ -31,7 +31,8 @@ case "$profile" in
   # These wheels compile. A run on a card needs torch's own CUDA libraries too: pip install torch==2.11.0.
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
                        "nvidia-nccl-cu13==2.28.9") ;;
-  services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap buildah debootstrap) ;;
+  services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap
+                           crun skopeo umoci buildah debootstrap) ;;
   *) echo "setup: unknown profile '$profile': base, check, cuda or services" >&2; exit 2 ;;
 esac
 

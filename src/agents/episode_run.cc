@@ -89,6 +89,11 @@ class EpisodeRunner {
                .tmp = room_->tmp(),
                .cwd = context_.cwd,
                .base_url = room_->InsideUrl(episode_.base_url())};
+    if (sandbox::Fd listener = room_->TakeListener(); listener.valid() && context_.door != nullptr) {
+      auto entrance = context_.door->Open(std::move(listener), episode_.base_url());
+      if (!entrance.ok()) return Trouble{"sandbox", Message(entrance.status())};
+      entrance_ = *std::move(entrance);
+    }
     variables_ = VariablesOf(episode_, task_, places_);
     if (auto trouble = MakeEnvironment()) return trouble;
     if (auto trouble = WriteFiles()) return trouble;
@@ -239,6 +244,7 @@ class EpisodeRunner {
   const EpisodeContext& context_;
   std::string task_ = "{}";  // the task's payload, JSON
   std::unique_ptr<sandbox::Room> room_;
+  std::shared_ptr<void> entrance_;  // the room's way to the gateway
   EpisodePlaces places_;
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "agents/door.h"
 #include "agents/recipe.h"
 #include "proto/gateway.pb.h"
 #include "sandbox/process.h"
@@ -39,6 +40,7 @@ struct EpisodeReport {
 
 struct EpisodeContext {
   sandbox::Substrate* substrate = nullptr;  // never null
+  Door* door = nullptr;                     // null = rooms share the network
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
   // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.

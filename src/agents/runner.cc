@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/retry.h"
+#include "sandbox/relay.h"
 
 namespace ingot::agents {
 namespace {
@@ -52,6 +53,18 @@ bool IsOfSetup(const std::string& cause) {
   return cause == "sandbox" || cause == "setup" || cause == "task" || cause == "verifier" || cause == "gateway";
 }
 
+// For a gateway of another process.
+class RelayDoor final : public Door {
+ public:
+  absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string& base_url) override {
+    INGOT_RETURN_IF_ERROR(relay_.status());
+    return (*relay_)->Serve(std::move(listener), base_url);
+  }
+
+ private:
+  const absl::StatusOr<std::shared_ptr<sandbox::Relay>> relay_ = sandbox::Relay::Start();
+};
+
 }  // namespace
 
 struct Runner::Series {
@@ -79,7 +92,7 @@ struct Runner::Series {
 
 absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& options,
                                                      std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
-                                                     const base::Clock& clock, base::Metrics* metrics) {
+                                                     const base::Clock& clock, base::Metrics* metrics, Door* door) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (options.recipes.empty()) {
     return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
@@ -90,17 +103,19 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
     recipes.push_back(std::move(made));
   }
   return std::unique_ptr<Runner>(
-      new Runner(options, std::move(recipes), std::move(substrate), episodes, clock, metrics));
+      new Runner(options, std::move(recipes), std::move(substrate), episodes, clock, metrics, door));
 }
 
 Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
                std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
-               base::Metrics* metrics)
+               base::Metrics* metrics, Door* door)
     : options_(options),
       recipes_(std::move(recipes)),
       substrate_(std::move(substrate)),
       episodes_(episodes),
       clock_(clock),
+      own_door_(door == nullptr && substrate_->grant().own_network ? std::make_unique<RelayDoor>() : nullptr),
+      door_(door != nullptr ? door : own_door_.get()),
       series_(metrics == nullptr ? nullptr : std::make_unique<Series>(*metrics)),
       cwd_(CurrentFolder()),
       metadata_(absl::StrCat(R"({"sandbox":)", substrate_->grant().Json(), "}")),
@@ -263,6 +278,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
 EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode) {
   EpisodeContext context;
   context.substrate = substrate_.get();
+  context.door = door_;
   context.cwd = cwd_;
   context.cancel = &cancel_;
   context.may_keep = [this] { return MayKeepFolder(); };

@@ -102,6 +102,18 @@ void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o, std::string
   schema.Choice("sandbox.require", &require, {"any", "none", "landlock", "namespaces", "full"},
                 "least rung of the wall around agents; a run that would get less is refused at its start; none: the "
                 "weakest is enough, also for verifiers that run the model's programs; any: not for those");
+  schema.Choice("sandbox.rung", &o.rung, {"auto", "process", "landlock", "namespaces", "full"},
+                "strongest rung to try; auto: whatever the machine grants");
+  schema.Choice("sandbox.network", &o.network, {"none", "host"},
+                "none: with namespaces a room reaches the gateway alone; host: it has the machine's network");
+  schema.Field("sandbox.visible", &o.visible,
+               "paths that agents see beside the system's programs, the recipes' own and the folder of the start");
+  schema.Field("sandbox.memory_bytes", &o.totals.memory_bytes, "rung full: memory of an episode in total; 0: no limit");
+  schema.Field("sandbox.processes", &o.totals.processes, "processes and threads of an episode; 0: no limit");
+  schema.Field("sandbox.cpus", &o.totals.cpus, "rung full: cores' worth of CPU time of an episode; 0: no limit");
+  schema.Field("sandbox.disk_bytes", &o.disk.bytes, "disk of an episode, counted about once a second; 0: no limit");
+  schema.Field("sandbox.files", &o.disk.files, "files and folders of an episode; 0: no limit");
+  schema.Field("sandbox.pool", &o.pool, "rooms opened ahead; -1: a quarter of agents.concurrency, at least 2");
   schema.Choice("sandbox.agent_uid", &o.agent_uid, {"auto", "own", "shared"},
                 "own: a uid for each running episode, or no start; shared: agents have ingot's uid and capabilities; "
                 "auto: own where the machine grants it and it reaches every recipe's program, else ingot's uid without "

@@ -16,6 +16,7 @@
 #include "agents/recipe.h"
 #include "app/hidden_paths.h"
 #include "base/log.h"
+#include "sandbox/reach.h"
 
 namespace ingot::app {
 namespace {
@@ -78,6 +79,9 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   sandbox::SubstrateOptions options = config.sandbox;
   options.work_root = config.agents.work_root;
   options.programs = agents::ProgramsOf(config.agents.recipes, CurrentFolder());
+  if (options.pool < 0) options.pool = std::max(2, config.agents.concurrency / 4);
+  if (const std::string here = AbsolutePath(CurrentFolder()); !sandbox::IsTooWide(here))
+    options.visible.push_back(here);
   INGOT_ASSIGN_OR_RETURN(const std::string folder, HiddenFolder(config, dir, options.programs));
   options.hidden = FilesOfRun(config);
   options.hidden.push_back(folder);
@@ -115,7 +119,10 @@ void ReportGrant(const sandbox::Grant& grant, base::Metrics& metrics) {
                  {"own_uid", flag(grant.own_uid)},
                  {"user_namespace", flag(grant.user_namespace)},
                  {"pid_namespace", flag(grant.pid_namespace)},
-                 {"mount_namespace", flag(grant.mount_namespace)}})
+                 {"mount_namespace", flag(grant.mount_namespace)},
+                 {"own_network", flag(grant.own_network)},
+                 {"seccomp", flag(grant.seccomp)},
+                 {"groups", absl::StrCat(grant.groups)}})
       .Set(1);
 }
 

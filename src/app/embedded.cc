@@ -21,6 +21,18 @@
 
 namespace ingot::app {
 
+// The gateway accepts on the sockets of rooms as on its own.
+class HttpDoor final : public agents::Door {
+ public:
+  explicit HttpDoor(gateway::HttpServer& server) : server_(server) {}
+  absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string&) override {
+    return server_.AcceptOn(listener.Release());
+  }
+
+ private:
+  gateway::HttpServer& server_;
+};
+
 // Constructed in this order, destroyed in the reverse order.
 struct EmbeddedRun::Parts {
   std::unique_ptr<datapool::Client> pool;
@@ -34,6 +46,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<gateway::Gateway> gateway;
   std::unique_ptr<gateway::HttpServer> http;
   std::unique_ptr<GatewayEpisodes> episodes;
+  std::unique_ptr<HttpDoor> door;
   std::unique_ptr<agents::Runner> runner;  // null = agents come from elsewhere
   std::string url;
   base::Metrics* metrics = nullptr;
@@ -98,8 +111,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   if (!config.agents.recipes.empty()) {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
     ReportGrant(substrate->grant(), metrics);
+    parts->door = std::make_unique<HttpDoor>(*parts->http);
     INGOT_ASSIGN_OR_RETURN(parts->runner, agents::Runner::Make(config.agents, std::move(substrate), *parts->episodes,
-                                                               base::Clock::Real(), &metrics));
+                                                               base::Clock::Real(), &metrics, parts->door.get()));
   }
   scheduler::Scheduler* const ticked = parts->scheduler.get();
   parts->scheduler_tick = parts->timers.PostEvery(std::chrono::seconds(1), [ticked] {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/bench_command.h"
+#include "app/bench_sandbox.h"
 #include "app/commands.h"
 #include "app/data_commands.h"
 #include "app/model_command.h"
@@ -305,6 +306,15 @@ Run DeclareBenchTree(CLI::App& parser) {
   return [args] { return ingot::app::BenchTree(args->options, args->threads, std::cout, std::cerr); };
 }
 
+Run DeclareBenchSandbox(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::SandboxBenchArgs>();
+  parser.add_option("--starts", args->starts, "starts of each way and round")->capture_default_str();
+  parser.add_option("--repeat", args->rounds, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "threads that start");
+  parser.add_option("--rung", args->rung, "strongest rung to try")->capture_default_str();
+  return [args] { return ingot::app::BenchSandbox(*args, std::cout, std::cerr); };
+}
+
 Run DeclareExplain(CLI::App& parser) {
   const auto key = std::make_shared<std::string>();
   parser.add_option("key", *key, "a key or section");
@@ -395,7 +405,8 @@ std::vector<Command> Commands() {
        "measure this machine, one JSON object per figure",
        nullptr,
        {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
-        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree}},
+        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree},
+        {"sandbox", "starts of commands in rooms of this machine's strongest rung, beside crun", DeclareBenchSandbox}},
        true},
       {"config",
        "check a configuration or explain its keys",
