@@ -53,6 +53,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   }
   const std::string effective = loaded.schema.EffectiveYaml();
   config.scheduler.total_steps = 0;  // nothing is trained
+  config.scheduler.final_eval = true;
   config.rollout.threads = SplitCores(config).total;
   config.eval.tasks = config.tasks;
   config.eval.avg_n = args.samples;

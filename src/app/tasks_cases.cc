@@ -103,6 +103,7 @@ object WithTests(const value& problem, const std::vector<std::string>& cases, co
 absl::StatusOr<int> CasesOrError(const TasksCasesArgs& args) {
   sandbox::SubstrateOptions options;
   options.work_root = args.work_root.empty() ? agents::DefaultWorkRoot() : args.work_root;
+  options.programs = {{"tasks cases", {"python3"}, sandbox::SearchPath(sandbox::InheritedEnvironment({"PATH"}))}};
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));
   if (substrate->grant().rung == sandbox::Rung::kProcess && !args.allow_process) {
     return absl::FailedPreconditionError(absl::StrCat("submissions are programs of others, and this machine grants ",

@@ -1,11 +1,11 @@
 #include "dataset/atif.h"
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <string_view>
 #include <utility>
 
-#include "base/clock.h"
 #include "tree/episode_return.h"
 
 namespace ingot::dataset {
@@ -96,7 +96,7 @@ json::object AgentStep(const v1::Call& call, const tree::CallPath& path, const D
     if (versions.empty() || versions.back() != version) versions.push_back(version);
   }
   json::object extra{{"call_id", call.call_id()},
-                     {"temperature", call.sampling().temperature()},
+                     {"temperature", static_cast<double>(call.sampling().temperature())},
                      {"finish", v1::FinishReason_Name(call.finish())},
                      {"versions", std::move(versions)},
                      {"tokenizer", call.tokenizer_fingerprint()},
@@ -129,7 +129,7 @@ json::object TrajectoryOf(const v1::EpisodeTree& tree, const std::vector<size_t>
     before = paths[c].Tokens();
   }
   const std::string scaffold = tree.episode().scaffold().empty() ? "agent" : tree.episode().scaffold();
-  return {{"schema_version", kSchema},
+  return {{"schema_version", std::string(kSchema)},
           {"agent", json::object{{"name", scaffold}, {"version", "unknown"}}},
           {"steps", std::move(steps)}};
 }
