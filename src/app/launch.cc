@@ -1,14 +1,18 @@
-// `ingot launch` and `ingot status`: every role as its own process, of this machine or of a Slurm job.
+// `ingot launch` and `ingot status`: a run by the launcher that its configuration names, and its state.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/agents_substrate.h"
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_access.h"
+#include "app/kubernetes_launcher.h"
+#include "app/launcher.h"
 #include "app/model_setup.h"
 #include "app/process.h"
 #include "app/resume_check.h"
@@ -64,118 +68,162 @@ RoleSpecs::Parts PartsOf(const RunConfig& config, const std::string& folder, con
   return parts;
 }
 
-std::vector<RoleSpec> SpecsOf(const RunConfig& config, const RoleSpecs& specs) {
-  std::vector<RoleSpec> made;
-  for (const RoleProcess& role : AllRoles(config)) made.push_back(specs.Spec(role));
-  return made;
+std::string FolderOf(const RunConfig& config) { return absl::StrCat(config.root, "/", config.name); }
+
+void PrintLine(const RunConfig& config, const std::string& line) {
+  std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
 }
 
-SlurmScript ScriptOf(const RunConfig& config, const std::string& folder, const std::string& binary) {
+// Every role as a process of this machine.
+class LocalLauncher final : public Launcher {
+ public:
+  // REQUIRES: the arguments outlive it.
+  LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> doubts)
+      : args_(args), loaded_(loaded), config_(*loaded.config), binary_(std::move(binary)), doubts_(std::move(doubts)) {}
+
+  absl::StatusOr<std::string> Plan() const override {
+    const RoleSpecs specs(config_, PartsOf(config_, FolderOf(config_), binary_));
+    const std::vector<RoleSpec> made = SpecsOf(specs);
+    return absl::StrCat("run '", config_.name, "' in ", FolderOf(config_), ": ", made.size(),
+                        " processes on this machine\n", DescribeSpecs(made));
+  }
+
+  absl::Status Start() override {
+    const ClusterOptions& cluster = config_.cluster;
+    INGOT_RETURN_IF_ERROR(CheckPortsFree(config_));
+    INGOT_RETURN_IF_ERROR(CheckRunPool(config_, args_.resume));
+    INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config_));
+    INGOT_ASSIGN_OR_RETURN(access_, AccessOf(cluster, secrets.token));
+    if (!TrainerAlone(config_)) INGOT_RETURN_IF_ERROR(CheckReach(AtHost(cluster, 0), access_));
+    INGOT_RETURN_IF_ERROR(OpenFolder());
+    RoleSpecs::Parts parts = PartsOf(config_, dir_->path(), binary_);
+    parts.existed = dir_->existed();
+    parts.secrets = std::move(secrets);
+    if (cluster.trainer_ranks > 1) {
+      INGOT_ASSIGN_OR_RETURN(parts.meeting_port,
+                             FindPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
+    }
+    specs_.emplace(config_, std::move(parts));
+    const std::vector<RoleSpec> made = SpecsOf(*specs_);
+    // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
+    const bool agents = std::any_of(made.begin(), made.end(), [](const auto& spec) { return spec.name == "agents"; });
+    if (agents) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config_, *dir_).status());
+    SupervisorOptions options;
+    options.max_restarts = cluster.max_restarts;
+    options.min_members = cluster.min_trainer_ranks;
+    supervisor_.emplace(options);
+    for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
+    ServeStatus();
+    std::printf(
+        "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
+        registry_ == nullptr ? "" : absl::StrCat("; `ingot status ", args_.config, "` prints their state").c_str());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int> Watch(const std::atomic<bool>& stop) override {
+    const auto stopped = [&] { return stop || stopping_; };
+    return supervisor_->Run(stopped, [&](const std::string& line) {
+      INGOT_LOG(info, "{}", line);
+      PrintLine(config_, line);
+    });
+  }
+
+  absl::Status Stop() override {
+    stopping_ = true;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<RoleSpec> SpecsOf(const RoleSpecs& specs) const {
+    std::vector<RoleSpec> made;
+    for (const RoleProcess& role : AllRoles(config_)) made.push_back(specs.Spec(role));
+    return made;
+  }
+
+  // The run's folder, which this process holds, its registry, and the claim on the run.
+  absl::Status OpenFolder() {
+    INGOT_ASSIGN_OR_RETURN(
+        RunDir dir, RunDir::Open(config_.root, config_.name, args_.resume ? IfExists::kResume : config_.if_exists));
+    dir_.emplace(std::move(dir));
+    base::InitLogging("launch", config_.log_level, dir_->logs() + "/launch.log");
+    for (const std::string& doubt : doubts_) INGOT_LOG(warn, "doubt: {}", doubt);
+    if (dir_->existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded_, *dir_));
+    INGOT_RETURN_IF_ERROR(dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()));
+    if (TrainerAlone(config_)) return absl::OkStatus();
+    INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access_));
+    return registry_->ClaimRun();
+  }
+
+  void ServeStatus() {
+    if (registry_ == nullptr) return;
+    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket), [this] {
+      return AskRoles(*registry_, config_.cluster.rollout_engines, access_);
+    });
+    if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
+    if (started.ok()) status_ = *std::move(started);
+  }
+
+  const RunArgs& args_;
+  const LoadedConfig& loaded_;
+  const RunConfig& config_;
+  const std::string binary_;
+  const std::vector<std::string> doubts_;
+  RpcAccess access_;
+  std::optional<RunDir> dir_;
+  std::unique_ptr<RunRegistry> registry_;
+  std::optional<RoleSpecs> specs_;
+  std::optional<Supervisor> supervisor_;
+  std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
+  bool stopping_ = false;
+};
+
+// A launcher of a job, and the file that its Start reads from the run's folder.
+struct JobPlan {
+  std::unique_ptr<Launcher> launcher;
+  std::string file;
+};
+
+JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary) {
+  const RunConfig& config = *loaded.config;
+  JobOptions options;
+  options.on_status = [&config](const std::string& line) { PrintLine(config, line); };
+  if (config.cluster.launcher == LauncherKind::kKubernetes) {
+    return {std::make_unique<KubernetesLauncher>(config, loaded.schema.EffectiveYaml(),
+                                                 FolderOf(config) + "/kubernetes.yaml", std::move(options)),
+            "kubernetes.yaml"};
+  }
   SlurmScript script;
   script.name = config.name;
-  script.folder = folder;
+  script.folder = FolderOf(config);
   script.binary = binary;
   script.groups = config.cluster.groups;
   script.options = config.cluster.slurm;
   script.drain_s = config.cluster.trainer_stop_s;
-  return script;
+  return {std::make_unique<SlurmLauncher>(std::move(script), std::move(options)), "launch.sbatch"};
 }
 
-// Nothing is started, and no file is written.
-int PrintPlan(const RunConfig& config, const std::string& binary) {
-  const std::string folder = absl::StrCat(config.root, "/", config.name);
-  if (config.cluster.launcher == LauncherKind::kSlurm) {
-    std::printf("%s", RenderSlurm(ScriptOf(config, folder, binary)).c_str());
-    return 0;
+absl::Status CheckJob(const RunConfig& config) {
+  const bool slurm = config.cluster.launcher == LauncherKind::kSlurm;
+  if (config.cluster.groups.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("cluster.launcher is ", slurm ? "slurm" : "kubernetes",
+                                                   ": cluster.groups must tell which nodes run which roles"));
   }
-  const RoleSpecs specs(config, PartsOf(config, folder, binary));
-  const std::vector<RoleSpec> made = SpecsOf(config, specs);
-  std::printf("run '%s' in %s: %d processes on this machine\n%s", config.name.c_str(), folder.c_str(),
-              static_cast<int>(made.size()), DescribeSpecs(made).c_str());
-  return 0;
+  if (!slurm || !config.cluster.token_file.empty() || TrainerAlone(config)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the nodes of a Slurm job share the run's token: name a file with it, on a file system that all see, in "
+      "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`)");
 }
 
-absl::StatusOr<int> LaunchHere(const RunArgs& args, const LoadedConfig& loaded, const std::string& binary,
-                               const std::vector<std::string>& doubts) {
+// Writes the job's file into the run's folder.
+absl::Status PrepareJob(const RunArgs& args, const LoadedConfig& loaded, const JobPlan& job) {
   const RunConfig& config = *loaded.config;
-  const ClusterOptions& cluster = config.cluster;
-  INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
-  INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
-  INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config));
-  INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(cluster, secrets.token));
-  if (!TrainerAlone(config)) INGOT_RETURN_IF_ERROR(CheckReach(AtHost(cluster, 0), access));
+  INGOT_ASSIGN_OR_RETURN(const std::string text, job.launcher->Plan());
+  // The node with the trainer holds the folder while the job runs.
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
-  base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
-  for (const std::string& doubt : doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
-
-  std::unique_ptr<RunRegistry> registry;
-  if (!TrainerAlone(config)) {
-    INGOT_ASSIGN_OR_RETURN(registry, RunRegistry::Open(config, dir.path(), access));
-    INGOT_RETURN_IF_ERROR(registry->ClaimRun());
-  }
-  RoleSpecs::Parts parts = PartsOf(config, dir.path(), binary);
-  parts.existed = dir.existed();
-  parts.secrets = std::move(secrets);
-  if (cluster.trainer_ranks > 1) {
-    INGOT_ASSIGN_OR_RETURN(parts.meeting_port,
-                           FindPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
-  }
-  const RoleSpecs specs(config, std::move(parts));
-  const std::vector<RoleSpec> made = SpecsOf(config, specs);
-  // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
-  const bool agents = std::any_of(made.begin(), made.end(), [](const auto& spec) { return spec.name == "agents"; });
-  if (agents) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config, dir).status());
-  SupervisorOptions options;
-  options.max_restarts = cluster.max_restarts;
-  options.min_members = cluster.min_trainer_ranks;
-  Supervisor supervisor(options);
-  for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor.Start(spec));
-  std::unique_ptr<StatusEndpoint> status;
-  if (registry != nullptr) {
-    auto started = StatusEndpoint::Start(absl::StrCat(dir.sockets(), "/", kLaunchSocket),
-                                         [&] { return AskRoles(*registry, cluster.rollout_engines, access); });
-    if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
-    if (started.ok()) status = *std::move(started);
-  }
-  const std::string asked =
-      registry == nullptr ? "" : absl::StrCat("; `ingot status ", args.config, "` prints their state");
-  std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), static_cast<int>(made.size()), dir.logs().c_str(),
-              asked.c_str());
-  return supervisor.Run(StopFlag(), [&](const std::string& line) {
-    INGOT_LOG(info, "{}", line);
-    std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
-  });
-}
-
-absl::StatusOr<int> LaunchJob(const RunArgs& args, const LoadedConfig& loaded, const std::string& binary) {
-  const RunConfig& config = *loaded.config;
-  if (config.cluster.token_file.empty() && !TrainerAlone(config)) {
-    return absl::InvalidArgumentError(
-        "the nodes of a Slurm job share the run's token: name a file with it, on a file system that all see, in "
-        "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`)");
-  }
-  std::string folder;
-  {
-    // The node with the trainer holds the folder while the job runs.
-    INGOT_ASSIGN_OR_RETURN(const RunDir dir,
-                           RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
-    if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
-    INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
-    INGOT_RETURN_IF_ERROR(dir.WriteFile("launch.sbatch", RenderSlurm(ScriptOf(config, dir.path(), binary))));
-    folder = dir.path();
-  }
-  SlurmWatch watch;
-  INGOT_ASSIGN_OR_RETURN(watch.job, SubmitSlurm(folder + "/launch.sbatch", watch.run));
-  watch.exit_file = folder + "/launch.exit";
-  watch.on_status = [&](const std::string& line) {
-    std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
-  };
-  std::printf("%s: job %s of Slurm; output %s/logs/slurm.log\n", config.name.c_str(), watch.job.c_str(),
-              folder.c_str());
-  return WatchSlurm(watch, StopFlag());
+  return dir.WriteFile(job.file, text);
 }
 
 absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
@@ -186,15 +234,26 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(CheckGroups(config));
-  if (!here && config.cluster.groups.empty()) {
-    return absl::InvalidArgumentError(
-        "cluster.launcher is slurm: cluster.groups must tell which nodes run which roles");
-  }
   // Only `cuda` can fail; the roles that compute open the device again.
   if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
-  if (args.dry_run) return PrintPlan(config, binary);
-  return here ? LaunchHere(args.run, loaded, binary, check.doubts) : LaunchJob(args.run, loaded, binary);
+  JobPlan plan;
+  if (here) {
+    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts);
+  } else {
+    INGOT_RETURN_IF_ERROR(CheckJob(config));
+    plan = PlanJob(loaded, binary);
+  }
+  if (args.dry_run) {
+    INGOT_ASSIGN_OR_RETURN(const std::string text, plan.launcher->Plan());
+    std::printf("%s", text.c_str());
+    return 0;
+  }
+  if (!here) INGOT_RETURN_IF_ERROR(PrepareJob(args.run, loaded, plan));
+  INGOT_RETURN_IF_ERROR(plan.launcher->Start());
+  if (!here)
+    std::printf("%s: submitted; the nodes' output is in %s/logs\n", config.name.c_str(), FolderOf(config).c_str());
+  return plan.launcher->Watch(StopFlag());
 }
 
 // Why no role of the run answers, and what to do: one line.
@@ -232,7 +291,8 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
     }
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
                            RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
-    const std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster.rollout_engines, access);
+    std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster.rollout_engines, access);
+    for (RoleStatus& node : AskNodes(*registry, config.cluster.groups)) roles.push_back(std::move(node));
     const auto is_silent = [](const RoleStatus& role) {
       return absl::IsUnavailable(role.state.status()) || absl::IsDeadlineExceeded(role.state.status());
     };

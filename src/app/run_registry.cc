@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "app/process.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,21 +23,32 @@ namespace json = base::json;
 std::string RolesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/roles/"); }
 
 // `began` tells processes of one machine apart that had one process number after the other.
-std::string PlaceText(const std::string& address) {
-  return base::PrintJson(json::object{{"address", address},
-                                      {"node", MachineName()},
+std::string PlaceText(const std::string& address, const std::string& waits = "") {
+  static const int64_t began = base::Clock::Real().UnixNanos();
+  json::object place{
+      {"address", address}, {"node", MachineName()}, {"pid", static_cast<int64_t>(getpid())}, {"began", began}};
+  if (!waits.empty()) place["waits"] = waits;
+  return base::PrintJson(place);
+}
+
+std::string NodesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/nodes/"); }
+
+std::string NodeText(const std::string& roles) {
+  return base::PrintJson(json::object{{"node", MachineName()},
                                       {"pid", static_cast<int64_t>(getpid())},
+                                      {"roles", roles},
                                       {"began", base::Clock::Real().UnixNanos()}});
+}
+
+std::string TextField(const json::value& parsed, const char* field) {
+  const json::value* const found = base::Find(parsed, field);
+  return found != nullptr && found->is_string() ? std::string(found->as_string().c_str()) : "";
 }
 
 // INVALID_ARGUMENT: the value is none of PlaceText's.
 absl::StatusOr<RolePlace> ParsePlace(const std::string& name, const std::string& value) {
   INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(value));
-  const auto text = [&parsed](const char* field) -> std::string {
-    const json::value* const found = base::Find(parsed, field);
-    return found != nullptr && found->is_string() ? std::string(found->as_string().c_str()) : "";
-  };
-  RolePlace place{name, text("address"), text("node"), 0};
+  RolePlace place{name, TextField(parsed, "address"), TextField(parsed, "node"), 0, TextField(parsed, "waits")};
   const json::value* const pid = base::Find(parsed, "pid");
   if (pid != nullptr && pid->is_int64()) place.pid = pid->as_int64();
   if (!place.address.empty()) return place;
@@ -87,6 +100,12 @@ RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess acces
     : run_(std::move(run)), config_(std::move(config)), access_(std::move(access)), registry_(std::move(registry)) {}
 
 RunRegistry::~RunRegistry() {
+  {
+    base::MutexLock lock(mu_);
+    stopping_ = true;
+    stopped_.SignalAll();
+  }
+  if (telling_.joinable()) telling_.join();
   watcher_.reset();
   registrations_.clear();
 }
@@ -140,12 +159,12 @@ v1::RoleChannel RunRegistry::To(const std::string& name) {
   });
 }
 
-absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, const std::string& address,
+absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, const std::string& value,
                                std::optional<std::chrono::milliseconds> patience) {
   registry::RegistrationOptions options;
   options.key = key;
-  options.value = PlaceText(address);
-  options.ttl = std::chrono::milliseconds(static_cast<int64_t>(config_.ttl_s * 1e3));
+  options.value = value;
+  options.ttl = ttl();
   options.patience = patience;
   options.on_taken = [name](const registry::Entry& holder) {
     _exit(Fail(absl::AbortedError(
@@ -157,16 +176,89 @@ absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, 
 }
 
 absl::Status RunRegistry::Register(const std::string& name, const std::string& address) {
-  return Keep(RolesPrefix(run_) + name, name, address, std::nullopt);
+  INGOT_RETURN_IF_ERROR(Keep(RolesPrefix(run_) + name, name, PlaceText(address), std::nullopt));
+  base::MutexLock lock(mu_);
+  if (own_ != nullptr) return absl::OkStatus();
+  own_ = registrations_.back().get();
+  own_address_ = address;
+  telling_ = std::thread([this] { TellWaits(); });
+  return absl::OkStatus();
+}
+
+std::string RunRegistry::Waits() {
+  const auto when = std::chrono::steady_clock::now() - kTellOfWait;
+  std::set<std::string> waits;
+  base::MutexLock lock(mu_);
+  for (const auto& [name, line] : lines_) {
+    const bool reached = line.channel->GetState(false) == GRPC_CHANNEL_READY;
+    for (const LongCall& call : line.calls->Before(when)) {
+      if (call.stream && reached) continue;
+      const std::string place = line.address.empty() ? "not registered" : "no answer at " + line.address;
+      waits.insert(absl::StrCat(name, " (", call.method, reached ? "" : ": ", reached ? "" : place, ")"));
+    }
+  }
+  return absl::StrJoin(waits, ", ");
+}
+
+void RunRegistry::TellWaits() {
+  const base::Clock& clock = base::Clock::Real();
+  std::string told;
+  while (true) {
+    const std::string waits = Waits();
+    base::MutexLock lock(mu_);
+    if (waits != told) {
+      INGOT_LOG(info, "waits for {}", waits.empty() ? "nobody any more" : waits);
+      own_->Update(PlaceText(own_address_, waits));
+      told = waits;
+    }
+    const std::chrono::nanoseconds next = clock.Now() + std::chrono::seconds(1);
+    while (!stopping_ && clock.WaitUntil(stopped_, mu_, next)) {
+    }
+    if (stopping_) return;
+  }
 }
 
 absl::Status RunRegistry::ClaimRun() {
-  const absl::Status claimed = Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", "none",
-                                    std::chrono::milliseconds(static_cast<int64_t>(config_.ttl_s * 1e3) + 3000));
+  const absl::Status claimed =
+      Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", PlaceText("none"), ttl() + std::chrono::seconds(3));
   return absl::IsAlreadyExists(claimed)
              ? absl::FailedPreconditionError(absl::StrCat("the run '", run_, "' is launched already: ",
                                                           claimed.message(), "; choose another run.name, or stop it"))
              : claimed;
+}
+
+std::chrono::milliseconds RunRegistry::ttl() const {
+  return std::chrono::milliseconds(static_cast<int64_t>(config_.ttl_s * 1e3));
+}
+
+absl::Status RunRegistry::RegisterNode(const std::string& name, const std::string& roles,
+                                       std::chrono::milliseconds patience) {
+  const absl::Status kept = Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles), patience);
+  if (absl::IsAlreadyExists(kept)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("another process runs node ", name, " of the run, or has taken its roles over: ", kept.message()));
+  }
+  INGOT_RETURN_IF_ERROR(kept);
+  base::MutexLock lock(mu_);
+  nodes_.push_back(registrations_.back().get());
+  return absl::OkStatus();
+}
+
+void RunRegistry::UpdateNodes(const std::string& roles) {
+  const std::string value = NodeText(roles);
+  base::MutexLock lock(mu_);
+  for (registry::Registration* node : nodes_) node->Update(value);
+}
+
+absl::StatusOr<std::vector<NodePlace>> RunRegistry::Nodes() {
+  INGOT_ASSIGN_OR_RETURN(const registry::Listing listing, registry_->List(NodesPrefix(run_)));
+  std::vector<NodePlace> nodes;
+  for (const registry::Entry& entry : listing.entries) {
+    INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(entry.value));
+    nodes.push_back(
+        {entry.key.substr(NodesPrefix(run_).size()), TextField(parsed, "node"), TextField(parsed, "roles")});
+  }
+  return nodes;
 }
 
 absl::StatusOr<std::vector<RolePlace>> RunRegistry::Places() {

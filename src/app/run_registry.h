@@ -3,6 +3,7 @@
 //
 //   ingot/RUN/launch          the process that drives the run: `ingot launch`
 //   ingot/RUN/roles/NAME      a role: datapool, scheduler, gateway, rollout-0, rollout-1, ...
+//   ingot/RUN/nodes/GROUP-N   a node of cluster.groups: its agent, or the one that has its roles since it died
 //
 // A role that is started again, here or on another machine, takes its entry over; channels then lead to its new place, and
 // rpcs that wait for the old one end with UNAVAILABLE, so that their callers ask again. Thread safe.
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/grpc_access.h"
@@ -31,6 +33,14 @@ struct RolePlace {
   std::string address;  // HOST:PORT of its gRPC service
   std::string node;     // the machine
   int64_t pid = 0;
+  std::string waits;  // "datapool (AppendCall), ...": the rpcs for which the process waits. Empty = none
+};
+
+// A node's agent, and the roles that it runs, for people.
+struct NodePlace {
+  std::string name;  // GROUP-NUMBER
+  std::string machine;
+  std::string roles;  // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
 };
 
 // "rollout-INDEX", or the role itself.
@@ -55,11 +65,24 @@ class RunRegistry {
   // for one that does not answer.
   v1::RoleChannel To(const std::string& name);
 
-  // Registers this process until the registry is destroyed. If another process takes the role over, this one exits.
+  // Registers this process until the registry is destroyed. If another process takes the role over, this one exits. The
+  // entry tells for whom the process waits: rpcs that go on for kTellOfWait, and streams to a role that does not answer.
+  // Each such wait is logged with its cause.
   absl::Status Register(const std::string& name, const std::string& address);
+  static constexpr std::chrono::seconds kTellOfWait{5};
 
   // Claims the run for its launcher. ALREADY_EXISTS: another launcher drives it, and still does after one lease's time.
   absl::Status ClaimRun();
+
+  // Registers this process as the agent of a node until the registry is destroyed. If another one takes the node over, this
+  // process exits. FAILED_PRECONDITION: another process is, or has its roles; it still does after `patience`.
+  absl::Status RegisterNode(const std::string& name, const std::string& roles, std::chrono::milliseconds patience);
+  // Tells what the nodes of this process run by now. Thread safe, after RegisterNode.
+  void UpdateNodes(const std::string& roles);
+  // The registered nodes, by name.
+  absl::StatusOr<std::vector<NodePlace>> Nodes();
+
+  std::chrono::milliseconds ttl() const;
 
   // The registered roles, by name.
   absl::StatusOr<std::vector<RolePlace>> Places();
@@ -76,8 +99,10 @@ class RunRegistry {
 
   RunRegistry(std::string run, RegistryConfig config, RpcAccess access, std::unique_ptr<registry::Registry> registry);
   void Note(const registry::Event& event);
+  void TellWaits();
+  std::string Waits();
   void Lead(const std::string& name, const std::string& address, Line& line) const;
-  absl::Status Keep(const std::string& key, const std::string& name, const std::string& address,
+  absl::Status Keep(const std::string& key, const std::string& name, const std::string& value,
                     std::optional<std::chrono::milliseconds> patience);
 
   const std::string run_;
@@ -89,7 +114,14 @@ class RunRegistry {
   std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mu_);             // of the roles that are called
   std::vector<Line> left_ ABSL_GUARDED_BY(mu_);  // earlier places: rpcs that end late may use their channels
   std::vector<std::unique_ptr<registry::Registration>> registrations_;  // of one thread
-  std::unique_ptr<registry::Watcher> watcher_;                          // last: its thread uses the above
+  std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);     // among them
+  // Of the first Register.
+  registry::Registration* own_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::string own_address_ ABSL_GUARDED_BY(mu_);
+  base::CondVar stopped_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread telling_;
+  std::unique_ptr<registry::Watcher> watcher_;  // last: its thread uses the above
 };
 
 }  // namespace ingot::app

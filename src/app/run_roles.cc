@@ -66,6 +66,8 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
       if (std::find(candidate.roles.begin(), candidate.roles.end(), role.role) == candidate.roles.end()) continue;
       const int first = engines + node * candidate.engines;
       if (role.role == "rollout" && (role.index < first || role.index >= first + candidate.engines)) continue;
+      const int ranks = config.cluster.trainer_ranks / candidate.nodes;
+      if (role.role == "trainer" && role.index / ranks != node) continue;
       roles.push_back(role);
     }
     return roles;
@@ -74,6 +76,20 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
   for (const NodeGroup& candidate : groups) absl::StrAppend(&known, known.empty() ? "" : ", ", candidate.name);
   return absl::NotFoundError(absl::StrCat("cluster.groups has no group '", group,
                                           "': ", known.empty() ? "it is empty" : absl::StrCat("it has ", known)));
+}
+
+// Of a group of so many nodes that has the trainer.
+absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::string& where) {
+  if (nodes < 1 || cluster.trainer_ranks % nodes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": the ", cluster.trainer_ranks,
+                                                   " ranks of cluster.trainer_ranks cannot be shared out over ", nodes,
+                                                   " nodes"));
+  }
+  if (nodes == 1 || cluster.min_trainer_ranks == cluster.trainer_ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(where,
+                                                 ": ranks on several nodes cannot go on without one of them: "
+                                                 "set cluster.min_trainer_ranks to ",
+                                                 cluster.trainer_ranks));
 }
 
 absl::Status CheckGroups(const RunConfig& config) {
@@ -90,7 +106,8 @@ absl::Status CheckGroups(const RunConfig& config) {
       if (std::find(std::begin(kStartOrder), std::end(kStartOrder), role) == std::end(kStartOrder)) {
         return absl::InvalidArgumentError(absl::StrCat(where, ": '", role, "' is no role"));
       }
-      if (role != "rollout" && group.nodes > 1) {
+      if (role == "trainer") INGOT_RETURN_IF_ERROR(CheckTrainers(config.cluster, group.nodes, where));
+      if (role != "rollout" && role != "trainer" && group.nodes > 1) {
         return absl::InvalidArgumentError(
             absl::StrCat(where, ": ", role, " runs on one node, and the group has ", group.nodes));
       }
@@ -131,6 +148,10 @@ RoleSpec RoleSpecs::Trainer(int place, int rank, int ranks) const {
                                     absl::StrCat("cluster.trainer_port=", parts_.meeting_port)}) {
       spec.argv.push_back(word);
     }
+    if (!parts_.meeting_host.empty()) {
+      spec.argv.push_back("--set");
+      spec.argv.push_back("cluster.trainer_host=" + parts_.meeting_host);
+    }
     spec.renumbered = [this, place](int index, int size) { return Trainer(place, index, size); };
   }
   if (parts_.existed) {
@@ -138,7 +159,8 @@ RoleSpec RoleSpecs::Trainer(int place, int rank, int ranks) const {
   } else {
     spec.restart_extra = {"--resume"};
   }
-  spec.decides = spec.inherits_stdout = rank == 0;
+  spec.inherits_stdout = rank == 0;
+  spec.decides = rank == parts_.first_rank;
   return spec;
 }
 

@@ -7,6 +7,8 @@
 //   node 0 of engines   rollout-0 ... rollout-3
 //   node 1 of engines   rollout-4 ... rollout-7
 //
+// A group of several nodes with the trainer shares its ranks out in the same way.
+//
 // Without groups one machine runs all of them.
 #pragma once
 
@@ -51,7 +53,10 @@ class RoleSpecs {
     std::string binary;                 // this program
     std::vector<std::string> settings;  // KEY=VALUE, over it
     RunSecrets secrets;
-    int meeting_port = 0;  // where the trainer's ranks meet, if there are several
+    // Where the trainer's ranks meet, if there are several. Empty = this machine's address.
+    std::string meeting_host;
+    int meeting_port = 0;
+    int first_rank = 0;  // of this node
   };
 
   RoleSpecs(const RunConfig& config, Parts parts) : config_(config), parts_(std::move(parts)) {}

@@ -67,6 +67,7 @@ std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAc
     const auto found = places.ok() ? std::find_if(places->begin(), places->end(), is_it) : decltype(places->begin())();
     if (places.ok() && found != places->end()) {
       roles.push_back(StateOf(name, found->address, ask(found->address), describe));
+      if (roles.back().state.ok() && !found->waits.empty()) *roles.back().state += "; waits for " + found->waits;
       return;
     }
     const absl::Status missing =
@@ -80,6 +81,28 @@ std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAc
   }
   add("gateway", [&](const auto& at) { return GatewayStatus(at, access); });
   return roles;
+}
+
+std::vector<RoleStatus> AskNodes(RunRegistry& registry, const std::vector<NodeGroup>& groups) {
+  std::vector<RoleStatus> statuses;
+  if (groups.empty()) return statuses;
+  const absl::StatusOr<std::vector<NodePlace>> places = registry.Nodes();
+  for (const NodeGroup& group : groups) {
+    for (int i = 0; i < group.nodes; ++i) {
+      const std::string name = absl::StrCat(group.name, "-", i);
+      const auto is_it = [&](const NodePlace& place) { return place.name == name; };
+      const auto found =
+          places.ok() ? std::find_if(places->begin(), places->end(), is_it) : decltype(places->begin())();
+      if (!places.ok()) {
+        statuses.push_back({name, "-", places.status()});
+      } else if (found == places->end()) {
+        statuses.push_back({name, "-", absl::UnavailableError("no agent of this node is registered")});
+      } else {
+        statuses.push_back({name, found->machine, "runs " + found->roles});
+      }
+    }
+  }
+  return statuses;
 }
 
 }  // namespace ingot::app

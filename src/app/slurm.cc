@@ -1,24 +1,11 @@
 #include "app/slurm.h"
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_join.h"
 #include "app/run_roles.h"
-#include "base/random.h"
-#include "sandbox/spawn.h"
-
-extern char** environ;
 
 namespace ingot::app {
 namespace {
@@ -30,6 +17,9 @@ bool Trains(const NodeGroup& group) {
 void AppendOptions(const std::vector<std::string>& options, std::string& text) {
   for (const std::string& option : options) absl::StrAppend(&text, "#SBATCH ", option, "\n");
 }
+
+// Where the script writes its exit code.
+std::string ExitFile(const SlurmScript& script) { return script.folder + "/launch.exit"; }
 
 // The state of a job among lines of "ID STATE"; a part of a heterogeneous one is ID+I. Empty = it is over.
 std::string StateOf(const std::string& lines, const std::string& job) {
@@ -70,7 +60,7 @@ std::string RenderSlurm(const SlurmScript& script) {
     absl::StrAppend(&text, "#SBATCH --nodes=", nodes, "\n#SBATCH --ntasks-per-node=1\n#SBATCH --no-kill\n");
     AppendOptions(script.options, text);
   }
-  const std::string exit_file = Quoted(script.folder + "/launch.exit");
+  const std::string exit_file = Quoted(ExitFile(script));
   absl::StrAppend(&text, "\nrm -f ", exit_file, "\n", steps, R"(
 # Tells every node's agent to stop in order. Slurm signals this shell before the time limit, and every process of a step:
 # the roles ignore SIGINT, and their agent stops them.
@@ -85,35 +75,6 @@ echo "$code" > )",
   return text;
 }
 
-absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv) {
-  // A file takes the output: a pipe could fill up.
-  const std::string path = absl::StrCat("/tmp/ingot-", base::RandomHex(8));
-  const sandbox::Fd out(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  unlink(path.c_str());
-  const sandbox::Fd none(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!out.valid() || !none.valid()) return sandbox::ErrnoStatus(errno, absl::StrCat("cannot run ", argv.front()));
-  sandbox::Command command{.argv = argv, .env = {}, .working_dir = "", .stdin_text = ""};
-  for (char** inherited = environ; *inherited != nullptr; ++inherited) {
-    const std::string_view variable = *inherited;
-    const size_t equals = variable.find('=');
-    if (equals == 0 || equals == std::string_view::npos) continue;
-    command.env.emplace(variable.substr(0, equals), variable.substr(equals + 1));
-  }
-  INGOT_ASSIGN_OR_RETURN(const pid_t pid, sandbox::Spawn(command, {none.get(), out.get(), out.get()},
-                                                         {.own_session = false, .dumps_core = false}));
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  std::string text;
-  std::array<char, 4096> bytes;
-  lseek(out.get(), 0, SEEK_SET);
-  for (ssize_t got = 0; (got = read(out.get(), bytes.data(), bytes.size())) > 0;) text.append(bytes.data(), got);
-  text = std::string(absl::StripAsciiWhitespace(text));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
-  return absl::UnavailableError(
-      absl::StrCat(absl::StrJoin(argv, " "), ": ", text.empty() ? "it failed without a word" : text));
-}
-
 absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunCommand& run) {
   INGOT_ASSIGN_OR_RETURN(const std::string answer, run({"sbatch", "--parsable", path}));
   const std::string job = answer.substr(0, answer.find_first_of(";\n"));
@@ -121,35 +82,31 @@ absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunComman
   return absl::UnavailableError(absl::StrCat("sbatch names no job: ", answer));
 }
 
-absl::StatusOr<int> WatchSlurm(const SlurmWatch& watch, const std::atomic<bool>& stop) {
-  std::string last;
-  bool told = false;
-  for (;; std::this_thread::sleep_for(watch.poll)) {
-    if (stop && !told) {
-      told = true;
-      watch.on_status(absl::StrCat("stopping job ", watch.job, " in order"));
-      if (const auto signalled = watch.run({"scancel", "--signal=INT", watch.job}); !signalled.ok()) {
-        watch.on_status(std::string(signalled.status().message()));
-      }
-      // A job that waits in the queue has no task to signal.
-      if (last == "PENDING") (void)watch.run({"scancel", watch.job}).status();
-    }
-    const absl::StatusOr<std::string> listed = watch.run({"squeue", "--noheader", "--me", "--format=%i %T"});
-    if (!listed.ok()) {
-      watch.on_status(std::string(listed.status().message()));  // Slurm may be busy; the job goes on
-      continue;
-    }
-    const std::string state = StateOf(*listed, watch.job);
-    if (state.empty()) break;
-    if (std::exchange(last, state) != state) watch.on_status(absl::StrCat("job ", watch.job, " is ", state));
-  }
-  int code = -1;
-  std::ifstream(watch.exit_file) >> code;
-  if (told) return absl::CancelledError("stopped");
-  if (code >= 0) return code;
-  return absl::AbortedError(absl::StrCat("job ", watch.job, " ended without an exit code in ", watch.exit_file,
-                                         ": `scontrol show job ", watch.job,
-                                         "` and the run's logs/slurm.log may tell why"));
+SlurmLauncher::SlurmLauncher(SlurmScript script, JobOptions options, std::string job)
+    : JobLauncher(std::move(options)), script_(std::move(script)), job_(std::move(job)) {}
+
+absl::Status SlurmLauncher::Start() {
+  INGOT_ASSIGN_OR_RETURN(
+      job_, SubmitSlurm(script_.folder + "/launch.sbatch", [this](const auto& argv) { return Run(argv); }));
+  return absl::OkStatus();
+}
+
+absl::Status SlurmLauncher::Stop() {
+  INGOT_RETURN_IF_ERROR(Run({"scancel", "--signal=INT", job_}).status());
+  // A job that waits in the queue has no task to signal.
+  return last_ == "PENDING" ? Run({"scancel", job_}).status() : absl::OkStatus();
+}
+
+std::string SlurmLauncher::Advice() const {
+  return absl::StrCat("`scontrol show job ", job_, "` and ", script_.folder, "/logs/slurm.log may tell why");
+}
+
+absl::StatusOr<JobLauncher::State> SlurmLauncher::Look() {
+  INGOT_ASSIGN_OR_RETURN(const std::string listed, Run({"squeue", "--noheader", "--me", "--format=%i %T"}));
+  last_ = StateOf(listed, job_);
+  State state{last_, last_.empty(), std::nullopt};
+  if (int code = -1; state.over && std::ifstream(ExitFile(script_)) >> code) state.code = code;
+  return state;
 }
 
 }  // namespace ingot::app

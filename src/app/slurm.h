@@ -12,12 +12,10 @@
 // then goes on from its last checkpoint.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "app/launcher.h"
 #include "app/run_config.h"
 #include "base/status.h"
 
@@ -35,23 +33,30 @@ struct SlurmScript {
 // The text of the script.
 std::string RenderSlurm(const SlurmScript& script);
 
-// Runs a command and returns its output. UNAVAILABLE: it cannot be started, or it failed; the text is its output.
-using RunCommand = std::function<absl::StatusOr<std::string>(const std::vector<std::string>& argv)>;
-absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv);
-
 // Submits the script in `path`; returns the job's id.
 absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunCommand& run);
 
-struct SlurmWatch {
-  std::string job;
-  std::string exit_file;  // where the script writes its exit code
-  std::chrono::milliseconds poll{2000};
-  RunCommand run = RunHere;
-  std::function<void(const std::string&)> on_status;  // a line per change of the job's state
-};
+class SlurmLauncher final : public JobLauncher {
+ public:
+  // `job`: one that was submitted before; empty = Start submits it.
+  SlurmLauncher(SlurmScript script, JobOptions options, std::string job = "");
 
-// Blocks until the job is over; returns its exit code. `stop` tells the job to stop in order, once, and waits on. CANCELLED: it
-// was stopped. ABORTED: it ended without an exit code.
-absl::StatusOr<int> WatchSlurm(const SlurmWatch& watch, const std::atomic<bool>& stop);
+  const std::string& job() const { return job_; }
+
+  absl::StatusOr<std::string> Plan() const override { return RenderSlurm(script_); }
+  // REQUIRES: the script is in FOLDER/launch.sbatch.
+  absl::Status Start() override;
+  absl::Status Stop() override;
+
+ protected:
+  std::string Describe() const override { return "job " + job_; }
+  std::string Advice() const override;
+  absl::StatusOr<State> Look() override;
+
+ private:
+  const SlurmScript script_;
+  std::string job_;
+  std::string last_;  // state, as Slurm names it; empty = it is over, or was not asked for
+};
 
 }  // namespace ingot::app

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "app/grpc_server.h"
+#include "app/takeover.h"
 #include "datapool/grpc_client.h"
 #include "proto/datapool.grpc.pb.h"
 #include "proto/grpc_status.h"
@@ -164,6 +165,83 @@ TEST_F(RunRegistryTest, ListsTheRolesThatAreThere) {
     EXPECT_EQ(places.back().address, "10.0.0.7:4321");
   }
   EXPECT_EQ(caller_->Places()->size(), 1);
+}
+
+TEST_F(RunRegistryTest, TellsForWhomAProcessWaitsAndWhy) {
+  ASSERT_TRUE(caller_->Register("scheduler", "127.0.0.1:1").ok());
+  const auto waits = [&]() -> std::string {
+    const std::vector<RolePlace> places = *caller_->Places();
+    for (const RolePlace& place : places) {
+      if (place.name == "scheduler") return place.waits;
+    }
+    return "the scheduler is gone";
+  };
+  Connect();
+  std::thread asking([&] { Ask(); });
+  while (waits().empty()) std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(waits(), "datapool (Status: not registered)");
+  may_answer_ = false;
+  const Process process = Serve(1);
+  while (waits() != "datapool (Status)")
+    std::this_thread::sleep_for(milliseconds(20));  // it is there, and takes its time
+  may_answer_ = true;
+  asking.join();
+  while (!waits().empty()) std::this_thread::sleep_for(milliseconds(20));
+}
+
+TEST_F(RunRegistryTest, TellsWhichNodesRunWhat) {
+  const auto node = Open();
+  ASSERT_TRUE(node->RegisterNode("engines-0", "", milliseconds(0)).ok());
+  node->UpdateNodes("rollout-0, rollout-1 (NOT RUNNING)");
+  std::vector<NodePlace> nodes = *caller_->Nodes();
+  while (nodes.size() == 1 && nodes[0].roles.empty()) nodes = *caller_->Nodes();
+  ASSERT_EQ(nodes.size(), 1);
+  EXPECT_EQ(nodes[0].name, "engines-0");
+  EXPECT_EQ(nodes[0].machine, MachineName());
+  EXPECT_EQ(nodes[0].roles, "rollout-0, rollout-1 (NOT RUNNING)");
+  const absl::Status second = Open()->RegisterNode("engines-0", "", milliseconds(0));
+  EXPECT_TRUE(absl::IsFailedPrecondition(second)) << second;
+}
+
+// Polls until roles arrive, or `patience` is over.
+std::vector<std::string> ArrivedWithin(Takeover& takeover, milliseconds patience) {
+  std::vector<std::string> names;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (names.empty() && std::chrono::steady_clock::now() < end) {
+    for (const RoleSpec& spec : takeover.Arrived()) names.push_back(spec.name);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return names;
+}
+
+RoleSpec Named(const std::string& name) {
+  RoleSpec spec;
+  spec.name = name;
+  return spec;
+}
+
+TEST_F(RunRegistryTest, TheRolesOfADeadNodeMoveOnceAndForGood) {
+  auto front = Open();
+  ASSERT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
+  Takeover takeover(*caller_, {{"front-0", {Named("gateway"), Named("scheduler")}}, {"never-0", {Named("agents")}}},
+                    milliseconds(300), milliseconds(10));
+  EXPECT_THAT(ArrivedWithin(takeover, milliseconds(600)), ElementsAre()) << "its agent is there";
+  front.reset();
+  EXPECT_THAT(ArrivedWithin(takeover, seconds(30)), ElementsAre("gateway", "scheduler"));
+  const absl::Status back = Open()->RegisterNode("front-0", "", milliseconds(0));
+  EXPECT_TRUE(absl::IsFailedPrecondition(back));
+  EXPECT_THAT(std::string(back.message()), HasSubstr("has taken its roles over"));
+  EXPECT_THAT(ArrivedWithin(takeover, milliseconds(500)), ElementsAre());
+}
+
+TEST_F(RunRegistryTest, ANodeThatComesBackInTimeKeepsItsRoles) {
+  auto front = Open();
+  ASSERT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
+  Takeover takeover(*caller_, {{"front-0", {Named("gateway")}}}, seconds(60), milliseconds(10));
+  front.reset();
+  EXPECT_THAT(ArrivedWithin(takeover, milliseconds(100)), ElementsAre());
+  front = Open();
+  EXPECT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
 }
 
 TEST_F(RunRegistryTest, OneLauncherAtATimeDrivesARun) {

@@ -116,5 +116,30 @@ TEST(RunRoles, TheTrainersFirstRankDecidesAndOthersMayBeRenumbered) {
               HasSubstr("--rank 0 --set cluster.trainer_ranks=2 --set cluster.trainer_port=4321"));
 }
 
+TEST(RunRoles, RanksOnSeveralNodesMeetAtTheFirst) {
+  RunConfig config = Clustered();
+  config.cluster.trainer_ranks = config.cluster.min_trainer_ranks = 4;
+  config.cluster.groups[0].roles = {"datapool", "scheduler", "gateway", "agents"};
+  config.cluster.groups.push_back({"trainers", 2, {"trainer"}, 1, {}});
+  EXPECT_EQ(Fault(config), "");
+  EXPECT_THAT(Names(*RolesOfNode(config, "trainers", 0)), ElementsAre("trainer 0", "trainer 1"));
+  EXPECT_THAT(Names(*RolesOfNode(config, "trainers", 1)), ElementsAre("trainer 2", "trainer 3"));
+
+  RoleSpecs::Parts parts;
+  parts.meeting_host = "10.0.0.5";
+  parts.meeting_port = 4321;
+  parts.first_rank = 2;
+  const RoleSpecs specs(config, parts);
+  EXPECT_TRUE(specs.Spec({"trainer", 2}).decides) << "the end of its first rank is the end of a node";
+  EXPECT_FALSE(specs.Spec({"trainer", 3}).decides);
+  EXPECT_THAT(DescribeSpecs({specs.Spec({"trainer", 3})}), HasSubstr("--set cluster.trainer_port=4321 --set "
+                                                                     "cluster.trainer_host=10.0.0.5"));
+
+  config.cluster.trainer_ranks = config.cluster.min_trainer_ranks = 3;
+  EXPECT_THAT(Fault(config), HasSubstr("cannot be shared out over 2 nodes"));
+  config.cluster.trainer_ranks = 4;
+  EXPECT_THAT(Fault(config), HasSubstr("set cluster.min_trainer_ranks to 4"));
+}
+
 }  // namespace
 }  // namespace ingot::app

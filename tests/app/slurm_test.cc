@@ -85,8 +85,6 @@ class WatchSlurmTest : public ::testing::Test {
   WatchSlurmTest() {
     std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-slurm-XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
-    watch_.job = "7";
-    watch_.exit_file = folder_ + "/launch.exit";
     watch_.poll = std::chrono::milliseconds(0);
     watch_.on_status = [this](const std::string& line) { lines_.push_back(line); };
     watch_.run = [this](const std::vector<std::string>& argv) -> absl::StatusOr<std::string> {
@@ -104,16 +102,22 @@ class WatchSlurmTest : public ::testing::Test {
   }
   ~WatchSlurmTest() override { std::filesystem::remove_all(folder_); }
 
+  absl::StatusOr<int> Watch() {
+    SlurmScript script;
+    script.folder = folder_;
+    return SlurmLauncher(script, watch_, "7").Watch(stop_);
+  }
+
   std::string folder_;
-  SlurmWatch watch_;
+  JobOptions watch_;
   std::vector<std::string> states_, lines_, cancels_;
   std::atomic<bool> stop_ = false;
 };
 
 TEST_F(WatchSlurmTest, FollowsAJobToItsExitCode) {
   states_ = {"7 PENDING", "7 PENDING", "busy", "7 RUNNING", "7 COMPLETING"};
-  std::ofstream(watch_.exit_file) << "3\n";
-  const auto code = WatchSlurm(watch_, stop_);
+  std::ofstream(folder_ + "/launch.exit") << "3\n";
+  const auto code = Watch();
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 3);
   EXPECT_THAT(lines_, ElementsAre("job 7 is PENDING", "slurmctld is busy", "job 7 is RUNNING", "job 7 is COMPLETING"));
@@ -121,20 +125,20 @@ TEST_F(WatchSlurmTest, FollowsAJobToItsExitCode) {
 
 TEST_F(WatchSlurmTest, KnowsTheFirstPartOfAHeterogeneousJob) {
   states_ = {"7+0 RUNNING\n7+1 RUNNING"};
-  std::ofstream(watch_.exit_file) << "0\n";
-  EXPECT_EQ(*WatchSlurm(watch_, stop_), 0);
+  std::ofstream(folder_ + "/launch.exit") << "0\n";
+  EXPECT_EQ(*Watch(), 0);
   EXPECT_THAT(lines_, ElementsAre("job 7 is RUNNING"));
 }
 
 TEST_F(WatchSlurmTest, AJobThatWasKilledHasNoExitCode) {
   states_ = {"7 RUNNING"};
-  EXPECT_TRUE(absl::IsAborted(WatchSlurm(watch_, stop_).status()));
+  EXPECT_TRUE(absl::IsAborted(Watch().status()));
 }
 
 TEST_F(WatchSlurmTest, StopsTheJobOnceAndInOrder) {
   states_ = {"7 RUNNING", "7 RUNNING"};
   stop_ = true;
-  EXPECT_TRUE(absl::IsCancelled(WatchSlurm(watch_, stop_).status()));
+  EXPECT_TRUE(absl::IsCancelled(Watch().status()));
   EXPECT_THAT(cancels_, ElementsAre("--signal=INT"));
 }
 

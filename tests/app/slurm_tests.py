@@ -163,7 +163,7 @@ def case_slurm(ingot, cluster):
     wait_until(lambda: ingot.rows("job") >= 3, "row 3", launch)
     status = subprocess.run(ingot.argv("status", own), cwd=ingot.source, capture_output=True, text=True, timeout=60)
     check(status.returncode == 0 and [line.split()[0] for line in status.stdout.splitlines()] ==
-          ["datapool", "scheduler", "rollout-0", "rollout-1", "gateway"], f"ingot status: {status}")
+          ["datapool", "scheduler", "rollout-0", "rollout-1", "gateway", "engines-0", "engines-1", "control-0"], f"ingot status: {status}")
     victims = [node for node in cluster.nodes if any(
         b"engines" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in cluster.agents(node))]
     check(len(victims) == 2, f"nodes with engines: {victims}")
