@@ -154,6 +154,7 @@ Run DeclareModel(CLI::App& parser) {
   const auto entry =
       std::find_if(commands.begin(), commands.end(), [&](const auto& known) { return known.name == name; });
   for (const std::string_view option : entry->options) {
+    if (option == "file") parser.add_option("file", args->file, "GGUF file")->required();
     if (option == "model") parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
     if (option == "out") parser.add_option("out", args->out, "folder to write")->required();
     if (option == "adapter") parser.add_option("--adapter", args->adapter, "PEFT folder with an adapter of the model");

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 
+#include "app/convert_gguf.h"
 #include "app/process.h"
 #include "model/layer_spec.h"
 #include "model/parameters.h"
@@ -132,11 +133,17 @@ absl::StatusOr<json::value> Adapter(const ModelArgs& args) {
   return json::value{{"folder", args.out}, {"rank", folder.config.lora.rank}, {"alpha", folder.config.lora.alpha}};
 }
 
+// "model", the default, is the type in which every value of the file is exact.
+absl::StatusOr<json::value> FromGguf(const ModelArgs& args) {
+  return ConvertGguf(args.file, args.out, args.dtype == "model" ? "fp32" : args.dtype);
+}
+
 }  // namespace
 
 const std::vector<ModelCommand>& ModelCommands() {
   static const auto* const commands = new std::vector<ModelCommand>{
       {"logits", "the logits that follow a sequence of token ids", {"model", "adapter", "ids", "dtype", "all"}, Logits},
+      {"convert", "write a GGUF file as a model folder", {"file", "out", "dtype"}, FromGguf},
       {"info",
        "family, parameters, and the memory to serve and to train",
        {"model", "kv-cache-tokens", "micro-batch-tokens"},

@@ -16,6 +16,7 @@ struct ModelArgs {
   std::string out;                    // folder to write
   std::string adapter;                // PEFT folder; empty = none
   std::string other;                  // a second model folder; empty = none
+  std::string file;                   // GGUF file
   std::vector<int64_t> ids;           // token ids
   std::string dtype = "model";        // fp32, bf16, or model: the folder's own
   bool all = false;                   // logits of every position; false = of the last
@@ -26,8 +27,8 @@ struct ModelArgs {
 // A command of the table. To add one, add its entry to ModelCommands and its options to ModelArgs.
 struct ModelCommand {
   std::string_view name, help;
-  // Fields of ModelArgs that it takes: "model" (required), "out" (required, positional), "adapter", "with", "ids"
-  // (required), "dtype", "all", "kv-cache-tokens", "micro-batch-tokens".
+  // Fields of ModelArgs that it takes: "file" and "out" (required, positional), "model" and "ids" (required), "adapter",
+  // "with", "dtype", "all", "kv-cache-tokens", "micro-batch-tokens".
   std::vector<std::string_view> options;
   absl::StatusOr<base::json::value> (*run)(const ModelArgs& args);
 };

@@ -82,6 +82,8 @@ void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("eval.tasks", &config.eval.tasks, "JSONL of held-out tasks, never trained on; empty: no evaluation");
   schema.Field("eval.every_versions", &config.eval.every_versions,
                "evaluate versions that are multiples of this, on pinned weights; 0: only the last");
+  schema.Field("eval.at_start", &config.eval.at_start,
+               "evaluate the weights before the first step too, on pinned weights (a multiple of every_versions)");
   schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
   schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
@@ -206,9 +208,10 @@ absl::Status CheckEvaluation(const RunConfig& config) {
   if (config.eval.every_versions < 0) {
     return absl::InvalidArgumentError("eval.every_versions must be 0 (only the last version) or more");
   }
-  if (!config.eval.tasks.empty() && config.eval.every_versions > 0 && MostEvaluations(config) < 1) {
+  if (!config.eval.tasks.empty() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "eval.every_versions: no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
+        config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
+        ": no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
         config.rollout.max_retained_versions, ") beside the newest, and models are pinned to as many; raise it"));
   }
   return absl::OkStatus();

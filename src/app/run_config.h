@@ -49,7 +49,11 @@ struct ModelOptions {
 struct EvalOptions {
   std::string tasks;           // JSONL of held-out tasks; empty = no evaluation
   int64_t every_versions = 0;  // evaluate versions that are multiples of this; 0 = only the last
+  bool at_start = false;       // evaluate version 0 too, the weights before the first step
   int32_t avg_n = 1;           // samples per task
+
+  // Whether the run holds weights back for an evaluation while newer ones are live.
+  bool of_earlier_versions() const { return at_start || every_versions > 0; }
 };
 
 // The goal of the run: bounds of its rewards. It is checked at the run's end and decides the exit code.
