@@ -89,6 +89,15 @@ def check_folders(ingot, base, trained, adapter):
     check("outside the vocabulary" in model(ingot, "logits", "--model", str(base), "--ids", "1,999999", code=2), "ids")
 
 
+def check_bench(ingot, base):
+    done = subprocess.run([ingot.binary, "bench", "rollout", "--model", str(base), "--streams", "1,3", "--new-tokens", "8",
+                           "--prompt-tokens", "40", "--repeat", "1"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, done.stderr)
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    check([(f["figure"], f["streams"]) for f in figures] == [("prefill", 1), ("decode", 1), ("decode", 3)], figures)
+    check(all(f["tokens_per_second"] > 0 for f in figures), figures)
+
+
 def adapter_of_another(adapter):
     """A copy whose factors have one row or column less."""
     out = adapter.with_name("another")
@@ -149,6 +158,7 @@ def case_lora(ingot):
     adapter = pathlib.Path(ingot.folder) / "adapter"
     check_folders(ingot, base, trained, adapter)
     check_serving(ingot, base, adapter)
+    check_bench(ingot, base)
     refused = ingot.run("train", dict(SHORT, **{"run.name": "refused", "model.path": base, "trainer.lora.rank": 4,
                                                 "trainer.lora.targets": "[q_proj, nothing]"}))
     check(refused[0] == 2 and "nothing" in refused[1], refused)
