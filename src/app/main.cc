@@ -16,6 +16,7 @@
 #include "app/data_commands.h"
 #include "app/model_command.h"
 #include "app/process.h"
+#include "app/rollout_bench.h"
 #include "app/simulate_command.h"
 #include "app/text_command.h"
 #include "app/thread_waits.h"
@@ -316,6 +317,17 @@ Run DeclareBenchSandbox(CLI::App& parser) {
   return [args] { return ingot::app::BenchSandbox(*args, std::cout, std::cerr); };
 }
 
+Run DeclareBenchRollout(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::RolloutBenchArgs>();
+  parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+  parser.add_option("--streams", args->streams, "requests at once: 1,4,16")->delimiter(',')->capture_default_str();
+  parser.add_option("--prompt-tokens", args->prompt_tokens, "of the figure of prefill")->capture_default_str();
+  parser.add_option("--new-tokens", args->new_tokens, "that each stream decodes")->capture_default_str();
+  parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "compute threads; 0: all cores");
+  return [args] { return ingot::app::BenchRollout(*args, std::cout, std::cerr); };
+}
+
 Run DeclareExplain(CLI::App& parser) {
   const auto key = std::make_shared<std::string>();
   parser.add_option("key", *key, "a key or section");
@@ -406,6 +418,7 @@ std::vector<Command> Commands() {
        "measure this machine, one JSON object per figure",
        nullptr,
        {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
+        {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
         {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree},
         {"sandbox", "starts of commands in rooms of this machine's strongest rung, beside crun", DeclareBenchSandbox}},
        true},

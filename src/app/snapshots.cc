@@ -1,5 +1,7 @@
 #include "app/snapshots.h"
 
+#include <ATen/ATen.h>
+
 #include <map>
 
 #include "model/layer_spec.h"

@@ -14,11 +14,11 @@ using base::Find;
 using base::json::value;
 
 // The share of a head that RoPE turns, in `json` or in its object of RoPE.
-absl::Status ReadRotaryShare(const value& json, double usual, ModelConfig* config) {
+absl::Status ReadRotaryShare(const value& json, bool may_be_part, ModelConfig* config) {
   double share = 1;
   if (IsNull(Find(json, "partial_rotary_factor"))) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "partial_rotary_factor", &share));
-  if (usual == 1 && share != 1)
+  if (!may_be_part && share != 1)
     return BadKey("partial_rotary_factor", "other than 1 is not supported by this model_type");
   if (!(share > 0 && share <= 1)) return BadKey("partial_rotary_factor", "must be above 0 and at most 1");
   config->rotary_dim = static_cast<int64_t>(share * static_cast<double>(config->head_dim));
@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 14> kRopeKeys = {"rope_type",        "typ
                                                         "mscale_all_dim",   "truncate"};
 
 // Reads the object under `key` of the file.
-absl::Status ReadRopeScaling(const char* key, const value& rope, double rotary_share, ModelConfig* config) {
+absl::Status ReadRopeScaling(const char* key, const value& rope, bool may_be_part, ModelConfig* config) {
   if (!rope.is_object()) return BadKey(key, "must be an object or null");
   for (const auto& field : rope.get_object()) {
     const std::string_view name(field.key().data(), field.key().size());
@@ -46,7 +46,7 @@ absl::Status ReadRopeScaling(const char* key, const value& rope, double rotary_s
   INGOT_RETURN_IF_ERROR(ReadString(rope, "type", &scaling.type));
   INGOT_RETURN_IF_ERROR(ReadString(rope, "rope_type", &scaling.type));
   INGOT_RETURN_IF_ERROR(ReadDouble(rope, "rope_theta", &config->rope_theta));
-  INGOT_RETURN_IF_ERROR(ReadRotaryShare(rope, rotary_share, config));
+  INGOT_RETURN_IF_ERROR(ReadRotaryShare(rope, may_be_part, config));
   if (scaling.type == "default") {
     if (!IsNull(Find(rope, "factor"))) return BadKey(key, "has a factor and no type to say what it stretches");
     return absl::OkStatus();
@@ -76,10 +76,10 @@ absl::Status ReadRopePerKind(const value& rope, ModelConfig* config) {
   if (IsNull(full) || IsNull(sliding))
     return BadKey("rope_parameters", "must have full_attention and sliding_attention");
   ModelConfig local;
-  INGOT_RETURN_IF_ERROR(ReadRopeScaling("rope_parameters", *sliding, 1, &local));
+  INGOT_RETURN_IF_ERROR(ReadRopeScaling("rope_parameters", *sliding, false, &local));
   if (local.rope_scaling.type != "default") return BadKey("rope_parameters", "stretches sliding_attention");
   config->local_rope_theta = local.rope_theta;
-  return ReadRopeScaling("rope_parameters", *full, 1, config);
+  return ReadRopeScaling("rope_parameters", *full, false, config);
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ absl::Status ReadRope(const value& json, const Family& family, ModelConfig* conf
     INGOT_RETURN_IF_ERROR(ReadDouble(json, "rope_local_base_freq", &config->local_rope_theta));
   }
   if (share != 1) config->rotary_dim = static_cast<int64_t>(share * static_cast<double>(config->head_dim));
-  INGOT_RETURN_IF_ERROR(ReadRotaryShare(json, share, config));
+  INGOT_RETURN_IF_ERROR(ReadRotaryShare(json, family.partial_rotary, config));
   std::optional<RopeScaling> other;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const value* rope = Find(json, key);
@@ -103,7 +103,7 @@ absl::Status ReadRope(const value& json, const Family& family, ModelConfig* conf
     if (config->local_rope_theta > 0 && rope->is_object() && Find(*rope, "full_attention") != nullptr) {
       INGOT_RETURN_IF_ERROR(ReadRopePerKind(*rope, config));
     } else {
-      INGOT_RETURN_IF_ERROR(ReadRopeScaling(key, *rope, share, config));
+      INGOT_RETURN_IF_ERROR(ReadRopeScaling(key, *rope, family.partial_rotary, config));
     }
     if (other.has_value() && *other != config->rope_scaling)
       return BadKey(key, "says something else than rope_scaling");

@@ -180,6 +180,9 @@ absl::Status AddAdapters(const LoraConfig& lora, uint64_t seed, ModelFolder* mod
 }
 
 absl::Status AddAdapters(const std::string& dir, ModelFolder* model) {
+  if (model->config.lora.rank > 0) {
+    return absl::InvalidArgumentError("the model has adapters already: fold them with `ingot model merge`");
+  }
   INGOT_ASSIGN_OR_RETURN(AdapterFolder adapter, LoadAdapter(dir, model->config));
   const at::TensorOptions like = model->parameters.at("model.embed_tokens.weight").options();
   for (auto& [name, tensor] : adapter.tensors) model->parameters.tensors()[name] = tensor.to(like).contiguous();

@@ -155,12 +155,7 @@ std::vector<tree::CallPath> ForkedCalls(int64_t vocab) {
 }
 
 model::Transformer Trainable(const model::ModelConfig& config, at::ScalarType dtype) {
-  const model::ModelSpec spec = model::SpecOf(config);
-  std::map<std::string, at::Tensor> tensors;
-  for (const auto& [name, tensor] : Shaken(config, dtype, 8).tensors()) {
-    tensors[name] = tensor.clone().requires_grad_(spec.Tensors().at(name)->trained);
-  }
-  return *model::Transformer::Create(config, *model::Parameters::FromTensors(config, std::move(tensors)));
+  return TrainableModel(config, Shaken(config, dtype, 8));
 }
 
 // The largest distance of two sets of gradients, relative to the second's norm, over the trained tensors.

@@ -35,7 +35,8 @@ struct Family {
   bool tied_by_default = false;
   double default_rope_theta = 10000;
   double default_local_rope_theta = 0;  // > 0: windowed layers have a RoPE of their own
-  double rotary_share = 1;              // of a head that RoPE turns where the file does not say; 1 = always the whole
+  bool partial_rotary = false;          // RoPE may turn a part of a head alone
+  double rotary_share = 1;              // the part of a head that it turns where the file does not say
   Window window = Window::kNone;
   int64_t full_layer_every = 0;
   int64_t default_window = 0;      // 0 = 4096

@@ -53,7 +53,7 @@ const Family kMiniMaxM2 = {.model_type = "minimax_m2",
                            .default_head_dim = 128,
                            .qk_norm = true,
                            .default_rope_theta = 5e6,
-                           .rotary_share = 0.999,  // the file may say; without a word the whole head turns
+                           .partial_rotary = true,
                            .layer = Layer,
                            .read = Read,
                            .write = Write};

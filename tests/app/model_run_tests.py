@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Adapters through the ingot binary: lora_run_tests.py BINARY SOURCE_DIR lora. Exits with 0 if every check holds.
+"""Models that people train, through the ingot binary: model_run_tests.py BINARY SOURCE_DIR lora|experts.
 
-Trains an adapter by RL over a frozen base, takes it out as a PEFT folder, folds it in, and serves two adapters beside their base.
+Exits with 0 if every check holds. Trains an adapter by RL over a frozen base, takes it out as a PEFT folder, folds it in, and serves two adapters beside their base.
 """
 import array
 import http.client
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,15 @@ def check_folders(ingot, base, trained, adapter):
     check("outside the vocabulary" in model(ingot, "logits", "--model", str(base), "--ids", "1,999999", code=2), "ids")
 
 
+def check_bench(ingot, base):
+    done = subprocess.run([ingot.binary, "bench", "rollout", "--model", str(base), "--streams", "1,3", "--new-tokens", "8",
+                           "--prompt-tokens", "40", "--repeat", "1"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, done.stderr)
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    check([(f["figure"], f["streams"]) for f in figures] == [("prefill", 1), ("decode", 1), ("decode", 3)], figures)
+    check(all(f["tokens_per_second"] > 0 for f in figures), figures)
+
+
 def adapter_of_another(adapter):
     """A copy whose factors have one row or column less."""
     out = adapter.with_name("another")
@@ -144,11 +154,73 @@ def check_serving(ingot, base, adapter):
         check(server.wait(timeout=30) == 0, "serve did not end in order")
 
 
+def write_tensors(path, shapes, values):
+    header, begin = {}, 0
+    for name in sorted(values):
+        header[name] = {"dtype": "F32", "shape": shapes[name], "data_offsets": [begin, begin + 4 * len(values[name])]}
+        begin += 4 * len(values[name])
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(values[name].tobytes() for name in sorted(values)))
+
+
+def write_experts(base, out, experts=4):
+    """A qwen3_moe folder whose experts are slices of a dense folder's feed-forward parts."""
+    out.mkdir()
+    for file in base.iterdir():
+        if file.is_file() and not file.name.startswith(("model", "optimizer", "state", "config")):
+            (out / file.name).write_bytes(file.read_bytes())
+    config = json.loads((base / "config.json").read_text())
+    hidden, width = config["hidden_size"], config["intermediate_size"] // experts
+    config.update(model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], num_experts=experts, num_experts_per_tok=2,
+                  moe_intermediate_size=width, norm_topk_prob=True)
+    (out / "config.json").write_text(json.dumps(config))
+    header, dense = tensors(base / "model.safetensors")
+    values = {name: array for name, array in dense.items() if ".mlp." not in name}
+    shapes = {name: header[name]["shape"] for name in values}
+    draw = random.Random(5)
+    for layer in range(config["num_hidden_layers"]):
+        mlp = f"model.layers.{layer}.mlp."
+        values[mlp + "gate.weight"] = array.array("f", [draw.gauss(0, 0.3) for _ in range(experts * hidden)])
+        shapes[mlp + "gate.weight"] = [experts, hidden]
+        for e in range(experts):
+            for name in ("gate_proj", "up_proj"):
+                own = f"{mlp}experts.{e}.{name}.weight"
+                values[own] = dense[f"{mlp}{name}.weight"][e * width * hidden:(e + 1) * width * hidden]
+                shapes[own] = [width, hidden]
+            down, own = dense[mlp + "down_proj.weight"], f"{mlp}experts.{e}.down_proj.weight"
+            values[own] = array.array("f", [2 * down[row * width * experts + e * width + i]
+                                            for row in range(hidden) for i in range(width)])
+            shapes[own] = [hidden, width]
+    write_tensors(out / "model.safetensors", shapes, values)
+
+
+def case_experts(ingot):
+    """RL on a mixture of experts: rollout and trainer agree to the bit, and loads are reported."""
+    code, output = ingot.run("train", dict(SHORT, **{"run.name": "base", "scheduler.total_steps": 1}))
+    check(code == 0, output)
+    folder = pathlib.Path(ingot.folder) / "experts-model"
+    write_experts(checkpoint_of(ingot, "base"), folder)
+    check(model(ingot, "info", "--model", str(folder))["experts"] == 4, "info")
+    code, output = ingot.run("train", dict(SHORT, **{
+        "run.name": "experts", "scheduler.total_steps": 2, "model.path": folder, "numerics": "exact", "sft.max_steps": 10,
+        "trainer.expert_balance": 0.01, "scheduler.max_drops_per_batch": 8}))
+    check(code == 0, output)
+    rows = [row for row in ingot.metrics("experts") if "mismatch/probe_tokens" in row]
+    check(len(rows) == 2 and all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), f"mismatch: {rows}")
+    check(all(row["experts/load_max"] >= 1 >= row["experts/load_min"] and row["experts/balance_loss"] > 0 and
+              0 < row["experts/router_entropy"] < 1.4 for row in rows), f"loads: {rows}")
+    first, last = tensors(folder / "model.safetensors")[1], tensors(checkpoint_of(ingot, "experts") / "model.safetensors")[1]
+    check(sorted(first) == sorted(last), "the checkpoint has other tensors")
+    still = [name for name in first if first[name] == last[name]]
+    check(not any("gate.weight" in name for name in still), f"routers were not trained: {still}")
+
+
 def case_lora(ingot):
     base, trained = train(ingot)
     adapter = pathlib.Path(ingot.folder) / "adapter"
     check_folders(ingot, base, trained, adapter)
     check_serving(ingot, base, adapter)
+    check_bench(ingot, base)
     refused = ingot.run("train", dict(SHORT, **{"run.name": "refused", "model.path": base, "trainer.lora.rank": 4,
                                                 "trainer.lora.targets": "[q_proj, nothing]"}))
     check(refused[0] == 2 and "nothing" in refused[1], refused)
