@@ -8,6 +8,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <random>
 
 #include "gguf/make_file.h"
 #include "model/parameters.h"
@@ -107,6 +109,31 @@ TEST_F(ConvertGgufTest, LeavesNothingBehindIfTheFileIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/out"));
   EXPECT_THAT(std::string(ConvertGguf(dir_ + "/cut.gguf", dir_ + "/out", "int4").status().message()),
               HasSubstr("--dtype int4: fp32 or bf16 is expected"));
+}
+
+// Whatever a byte before the data says, the conversion makes a folder or names the file in an error.
+TEST_F(ConvertGgufTest, DamagedFilesAreConvertedOrRefusedInWords) {
+  const std::string good = Model().Bytes(), path = dir_ + "/damaged.gguf";
+  const size_t header = good.find("blk.0.ffn_down.weight") + 64;
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes = good;
+    bytes[random() % header] = static_cast<char>(random());
+    if (round % 4 == 0) bytes.resize(random() % bytes.size());
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    const std::string out = absl::StrCat(dir_, "/out", round);
+    const auto said = ConvertGguf(path, out, "fp32");
+    if (said.ok()) {
+      EXPECT_TRUE(model::LoadModelDir(out).ok()) << round;
+      continue;
+    }
+    ++refused;
+    EXPECT_THAT(std::string(said.status().message()), HasSubstr(path)) << round;
+    EXPECT_FALSE(std::filesystem::exists(out + "/config.json")) << round;
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_LT(refused, 300);
 }
 
 TEST_F(ConvertGgufTest, ReplacesNoModel) {
