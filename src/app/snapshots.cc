@@ -1,5 +1,8 @@
 #include "app/snapshots.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/mul.h>
+
 #include <map>
 
 #include "model/layer_spec.h"
