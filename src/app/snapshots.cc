@@ -1,6 +1,7 @@
 #include "app/snapshots.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/mul.h>
 
 #include <map>
 
@@ -14,11 +15,6 @@ namespace ingot::app {
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std::string& model_dir, int64_t version) {
   INGOT_ASSIGN_OR_RETURN(const model::ModelFolder loaded, model::LoadModelDir(model_dir));
   return trainer::SnapshotOf(version, loaded.parameters.tensors());
-}
-
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> RandomSnapshot(const model::ModelConfig& shape,
-                                                                        uint64_t seed) {
-  return trainer::SnapshotOf(0, model::Parameters::Init(shape, seed, at::kFloat).tensors());
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> WithAdapter(
