@@ -17,6 +17,11 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std:
   return trainer::SnapshotOf(version, loaded.parameters.tensors());
 }
 
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> RandomSnapshot(const model::ModelConfig& shape,
+                                                                        uint64_t seed) {
+  return trainer::SnapshotOf(0, model::Parameters::Init(shape, seed, at::kFloat).tensors());
+}
+
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> WithAdapter(
     const std::shared_ptr<const weights::Snapshot>& base, const model::ModelConfig& shape, const std::string& dir,
     int64_t version) {
