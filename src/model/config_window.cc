@@ -35,6 +35,8 @@ absl::Status ReadLayerTypes(const value& layers, ModelConfig* config) {
 }  // namespace
 
 absl::Status ReadWindow(const value& json, const Family& family, ModelConfig* config) {
+  // Validate refuses other numbers; nothing may be made for them before.
+  if (config->num_hidden_layers < 1 || config->num_hidden_layers > 1 << 12) return absl::OkStatus();
   const auto layers = static_cast<size_t>(config->num_hidden_layers);
   config->windowed.assign(layers, false);
   if (family.window == Window::kEveryLayer) config->windowed.assign(layers, true);
