@@ -11,8 +11,12 @@
 #include <vector>
 
 #include "app/bench_command.h"
+#include "app/bench_sandbox.h"
 #include "app/commands.h"
+#include "app/data_commands.h"
+#include "app/model_command.h"
 #include "app/process.h"
+#include "app/rollout_bench.h"
 #include "app/simulate_command.h"
 #include "app/text_command.h"
 #include "app/thread_waits.h"
@@ -21,6 +25,7 @@
 
 namespace {
 
+using ingot::app::AddRunArgs;
 using ingot::app::RunArgs;
 
 using Run = std::function<int()>;  // runs a command with its arguments; returns the exit code
@@ -44,12 +49,6 @@ struct Command {
   bool computes = false;            // with threads of OpenMP
   bool holds_keys = false;          // its memory is hidden (process.h)
 };
-
-void AddRunArgs(CLI::App& parser, RunArgs& args) {
-  parser.add_option("config", args.config, "the run's YAML file")->required();
-  parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
-      ->allow_extra_args(false);
-}
 
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning) {
   parser.add_option("--threads", threads, meaning)->check(CLI::Range(0, 4096))->capture_default_str();
@@ -149,6 +148,30 @@ Run DeclareText(CLI::App& parser) {
   };
 }
 
+Run DeclareModel(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::ModelArgs>();
+  const std::string name = parser.get_name();
+  const auto& commands = ingot::app::ModelCommands();
+  const auto entry =
+      std::find_if(commands.begin(), commands.end(), [&](const auto& known) { return known.name == name; });
+  for (const std::string_view option : entry->options) {
+    if (option == "file") parser.add_option("file", args->file, "GGUF file")->required();
+    if (option == "model") parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+    if (option == "out") parser.add_option("out", args->out, "folder to write")->required();
+    if (option == "adapter") parser.add_option("--adapter", args->adapter, "PEFT folder with an adapter of the model");
+    if (option == "with") parser.add_option("--with", args->other, "a second model of the same shape, to average");
+    if (option == "base") parser.add_option("--base", args->other, "name of the base, for the adapter's readers");
+    if (option == "ids") parser.add_option("--ids", args->ids, "token ids: 1,2,3")->required()->delimiter(',');
+    if (option == "dtype") parser.add_option("--dtype", args->dtype, "fp32, bf16 or model, the folder's own");
+    if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not of the last alone");
+    if (option == "kv-cache-tokens") parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "of serving");
+    if (option == "micro-batch-tokens") {
+      parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "rows of a training pass");
+    }
+  }
+  return [args, name] { return ingot::app::RunModelCommand(name, *args, std::cout, std::cerr); };
+}
+
 Run DeclareEval(CLI::App& parser) {
   struct Args {
     std::string checkpoint;
@@ -172,6 +195,8 @@ Run DeclareServe(CLI::App& parser) {
   parser
       .add_option("--also", args->also,
                   "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
+      ->allow_extra_args(false);
+  parser.add_option("--adapter", args->adapters, "NAME=DIR: a PEFT adapter of the model, under this name (repeatable)")
       ->allow_extra_args(false);
   parser
       .add_option("--rollout-port", args->rollout_port,
@@ -210,28 +235,6 @@ Run DeclareInspect(CLI::App& parser) {
   parser.add_flag("--json", args->json, "the stored record as JSON");
   parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
   return [args] { return ingot::app::Inspect(*args); };
-}
-
-Run DeclareRegrade(CLI::App& parser) {
-  const auto args = std::make_shared<ingot::app::RegradeArgs>();
-  parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("--set", args->overrides, "override one key: --set 'rewards.terms=[{kind: outcome}]' (repeatable)")
-      ->allow_extra_args(false);
-  parser.add_flag("--json", args->json, "one JSON object");
-  return [args] { return ingot::app::Regrade(*args); };
-}
-
-Run DeclareExport(CLI::App& parser) {
-  const auto args = std::make_shared<ingot::app::ExportArgs>();
-  parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("out", args->out, "the file to write, JSON lines for data.sft or data.dpo")->required();
-  parser
-      .add_option("--as", args->as, "sft: correct episodes; dpo: pairs, chosen the shortest correct one of its group")
-      ->check(CLI::IsMember({"sft", "dpo"}))
-      ->capture_default_str();
-  parser.add_option("--above", args->above, "an episode is correct if its outcome is above it")->capture_default_str();
-  parser.add_flag("--shortest", args->shortest, "sft: of each group the shortest correct episode alone");
-  return [args] { return ingot::app::Export(*args); };
 }
 
 Run DeclareSimulate(CLI::App& parser) {
@@ -305,6 +308,26 @@ Run DeclareBenchTree(CLI::App& parser) {
   return [args] { return ingot::app::BenchTree(args->options, args->threads, std::cout, std::cerr); };
 }
 
+Run DeclareBenchSandbox(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::SandboxBenchArgs>();
+  parser.add_option("--starts", args->starts, "starts of each way and round")->capture_default_str();
+  parser.add_option("--repeat", args->rounds, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "threads that start");
+  parser.add_option("--rung", args->rung, "strongest rung to try")->capture_default_str();
+  return [args] { return ingot::app::BenchSandbox(*args, std::cout, std::cerr); };
+}
+
+Run DeclareBenchRollout(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::RolloutBenchArgs>();
+  parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+  parser.add_option("--streams", args->streams, "requests at once: 1,4,16")->delimiter(',')->capture_default_str();
+  parser.add_option("--prompt-tokens", args->prompt_tokens, "of the figure of prefill")->capture_default_str();
+  parser.add_option("--new-tokens", args->new_tokens, "that each stream decodes")->capture_default_str();
+  parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "compute threads; 0: all cores");
+  return [args] { return ingot::app::BenchRollout(*args, std::cout, std::cerr); };
+}
+
 Run DeclareExplain(CLI::App& parser) {
   const auto key = std::make_shared<std::string>();
   parser.add_option("key", *key, "a key or section");
@@ -315,6 +338,14 @@ std::vector<Command> TextGroup() {
   std::vector<Command> group;
   for (const ingot::app::TextCommand& entry : ingot::app::TextCommands()) {
     group.push_back({std::string(entry.name), std::string(entry.help), DeclareText});
+  }
+  return group;
+}
+
+std::vector<Command> ModelGroup() {
+  std::vector<Command> group;
+  for (const ingot::app::ModelCommand& entry : ingot::app::ModelCommands()) {
+    group.push_back({std::string(entry.name), std::string(entry.help), DeclareModel});
   }
   return group;
 }
@@ -355,6 +386,7 @@ std::vector<Command> Commands() {
        .declare = DeclareStatus,
        .holds_keys = true},
       {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
+      {"model", "look into model folders, and make them from others", nullptr, ModelGroup(), true},
       {.name = "eval",
        .summary = "evaluate a configuration's held-out tasks on a checkpoint",
        .declare = DeclareEval,
@@ -367,13 +399,28 @@ std::vector<Command> Commands() {
        .holds_keys = true},
       {"inspect", "print a run's trajectories as trees", DeclareInspect},
       {"export", "write a run's correct episodes as data for supervised training", DeclareExport},
+      {.name = "collect",
+       .summary = "run the agents on the training tasks, several samples each, and train nothing",
+       .declare = DeclareCollect,
+       .computes = true,
+       .holds_keys = true},
+      {"tasks",
+       "measure and filter tasks",
+       nullptr,
+       {{"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
+        {"filter", "drop tasks that are trivial, impossible or easy to guess", DeclareTasksFilter},
+        {"cases", "keep the test cases on which submissions agree, and the problems with enough of them",
+         DeclareTasksCases}}},
+      {"import", "make a pool of trajectories in ATIF, Harbor's format", DeclareImport},
       {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
       {"simulate", "orders of finished groups beside each other, in simulated time", DeclareSimulate},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,
        {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
-        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree}},
+        {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
+        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree},
+        {"sandbox", "starts of commands in rooms of this machine's strongest rung, beside crun", DeclareBenchSandbox}},
        true},
       {"config",
        "check a configuration or explain its keys",

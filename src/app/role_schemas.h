@@ -18,7 +18,8 @@ void BindDataPool(base::Schema& schema, datapool::StoreOptions& options);
 void BindWeights(base::Schema& schema, WeightsConfig& options);
 void BindAgents(base::Schema& schema, agents::RunnerOptions& options);
 void BindRewards(base::Schema& schema, reward::RewardOptions& options);
-void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& options);
+// `require`: RunConfig::sandbox_require.
+void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& options, std::string& require);
 void BindCluster(base::Schema& schema, ClusterOptions& options);
 
 // INVALID_ARGUMENT: keys below cluster.* that do not go together.

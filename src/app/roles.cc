@@ -11,12 +11,14 @@
 #include "agents/grpc_episodes.h"
 #include "agents/runner.h"
 #include "app/agents_substrate.h"
+#include "app/asked_models.h"
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grading.h"
 #include "app/grpc_server.h"
 #include "app/model_setup.h"
 #include "app/process.h"
+#include "app/reward_servers.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
@@ -114,6 +116,22 @@ absl::Status RunDataPool(const RoleContext& context) {
   return absl::OkStatus();
 }
 
+// The servers that reward terms ask. The tokenizer is read for them alone.
+absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context) {
+  reward::TermParts servers = HttpTermParts("", "");
+  const RunConfig& config = context.config;
+  if (!AsksModels(config.rewards)) return servers;
+  INGOT_ASSIGN_OR_RETURN(auto external, ConnectExternalModels(config));
+  INGOT_ASSIGN_OR_RETURN(TextParts text, config.model.path.empty()
+                                             ? MakeTextParts(config.model.chat_format)
+                                             : LoadTextParts(config.model.path, config.model.chat_format));
+  AddAskedModels(
+      std::make_shared<ModelPlaces>(config.gateway, ConnectEngines(*context.registry, config.cluster.rollout_engines),
+                                    std::move(external)),
+      std::move(text), servers);
+  return servers;
+}
+
 absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool =
       datapool::NewGrpcClient(context.registry->To("datapool"), kRoleDeadline);
@@ -125,7 +143,9 @@ absl::Status RunScheduler(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
     INGOT_ASSIGN_OR_RETURN(resume, ResumePointOf(dir, true));
   }
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RewardGrading> rewards, RewardGrading::Make(context.config, *pool));
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RewardGrading> rewards,
+                         RewardGrading::Make(context.config, *pool, servers));
   INGOT_ASSIGN_OR_RETURN(
       const std::unique_ptr<scheduler::Scheduler> scheduler,
       scheduler::Scheduler::Recover(context.config.scheduler, std::move(tasks), *pool, base::Clock::Real(), resume,
@@ -276,6 +296,8 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   seams.publisher = &publisher;
   seams.device = context.device.torch_name;
   seams.ranks = ranks;
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
+  INGOT_ASSIGN_OR_RETURN(seams.eval_grades, EvalGrades::Make(context.config, *pool, servers));
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(context.loaded, dir, seams, context.resume, context.metrics, StopFlag()));
   return result.goal_met ? 0 : 1;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "app/asked_models.h"
 #include "app/role_schemas.h"
 #include "dataset/jsonl.h"
 #include "trainer/presets.h"
@@ -66,12 +67,23 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Field("model.head_dim", &model.head_dim, "size of a head; even");
   schema.Field("model.context_length", &model.context_length, "tokens of a prompt and its answer together, at most");
   schema.Field("model.rope_theta", &model.rope_theta, "base of the rotary embedding's frequencies");
+  schema.Field("trainer.lora.rank", &model.lora.rank,
+               "rank of low-rank adapters, which alone are trained; 0: all weights are");
+  schema.Field("trainer.lora.alpha", &model.lora.alpha, "the adapters' result is multiplied by alpha / rank");
+  schema.Field("trainer.lora.targets", &model.lora.targets,
+               "products of every layer that get an adapter, by the last word of their name");
+  schema.Field("trainer.lora.dropout", &model.lora_dropout,
+               "must be 0: with dropout the trained policy would not be the sampled one");
+  schema.Field("trainer.lora.init", &model.lora_init,
+               "default: A uniform, B zero, so that the start is the base; or a PEFT folder to go on from");
 }
 
 void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("eval.tasks", &config.eval.tasks, "JSONL of held-out tasks, never trained on; empty: no evaluation");
   schema.Field("eval.every_versions", &config.eval.every_versions,
                "evaluate versions that are multiples of this, on pinned weights; 0: only the last");
+  schema.Field("eval.at_start", &config.eval.at_start,
+               "evaluate the weights before the first step too, on pinned weights (a multiple of every_versions)");
   schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
   schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
@@ -107,6 +119,7 @@ absl::Status DeriveDomains(RunConfig& config) {
 }
 
 void Derive(RunConfig& config) {
+  config.sandbox.require = config.sandbox_require == "any" ? "none" : config.sandbox_require;
   config.trainer.groups_per_step = config.scheduler.groups_per_step;
   config.trainer.group_size = config.scheduler.group_size;
   config.trainer.total_steps = config.scheduler.total_steps;
@@ -140,7 +153,23 @@ absl::Status CheckModel(const ModelOptions& model) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.kv_heads ", model.kv_heads, " does not divide model.heads ", model.heads));
   }
+  if (model.lora_dropout != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("trainer.lora.dropout is ", model.lora_dropout,
+                     ": only 0 is possible, for with dropout the trained policy would not be the one that sampled"));
+  }
+  if (model.lora.rank < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank is ", model.lora.rank, "; 0 trains all weights"));
+  }
   return absl::OkStatus();
+}
+
+// Adapters live on one rank, which holds the base.
+absl::Status CheckLora(const RunConfig& config) {
+  if (config.model.lora.rank == 0 || config.cluster.trainer_ranks <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank ", config.model.lora.rank,
+                                                 " and cluster.trainer_ranks ", config.cluster.trainer_ranks,
+                                                 ": adapters are trained on one rank"));
 }
 
 // A run of supervised stages alone needs at least one with steps.
@@ -159,6 +188,7 @@ absl::Status CheckStages(const RunConfig& config) {
 
 absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckModel(config.model));
+  INGOT_RETURN_IF_ERROR(CheckLora(config));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));
@@ -169,12 +199,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   if (config.tasks.empty()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
-  for (const reward::TermOptions& term : config.rewards.terms) {
-    if (term.kind != "judge" || !term.judge.server.url.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("rewards.terms (", term.Name(),
-                                                   "): judge.url is empty: name the base URL of a server of OpenAI's "
-                                                   "chat completions, such as one of `ingot serve`"));
-  }
+  INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   return base::Annotate(config.agents.Validate(), "agents");
 }
 
@@ -183,9 +208,10 @@ absl::Status CheckEvaluation(const RunConfig& config) {
   if (config.eval.every_versions < 0) {
     return absl::InvalidArgumentError("eval.every_versions must be 0 (only the last version) or more");
   }
-  if (!config.eval.tasks.empty() && config.eval.every_versions > 0 && MostEvaluations(config) < 1) {
+  if (!config.eval.tasks.empty() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "eval.every_versions: no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
+        config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
+        ": no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
         config.rollout.max_retained_versions, ") beside the newest, and models are pinned to as many; raise it"));
   }
   return absl::OkStatus();
@@ -272,7 +298,7 @@ base::Schema BindSchema(RunConfig& config) {
       "number of newest trained steps whose trees stay, beside those that a checkpoint may replay; 0: all stay");
   BindWeights(schema, config.weights);
   BindAgents(schema, config.agents);
-  BindSandbox(schema, config.sandbox);
+  BindSandbox(schema, config.sandbox, config.sandbox_require);
   BindSampling(schema, config.scheduler.sampling, config.task_domains);
   BindRewards(schema, config.rewards);
   BindEval(schema, config);

@@ -16,6 +16,7 @@
 #include "gateway/options.h"
 #include "http/options.h"
 #include "kernels/numerics.h"
+#include "model/config.h"
 #include "reward/options.h"
 #include "rollout/engine_options.h"
 #include "sandbox/substrate.h"
@@ -38,12 +39,21 @@ struct ModelOptions {
   int64_t head_dim = 32;
   int64_t context_length = 2048;
   double rope_theta = 10000;
+  // Adapters in place of all weights (trainer.lora.*); rank 0 = all weights are trained.
+  model::LoraConfig lora = {
+      .rank = 0, .alpha = 32, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
+  double lora_dropout = 0;
+  std::string lora_init = "default";  // default: A uniform, B zero; or a PEFT folder
 };
 
 struct EvalOptions {
   std::string tasks;           // JSONL of held-out tasks; empty = no evaluation
   int64_t every_versions = 0;  // evaluate versions that are multiples of this; 0 = only the last
+  bool at_start = false;       // evaluate version 0 too, the weights before the first step
   int32_t avg_n = 1;           // samples per task
+
+  // Whether the run holds weights back for an evaluation while newer ones are live.
+  bool of_earlier_versions() const { return at_start || every_versions > 0; }
 };
 
 // The goal of the run: bounds of its rewards. It is checked at the run's end and decides the exit code.
@@ -165,6 +175,9 @@ struct RunConfig {
   WeightsConfig weights;
   agents::RunnerOptions agents;
   reward::RewardOptions rewards;
+  // sandbox.require as written: "any" = no rung is named, and verifiers that run the model's programs want more than the
+  // weakest; otherwise sandbox.require itself.
+  std::string sandbox_require = "any";
   sandbox::SubstrateOptions sandbox;  // work_root, hidden and programs are filled in by agents_substrate.cc
   EvalOptions eval;
   GoalOptions goal;
