@@ -25,10 +25,11 @@ test-tokenizers: build
 test-torch: build
 	cmake --build --preset release --target ingot_ops model_export
 	[ -x build/peers-torch/bin/python ] || python3 -m venv build/peers-torch
-	build/peers-torch/bin/pip install --quiet torch==2.11.0 transformers
+	build/peers-torch/bin/pip install --quiet torch==2.11.0 transformers gguf accelerate
 	rm -rf build/exported && mkdir -p build/exported
 	$(BUILD)/tests/model/model_export build/exported
 	build/peers-torch/bin/python tests/model/check_export.py build/exported
+	build/peers-torch/bin/python tests/model/check_gguf.py $(BUILD)/ingot build/converted
 	build/peers-torch/bin/python examples/python/tree_attention.py --compile $(BUILD)/src/kernels/libingot_ops.so
 
 build: configure
@@ -63,6 +64,7 @@ gpu-check:
 # Published agents and client libraries, installed from npm and PyPI, against the gateway with a scripted model.
 test-agents: build
 	python3 tests/clients/run.py $(BUILD)/ingot
+	python3 tests/clients/smollm2.py $(BUILD)/ingot
 
 # The page of real runs in a headless Chromium, driven by playwright-core from npm.
 test-page: build

@@ -6,7 +6,7 @@
 // processes: this one, the launcher, the rooms' first processes, and /bin/true itself. `posix_spawn` is the least that a
 // start can cost; it has no room. Strengths that this machine does not grant are left out.
 //
-// Not measured: programs that do something; a machine whose other work takes the cores.
+// `ingot bench sandbox` measures the stronger rungs. Not measured: programs that do something; a machine whose other work takes the cores.
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-#include "sandbox/process_substrate.h"
+#include "sandbox/local_substrate.h"
 
 namespace {
 
@@ -111,7 +111,8 @@ int main(int argc, char** argv) {
     for (const int threads : {1, 2, 24}) {
       sandbox::SubstrateOptions options;
       options.work_root = std::string(folder) + "/work";
-      auto substrate = sandbox::ProcessSubstrate::Make(options, strength.refused);
+      options.rung = "process";
+      auto substrate = sandbox::LocalSubstrate::Make(options, strength.refused);
       if (!substrate.ok() || Granted((*substrate)->grant()) != strength.wanted) continue;
       const sandbox::Command command{
           .argv = {"/bin/true"}, .env = {{"PATH", "/usr/bin:/bin"}}, .working_dir = "", .stdin_text = ""};

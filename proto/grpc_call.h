@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "proto/grpc_channel.h"
 #include "proto/grpc_status.h"
 
 namespace ingot::v1 {
@@ -18,9 +19,9 @@ struct CallPolicy {
   bool repeat = true;  // repeats on UNAVAILABLE, with growing pauses; false = for calls that must not be repeated
 };
 
-// Makes one unary call and blocks for its answer. DEADLINE_EXCEEDED or the last UNAVAILABLE: the timeout has passed.
-template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> CallUnary(Stub& stub,
+// Makes one unary call and blocks for its answer. Each repetition goes to the role's place at that moment. DEADLINE_EXCEEDED or the last UNAVAILABLE: the timeout has passed.
+template <typename Service, typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> CallUnary(const Stubs<Service>& stubs,
                                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                    const Request& request, const CallPolicy& policy) {
   using std::chrono::milliseconds;
@@ -33,7 +34,7 @@ absl::StatusOr<Response> CallUnary(Stub& stub,
     context.set_deadline(std::chrono::system_clock::now() + left);
     context.set_wait_for_ready(policy.wait);
     Response response;
-    const grpc::Status status = (stub.*method)(&context, request, &response);
+    const grpc::Status status = ((*stubs.Now()).*method)(&context, request, &response);
     if (status.ok()) return response;
     if (!policy.repeat || status.error_code() != grpc::StatusCode::UNAVAILABLE ||
         std::chrono::steady_clock::now() + pause >= end) {

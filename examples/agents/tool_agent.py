@@ -9,6 +9,7 @@ OPENAI_MODEL, if set). TASK.json, every field optional:
 
     {"prompt": "text of the user's message; the argument PROMPT comes before it",
      "system": "text of the system message",
+     "history": [...messages that come before the prompt, as in the API...],
      "tools": [...as in the API...],
      "tables": {"TOOL": {"ARGUMENT": "RESULT", ...}},   what each tool returns for its one argument
      "max_turns": 3, "max_tokens": 64,
@@ -264,6 +265,7 @@ def well_formed(call):
 def run(task):
     http = Http(env.get("OPENAI_BASE_URL", ""))
     messages = [{"role": "system", "content": task["system"]}] if task.get("system") else []
+    messages += task.get("history") or []
     messages.append({"role": "user", "content": task["prompt"]})
     request = {"model": env.get("OPENAI_MODEL", "default"), "messages": messages}
     for option in ("tools", "max_tokens"):

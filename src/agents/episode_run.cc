@@ -89,6 +89,11 @@ class EpisodeRunner {
                .tmp = room_->tmp(),
                .cwd = context_.cwd,
                .base_url = room_->InsideUrl(episode_.base_url())};
+    if (sandbox::Fd listener = room_->TakeListener(); listener.valid() && context_.door != nullptr) {
+      auto entrance = context_.door->Open(std::move(listener), episode_.base_url());
+      if (!entrance.ok()) return Trouble{"sandbox", Message(entrance.status())};
+      entrance_ = *std::move(entrance);
+    }
     variables_ = VariablesOf(episode_, task_, places_);
     if (auto trouble = MakeEnvironment()) return trouble;
     if (auto trouble = WriteFiles()) return trouble;
@@ -180,7 +185,8 @@ class EpisodeRunner {
     input.room = room_.get();
     input.workdir = room_->work();
     input.home = room_->home();
-    if (recipe_.options.verifier.kind == "command") {
+    input.substrate = context_.substrate;
+    if (const std::string& kind = recipe_.options.verifier.kind; kind == "command" || kind == "harbor") {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
         auto made = room_->AddFolder(name);
@@ -205,6 +211,7 @@ class EpisodeRunner {
     report_.reward = verdict->reward;
     report_.detail = verdict->detail;
     report_.signals.merge(verdict->signals);
+    report_.facts = std::move(verdict->facts);
     return std::nullopt;
   }
 
@@ -237,6 +244,7 @@ class EpisodeRunner {
   const EpisodeContext& context_;
   std::string task_ = "{}";  // the task's payload, JSON
   std::unique_ptr<sandbox::Room> room_;
+  std::shared_ptr<void> entrance_;  // the room's way to the gateway
   EpisodePlaces places_;
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;

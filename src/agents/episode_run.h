@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "agents/door.h"
 #include "agents/recipe.h"
 #include "proto/gateway.pb.h"
 #include "sandbox/process.h"
@@ -31,6 +32,7 @@ struct EpisodeReport {
   double reward = 0;
   // With a reward, agent/timeout, agent/crash, agent/flood and answer_malformed are among them: 1 = it was so, 0 = not.
   std::map<std::string, double> signals;
+  std::map<std::string, std::string> facts;  // of the verdict: JSON by name
   bool agent_ran = false;
   double completion_s = 0;  // wall time of the agent
   double cpu_s = 0;         // of the agent and the processes that it waited for
@@ -38,6 +40,7 @@ struct EpisodeReport {
 
 struct EpisodeContext {
   sandbox::Substrate* substrate = nullptr;  // never null
+  Door* door = nullptr;                     // null = rooms share the network
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
   // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.

@@ -12,8 +12,8 @@ namespace {
 
 class GrpcEpisodes final : public Episodes {
  public:
-  GrpcEpisodes(std::shared_ptr<grpc::Channel> channel, const GrpcEpisodesOptions& options)
-      : channel_(std::move(channel)), stub_(v1::Gateway::NewStub(channel_)), options_(options) {}
+  GrpcEpisodes(v1::RoleChannel channel, const GrpcEpisodesOptions& options)
+      : stubs_(std::move(channel)), options_(options) {}
 
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
     grpc::ClientContext context;
@@ -23,7 +23,7 @@ class GrpcEpisodes final : public Episodes {
     named.set_incarnation(incarnation_);
     named.set_admin_key(options_.admin_key);
     v1::EpisodeOpenResponse response;
-    const grpc::Status status = stub_->OpenEpisode(&context, named, &response);
+    const grpc::Status status = stubs_.Now()->OpenEpisode(&context, named, &response);
     if (!status.ok()) return v1::FromGrpc(status);
     return response;
   }
@@ -32,14 +32,14 @@ class GrpcEpisodes final : public Episodes {
     grpc::ClientContext context;
     SetDeadline(context);
     v1::EpisodeRewardResponse response;
-    return v1::FromGrpc(stub_->RewardEpisode(&context, request, &response));
+    return v1::FromGrpc(stubs_.Now()->RewardEpisode(&context, request, &response));
   }
 
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
     grpc::ClientContext context;
     SetDeadline(context);
     v1::EpisodeEndResponse response;
-    INGOT_RETURN_IF_ERROR(v1::FromGrpc(stub_->EndEpisode(&context, request, &response)));
+    INGOT_RETURN_IF_ERROR(v1::FromGrpc(stubs_.Now()->EndEpisode(&context, request, &response)));
     return response;
   }
 
@@ -49,8 +49,7 @@ class GrpcEpisodes final : public Episodes {
                          std::chrono::milliseconds(static_cast<int64_t>(options_.timeout_s * 1e3)));
   }
 
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::Gateway::Stub> stub_;
+  const v1::Stubs<v1::Gateway> stubs_;
   const GrpcEpisodesOptions options_;
   const std::string incarnation_ = absl::StrCat(getpid(), "-", base::Clock::Real().UnixNanos());  // this process
 };
@@ -62,7 +61,7 @@ absl::Status GrpcEpisodesOptions::Validate() const {
   return absl::InvalidArgumentError(absl::StrCat("timeout_s is ", timeout_s, ": seconds above 0 (and at most 1e6)"));
 }
 
-std::unique_ptr<Episodes> MakeGrpcEpisodes(std::shared_ptr<grpc::Channel> channel, const GrpcEpisodesOptions& options) {
+std::unique_ptr<Episodes> MakeGrpcEpisodes(v1::RoleChannel channel, const GrpcEpisodesOptions& options) {
   return std::make_unique<GrpcEpisodes>(std::move(channel), options);
 }
 

@@ -6,10 +6,7 @@
 #include <string>
 
 #include "agents/episodes.h"
-
-namespace grpc {
-class Channel;
-}
+#include "proto/grpc_channel.h"
 
 namespace ingot::agents {
 
@@ -25,7 +22,6 @@ struct GrpcEpisodesOptions {
 
 // Thread safe. UNAVAILABLE, at once: the gateway cannot be reached; the channel reconnects by itself. Status codes and
 // payloads (Retry-After) arrive as the gateway made them.
-std::unique_ptr<Episodes> MakeGrpcEpisodes(std::shared_ptr<grpc::Channel> channel,
-                                           const GrpcEpisodesOptions& options = {});
+std::unique_ptr<Episodes> MakeGrpcEpisodes(v1::RoleChannel channel, const GrpcEpisodesOptions& options = {});
 
 }  // namespace ingot::agents

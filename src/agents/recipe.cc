@@ -62,7 +62,10 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
     add("command", recipe.command);
     for (const StepOptions& step : recipe.setup) add("setup", step.command);
     for (const StepOptions& step : recipe.cleanup) add("cleanup", step.command);
-    if (recipe.verifier.kind == "command") add("verifier.command", recipe.verifier.command);
+    const reward::VerifierOptions& verifier = recipe.verifier;
+    if (verifier.kind == "command") add(reward::ProgramKey(verifier), verifier.command);
+    if (verifier.kind == "code") add(reward::ProgramKey(verifier), verifier.code.command);
+    if (verifier.kind == "math") add(reward::ProgramKey(verifier), {verifier.math.python});
   }
   return programs;
 }

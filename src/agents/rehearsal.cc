@@ -205,7 +205,8 @@ absl::StatusOr<std::vector<std::string>> RehearseEpisode(const Recipe& recipe, c
   }
   INGOT_RETURN_IF_ERROR(look("command", recipe.command, !recipe.setup.empty()));
   INGOT_ASSIGN_OR_RETURN(const sandbox::Command verifier, recipe.verifier->Rehearse(VerifierInputOf(payload, places)));
-  if (!verifier.argv.empty()) INGOT_RETURN_IF_ERROR(programs.LookFor("verifier.command", verifier, true));
+  if (!verifier.argv.empty())
+    INGOT_RETURN_IF_ERROR(programs.LookFor(reward::ProgramKey(recipe.options.verifier), verifier, true));
   for (size_t i = 0; i < recipe.cleanup.size(); ++i) {
     INGOT_RETURN_IF_ERROR(look(absl::StrCat("cleanup[", i, "]"), recipe.cleanup[i], true));
   }

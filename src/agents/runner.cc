@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/retry.h"
+#include "sandbox/relay.h"
 
 namespace ingot::agents {
 namespace {
@@ -52,6 +53,18 @@ bool IsOfSetup(const std::string& cause) {
   return cause == "sandbox" || cause == "setup" || cause == "task" || cause == "verifier" || cause == "gateway";
 }
 
+// For a gateway of another process.
+class RelayDoor final : public Door {
+ public:
+  absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string& base_url) override {
+    INGOT_RETURN_IF_ERROR(relay_.status());
+    return (*relay_)->Serve(std::move(listener), base_url);
+  }
+
+ private:
+  const absl::StatusOr<std::shared_ptr<sandbox::Relay>> relay_ = sandbox::Relay::Start();
+};
+
 }  // namespace
 
 struct Runner::Series {
@@ -79,7 +92,7 @@ struct Runner::Series {
 
 absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& options,
                                                      std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
-                                                     const base::Clock& clock, base::Metrics* metrics) {
+                                                     const base::Clock& clock, base::Metrics* metrics, Door* door) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (options.recipes.empty()) {
     return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
@@ -90,17 +103,19 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
     recipes.push_back(std::move(made));
   }
   return std::unique_ptr<Runner>(
-      new Runner(options, std::move(recipes), std::move(substrate), episodes, clock, metrics));
+      new Runner(options, std::move(recipes), std::move(substrate), episodes, clock, metrics, door));
 }
 
 Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
                std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
-               base::Metrics* metrics)
+               base::Metrics* metrics, Door* door)
     : options_(options),
       recipes_(std::move(recipes)),
       substrate_(std::move(substrate)),
       episodes_(episodes),
       clock_(clock),
+      own_door_(door == nullptr && substrate_->grant().own_network ? std::make_unique<RelayDoor>() : nullptr),
+      door_(door != nullptr ? door : own_door_.get()),
       series_(metrics == nullptr ? nullptr : std::make_unique<Series>(*metrics)),
       cwd_(CurrentFolder()),
       metadata_(absl::StrCat(R"({"sandbox":)", substrate_->grant().Json(), "}")),
@@ -263,6 +278,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
 EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode) {
   EpisodeContext context;
   context.substrate = substrate_.get();
+  context.door = door_;
   context.cwd = cwd_;
   context.cancel = &cancel_;
   context.may_keep = [this] { return MayKeepFolder(); };
@@ -270,12 +286,14 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
 }
 
 absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
-                          const std::map<std::string, double>& signals) {
+                          const std::map<std::string, double>& signals,
+                          const std::map<std::string, std::string>& facts) {
   v1::EpisodeRewardRequest reward;
   reward.set_episode_id(episode.episode_id());
   reward.set_api_key(OwnersKey(episode));
   reward.set_reward(earned);
   for (const auto& [name, value] : signals) (*reward.mutable_signals())[name] = value;
+  for (const auto& [name, json] : facts) (*reward.mutable_facts())[name] = json;
   return WithRetries([&] { return episodes_.Reward(reward); });
 }
 
@@ -285,7 +303,7 @@ absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const Episod
   // The agent was to post a reward and has posted none: its own doing, like a missing answer.
   std::map<std::string, double> signals = report.signals;
   signals["answer_malformed"] = 1;
-  if (!Post(episode, 0, signals).ok()) return ended;
+  if (!Post(episode, 0, signals, report.facts).ok()) return ended;
   return End(episode, v1::EPISODE_FINISHED, "the agent has posted no reward").status();
 }
 
@@ -293,7 +311,8 @@ void Runner::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& repor
   absl::Status ended;
   if (report.cause.empty()) {
     // Without a reward here, the agent posted its own, which must stand.
-    const absl::Status posted = report.has_reward ? Post(episode, report.reward, report.signals) : absl::OkStatus();
+    const absl::Status posted =
+        report.has_reward ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
     if (posted.ok()) ended = Finish(episode, report);
     if (posted.ok() && ended.ok()) return;
     const absl::Status& refused = posted.ok() ? ended : posted;

@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "agents/door.h"
 #include "agents/episode_run.h"
 #include "agents/episodes.h"
 #include "agents/open_gate.h"
@@ -59,11 +60,12 @@ struct RunnerStats {
 
 class Runner {
  public:
-  // INVALID_ARGUMENT: RunnerOptions::Validate refuses the options, or there is no recipe. `episodes`, `clock` and
-  // `metrics` (null = none) outlive the runner.
+  // INVALID_ARGUMENT: RunnerOptions::Validate refuses the options, or there is no recipe. `episodes`, `clock`,
+  // `metrics` (null = none) and `door` (null = connections of rooms are relayed) outlive the runner.
   static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options,
                                                       std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
-                                                      const base::Clock& clock, base::Metrics* metrics = nullptr);
+                                                      const base::Clock& clock, base::Metrics* metrics = nullptr,
+                                                      Door* door = nullptr);
   // Stop(), then waits for the slots without a deadline.
   ~Runner();
   Runner(const Runner&) = delete;
@@ -87,7 +89,7 @@ class Runner {
 
   Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
          std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
-         base::Metrics* metrics);
+         base::Metrics* metrics, Door* door);
   void Slot();
   // The episode that a slot asks for. After an Open without an answer the gateway may have opened it: the slot asks
   // again under the same key and gets the same episode.
@@ -106,8 +108,8 @@ class Runner {
   // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Afterwards the report
   // has the cause under which the episode is counted and, beside a failure, the gateway's last refusal.
   void Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
-  absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned,
-                    const std::map<std::string, double>& signals);
+  absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned, const std::map<std::string, double>& signals,
+                    const std::map<std::string, std::string>& facts);
   absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
                                              const std::string& detail, const std::string& cause = "");
@@ -128,6 +130,8 @@ class Runner {
   const std::unique_ptr<sandbox::Substrate> substrate_;
   Episodes& episodes_;
   const base::Clock& clock_;
+  const std::unique_ptr<Door> own_door_;  // null: another one is used
+  Door* const door_;
   const std::unique_ptr<Series> series_;  // null: no metrics
   const std::string cwd_;
   const std::string metadata_;  // of every episode: {"sandbox": the substrate's grant}

@@ -8,10 +8,9 @@ namespace {
 void BindStep(base::Schema& schema, agents::StepOptions& o) { schema.Field("command", &o.command, "argv, templates"); }
 
 void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
-  schema.Choice("verifier.kind", &o.kind,
-                {"exact", "numeric", "regex", "json_field", "command", "agent_reported", "agent_posted"},
-                "rule that turns the outcome into a reward");
-  schema.Field("verifier.expected", &o.expected, "exact, numeric, json_field: template of the right answer");
+  schema.Choice("verifier.kind", &o.kind, reward::VerifierKinds(), "rule that turns the outcome into a reward");
+  schema.Field("verifier.expected", &o.expected,
+               "exact, numeric, json_field, choice, f_beta, math: template of the right answer");
   schema.Field("verifier.ignore_case", &o.ignore_case, "exact: A-Z and a-z are the same");
   schema.Field("verifier.tolerance", &o.tolerance, "numeric: absolute");
   schema.Field("verifier.relative_tolerance", &o.relative_tolerance, "numeric: relative to the expected value");
@@ -19,9 +18,32 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   schema.Field("verifier.field", &o.field, "json_field: dotted path; empty: the whole answer");
   schema.Field("verifier.command", &o.command, "command: argv, templates; gets the answer on stdin");
   schema.Choice("verifier.reward_from", &o.reward_from, {"exit_code", "json"}, "command: source of the reward");
-  schema.Field("verifier.timeout_s", &o.timeout_s, "command: seconds");
-  schema.Field("verifier.timeout_is_zero", &o.timeout_is_zero, "command: running too long is reward 0, not an error");
+  schema.Field("verifier.timeout_s", &o.timeout_s, "command, harbor: seconds; code: of each test");
+  schema.Field("verifier.timeout_is_zero", &o.timeout_is_zero,
+               "command, harbor: running too long is reward 0, not an error");
   schema.Field("verifier.max_answer_bytes", &o.max_answer_bytes, "longer answers are malformed: reward 0");
+  schema.Field("verifier.choice.choices", &o.choice.choices, "choice: the letters that a question may have");
+  schema.Field("verifier.f_beta.beta", &o.f_beta.beta, "f_beta: above 1 recall counts more");
+  schema.Field("verifier.math.python", &o.math.python,
+               "math: the Python with the package math-verify; ${cwd} is the folder in which ingot was started");
+  schema.Field("verifier.math.timeout_s", &o.math.timeout_s,
+               "math: CPU seconds of one comparison, of wall time 5 times as many; past it: not equal");
+  schema.Field("verifier.math.memory_bytes", &o.math.memory_bytes,
+               "math: memory of one comparison; past it: not equal");
+  schema.Field("verifier.math.float_rounding", &o.math.float_rounding, "math: decimal digits of rounded numbers");
+  schema.Field("verifier.math.workers", &o.math.workers, "math: Python processes at a time");
+  schema.Field("verifier.code.command", &o.code.command,
+               "code: argv that runs the program, a template with ${file} and ${cwd}");
+  schema.Field("verifier.code.file", &o.code.file, "code: name of the program's file");
+  schema.Field("verifier.code.tests", &o.code.tests,
+               "code: template of a JSON list of {input, output} or, for Python, {code}");
+  schema.Choice("verifier.code.score", &o.code.score, {"all", "fraction"},
+                "code: every test, or the share that passes");
+  schema.Field("verifier.code.memory_bytes", &o.code.memory_bytes,
+               "code: address space of each process of a test; 0: no limit");
+  schema.Field("verifier.code.max_tests", &o.code.max_tests, "code: a task with more tests is refused");
+  schema.Field("verifier.harbor.tests", &o.harbor.tests,
+               "harbor: template of the folder with test.sh; a relative one begins in ${cwd}");
 }
 
 void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
@@ -76,9 +98,22 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
       "the kinds of agents; empty: the run starts none, and agents from elsewhere use its gateway");
 }
 
-void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o) {
-  schema.Choice("sandbox.require", &o.require, {"none", "landlock", "namespaces", "full"},
-                "least rung of the wall around agents; a run that would get less is refused at its start");
+void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o, std::string& require) {
+  schema.Choice("sandbox.require", &require, {"any", "none", "landlock", "namespaces", "full"},
+                "least rung of the wall around agents; a run that would get less is refused at its start; none: the "
+                "weakest is enough, also for verifiers that run the model's programs; any: not for those");
+  schema.Choice("sandbox.rung", &o.rung, {"auto", "process", "landlock", "namespaces", "full"},
+                "strongest rung to try; auto: whatever the machine grants");
+  schema.Choice("sandbox.network", &o.network, {"none", "host"},
+                "none: with namespaces a room reaches the gateway alone; host: it has the machine's network");
+  schema.Field("sandbox.visible", &o.visible,
+               "paths that agents see beside the system's programs, the recipes' own and the folder of the start");
+  schema.Field("sandbox.memory_bytes", &o.totals.memory_bytes, "rung full: memory of an episode in total; 0: no limit");
+  schema.Field("sandbox.processes", &o.totals.processes, "processes and threads of an episode; 0: no limit");
+  schema.Field("sandbox.cpus", &o.totals.cpus, "rung full: cores' worth of CPU time of an episode; 0: no limit");
+  schema.Field("sandbox.disk_bytes", &o.disk.bytes, "disk of an episode, counted about once a second; 0: no limit");
+  schema.Field("sandbox.files", &o.disk.files, "files and folders of an episode; 0: no limit");
+  schema.Field("sandbox.pool", &o.pool, "rooms opened ahead; -1: a quarter of agents.concurrency, at least 2");
   schema.Choice("sandbox.agent_uid", &o.agent_uid, {"auto", "own", "shared"},
                 "own: a uid for each running episode, or no start; shared: agents have ingot's uid and capabilities; "
                 "auto: own where the machine grants it and it reaches every recipe's program, else ingot's uid without "

@@ -16,6 +16,7 @@
 #include "agents/recipe.h"
 #include "app/hidden_paths.h"
 #include "base/log.h"
+#include "sandbox/reach.h"
 
 namespace ingot::app {
 namespace {
@@ -59,17 +60,34 @@ void WarnOfReadable(const sandbox::Grant& grant, const std::vector<std::string>&
             absl::StrJoin(readable, ", "), grant.own_uid ? "; chmod o-rwx closes them to the agents' uids" : "");
 }
 
+// A verifier that runs programs of the model wants a stronger wall than a process, unless someone has written otherwise.
+absl::Status CheckModelCode(const RunConfig& config, const sandbox::Grant& grant) {
+  if (grant.rung > sandbox::Rung::kProcess || config.sandbox_require != "any") return absl::OkStatus();
+  for (const agents::RecipeOptions& recipe : config.agents.recipes) {
+    if (!recipe.verifier.runs_model_code()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("agents.recipes '", recipe.name, "': the verifier ", recipe.verifier.kind,
+                     " runs programs that the model wrote, and this machine grants ", grant.Describe(),
+                     "; write `sandbox: {require: none}` if that is wall enough for you (docs/sandbox.md)"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const RunConfig& config, const RunDir& dir) {
   sandbox::SubstrateOptions options = config.sandbox;
   options.work_root = config.agents.work_root;
   options.programs = agents::ProgramsOf(config.agents.recipes, CurrentFolder());
+  if (options.pool < 0) options.pool = std::max(2, config.agents.concurrency / 4);
+  if (const std::string here = AbsolutePath(CurrentFolder()); !sandbox::IsTooWide(here))
+    options.visible.push_back(here);
   INGOT_ASSIGN_OR_RETURN(const std::string folder, HiddenFolder(config, dir, options.programs));
   options.hidden = FilesOfRun(config);
   options.hidden.push_back(folder);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));
   const sandbox::Grant& grant = substrate->grant();
+  INGOT_RETURN_IF_ERROR(CheckModelCode(config, grant));
   if (grant.own_uid && !grant.mount_namespace && chmod(dir.path().c_str(), 0700) != 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot close ", dir.path(), " to the agents' uids: ", std::strerror(errno)));
@@ -101,7 +119,10 @@ void ReportGrant(const sandbox::Grant& grant, base::Metrics& metrics) {
                  {"own_uid", flag(grant.own_uid)},
                  {"user_namespace", flag(grant.user_namespace)},
                  {"pid_namespace", flag(grant.pid_namespace)},
-                 {"mount_namespace", flag(grant.mount_namespace)}})
+                 {"mount_namespace", flag(grant.mount_namespace)},
+                 {"own_network", flag(grant.own_network)},
+                 {"seccomp", flag(grant.seccomp)},
+                 {"groups", absl::StrCat(grant.groups)}})
       .Set(1);
 }
 

@@ -9,8 +9,7 @@ namespace ingot::app {
 
 struct RunArgs {
   std::string config;                  // run.yaml
-  std::vector<std::string> overrides;  // KEY=VALUE, of --set
-  std::vector<std::string> words;      // KEY=VALUE without --set; they come after `overrides`
+  std::vector<std::string> overrides;  // KEY=VALUE
   bool resume = false;
   int token_fd = -1;  // descriptor with the run's token (run_secrets.h); -1 = cluster.token_file names it
 };
@@ -19,7 +18,21 @@ int Train(const RunArgs& args);
 // Runs one role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents. `index`: number of
 // the engine, or rank of the trainer. `supervised`: `ingot launch` started this process and tells it when to end.
 int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised);
-int Launch(const RunArgs& args);
+
+struct LaunchArgs {
+  RunArgs run;
+  bool dry_run = false;  // prints what would be started
+};
+int Launch(const LaunchArgs& args);
+
+struct NodeArgs {
+  RunArgs run;
+  std::string group;  // of cluster.groups
+  int node = -1;      // within the group; -1 = the launcher's variable (node.cc), or 0
+  std::string probe;  // alive or ready: asks the node's agent instead; empty = runs it
+};
+// Runs the roles of one node of a run, and restarts them.
+int RunNode(const NodeArgs& args);
 int ShowStatus(const RunArgs& args);
 int Evaluate(const std::string& checkpoint, const RunArgs& args);
 
@@ -29,8 +42,9 @@ struct ServeArgs {
   int port = 8000;
   std::string tls_certificate, tls_key;  // PEM files; empty = plain text, on loopback only unless allow_plaintext
   bool allow_plaintext = false;
-  std::string model_name;         // empty = the folder's name
-  std::vector<std::string> also;  // NAME=DIR: further models, each with an engine of its own; the same tokenizer
+  std::string model_name;             // empty = the folder's name
+  std::vector<std::string> also;      // NAME=DIR: further models, each with an engine of its own; the same tokenizer
+  std::vector<std::string> adapters;  // NAME=DIR: PEFT adapters of the model, all in its engine
   // Port of the engine's gRPC service (proto/rollout.proto: token ids in and out), for the gateways of runs; 0 = a free
   // one, -1 = no such service.
   int rollout_port = -1;
@@ -45,6 +59,15 @@ struct ServeArgs {
   std::string device = "auto";
 };
 int Serve(const ServeArgs& args);
+
+struct CollectArgs {
+  RunArgs run;
+  std::string checkpoint;  // model folder; empty = the configuration's own model
+  std::string model;       // an external model of gateway.models, asked in place of it; empty = none
+  int samples = 10;        // of each task
+  double temperature = 1;
+};
+int Collect(const CollectArgs& args);
 
 struct InspectArgs {
   std::string run_dir;
@@ -85,11 +108,55 @@ int Regrade(const RegradeArgs& args);
 struct ExportArgs {
   std::string run_dir;
   std::string out;         // a JSONL file, replaced
-  std::string as = "sft";  // or "dpo"
+  std::string as = "sft";  // or "dpo", or "atif"
   double above = 0.5;      // an episode is correct if its outcome is above it
   bool shortest = false;   // sft: of each group the shortest correct episode alone
+  // sft: the signal that is an episode's recall; empty = the outcome decides. From `recall_high` on all episodes are kept,
+  // below it in proportion, and those of recall 0 up to `zero_share` of the kept ones.
+  std::string recall;
+  double recall_high = 0.8;
+  double zero_share = 0.05;
 };
 int Export(const ExportArgs& args);
+
+struct ImportArgs {
+  RunArgs run;                     // names the run folder, tokenizer and chat format
+  std::vector<std::string> files;  // ATIF: a JSON object each, or JSON lines
+};
+int Import(const ImportArgs& args);
+
+struct TasksRateArgs {
+  std::string run_dir;  // of `ingot collect`, or of a training run
+  std::string out;      // JSON lines: the tasks with their pass rate
+  double above = 0.5;   // an outcome above it is a success
+  std::string field = "pass_rate";
+};
+int TasksRate(const TasksRateArgs& args);
+
+struct TasksFilterArgs {
+  std::string tasks;    // JSON lines
+  std::string out;      // the tasks that stay
+  std::string rated;    // run folder with tries of the tasks; empty = their field pass_rate, where they have it
+  std::string guesses;  // run folder with tries without reasoning; empty = none
+  int guess = 8;        // tries of it that count
+  double above = 0.5;   // an outcome above it is a success
+  double min_rate = 0;  // at or below it a task is impossible
+  double max_rate = 1;  // at or above it a task is trivial
+  bool formats = true;  // drop multiple choice, true or false, proofs
+  std::string question_field = "question", answer_field = "answer", rate_field = "pass_rate";
+};
+int TasksFilter(const TasksFilterArgs& args);
+
+struct TasksCasesArgs {
+  std::string problems;  // JSON lines with cases and submissions
+  std::string out;       // the problems that stay, with tests
+  std::string work_root;
+  int agreeing = 7, cases = 40, passing = 9;
+  double timeout_s = 10;       // of one submission on one case
+  int threads = 2;             // at a time
+  bool allow_process = false;  // the rung `process` is wall enough
+};
+int TasksCases(const TasksCasesArgs& args);
 
 int ConfigCheck(const RunArgs& args);
 int ConfigExplain(const std::string& key);

@@ -1,10 +1,13 @@
 #include "app/embedded.h"
 
+#include <map>
 #include <utility>
 
 #include "agents/runner.h"
 #include "app/agents_substrate.h"
+#include "app/asked_models.h"
 #include "app/grading.h"
+#include "app/reward_servers.h"
 #include "app/role_addresses.h"
 #include "app/seams.h"
 #include "base/executor.h"
@@ -18,17 +21,32 @@
 
 namespace ingot::app {
 
+// The gateway accepts on the sockets of rooms as on its own.
+class HttpDoor final : public agents::Door {
+ public:
+  explicit HttpDoor(gateway::HttpServer& server) : server_(server) {}
+  absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string&) override {
+    return server_.AcceptOn(listener.Release());
+  }
+
+ private:
+  gateway::HttpServer& server_;
+};
+
 // Constructed in this order, destroyed in the reverse order.
 struct EmbeddedRun::Parts {
   std::unique_ptr<datapool::Client> pool;
-  std::unique_ptr<RewardGrading> rewards;
-  std::unique_ptr<scheduler::Scheduler> scheduler;
   std::shared_ptr<rollout::Engine> engine;
+  std::map<std::string, std::shared_ptr<rollout::Client>> external;  // models of other servers
+  std::unique_ptr<RewardGrading> rewards;
+  std::shared_ptr<const EvalGrades> eval_grades;
+  std::unique_ptr<scheduler::Scheduler> scheduler;
   std::unique_ptr<weights::Publisher> publisher;
   std::unique_ptr<SchedulerAdmission> admission;
   std::unique_ptr<gateway::Gateway> gateway;
   std::unique_ptr<gateway::HttpServer> http;
   std::unique_ptr<GatewayEpisodes> episodes;
+  std::unique_ptr<HttpDoor> door;
   std::unique_ptr<agents::Runner> runner;  // null = agents come from elsewhere
   std::string url;
   base::Metrics* metrics = nullptr;
@@ -54,23 +72,28 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   if (dir.existed()) store.postgres.replace = false;
   INGOT_ASSIGN_OR_RETURN(parts->pool, datapool::OpenPool(store));
 
-  INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.tasks));
-  INGOT_ASSIGN_OR_RETURN(parts->rewards, RewardGrading::Make(config, *parts->pool));
-  INGOT_ASSIGN_OR_RETURN(parts->scheduler, scheduler::Scheduler::Recover(config.scheduler, std::move(tasks),
-                                                                         *parts->pool, base::Clock::Real(), resume,
-                                                                         &metrics, parts->rewards->grading()));
-
   rollout::Engine::Parts engine;
   INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, model.device));
   engine.tokenizer = model.text.tokenizer;
   INGOT_ASSIGN_OR_RETURN(parts->engine, rollout::Engine::Create(config.rollout, std::move(engine), nullptr));
+  INGOT_ASSIGN_OR_RETURN(parts->external, ConnectExternalModels(config));
+
+  INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.tasks));
+  reward::TermParts servers = HttpTermParts("", "");
+  AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, parts->engine, parts->external), model.text, servers);
+  INGOT_ASSIGN_OR_RETURN(parts->rewards, RewardGrading::Make(config, *parts->pool, servers));
+  INGOT_ASSIGN_OR_RETURN(parts->eval_grades, EvalGrades::Make(config, *parts->pool, servers));
+  INGOT_ASSIGN_OR_RETURN(parts->scheduler, scheduler::Scheduler::Recover(config.scheduler, std::move(tasks),
+                                                                         *parts->pool, base::Clock::Real(), resume,
+                                                                         &metrics, parts->rewards->grading()));
+
   parts->publisher = std::make_unique<weights::Publisher>(config.weights.Options());
   INGOT_RETURN_IF_ERROR(parts->publisher->AddEngine("engine", parts->engine));
 
   parts->admission = std::make_unique<SchedulerAdmission>(*parts->scheduler);
   gateway::GatewayParts gateway;
   gateway.engine = parts->engine;
-  INGOT_ASSIGN_OR_RETURN(gateway.external, ConnectExternalModels(config));
+  gateway.external = parts->external;
   gateway.pool = parts->pool.get();
   gateway.admission = parts->admission.get();
   gateway.tokenizer = model.text.tokenizer;
@@ -88,8 +111,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   if (!config.agents.recipes.empty()) {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
     ReportGrant(substrate->grant(), metrics);
+    parts->door = std::make_unique<HttpDoor>(*parts->http);
     INGOT_ASSIGN_OR_RETURN(parts->runner, agents::Runner::Make(config.agents, std::move(substrate), *parts->episodes,
-                                                               base::Clock::Real(), &metrics));
+                                                               base::Clock::Real(), &metrics, parts->door.get()));
   }
   scheduler::Scheduler* const ticked = parts->scheduler.get();
   parts->scheduler_tick = parts->timers.PostEvery(std::chrono::seconds(1), [ticked] {
@@ -111,6 +135,7 @@ TrainingSeams EmbeddedRun::Seams() {
   seams.pool = parts_->pool.get();
   seams.engine = parts_->engine.get();
   seams.publisher = parts_->publisher.get();
+  seams.eval_grades = parts_->eval_grades;
   seams.on_first_version = [this] { return StartAgents(); };
   return seams;
 }

@@ -1,25 +1,19 @@
 // `ingot eval`: evaluates the held-out tasks of a configuration on one checkpoint, and trains nothing.
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
-#include <thread>
 
 #include "app/commands.h"
 #include "app/device.h"
-#include "app/embedded.h"
-#include "app/evaluation.h"
+#include "app/evaluate_once.h"
 #include "app/process.h"
-#include "app/progress.h"
-#include "app/run_metrics.h"
 #include "app/snapshots.h"
 #include "app/start_check.h"
 #include "app/threads.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/printable.h"
 
 namespace ingot::app {
 namespace {
@@ -77,46 +71,17 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   base::json::object record{{"checkpoint", path}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
-  base::Metrics metrics(config.metrics.max_labels);
-  ReportDevice(device, metrics);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
-  INGOT_ASSIGN_OR_RETURN(
-      auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
-  const TrainingSeams seams = run->Seams();
-  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, 0, MostEvaluations(config),
-                                                                      *seams.scheduler, *seams.publisher));
-  INGOT_RETURN_IF_ERROR(seams.publisher->Publish(snapshot, /*retain=*/true).status());
-  INGOT_RETURN_IF_ERROR(seams.scheduler->MarkVersionLive(0));
-  INGOT_RETURN_IF_ERROR(evaluations.Start(0));
-  INGOT_RETURN_IF_ERROR(run->StartAgents());
   bool evaluated = false;
-  Progress progress("eval");
-  Patience patience{.stop = &StopFlag()};
-  patience.sleep = [&](std::chrono::milliseconds pause) {
-    if (const auto so_far = seams.scheduler->EvalStatus(0); so_far.ok()) {
-      progress.Show("episodes", so_far->finished() + so_far->failed(), so_far->total());
-    }
-    std::this_thread::sleep_for(pause);
-  };
-  INGOT_RETURN_IF_ERROR(evaluations.Finish(
-      [&](int64_t, const v1::EvalStatusResponse& result) {
-        evaluated = true;
-        progress.Clear();
-        std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed)  trajectories: ingot inspect %s\n",
-                    result.reward_mean(), config.eval.avg_n, result.total(), result.failed(), dir.path().c_str());
-        record["eval/reward_mean"] = result.reward_mean();
-        record["eval/avg_n"] = config.eval.avg_n;
-        record["eval/episodes"] = result.total();
-        record["eval/failed"] = result.failed();
-        return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
-      },
-      patience,
-      [&progress](const std::string& text) {
-        progress.Clear();
-        std::printf("%s\n", base::Printable(text).c_str());
-      }));
-  endpoints.clear();  // before the metrics that they show
-  run->Stop();
+  INGOT_RETURN_IF_ERROR(EvaluateOnce(config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
+    evaluated = true;
+    std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed)  trajectories: ingot inspect %s\n",
+                result.reward_mean(), config.eval.avg_n, result.total(), result.failed(), dir.path().c_str());
+    record["eval/reward_mean"] = result.reward_mean();
+    record["eval/avg_n"] = config.eval.avg_n;
+    record["eval/episodes"] = result.total();
+    record["eval/failed"] = result.failed();
+    return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
+  }));
   return evaluated ? 0 : 1;
 }
 

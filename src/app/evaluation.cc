@@ -26,7 +26,16 @@ absl::StatusOr<Evaluations> Evaluations::Create(const EvalOptions& options, int6
 bool Evaluations::Due(int64_t version) const {
   if (tasks_.empty()) return false;
   if (version == total_steps_) return true;
+  if (version == 0 && options_.at_start) return true;
   return options_.every_versions > 0 && version % options_.every_versions == 0;
+}
+
+std::vector<int64_t> Evaluations::DueBefore(int64_t first) const {
+  std::vector<int64_t> due;
+  if (first > 0 && Due(0)) due.push_back(0);
+  const int64_t step = options_.every_versions;
+  for (int64_t version = step; version < first && !tasks_.empty() && step > 0; version += step) due.push_back(version);
+  return due;
 }
 
 absl::Status Evaluations::OnLive(int64_t version, bool retained) {
@@ -101,8 +110,7 @@ absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, cons
     }
   }
   std::vector<int64_t> without;
-  for (int64_t version = 0; version < first && !tasks_.empty() && options_.every_versions > 0;
-       version += options_.every_versions) {
+  for (const int64_t version : DueBefore(first)) {
     if (running_.contains(version) || reported_.contains(version)) continue;
     absl::StatusOr<v1::EvalStatusResponse> result;
     INGOT_RETURN_IF_ERROR(Persist(patience, absl::StrCat("asking for the evaluation of version ", version), [&] {

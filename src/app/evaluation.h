@@ -66,6 +66,7 @@ class Evaluations {
               weights::Publisher& publisher)
       : options_(options), total_steps_(total_steps), most_(most), scheduler_(&scheduler), publisher_(&publisher) {}
   bool Due(int64_t version) const;
+  std::vector<int64_t> DueBefore(int64_t first) const;
   bool HasRoom() const { return std::ssize(running_) < most_; }
 
   absl::Status RequestStart(int64_t version);

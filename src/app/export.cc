@@ -3,15 +3,20 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "app/commands.h"
 #include "app/process.h"
 #include "app/progress.h"
-#include "app/stored_episodes.h"
+#include "app/stored_groups.h"
 #include "app/stored_run.h"
+#include "app/text_parts.h"
+#include "base/checksum.h"
 #include "base/json.h"
+#include "dataset/atif.h"
 #include "dataset/recorded.h"
 #include "tree/episode_return.h"
 
@@ -33,7 +38,9 @@ struct Counts {
 
 class Exporter {
  public:
-  explicit Exporter(const ExportArgs& args) : args_(args) {}
+  Exporter(const ExportArgs& args, const gateway::GatewayOptions& gateway) : args_(args) {
+    for (const gateway::ModelOptions& model : gateway.models) other_models_.insert(model.name);
+  }
 
   absl::Status Open() {
     out_.open(args_.out, std::ios::binary | std::ios::trunc);
@@ -42,21 +49,31 @@ class Exporter {
         absl::StrCat("'", args_.out, "' cannot be written: name a file in a folder that exists"));
   }
 
+  // The tokenizer that turns ids into text.
+  absl::Status ReadText(const ModelOptions& model) {
+    INGOT_ASSIGN_OR_RETURN(const TextParts parts, model.path.empty() ? MakeTextParts(model.chat_format)
+                                                                     : LoadTextParts(model.path, model.chat_format));
+    tokenizer_ = parts.tokenizer;
+    return absl::OkStatus();
+  }
+
   absl::Status Add(const v1::Group& group) {
-    std::vector<Candidate> candidates;
     ++counts_.groups;
+    if (args_.as == "atif") return WriteAtif(group);
+    std::vector<Candidate> candidates;
     for (const v1::EpisodeTree& tree : group.episodes()) {
       if (tree.episode().state() != v1::EPISODE_FINISHED) continue;
       Candidate candidate;
       candidate.tree = &tree;
-      auto rows = dataset::RowsOf(tree);
+      auto rows = dataset::RowsOf(tree, [&](const v1::Call& call) { return IsLearnt(tree.episode(), call); });
       if (!rows.ok()) return base::Annotate(rows.status(), "episode " + tree.episode().episode_id());
       candidate.rows = *std::move(rows);
       if (candidate.rows.empty()) continue;
       for (const dataset::RecordedRow& row : candidate.rows) {
         for (const auto& [begin, end] : row.learnt) candidate.sampled += end - begin;
       }
-      candidate.correct = tree.episode().reward() > args_.above;
+      candidate.correct = args_.as == "dpo" ? tree.episode().reward() > args_.above : KeepsRecall(tree.episode());
+      kept_ += candidate.correct;
       ++counts_.episodes;
       counts_.correct += candidate.correct;
       candidates.push_back(std::move(candidate));
@@ -74,6 +91,40 @@ class Exporter {
   }
 
  private:
+  // Of a training run the policy's turns. Of a collection those of the model that was collected from: names that the
+  // configuration lists are others, such as sub-agents.
+  bool IsLearnt(const v1::Episode& episode, const v1::Call& call) const {
+    if (episode.purpose() == v1::PURPOSE_TRAIN) return call.weights() == v1::WEIGHTS_FOLLOW;
+    return !other_models_.contains(call.model());
+  }
+
+  // Every finished episode, right or wrong: whoever reads them has the outcome beside.
+  absl::Status WriteAtif(const v1::Group& group) {
+    for (const v1::EpisodeTree& tree : group.episodes()) {
+      if (tree.episode().state() != v1::EPISODE_FINISHED || tree.calls().empty()) continue;
+      ++counts_.episodes;
+      counts_.correct += tree.episode().reward() > args_.above;
+      auto trajectory = dataset::ToAtif(tree, [this](const std::vector<int32_t>& ids) {
+        return tokenizer_->DecodeText(ids, /*skip_special=*/false);
+      });
+      if (!trajectory.ok()) return base::Annotate(trajectory.status(), "episode " + tree.episode().episode_id());
+      Write(*std::move(trajectory));
+    }
+    return absl::OkStatus();
+  }
+
+  // Context-1: episodes of high recall are all kept, others the less often the lower their recall is, and those that found
+  // nothing make up at most `zero_share` of the rows. A draw is a function of the episode's id.
+  bool KeepsRecall(const v1::Episode& episode) {
+    if (args_.recall.empty()) return episode.reward() > args_.above;
+    const auto found = episode.signals().find(args_.recall);
+    const double recall = found == episode.signals().end() ? 0 : found->second;
+    if (recall >= args_.recall_high) return true;
+    const double draw = static_cast<double>(base::Checksum64(episode.episode_id()) >> 11) * 0x1p-53;
+    if (recall > 0) return draw < recall / args_.recall_high;
+    return static_cast<double>(zeros_ + 1) <= args_.zero_share * static_cast<double>(kept_ + 1) && ++zeros_ > 0;
+  }
+
   // Rejection sampling: every correct episode, or the shortest of each group alone (Kimi k1.5, section 2.4).
   absl::Status WriteRows(const std::vector<Candidate>& candidates) {
     for (const Candidate& candidate : candidates) {
@@ -121,42 +172,33 @@ class Exporter {
   }
 
   const ExportArgs& args_;
+  std::set<std::string> other_models_;  // of gateway.models
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::ofstream out_;
+  int64_t kept_ = 0, zeros_ = 0;  // episodes; of them those of recall 0
   Counts counts_;
 };
 
-// The ids of the training groups that the pool holds, ascending.
-absl::StatusOr<std::vector<int64_t>> StoredGroups(datapool::Client& pool) {
-  std::vector<int64_t> groups;
-  INGOT_RETURN_IF_ERROR(VisitEpisodes(pool, v1::PURPOSE_TRAIN, 0, [&](const v1::Episode& episode) {
-                          const int64_t id = episode.ref().group_id();
-                          if (groups.empty() || groups.back() != id) groups.push_back(id);
-                        }).status());
-  return groups;
-}
-
 absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir));
-  INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> groups, StoredGroups(*run.pool));
-  Exporter exporter(args);
+  Exporter exporter(args, run.config().gateway);
   INGOT_RETURN_IF_ERROR(exporter.Open());
+  if (args.as == "atif") INGOT_RETURN_IF_ERROR(exporter.ReadText(run.config().model));
   Progress progress("export");
-  int64_t looked_at = 0;
-  for (const int64_t id : groups) {
-    progress.Show("groups", looked_at++, std::ssize(groups));
-    v1::GetGroupRequest request;
-    request.set_group_id(id);
-    request.set_purpose(v1::PURPOSE_TRAIN);
-    const absl::StatusOr<v1::Group> group = run.pool->GetGroup(request);
-    if (absl::IsNotFound(group.status())) continue;  // deleted meanwhile by the run
-    INGOT_RETURN_IF_ERROR(group.status());
-    INGOT_RETURN_IF_ERROR(exporter.Add(*group));
-  }
+  int64_t visited = 0;
+  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) {
+    progress.Show(absl::StrCat("group ", ++visited));
+    return exporter.Add(group);
+  }));
   progress.Clear();
   INGOT_ASSIGN_OR_RETURN(const Counts counts, exporter.Finish());
   std::printf("%ld groups, %ld finished episodes, %ld with an outcome above %g: %ld %s in %s\n",
               static_cast<long>(counts.groups), static_cast<long>(counts.episodes), static_cast<long>(counts.correct),
-              args.above, static_cast<long>(counts.written), args.as == "dpo" ? "pairs" : "rows", args.out.c_str());
+              args.above, static_cast<long>(counts.written),
+              args.as == "dpo"    ? "pairs"
+              : args.as == "atif" ? "trajectories"
+                                  : "rows",
+              args.out.c_str());
   if (counts.written > 0) return 0;
   return absl::NotFoundError("nothing was exported: no episode, or no pair, met the conditions");
 }

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "app/reward_servers.h"
 #include "app/role_schemas.h"
 #include "base/executor.h"
 #include "reward/stage.h"
@@ -36,11 +35,11 @@ struct RewardGrading::Parts {
 RewardGrading::RewardGrading(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 RewardGrading::~RewardGrading() { Stop(); }
 
-absl::StatusOr<std::unique_ptr<RewardGrading>> RewardGrading::Make(const RunConfig& config, datapool::Client& pool) {
+absl::StatusOr<std::unique_ptr<RewardGrading>> RewardGrading::Make(const RunConfig& config, datapool::Client& pool,
+                                                                   const reward::TermParts& servers) {
   auto parts = std::make_unique<Parts>();
   if (!config.rewards.outcome_alone()) {
-    INGOT_ASSIGN_OR_RETURN(reward::Rule rule,
-                           reward::Rule::Make(config.rewards, RewardsText(config.rewards), HttpTermParts("", "")));
+    INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards), servers));
     parts->grader = std::make_unique<StageGrader>(
         reward::Stage(std::move(rule), pool,
                       {.total_steps = config.scheduler.total_steps, .credit = config.trainer.advantage_credit}));

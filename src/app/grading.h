@@ -7,6 +7,7 @@
 #include "app/run_config.h"
 #include "base/status.h"
 #include "datapool/client.h"
+#include "reward/term_parts.h"
 #include "scheduler/grader.h"
 
 namespace ingot::app {
@@ -17,8 +18,10 @@ std::string RewardsText(reward::RewardOptions options);
 // Outlives the scheduler that it is given to; Stop comes before that one's end.
 class RewardGrading {
  public:
-  // INVALID_ARGUMENT names a term that cannot be made. REQUIRES: `pool` outlives the stage.
-  static absl::StatusOr<std::unique_ptr<RewardGrading>> Make(const RunConfig& config, datapool::Client& pool);
+  // INVALID_ARGUMENT names a term that cannot be made. `servers`: those that terms ask. REQUIRES: `pool` outlives
+  // the stage.
+  static absl::StatusOr<std::unique_ptr<RewardGrading>> Make(const RunConfig& config, datapool::Client& pool,
+                                                             const reward::TermParts& servers);
   ~RewardGrading();
 
   // Without a grader if the reward is the outcome alone.

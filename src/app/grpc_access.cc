@@ -26,39 +26,53 @@ std::string_view Text(const grpc_slice& slice) {
 
 // ---- The server's side ----------------------------------------------------------------------------------------------
 
-// Called for every rpc, before its service is. `state`: the run's token.
-void CheckToken(void* state, grpc_auth_context*, const grpc_metadata* metadata, size_t count,
-                grpc_process_auth_metadata_done_cb done, void* rpc) {
-  const std::string& token = *static_cast<const std::string*>(state);
+// What a server asks of its callers.
+struct Demands {
+  std::string token;
+  bool certificate = false;
+};
+
+// Called for every rpc, before its service is. `state`: the Demands.
+void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* metadata, size_t count,
+                 grpc_process_auth_metadata_done_cb done, void* rpc) {
+  const Demands& demands = *static_cast<const Demands*>(state);
+  if (demands.certificate && grpc_auth_context_peer_is_authenticated(peer) == 0) {
+    done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED,
+         "it shows no certificate, and cluster.tls.mutual is on for the role");
+    return;
+  }
   const auto named = [](const grpc_metadata& one) { return Text(one.key) == kTokenName; };
   const grpc_metadata* const shown = std::find_if(metadata, metadata + count, named);
   if (shown == metadata + count) {
     done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the rpc carries no token of the run");
-  } else if (!base::SameSecret(Text(shown->value), token)) {
+  } else if (!base::SameSecret(Text(shown->value), demands.token)) {
     done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the rpc's token is not this run's");
   } else {
     done(rpc, shown, 1, nullptr, 0, GRPC_STATUS_OK, nullptr);  // services do not see it
   }
 }
 
-void DropToken(void* state) { delete static_cast<std::string*>(state); }
+void DropDemands(void* state) { delete static_cast<Demands*>(state); }
 
 // Credentials of a listener that asks for the token. gRPC's own plain-text credentials take no processor.
 class TokenCredentials final : public grpc::ServerCredentials {
  public:
   explicit TokenCredentials(RpcAccess access) : access_(std::move(access)) {}
-  // The processor is CheckToken.
+  // The processor is CheckCaller.
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
 
  private:
   int AddPortToServer(const std::string& address, grpc_server* server) override {
     grpc_ssl_pem_key_cert_pair pair = {access_.key.c_str(), access_.certificate.c_str()};
     grpc_server_credentials* const credentials =
-        access_.certificate.empty() ? grpc_insecure_server_credentials_create()
-                                    : grpc_ssl_server_credentials_create_ex(
-                                          nullptr, &pair, 1, GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE, nullptr);
-    grpc_server_credentials_set_auth_metadata_processor(credentials,
-                                                        {CheckToken, DropToken, new std::string(access_.token)});
+        access_.certificate.empty()
+            ? grpc_insecure_server_credentials_create()
+            : grpc_ssl_server_credentials_create_ex(access_.mutual ? access_.ca.c_str() : nullptr, &pair, 1,
+                                                    access_.mutual ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
+                                                                   : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
+                                                    nullptr);
+    grpc_server_credentials_set_auth_metadata_processor(
+        credentials, {CheckCaller, DropDemands, new Demands{access_.token, access_.mutual}});
     const int port = grpc_server_add_http2_port(server, address.c_str(), credentials);
     grpc_server_credentials_release(credentials);
     return port;
@@ -74,6 +88,8 @@ struct Caller {
   std::string address;
   std::string token;
   std::string token_key;
+  std::string missing;                  // the error of all rpcs; empty = they can get through
+  std::shared_ptr<RunningCalls> calls;  // null = nobody closes the channel
 };
 
 std::string Explain(const Caller& caller, const std::string& refusal) {
@@ -85,7 +101,14 @@ std::string Explain(const Caller& caller, const std::string& refusal) {
 
 class TokenInterceptor final : public grpc::experimental::Interceptor {
  public:
-  explicit TokenInterceptor(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
+  TokenInterceptor(std::shared_ptr<const Caller> caller, grpc::experimental::ClientRpcInfo& rpc)
+      : caller_(std::move(caller)), context_(rpc.client_context()) {
+    if (caller_->calls == nullptr) return;
+    const std::string_view method = rpc.method();  // "/ingot.v1.DataPool/AppendCall"
+    caller_->calls->Add(context_, {std::string(method.substr(method.rfind('/') + 1)), std::chrono::steady_clock::now(),
+                                   rpc.type() != grpc::experimental::ClientRpcInfo::Type::UNARY});
+  }
+  ~TokenInterceptor() override { Forget(); }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
     using Hook = grpc::experimental::InterceptionHookPoints;
@@ -94,6 +117,14 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
     }
     if (batch->QueryInterceptionHookPoint(Hook::POST_RECV_STATUS)) {
       grpc::Status& status = *batch->GetRecvStatus();
+      Forget();
+      const bool silent = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+      if (silent && !caller_->missing.empty()) status = grpc::Status(status.error_code(), caller_->missing);
+      if (status.error_code() == grpc::StatusCode::CANCELLED && caller_->calls != nullptr && caller_->calls->closed()) {
+        status = grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                              absl::StrCat("the role at ", caller_->address, " is elsewhere by now"));
+      }
       if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED && status.error_details().empty()) {
         status = grpc::Status(status.error_code(), Explain(*caller_, status.error_message()));
       }
@@ -102,14 +133,20 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
   }
 
  private:
+  void Forget() {
+    if (caller_->calls != nullptr && context_ != nullptr) caller_->calls->Remove(context_);
+    context_ = nullptr;
+  }
+
   const std::shared_ptr<const Caller> caller_;
+  grpc::ClientContext* context_;  // null once the rpc has ended
 };
 
 class TokenInterceptors final : public grpc::experimental::ClientInterceptorFactoryInterface {
  public:
   explicit TokenInterceptors(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
-  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
-    return new TokenInterceptor(caller_);  // gRPC owns it
+  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo* rpc) override {
+    return new TokenInterceptor(caller_, *rpc);  // gRPC owns it
   }
 
  private:
@@ -151,6 +188,11 @@ absl::StatusOr<RpcAccess> AccessOf(const ClusterOptions& cluster, std::string to
   INGOT_ASSIGN_OR_RETURN(access.certificate, ReadPem("cluster.tls.certificate", cluster.tls_certificate));
   INGOT_ASSIGN_OR_RETURN(access.key, ReadPem("cluster.tls.key", cluster.tls_key));
   INGOT_ASSIGN_OR_RETURN(access.ca, ReadPem("cluster.tls.ca", ca));
+  access.mutual = cluster.mutual_tls;
+  access.name = cluster.tls_name;
+  if (access.mutual) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(http::CheckSigned(cluster.tls_certificate, ca), "cluster.tls.mutual"));
+  }
   return access;
 }
 
@@ -177,7 +219,44 @@ std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access) {
   return std::make_shared<TokenCredentials>(access);
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access) {
+void RunningCalls::Add(grpc::ClientContext* context, LongCall call) {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  running_.emplace(context, std::move(call));
+  if (closed_) context->TryCancel();
+}
+
+void RunningCalls::Remove(grpc::ClientContext* context) {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  running_.erase(context);
+}
+
+std::vector<LongCall> RunningCalls::Before(std::chrono::steady_clock::time_point when) const {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  std::vector<LongCall> calls;
+  for (const auto& [context, call] : running_) {
+    if (call.since < when) calls.push_back(call);
+  }
+  return calls;
+}
+
+void RunningCalls::Close() {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  closed_ = true;
+  std::vector<grpc::ClientContext*> contexts;
+  for (const auto& [context, call] : running_) contexts.push_back(context);
+  for (grpc::ClientContext* context : contexts) {
+    if (running_.contains(context)) context->TryCancel();
+  }
+}
+
+bool RunningCalls::closed() const {
+  std::lock_guard<std::recursive_mutex> lock(mu_);
+  return closed_;
+}
+
+namespace {
+
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& target, const RpcAccess& access, Caller caller) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -190,13 +269,29 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAcce
   if (!access.ca.empty()) {
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = access.ca;
+    if (access.mutual) {
+      options.pem_cert_chain = access.certificate;
+      options.pem_private_key = access.key;
+    }
+    if (!access.name.empty()) arguments.SetSslTargetNameOverride(access.name);
     credentials = grpc::SslCredentials(options);
   }
-  const auto caller = std::make_shared<const Caller>(Caller{address, access.token, access.token_key});
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(std::make_unique<TokenInterceptors>(caller));
-  return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments,
+  interceptors.push_back(std::make_unique<TokenInterceptors>(std::make_shared<const Caller>(std::move(caller))));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, arguments,
                                                                  std::move(interceptors));
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access,
+                                       std::shared_ptr<RunningCalls> calls) {
+  return NewChannel(address, access, {address, access.token, access.token_key, "", std::move(calls)});
+}
+
+std::shared_ptr<grpc::Channel> ConnectNowhere(const std::string& missing, std::shared_ptr<RunningCalls> calls) {
+  // A file that cannot exist: nothing ever listens there, and no packet is sent.
+  return NewChannel("unix:/dev/null/nowhere", {}, {"", "", "", missing, std::move(calls)});
 }
 
 }  // namespace ingot::app

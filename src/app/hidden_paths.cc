@@ -47,7 +47,9 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.gateway.admin_key_file,
                                     config.http.tls_key,
                                     config.cluster.token_file,
-                                    config.cluster.tls_key};
+                                    config.cluster.tls_key,
+                                    config.cluster.registry.password_file,
+                                    config.cluster.registry.key};
   for (const gateway::ModelOptions& model : config.gateway.models) files.push_back(model.token_file);
   std::erase(files, "");
   for (std::string& file : files) file = AbsolutePath(file);

@@ -1,26 +1,31 @@
-// `ingot launch` and `ingot status`: every role as its own process of this machine.
-#include <unistd.h>
-
+// `ingot launch` and `ingot status`: a run by the launcher that its configuration names, and its state.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/agents_substrate.h"
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_access.h"
+#include "app/kubernetes_launcher.h"
+#include "app/launcher.h"
 #include "app/model_setup.h"
-#include "app/port_check.h"
 #include "app/process.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/run_loggers.h"
 #include "app/run_page.h"
+#include "app/run_registry.h"
+#include "app/run_roles.h"
 #include "app/run_secrets.h"
 #include "app/run_status.h"
+#include "app/slurm.h"
 #include "app/start_check.h"
 #include "app/supervisor.h"
 #include "app/threads.h"
@@ -33,44 +38,26 @@
 namespace ingot::app {
 namespace {
 
-absl::StatusOr<std::string> OwnBinary() {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot find this program's file: ", error.message()));
-  return path.string();
-}
-
-std::chrono::milliseconds Milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
-// The wave in which a role is stopped: first the roles that drive the run, then the roles that they call, the pool
-// last.
-int StopWaveOf(std::string_view role) {
-  if (role == "agents" || role == "trainer") return 0;
-  if (role == "gateway") return 1;
-  return role == "datapool" ? 3 : 2;
+absl::Status CheckPortFree(const std::string& key, const std::string& host, int port) {
+  return FindPort(key, host, port).status();
 }
 
 // In the run's folder of sockets: answers `ingot status`.
 constexpr char kLaunchSocket[] = "launch.sock";
-
-// Whether the run has no role but the trainer: supervised training calls no other role.
-bool TrainerAlone(const RunConfig& config) { return config.tasks.empty(); }
 
 // Checks that each role can listen at its port. A role would find out only in its own log, several times over, after
 // the run has its folder.
 absl::Status CheckPortsFree(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   if (cluster.trainer_ranks > 1) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.trainer_port", cluster.host, cluster.trainer_port));
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
   }
   if (TrainerAlone(config)) return absl::OkStatus();
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", cluster.host, cluster.datapool_port));
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", cluster.host, cluster.scheduler_port));
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", cluster.host, cluster.gateway_port));
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", OwnHost(cluster), cluster.datapool_port));
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", OwnHost(cluster), cluster.gateway_port));
   for (int i = 0; i < cluster.rollout_engines; ++i) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", cluster.host, cluster.rollout_port + i));
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", OwnHost(cluster), RolePort(cluster, "rollout", i)));
   }
   for (int i = 0; config.metrics.port != 0 && i < 5 + cluster.rollout_engines; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("metrics.port", config.metrics.host, config.metrics.port + i));
@@ -78,170 +65,249 @@ absl::Status CheckPortsFree(const RunConfig& config) {
   return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 = any free one
 }
 
-// The specs of a run's processes, for its supervisor.
-class Roles {
- public:
-  Roles(const RunConfig& config, const RunDir& dir, std::string binary, RunSecrets secrets)
-      : config_(config), dir_(dir), binary_(std::move(binary)), secrets_(std::move(secrets)) {}
+RoleSpecs::Parts PartsOf(const RunConfig& config, const std::string& folder, const std::string& binary) {
+  RoleSpecs::Parts parts;
+  parts.folder = folder;
+  parts.config = folder + "/config.yaml";  // the run's copy: the user's file may have changed when a role is restarted
+  parts.binary = binary;
+  parts.meeting_port = config.cluster.trainer_port;
+  return parts;
+}
 
-  bool StartsAgents() const { return !TrainerAlone(config_) && !config_.agents.recipes.empty(); }
+std::string FolderOf(const RunConfig& config) { return absl::StrCat(config.root, "/", config.name); }
 
-  // The roles that serve the trainer, without the agents.
-  std::vector<RoleSpec> Services() const {
-    std::vector<RoleSpec> roles;
-    if (TrainerAlone(config_)) return roles;
-    roles.push_back(Role("datapool", 0));
-    if (dir_.existed()) roles.back().argv.push_back("--resume");
-    roles.push_back(Role("scheduler", 0));
-    roles.back().restart_extra = {"--resume"};
-    for (int i = 0; i < config_.cluster.rollout_engines; ++i) roles.push_back(Role("rollout", i));
-    roles.push_back(Role("gateway", 0));
-    roles.back().inherits_stdout = !StartsAgents();  // it prints the address for agents
-    return roles;
-  }
+void PrintLine(const RunConfig& config, const std::string& line) {
+  std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
+}
 
-  RoleSpec Agents() const { return Role("agents", 0); }
-
-  // `place` names the process; `rank` of `ranks` may change when others are lost. REQUIRES: this outlives the spec.
-  RoleSpec Trainer(int place, int rank, int ranks) const {
-    RoleSpec spec = Role("trainer", place);
-    if (config_.cluster.trainer_ranks > 1) {
-      spec.group = "trainer";
-      for (const std::string& word : {std::string("--rank"), absl::StrCat(rank), std::string("--set"),
-                                      absl::StrCat("cluster.trainer_ranks=", ranks)}) {
-        spec.argv.push_back(word);
-      }
-      spec.renumbered = [this, place](int index, int size) { return Trainer(place, index, size); };
-    }
-    if (dir_.existed()) {
-      spec.argv.push_back("--resume");
-    } else {
-      spec.restart_extra = {"--resume"};
-    }
-    spec.decides = spec.inherits_stdout = rank == 0;
-    return spec;
-  }
-
- private:
-  RoleSpec Role(const std::string& name, int index) const {
-    RoleSpec spec;
-    spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
-    // The run's copy: the user's file may have changed by the time that a role is restarted.
-    spec.argv = {binary_, name, dir_.path() + "/config.yaml", "--child", absl::StrCat(getpid()), "--token-fd", "0"};
-    if (name == "rollout") {
-      spec.argv.push_back("--engine");
-      spec.argv.push_back(absl::StrCat(index));
-    }
-    spec.log_path = absl::StrCat(dir_.logs(), "/", spec.name, ".log");
-    spec.may_finish = name == "agents" || name == "trainer";
-    spec.wave = StopWaveOf(name);
-    const bool opens = name == "agents" || name == "gateway";
-    spec.input = RunSecrets{secrets_.token, opens ? secrets_.admin_key : ""}.Text();
-    // Time to clean up the agents' folders, and to save the trained weights.
-    if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
-    if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
-    return spec;
-  }
-
-  const RunConfig& config_;
-  const RunDir& dir_;
-  const std::string binary_;
-  const RunSecrets secrets_;
-};
-
-// The page of a launched run, with the clients that it asks.
+// The page and the loggers of a launched run, with the clients that they ask.
 struct LaunchedPage {
   std::unique_ptr<datapool::Client> pool;
   std::unique_ptr<scheduler::Client> scheduler;
   std::vector<std::shared_ptr<rollout::Client>> engines;
+  std::unique_ptr<loggers::Follower> follower;
   std::unique_ptr<RunPage> page;  // last: it ends first
 };
 
-absl::StatusOr<LaunchedPage> ServeLaunchedPage(const RunConfig& config, const RunDir& dir, const RpcAccess& access,
-                                               const ModelSetup& model) {
+absl::StatusOr<LaunchedPage> ServeLaunchedPage(const LoadedConfig& loaded, const RunDir& dir, RunRegistry& registry,
+                                               const std::shared_ptr<const text::Tokenizer>& tokenizer) {
   constexpr std::chrono::milliseconds kDeadline(5000);
-  const ClusterOptions& cluster = config.cluster;
+  const RunConfig& config = *loaded.config;
   LaunchedPage served;
-  served.pool = datapool::NewGrpcClient(Connect(DataPoolAddress(cluster), access), kDeadline);
-  served.scheduler = scheduler::NewGrpcClient(Connect(SchedulerAddress(cluster), access), kDeadline);
+  INGOT_RETURN_IF_ERROR(registry.Follow());
+  served.pool = datapool::NewGrpcClient(registry.To("datapool"), kDeadline);
+  served.scheduler = scheduler::NewGrpcClient(registry.To("scheduler"), kDeadline);
   RunPage::Roles roles;
   roles.pool = served.pool.get();
   roles.scheduler = served.scheduler.get();
-  roles.tokenizer = model.text.tokenizer;
-  for (int i = 0; i < cluster.rollout_engines; ++i) {
-    served.engines.push_back(rollout::NewGrpcClient(Connect(RolloutAddress(cluster, i), access)));
-    roles.engines.emplace_back(absl::StrCat("rollout-", i), served.engines.back().get());
+  roles.tokenizer = tokenizer;
+  for (int i = 0; i < config.cluster.rollout_engines; ++i) {
+    served.engines.push_back(rollout::NewGrpcClient(registry.To(RoleName("rollout", i))));
+    roles.engines.emplace_back(RoleName("rollout", i), served.engines.back().get());
   }
   INGOT_ASSIGN_OR_RETURN(served.page, RunPage::OfRunning(config, dir, roles));
   if (served.page != nullptr) std::printf("page %s\n", served.page->NewLink().c_str());
+  INGOT_ASSIGN_OR_RETURN(served.follower, FollowRun(config, dir, loaded.schema.EffectiveYaml(), served.pool.get()));
   return served;
 }
 
-absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
-  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+// Every role as a process of this machine.
+class LocalLauncher final : public Launcher {
+ public:
+  // REQUIRES: the arguments outlive it.
+  LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> doubts,
+                std::shared_ptr<const text::Tokenizer> tokenizer)
+      : args_(args),
+        loaded_(loaded),
+        config_(*loaded.config),
+        binary_(std::move(binary)),
+        doubts_(std::move(doubts)),
+        tokenizer_(std::move(tokenizer)) {}
+
+  absl::StatusOr<std::string> Plan() const override {
+    const RoleSpecs specs(config_, PartsOf(config_, FolderOf(config_), binary_));
+    const std::vector<RoleSpec> made = SpecsOf(specs);
+    return absl::StrCat("run '", config_.name, "' in ", FolderOf(config_), ": ", made.size(),
+                        " processes on this machine\n", DescribeSpecs(made));
+  }
+
+  absl::Status Start() override {
+    const ClusterOptions& cluster = config_.cluster;
+    INGOT_RETURN_IF_ERROR(CheckPortsFree(config_));
+    INGOT_RETURN_IF_ERROR(CheckRunPool(config_, args_.resume));
+    INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config_));
+    INGOT_ASSIGN_OR_RETURN(access_, AccessOf(cluster, secrets.token));
+    if (!TrainerAlone(config_)) INGOT_RETURN_IF_ERROR(CheckReach(AtHost(cluster, 0), access_));
+    INGOT_RETURN_IF_ERROR(OpenFolder());
+    RoleSpecs::Parts parts = PartsOf(config_, dir_->path(), binary_);
+    parts.existed = dir_->existed();
+    parts.secrets = std::move(secrets);
+    if (cluster.trainer_ranks > 1) {
+      INGOT_ASSIGN_OR_RETURN(parts.meeting_port,
+                             FindPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
+    }
+    specs_.emplace(config_, std::move(parts));
+    const std::vector<RoleSpec> made = SpecsOf(*specs_);
+    // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
+    const bool agents = std::any_of(made.begin(), made.end(), [](const auto& spec) { return spec.name == "agents"; });
+    if (agents) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config_, *dir_).status());
+    SupervisorOptions options;
+    options.max_restarts = cluster.max_restarts;
+    options.min_members = cluster.min_trainer_ranks;
+    supervisor_.emplace(options);
+    for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
+    ServeStatus();
+    if (registry_ != nullptr) {
+      INGOT_ASSIGN_OR_RETURN(page_, ServeLaunchedPage(loaded_, *dir_, *registry_, tokenizer_));
+    }
+    std::printf(
+        "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
+        registry_ == nullptr ? "" : absl::StrCat("; `ingot status ", args_.config, "` prints their state").c_str());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int> Watch(const std::atomic<bool>& stop) override {
+    const auto stopped = [&] { return stop || stopping_; };
+    return supervisor_->Run(stopped, [&](const std::string& line) {
+      INGOT_LOG(info, "{}", line);
+      PrintLine(config_, line);
+    });
+  }
+
+  absl::Status Stop() override {
+    stopping_ = true;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<RoleSpec> SpecsOf(const RoleSpecs& specs) const {
+    std::vector<RoleSpec> made;
+    for (const RoleProcess& role : AllRoles(config_)) made.push_back(specs.Spec(role));
+    return made;
+  }
+
+  // The run's folder, which this process holds, its registry, and the claim on the run.
+  absl::Status OpenFolder() {
+    INGOT_ASSIGN_OR_RETURN(
+        RunDir dir, RunDir::Open(config_.root, config_.name, args_.resume ? IfExists::kResume : config_.if_exists));
+    dir_.emplace(std::move(dir));
+    base::InitLogging("launch", config_.log_level, dir_->logs() + "/launch.log");
+    for (const std::string& doubt : doubts_) INGOT_LOG(warn, "doubt: {}", doubt);
+    if (dir_->existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded_, *dir_));
+    INGOT_RETURN_IF_ERROR(dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()));
+    if (TrainerAlone(config_)) return absl::OkStatus();
+    INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access_));
+    return registry_->ClaimRun();
+  }
+
+  void ServeStatus() {
+    if (registry_ == nullptr) return;
+    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket), [this] {
+      return AskRoles(*registry_, config_.cluster.rollout_engines, access_);
+    });
+    if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
+    if (started.ok()) status_ = *std::move(started);
+  }
+
+  const RunArgs& args_;
+  const LoadedConfig& loaded_;
+  const RunConfig& config_;
+  const std::string binary_;
+  const std::vector<std::string> doubts_;
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  RpcAccess access_;
+  std::optional<RunDir> dir_;
+  std::unique_ptr<RunRegistry> registry_;
+  std::optional<RoleSpecs> specs_;
+  std::optional<Supervisor> supervisor_;
+  LaunchedPage page_;                       // before the registry whose channels it uses
+  std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
+  bool stopping_ = false;
+};
+
+// A launcher of a job, and the file that its Start reads from the run's folder.
+struct JobPlan {
+  std::unique_ptr<Launcher> launcher;
+  std::string file;
+};
+
+JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary) {
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
-  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
-  // Only `cuda` can fail; the roles that compute open the device again.
-  if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
-  INGOT_ASSIGN_OR_RETURN(std::string binary, OwnBinary());
-  INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
-  INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
-  INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config));
-  INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, secrets.token));
-  if (!TrainerAlone(config)) INGOT_RETURN_IF_ERROR(CheckReach(DataPoolAddress(config.cluster), access));
+  JobOptions options;
+  options.on_status = [&config](const std::string& line) { PrintLine(config, line); };
+  if (config.cluster.launcher == LauncherKind::kKubernetes) {
+    return {std::make_unique<KubernetesLauncher>(config, loaded.schema.EffectiveYaml(),
+                                                 FolderOf(config) + "/kubernetes.yaml", std::move(options)),
+            "kubernetes.yaml"};
+  }
+  SlurmScript script;
+  script.name = config.name;
+  script.folder = FolderOf(config);
+  script.binary = binary;
+  script.groups = config.cluster.groups;
+  script.options = config.cluster.slurm;
+  script.drain_s = config.cluster.trainer_stop_s;
+  return {std::make_unique<SlurmLauncher>(std::move(script), std::move(options)), "launch.sbatch"};
+}
+
+absl::Status CheckJob(const RunConfig& config) {
+  const bool slurm = config.cluster.launcher == LauncherKind::kSlurm;
+  if (config.cluster.groups.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("cluster.launcher is ", slurm ? "slurm" : "kubernetes",
+                                                   ": cluster.groups must tell which nodes run which roles"));
+  }
+  if (!slurm || !config.cluster.token_file.empty() || TrainerAlone(config)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the nodes of a Slurm job share the run's token: name a file with it, on a file system that all see, in "
+      "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`)");
+}
+
+// Writes the job's file into the run's folder.
+absl::Status PrepareJob(const RunArgs& args, const LoadedConfig& loaded, const JobPlan& job) {
+  const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const std::string text, job.launcher->Plan());
+  // The node with the trainer holds the folder while the job runs.
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
-  base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
-  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  return dir.WriteFile(job.file, text);
+}
 
-  const Roles roles(config, dir, std::move(binary), std::move(secrets));
-  // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
-  if (roles.StartsAgents()) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config, dir).status());
-  SupervisorOptions options;
-  options.max_restarts = config.cluster.max_restarts;
-  options.min_members = config.cluster.min_trainer_ranks;
-  Supervisor supervisor(options);
-  std::vector<RoleSpec> others = roles.Services();
-  for (const RoleSpec& service : others) INGOT_RETURN_IF_ERROR(supervisor.Start(service));
-  const int ranks = config.cluster.trainer_ranks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    INGOT_RETURN_IF_ERROR(supervisor.Start(roles.Trainer(rank, rank, ranks)));
+absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
+  const RunConfig& config = *loaded.config;
+  const bool here = config.cluster.launcher == LauncherKind::kLocal;
+  if (here) INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
+  INGOT_RETURN_IF_ERROR(CheckGroups(config));
+  // Only `cuda` can fail; the roles that compute open the device again.
+  if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
+  INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  JobPlan plan;
+  if (here) {
+    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts, model.text.tokenizer);
+  } else {
+    INGOT_RETURN_IF_ERROR(CheckJob(config));
+    plan = PlanJob(loaded, binary);
   }
-  if (roles.StartsAgents()) {
-    others.push_back(roles.Agents());
-    INGOT_RETURN_IF_ERROR(supervisor.Start(others.back()));
+  if (args.dry_run) {
+    INGOT_ASSIGN_OR_RETURN(const std::string text, plan.launcher->Plan());
+    std::printf("%s", text.c_str());
+    return 0;
   }
-  std::unique_ptr<StatusEndpoint> status;
-  if (!others.empty()) {
-    auto started = StatusEndpoint::Start(absl::StrCat(dir.sockets(), "/", kLaunchSocket),
-                                         [&config, &access] { return AskRoles(config.cluster, access); });
-    if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
-    if (started.ok()) status = *std::move(started);
-  }
-  const std::string asked = others.empty() ? "" : absl::StrCat("; `ingot status ", args.config, "` prints their state");
-  std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), static_cast<int>(others.size()) + ranks,
-              dir.logs().c_str(), asked.c_str());
-  LaunchedPage page;
-  std::unique_ptr<loggers::Follower> follower;
-  if (!others.empty()) {
-    INGOT_ASSIGN_OR_RETURN(page, ServeLaunchedPage(config, dir, access, model));
-    INGOT_ASSIGN_OR_RETURN(follower, FollowRun(config, dir, loaded.schema.EffectiveYaml(), page.pool.get()));
-  }
-  return supervisor.Run(StopFlag(), [&](const std::string& line) {
-    INGOT_LOG(info, "{}", line);
-    std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
-  });
+  if (!here) INGOT_RETURN_IF_ERROR(PrepareJob(args.run, loaded, plan));
+  INGOT_RETURN_IF_ERROR(plan.launcher->Start());
+  if (!here)
+    std::printf("%s: submitted; the nodes' output is in %s/logs\n", config.name.c_str(), FolderOf(config).c_str());
+  return plan.launcher->Watch(StopFlag());
 }
 
 // Why no role of the run answers, and what to do: one line.
 std::string DescribeNoRun(const RunConfig& config, const std::string& file) {
   const std::string folder = absl::StrCat(config.root, "/", config.name);
-  const std::string none =
-      absl::StrCat("none of the roles of run '", config.name, "' answers at ", config.cluster.host, ": ");
+  const std::string none = absl::StrCat("none of the roles of run '", config.name, "' answers: ");
   const absl::StatusOr<bool> held = RunDir::IsHeld(config.root, config.name);
   if (!held.ok()) {
     return absl::StrCat(none, held.status().message(), "; `ingot launch ", file, "` starts the run");
@@ -267,7 +333,14 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   }
   if (!secrets.token.empty()) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
-    const std::vector<RoleStatus> roles = AskRoles(config.cluster, access);
+    const bool local = config.cluster.registry.kind == RegistryKind::kLocal;
+    if (local && !RunDir::IsHeld(config.root, config.name).ok()) {
+      return absl::UnavailableError(DescribeNoRun(config, args.config));
+    }
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
+                           RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
+    std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster.rollout_engines, access);
+    for (RoleStatus& node : AskNodes(*registry, config.cluster.groups)) roles.push_back(std::move(node));
     const auto is_silent = [](const RoleStatus& role) {
       return absl::IsUnavailable(role.state.status()) || absl::IsDeadlineExceeded(role.state.status());
     };
@@ -289,7 +362,7 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
 
 }  // namespace
 
-int Launch(const RunArgs& args) {
+int Launch(const LaunchArgs& args) {
   HandleSignals();
   const absl::StatusOr<int> code = LaunchOrError(args);
   return code.ok() ? *code : Fail(code.status());

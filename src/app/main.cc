@@ -11,9 +11,14 @@
 #include <vector>
 
 #include "app/bench_command.h"
+#include "app/bench_sandbox.h"
 #include "app/command_errors.h"
 #include "app/commands.h"
+#include "app/data_commands.h"
+#include "app/model_command.h"
 #include "app/process.h"
+#include "app/rollout_bench.h"
+#include "app/simulate_command.h"
 #include "app/text_command.h"
 #include "app/thread_waits.h"
 #include "app/threads.h"
@@ -21,6 +26,7 @@
 
 namespace {
 
+using ingot::app::AddRunArgs;
 using ingot::app::RunArgs;
 
 using Run = std::function<int()>;  // runs a command with its arguments; returns the exit code
@@ -45,13 +51,6 @@ struct Command {
   bool holds_keys = false;          // its memory is hidden (process.h)
 };
 
-void AddRunArgs(CLI::App& parser, RunArgs& args) {
-  parser.add_option("config", args.config, "the run's YAML file")->required();
-  parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
-      ->allow_extra_args(false);
-  parser.add_option("KEY=VALUE", args.words, "the same without --set: trainer.learning_rate=1e-3");
-}
-
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning) {
   parser.add_option("--threads", threads, meaning)->check(CLI::Range(0, 4096))->capture_default_str();
 }
@@ -60,7 +59,7 @@ template <int (*RunWith)(const RunArgs&)>
 Run DeclareRun(CLI::App& parser) {
   const auto args = std::make_shared<RunArgs>();
   AddRunArgs(parser, *args);
-  return [args] { return ingot::app::WithWords(*args, RunWith); };
+  return [args] { return RunWith(*args); };
 }
 
 template <int (*RunWith)(const RunArgs&)>
@@ -68,7 +67,28 @@ Run DeclareResumable(CLI::App& parser) {
   const auto args = std::make_shared<RunArgs>();
   AddRunArgs(parser, *args);
   parser.add_flag("--resume", args->resume, "continue the run from its last checkpoint and journal");
-  return [args] { return ingot::app::WithWords(*args, RunWith); };
+  return [args] { return RunWith(*args); };
+}
+
+Run DeclareLaunch(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::LaunchArgs>();
+  AddRunArgs(parser, args->run);
+  parser.add_flag("--resume", args->run.resume, "continue the run from its last checkpoint and journal");
+  parser.add_flag("--dry-run", args->dry_run, "print what would be started, and start nothing");
+  return [args] { return ingot::app::Launch(*args); };
+}
+
+Run DeclareNode(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::NodeArgs>();
+  AddRunArgs(parser, args->run);
+  parser.add_flag("--resume", args->run.resume, "continue the run from its last checkpoint and journal");
+  parser.add_option("--group", args->group, "the group of cluster.groups whose roles this node runs")->required();
+  parser
+      .add_option("--node", args->node, "number of this node within its group, from 0; default: the launcher's, or 0")
+      ->check(CLI::NonNegativeNumber);
+  parser.add_option("--probe", args->probe, "ask the node's agent: alive, or ready (all its roles run)")
+      ->check(CLI::IsMember({"alive", "ready"}));
+  return [args] { return ingot::app::RunNode(*args); };
 }
 
 void AddTokenFd(CLI::App& parser, RunArgs& args) {
@@ -80,7 +100,7 @@ Run DeclareStatus(CLI::App& parser) {
   const auto args = std::make_shared<RunArgs>();
   AddRunArgs(parser, *args);
   AddTokenFd(parser, *args);
-  return [args] { return ingot::app::WithWords(*args, ingot::app::ShowStatus); };
+  return [args] { return ingot::app::ShowStatus(*args); };
 }
 
 Run DeclareRole(CLI::App& parser) {
@@ -99,8 +119,7 @@ Run DeclareRole(CLI::App& parser) {
   parser.add_option("--child", args->parent, "end when process PARENT, the supervisor, ends")->type_name("PARENT");
   return [args, role] {
     if (args->parent != 0) ingot::app::DieWithParent(args->parent);
-    return ingot::app::WithWords(
-        args->run, [&](const RunArgs& run) { return ingot::app::RunRole(role, run, args->index, args->parent != 0); });
+    return ingot::app::RunRole(role, args->run, args->index, args->parent != 0);
   };
 }
 
@@ -130,6 +149,30 @@ Run DeclareText(CLI::App& parser) {
   };
 }
 
+Run DeclareModel(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::ModelArgs>();
+  const std::string name = parser.get_name();
+  const auto& commands = ingot::app::ModelCommands();
+  const auto entry =
+      std::find_if(commands.begin(), commands.end(), [&](const auto& known) { return known.name == name; });
+  for (const std::string_view option : entry->options) {
+    if (option == "file") parser.add_option("file", args->file, "GGUF file")->required();
+    if (option == "model") parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+    if (option == "out") parser.add_option("out", args->out, "folder to write")->required();
+    if (option == "adapter") parser.add_option("--adapter", args->adapter, "PEFT folder with an adapter of the model");
+    if (option == "with") parser.add_option("--with", args->other, "a second model of the same shape, to average");
+    if (option == "base") parser.add_option("--base", args->other, "name of the base, for the adapter's readers");
+    if (option == "ids") parser.add_option("--ids", args->ids, "token ids: 1,2,3")->required()->delimiter(',');
+    if (option == "dtype") parser.add_option("--dtype", args->dtype, "fp32, bf16 or model, the folder's own");
+    if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not of the last alone");
+    if (option == "kv-cache-tokens") parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "of serving");
+    if (option == "micro-batch-tokens") {
+      parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "rows of a training pass");
+    }
+  }
+  return [args, name] { return ingot::app::RunModelCommand(name, *args, std::cout, std::cerr); };
+}
+
 Run DeclareEval(CLI::App& parser) {
   struct Args {
     std::string checkpoint;
@@ -138,10 +181,7 @@ Run DeclareEval(CLI::App& parser) {
   const auto args = std::make_shared<Args>();
   parser.add_option("checkpoint", args->checkpoint, "a checkpoint or model folder")->required();
   AddRunArgs(parser, args->run);
-  return [args] {
-    return ingot::app::WithWords(args->run,
-                                 [&](const RunArgs& run) { return ingot::app::Evaluate(args->checkpoint, run); });
-  };
+  return [args] { return ingot::app::Evaluate(args->checkpoint, args->run); };
 }
 
 Run DeclareServe(CLI::App& parser) {
@@ -156,6 +196,8 @@ Run DeclareServe(CLI::App& parser) {
   parser
       .add_option("--also", args->also,
                   "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
+      ->allow_extra_args(false);
+  parser.add_option("--adapter", args->adapters, "NAME=DIR: a PEFT adapter of the model, under this name (repeatable)")
       ->allow_extra_args(false);
   parser
       .add_option("--rollout-port", args->rollout_port,
@@ -196,26 +238,35 @@ Run DeclareInspect(CLI::App& parser) {
   return [args] { return ingot::app::Inspect(*args); };
 }
 
-Run DeclareRegrade(CLI::App& parser) {
-  const auto args = std::make_shared<ingot::app::RegradeArgs>();
-  parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("--set", args->overrides, "override one key: --set 'rewards.terms=[{kind: outcome}]' (repeatable)")
-      ->allow_extra_args(false);
-  parser.add_flag("--json", args->json, "one JSON object");
-  return [args] { return ingot::app::Regrade(*args); };
-}
-
-Run DeclareExport(CLI::App& parser) {
-  const auto args = std::make_shared<ingot::app::ExportArgs>();
-  parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("out", args->out, "the file to write, JSON lines for data.sft or data.dpo")->required();
+Run DeclareSimulate(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::SimulateArgs>();
+  auto& options = args->options;
+  parser.add_option("--from", args->run_dir, "a recorded run: its episodes' durations, and its scheduler.* keys");
   parser
-      .add_option("--as", args->as, "sft: correct episodes; dpo: pairs, chosen the shortest correct one of its group")
-      ->check(CLI::IsMember({"sft", "dpo"}))
+      .add_option("--durations", options.durations.distribution,
+                  "seconds of an episode: constant:S, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or "
+                  "pareto:LEAST,SHAPE")
       ->capture_default_str();
-  parser.add_option("--above", args->above, "an episode is correct if its outcome is above it")->capture_default_str();
-  parser.add_flag("--shortest", args->shortest, "sft: of each group the shortest correct episode alone");
-  return [args] { return ingot::app::Export(*args); };
+  parser.add_option("--task-sigma", options.task_sigma, "log-normal factor that the samples of a task share")
+      ->capture_default_str();
+  parser.add_option("--order", args->orders, "strict, windowed or greedy (repeatable); default: all three")
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"strict", "windowed", "greedy"}));
+  parser.add_option("--workers", options.workers, "episodes that run at a time, up to 10000")->capture_default_str();
+  parser.add_option("--steps", options.steps, "optimizer steps")->capture_default_str();
+  parser.add_option("--groups-per-step", options.window.groups_per_step, "P")->capture_default_str();
+  parser.add_option("--group-size", options.group_size, "samples per task")->capture_default_str();
+  parser.add_option("--max-staleness", options.window.max_staleness, "S, in versions")->capture_default_str();
+  parser.add_option("--window-fraction", options.window.window_fraction, "W / B of the windowed order")
+      ->capture_default_str();
+  parser.add_option("--step-s", options.step_seconds, "seconds of an optimizer step")->capture_default_str();
+  parser.add_option("--publish-s", options.publish_seconds, "seconds until its weights are live")
+      ->capture_default_str();
+  parser.add_option("--drop-share", options.drop_share, "share of the groups whose rewards are all equal")
+      ->capture_default_str();
+  parser.add_option("--seed", options.seed, "equal seeds give equal figures")->capture_default_str();
+  parser.add_flag("--json", args->json, "one JSON object per order");
+  return [args] { return ingot::app::RunSimulate(*args); };
 }
 
 Run DeclareBenchAttention(CLI::App& parser) {
@@ -258,6 +309,26 @@ Run DeclareBenchTree(CLI::App& parser) {
   return [args] { return ingot::app::BenchTree(args->options, args->threads, std::cout, std::cerr); };
 }
 
+Run DeclareBenchSandbox(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::SandboxBenchArgs>();
+  parser.add_option("--starts", args->starts, "starts of each way and round")->capture_default_str();
+  parser.add_option("--repeat", args->rounds, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "threads that start");
+  parser.add_option("--rung", args->rung, "strongest rung to try")->capture_default_str();
+  return [args] { return ingot::app::BenchSandbox(*args, std::cout, std::cerr); };
+}
+
+Run DeclareBenchRollout(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::RolloutBenchArgs>();
+  parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+  parser.add_option("--streams", args->streams, "requests at once: 1,4,16")->delimiter(',')->capture_default_str();
+  parser.add_option("--prompt-tokens", args->prompt_tokens, "of the figure of prefill")->capture_default_str();
+  parser.add_option("--new-tokens", args->new_tokens, "that each stream decodes")->capture_default_str();
+  parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "compute threads; 0: all cores");
+  return [args] { return ingot::app::BenchRollout(*args, std::cout, std::cerr); };
+}
+
 Run DeclareExplain(CLI::App& parser) {
   const auto key = std::make_shared<std::string>();
   parser.add_option("key", *key, "a key or section");
@@ -268,6 +339,14 @@ std::vector<Command> TextGroup() {
   std::vector<Command> group;
   for (const ingot::app::TextCommand& entry : ingot::app::TextCommands()) {
     group.push_back({std::string(entry.name), std::string(entry.help), DeclareText});
+  }
+  return group;
+}
+
+std::vector<Command> ModelGroup() {
+  std::vector<Command> group;
+  for (const ingot::app::ModelCommand& entry : ingot::app::ModelCommands()) {
+    group.push_back({std::string(entry.name), std::string(entry.help), DeclareModel});
   }
   return group;
 }
@@ -290,8 +369,12 @@ std::vector<Command> Commands() {
        .computes = true,
        .holds_keys = true},
       {.name = "launch",
-       .summary = "run every role as its own supervised process on this machine",
-       .declare = DeclareResumable<Launch>,
+       .summary = "run every role as its own supervised process on this machine, or submit the run to Slurm",
+       .declare = DeclareLaunch,
+       .holds_keys = true},
+      {.name = "node",
+       .summary = "run the roles of one node of a run on several machines",
+       .declare = DeclareNode,
        .holds_keys = true},
       RoleCommand("datapool"),
       RoleCommand("scheduler"),
@@ -304,6 +387,7 @@ std::vector<Command> Commands() {
        .declare = DeclareStatus,
        .holds_keys = true},
       {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
+      {"model", "look into model folders, and make them from others", nullptr, ModelGroup(), true},
       {.name = "eval",
        .summary = "evaluate a configuration's held-out tasks on a checkpoint",
        .declare = DeclareEval,
@@ -322,12 +406,28 @@ std::vector<Command> Commands() {
       {"report", "write a run's report, one HTML file", DeclareReport},
       {"compare", "compare runs: rewards and evaluations with intervals", DeclareCompare},
       {"export", "write a run's correct episodes as data for supervised training", DeclareExport},
+      {.name = "collect",
+       .summary = "run the agents on the training tasks, several samples each, and train nothing",
+       .declare = DeclareCollect,
+       .computes = true,
+       .holds_keys = true},
+      {"tasks",
+       "measure and filter tasks",
+       nullptr,
+       {{"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
+        {"filter", "drop tasks that are trivial, impossible or easy to guess", DeclareTasksFilter},
+        {"cases", "keep the test cases on which submissions agree, and the problems with enough of them",
+         DeclareTasksCases}}},
+      {"import", "make a pool of trajectories in ATIF, Harbor's format", DeclareImport},
       {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
+      {"simulate", "orders of finished groups beside each other, in simulated time", DeclareSimulate},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,
        {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
-        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree}},
+        {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
+        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree},
+        {"sandbox", "starts of commands in rooms of this machine's strongest rung, beside crun", DeclareBenchSandbox}},
        true},
       {"config",
        "check a configuration or explain its keys",

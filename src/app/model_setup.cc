@@ -1,5 +1,9 @@
 #include "app/model_setup.h"
 
+#include <algorithm>
+
+#include "model/peft.h"
+
 namespace ingot::app {
 namespace {
 
@@ -21,6 +25,13 @@ model::ModelConfig ShapeOf(const ModelOptions& options, const TextParts& text) {
   return config;
 }
 
+model::LoraConfig LoraOf(const ModelOptions& options) {
+  if (options.lora.rank == 0) return {};
+  model::LoraConfig lora = options.lora;
+  std::sort(lora.targets.begin(), lora.targets.end());
+  return lora;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::string& device) {
@@ -29,11 +40,23 @@ absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::st
   if (options.path.empty()) {
     INGOT_ASSIGN_OR_RETURN(setup.text, MakeTextParts(options.chat_format));
     setup.shape = ShapeOf(options, setup.text);
+    setup.shape.lora = LoraOf(options);
     INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
     return setup;
   }
   INGOT_ASSIGN_OR_RETURN(setup.text, LoadTextParts(options.path, options.chat_format));
   INGOT_ASSIGN_OR_RETURN(setup.shape, model::ModelConfig::FromFile(options.path + "/config.json"));
+  if (options.lora.rank == 0) return setup;
+  if (setup.shape.lora.rank > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.path, " has adapters already: fold them with `ingot model merge`"));
+  }
+  setup.shape.lora = LoraOf(options);
+  if (options.lora_init != "default") {
+    INGOT_ASSIGN_OR_RETURN(model::AdapterFolder adapter, model::LoadAdapter(options.lora_init, setup.shape));
+    setup.shape.lora = std::move(adapter.lora);
+  }
+  INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "trainer.lora"));
   return setup;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "base/printable.h"
 
@@ -47,6 +48,13 @@ void HideMemory() {
 void DieWithParent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // the parent died before prctl
+}
+
+absl::StatusOr<std::string> OwnBinary() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot find this program's file: ", error.message()));
+  return path.string();
 }
 
 int Fail(const absl::Status& status) {

@@ -31,6 +31,9 @@ inline constexpr char kDebuggableVariable[] = "INGOT_DEBUGGABLE";
 // Makes the process end when its parent `parent` ends: no role outlives its supervisor.
 void DieWithParent(pid_t parent);
 
+// The file of this program. UNAVAILABLE: the system does not tell it.
+absl::StatusOr<std::string> OwnBinary();
+
 // Prints "ingot: MESSAGE" to stderr and returns the exit code: 2 for errors that the user can mend in the command line
 // or the configuration (INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, UNIMPLEMENTED), 130 for CANCELLED, otherwise 1.
 int Fail(const absl::Status& status);

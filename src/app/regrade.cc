@@ -13,6 +13,7 @@
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/reward_servers.h"
+#include "app/stored_groups.h"
 #include "app/stored_run.h"
 #include "app/terminal.h"
 #include "base/json.h"
@@ -166,7 +167,13 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   const RunConfig& config = run.config();
   INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
                          reward::Rule::Make(config.rewards, RewardsText(config.rewards), HttpTermParts("", "")));
-  INGOT_ASSIGN_OR_RETURN(const Journal journal, ReadJournal(*run.pool));
+  INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
+  v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
+  if (journal.groups.empty()) {  // a collection: nothing was trained
+    INGOT_ASSIGN_OR_RETURN(const StoredGroupIds stored, ListGroups(*run.pool));
+    purpose = stored.purpose;
+    for (const int64_t id : stored.ids) journal.groups[id] = {.admitted_version = 0, .step = 0};
+  }
   std::map<int64_t, Comparison> steps;
   Comparison all;
   int64_t trimmed = 0;
@@ -177,7 +184,7 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
     progress.Show("groups", looked_at++, std::ssize(journal.groups));
     v1::GetGroupRequest request;
     request.set_group_id(id);
-    request.set_purpose(v1::PURPOSE_TRAIN);
+    request.set_purpose(purpose);
     const absl::StatusOr<v1::Group> group = run.pool->GetGroup(request);
     if (absl::IsNotFound(group.status())) {
       ++trimmed;

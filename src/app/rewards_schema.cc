@@ -63,7 +63,7 @@ void BindRetrieval(base::Schema& schema, reward::RetrievalOptions& o) {
 
 void BindServers(base::Schema& schema, reward::TermOptions& o) {
   schema.Field("judge.url", &o.judge.server.url,
-               "judge: base URL of a server of OpenAI's chat completions, such as `ingot serve`");
+               "judge: base URL of a server of OpenAI's chat completions; empty: judge.model is of gateway.models");
   schema.Field("judge.model", &o.judge.server.model, "judge: the model's name there");
   schema.Field("judge.key_file", &o.judge.server.key_file, "judge: file with the bearer key; empty: none is sent");
   schema.Field("judge.timeout_s", &o.judge.server.timeout_s, "judge: seconds of one request");
@@ -73,6 +73,10 @@ void BindServers(base::Schema& schema, reward::TermOptions& o) {
   schema.Field("judge.reference_field", &o.judge.reference_field,
                "judge: the task's field with the right answer; empty: the judge sees none");
   schema.Field("judge.concurrency", &o.judge.concurrency, "judge: requests at a time for one group");
+  schema.Field("teacher.model", &o.teacher.model,
+               "teacher: a model of gateway.models, pinned or external, with the policy's tokenizer");
+  schema.Field("teacher.timeout_s", &o.teacher.timeout_s, "teacher: seconds of scoring one call");
+  schema.Field("teacher.concurrency", &o.teacher.concurrency, "teacher: calls scored at a time for one group");
   schema.Field("external.url", &o.external.url, "external: the server that scores episodes");
   schema.Field("external.timeout_s", &o.external.timeout_s, "external: seconds of one request");
   schema.Field("external.tries", &o.external.tries, "external: requests for an episode while none is answered");

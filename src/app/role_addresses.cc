@@ -1,6 +1,13 @@
 #include "app/role_addresses.h"
 
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -28,15 +35,37 @@ absl::StatusOr<RpcAccess> AccessTo(const gateway::ModelOptions& model, bool allo
   return access;
 }
 
-std::string At(const ClusterOptions& cluster, int port) { return absl::StrCat(cluster.host, ":", port); }
-
 }  // namespace
 
-std::string DataPoolAddress(const ClusterOptions& cluster) { return At(cluster, cluster.datapool_port); }
-std::string SchedulerAddress(const ClusterOptions& cluster) { return At(cluster, cluster.scheduler_port); }
-std::string GatewayAddress(const ClusterOptions& cluster) { return At(cluster, cluster.gateway_port); }
-std::string RolloutAddress(const ClusterOptions& cluster, int engine) {
-  return At(cluster, cluster.rollout_port + engine);
+int RolePort(const ClusterOptions& cluster, const std::string& role, int index) {
+  if (role == "datapool") return cluster.datapool_port;
+  if (role == "scheduler") return cluster.scheduler_port;
+  if (role == "gateway") return cluster.gateway_port;
+  return cluster.rollout_port == 0 ? 0 : cluster.rollout_port + index;
+}
+
+std::string OwnHost(const ClusterOptions& cluster) { return cluster.host == "auto" ? MachineName() : cluster.host; }
+
+std::string AtHost(const ClusterOptions& cluster, int port) { return absl::StrCat(OwnHost(cluster), ":", port); }
+
+absl::StatusOr<int> FindPort(const std::string& key, const std::string& host, int port) {
+  addrinfo wanted = {}, *found = nullptr;
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_PASSIVE;
+  const int unknown = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &wanted, &found);
+  if (unknown != 0) return absl::InvalidArgumentError(absl::StrCat(key, ": '", host, "': ", gai_strerror(unknown)));
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
+  int error = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+  // Both kinds of address have the port at the same place.
+  if (error == 0 && getsockname(fd, found->ai_addr, &found->ai_addrlen) != 0) error = errno;
+  const int bound = ntohs(reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_port);
+  if (fd >= 0) close(fd);
+  freeaddrinfo(found);
+  if (error == 0) return bound;
+  return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
 }
 
 int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index) {
@@ -46,13 +75,11 @@ int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index
   return metrics.port + static_cast<int>(number) + index;
 }
 
-std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster, const RpcAccess& access) {
-  std::vector<std::shared_ptr<rollout::Client>> engines;
-  for (int i = 0; i < cluster.rollout_engines; ++i) {
-    engines.push_back(rollout::NewGrpcClient(Connect(RolloutAddress(cluster, i), access)));
-  }
-  if (engines.size() == 1) return engines.front();
-  return std::make_shared<rollout::EngineSet>(std::move(engines), base::Clock::Real());
+std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines) {
+  std::vector<std::shared_ptr<rollout::Client>> clients;
+  for (int i = 0; i < engines; ++i) clients.push_back(rollout::NewGrpcClient(registry.To(RoleName("rollout", i))));
+  if (clients.size() == 1) return clients.front();
+  return std::make_shared<rollout::EngineSet>(std::move(clients), base::Clock::Real());
 }
 
 absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(const RunConfig& config) {

@@ -1,4 +1,4 @@
-// The addresses of a launched run's roles, and clients to them.
+// Where a launched run's roles listen, and clients to them.
 #pragma once
 
 #include <map>
@@ -7,22 +7,28 @@
 
 #include "app/grpc_access.h"
 #include "app/run_config.h"
+#include "app/run_registry.h"
 #include "base/status.h"
 #include "rollout/client.h"
 
 namespace ingot::app {
 
-std::string DataPoolAddress(const ClusterOptions& cluster);
-std::string SchedulerAddress(const ClusterOptions& cluster);
-std::string GatewayAddress(const ClusterOptions& cluster);
-std::string RolloutAddress(const ClusterOptions& cluster, int engine);
+// The configured port of a role's gRPC service; 0 = a free one.
+int RolePort(const ClusterOptions& cluster, const std::string& role, int index);
+// cluster.host; `auto` is this machine's name.
+std::string OwnHost(const ClusterOptions& cluster);
+// HOST:PORT of that host.
+std::string AtHost(const ClusterOptions& cluster, int port);
+
+// The port, or a free one for 0, at which this machine can listen. `key` names it in errors. UNAVAILABLE: it is in use.
+absl::StatusOr<int> FindPort(const std::string& key, const std::string& host, int port);
 
 // The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,
 // trainer 3, agents 4, engine i 5 + i). 0 = it has none: metrics.port is 0.
 int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index);
 
 // One client over all engines (rollout/engine_set.h).
-std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster, const RpcAccess& access);
+std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines);
 
 // Clients of the servers of the gateway's external models, by model name. INVALID_ARGUMENT: a file of a token or of
 // certificates cannot be read. FAILED_PRECONDITION: a token would go over an open network without TLS.

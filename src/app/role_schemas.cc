@@ -9,6 +9,10 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
   schema.Field("scheduler.max_staleness", &o.max_staleness, "S, in policy versions; 0: on-policy");
   schema.Field("scheduler.window_fraction", &o.window_fraction,
                "W = max(1, floor(this x (S+1)P)): how far past the oldest group batches may reach; (0, 1]");
+  schema.Choice(
+      "scheduler.order", &o.order, {"strict", "windowed", "greedy"},
+      "which finished groups a batch may take: strict: in the order of admission; windowed: within W; greedy: "
+      "any, whatever the age and the mix of the batch");
   schema.Field("scheduler.drop_zero_variance", &o.drop_zero_variance,
                "drop groups whose rewards are all equal, and admit others in their place");
   schema.Field("scheduler.max_drops_per_batch", &o.max_drops_per_batch,

@@ -11,15 +11,18 @@
 #include "agents/grpc_episodes.h"
 #include "agents/runner.h"
 #include "app/agents_substrate.h"
+#include "app/asked_models.h"
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grading.h"
 #include "app/grpc_server.h"
 #include "app/model_setup.h"
 #include "app/process.h"
+#include "app/reward_servers.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
+#include "app/run_registry.h"
 #include "app/run_secrets.h"
 #include "app/seams.h"
 #include "app/supervised.h"
@@ -64,6 +67,7 @@ struct RoleContext {
   DeviceChoice device;    // of the roles that compute
   std::string admin_key;  // of the supervisor, to open episodes; empty = anybody may
   RpcAccess access;       // to the other roles, and theirs to this one
+  RunRegistry* registry;  // null = this role meets no other one
 };
 
 absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(const RoleContext& context,
@@ -78,16 +82,25 @@ void WaitForStop() {
   while (!StopFlag()) std::this_thread::sleep_for(milliseconds(50));
 }
 
-void Announce(const std::string& role, const std::string& address) {
-  INGOT_LOG(info, "{} listens on {}", role, address);
+// Serves a role's services, and registers the place where it is found.
+absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context, const std::string& role,
+                                                      std::vector<std::unique_ptr<grpc::Service>> services) {
+  const ClusterOptions& cluster = context.config.cluster;
+  INGOT_ASSIGN_OR_RETURN(
+      std::unique_ptr<GrpcServer> server,
+      GrpcServer::Start(AtHost(cluster, RolePort(cluster, role, context.index)), std::move(services), context.access));
+  const std::string name = RoleName(role, context.index), address = AtHost(cluster, server->port());
+  INGOT_RETURN_IF_ERROR(context.registry->Register(name, address));
+  INGOT_LOG(info, "{} listens on {}", name, address);
+  return server;
 }
 
 // A channel connects only while a call waits for it. Callers that are refused and pause before they ask again do not
 // wait: they would find a restarted role many seconds late. This timer waits in their place.
-base::Timer KeepConnecting(base::Executor& executor, std::vector<std::shared_ptr<grpc::Channel>> channels) {
+base::Timer KeepConnecting(base::Executor& executor, std::vector<v1::RoleChannel> channels) {
   return executor.PostEvery(milliseconds(100), [channels = std::move(channels)] {
-    for (const std::shared_ptr<grpc::Channel>& channel : channels) {
-      channel->WaitForConnected(std::chrono::system_clock::now() + milliseconds(200));
+    for (const v1::RoleChannel& channel : channels) {
+      channel.Now()->WaitForConnected(std::chrono::system_clock::now() + milliseconds(200));
     }
   });
 }
@@ -98,17 +111,30 @@ absl::Status RunDataPool(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(store));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(datapool::NewDataPoolService(*pool));
-  const std::string address = DataPoolAddress(context.config.cluster);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
-                         GrpcServer::Start(address, std::move(services), context.access));
-  Announce("datapool", address);
+  INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "datapool", std::move(services)));
   WaitForStop();
   return absl::OkStatus();
 }
 
+// The servers that reward terms ask. The tokenizer is read for them alone.
+absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context) {
+  reward::TermParts servers = HttpTermParts("", "");
+  const RunConfig& config = context.config;
+  if (!AsksModels(config.rewards)) return servers;
+  INGOT_ASSIGN_OR_RETURN(auto external, ConnectExternalModels(config));
+  INGOT_ASSIGN_OR_RETURN(TextParts text, config.model.path.empty()
+                                             ? MakeTextParts(config.model.chat_format)
+                                             : LoadTextParts(config.model.path, config.model.chat_format));
+  AddAskedModels(
+      std::make_shared<ModelPlaces>(config.gateway, ConnectEngines(*context.registry, config.cluster.rollout_engines),
+                                    std::move(external)),
+      std::move(text), servers);
+  return servers;
+}
+
 absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(Connect(DataPoolAddress(context.config.cluster), context.access), kRoleDeadline);
+      datapool::NewGrpcClient(context.registry->To("datapool"), kRoleDeadline);
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
   // Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
   // Restarted alone: the versions that were live still are.
@@ -117,17 +143,16 @@ absl::Status RunScheduler(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
     INGOT_ASSIGN_OR_RETURN(resume, ResumePointOf(dir, true));
   }
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RewardGrading> rewards, RewardGrading::Make(context.config, *pool));
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RewardGrading> rewards,
+                         RewardGrading::Make(context.config, *pool, servers));
   INGOT_ASSIGN_OR_RETURN(
       const std::unique_ptr<scheduler::Scheduler> scheduler,
       scheduler::Scheduler::Recover(context.config.scheduler, std::move(tasks), *pool, base::Clock::Real(), resume,
                                     &context.metrics, rewards->grading()));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(scheduler::NewSchedulerService(*scheduler));
-  const std::string address = SchedulerAddress(context.config.cluster);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
-                         GrpcServer::Start(address, std::move(services), context.access));
-  Announce("scheduler", address);
+  INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "scheduler", std::move(services)));
   base::Executor timers({.name = "timers"});
   const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler] {
     if (const absl::Status status = scheduler->Tick(); !status.ok()) INGOT_LOG(warn, "{}", status.ToString());
@@ -147,10 +172,7 @@ absl::Status RunRollout(const RoleContext& context) {
                          rollout::Engine::Create(context.config.rollout, std::move(parts), nullptr));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
-  const std::string address = RolloutAddress(context.config.cluster, context.index);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server,
-                         GrpcServer::Start(address, std::move(services), context.access));
-  Announce("rollout", address);
+  INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "rollout", std::move(services)));
   WaitForStop();
   engine->Shutdown();
   return absl::OkStatus();
@@ -180,12 +202,12 @@ absl::Status RunGateway(const RoleContext& context) {
   const RunConfig& config = context.config;
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster), context.access), kRoleDeadline);
+      datapool::NewGrpcClient(context.registry->To("datapool"), kRoleDeadline);
   const std::unique_ptr<scheduler::Client> scheduler =
-      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster), context.access), kRoleDeadline);
+      scheduler::NewGrpcClient(context.registry->To("scheduler"), kRoleDeadline);
   SchedulerAdmission admission(*scheduler);
   gateway::GatewayParts parts;
-  parts.engine = ConnectEngines(config.cluster, context.access);
+  parts.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
   INGOT_ASSIGN_OR_RETURN(parts.external, ConnectExternalModels(config));
   parts.pool = pool.get();
   parts.admission = &admission;
@@ -205,10 +227,8 @@ absl::Status RunGateway(const RoleContext& context) {
                          }));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(gateway::NewGatewayService(*gateway));
-  const std::string address = GatewayAddress(config.cluster);
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server,
-                         GrpcServer::Start(address, std::move(services), context.access));
-  Announce("gateway", absl::StrCat(http->url(), ", gRPC ", address));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server, ServeRole(context, "gateway", std::move(services)));
+  INGOT_LOG(info, "agents reach the gateway at {}", http->url());
   if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(http->url()).c_str());
   WaitForStop();
   http->Stop();
@@ -221,7 +241,7 @@ absl::Status RunAgents(const RoleContext& context) {
   agents::GrpcEpisodesOptions options;
   INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
   if (options.admin_key.empty()) options.admin_key = context.admin_key;
-  const std::shared_ptr<grpc::Channel> gateway = Connect(GatewayAddress(context.config.cluster), context.access);
+  const v1::RoleChannel gateway = context.registry->To("gateway");
   base::Executor timers({.name = "timers"});
   const base::Timer connecting = KeepConnecting(timers, {gateway});
   const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
@@ -251,19 +271,19 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     return 0;
   }
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster), context.access), kRoleDeadline);
+      datapool::NewGrpcClient(context.registry->To("datapool"), kRoleDeadline);
   const std::unique_ptr<scheduler::Client> scheduler =
-      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster), context.access), kTrainerDeadline);
-  const std::shared_ptr<rollout::Client> engine = ConnectEngines(config.cluster, context.access);
+      scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
+  const std::shared_ptr<rollout::Client> engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
   weights::Publisher publisher(config.weights.Options());
-  std::vector<std::shared_ptr<grpc::Channel>> engines;
+  std::vector<v1::RoleChannel> engines;
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {
-    const std::string address = RolloutAddress(config.cluster, i);
+    const std::string name = RoleName("rollout", i);
     weights::GrpcSinkOptions sink_options;
     sink_options.deadline = config.weights.Options().deadline;
-    engines.push_back(Connect(address, context.access));
+    engines.push_back(context.registry->To(name));
     INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(engines.back(), sink_options));
-    INGOT_RETURN_IF_ERROR(publisher.AddEngine(address, std::move(sink)));
+    INGOT_RETURN_IF_ERROR(publisher.AddEngine(name, std::move(sink)));
   }
   base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them
   const base::Timer connecting = KeepConnecting(timers, std::move(engines));
@@ -276,6 +296,8 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   seams.publisher = &publisher;
   seams.device = context.device.torch_name;
   seams.ranks = ranks;
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
+  INGOT_ASSIGN_OR_RETURN(seams.eval_grades, EvalGrades::Make(context.config, *pool, servers));
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(context.loaded, dir, seams, context.resume, context.metrics, StopFlag()));
   return result.goal_met ? 0 : 1;
@@ -309,7 +331,8 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
   if (context.device.library != nullptr) INGOT_RETURN_IF_ERROR(ExchangeOnDevices(context, options));
   options.rank = context.index;
   options.size = config.cluster.trainer_ranks;
-  options.host = config.cluster.host;
+  options.own_host = OwnHost(config.cluster);
+  options.host = config.cluster.trainer_host.empty() ? options.own_host : config.cluster.trainer_host;
   options.port = config.cluster.trainer_port;
   options.secret = SecretOfRanks(context.access.token);
   options.deadline = std::chrono::seconds(config.cluster.rank_deadline_s);
@@ -371,8 +394,15 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics(config.metrics.max_labels);
   if (computes) ReportDevice(device, metrics);
-  const RoleContext context{loaded,           config, args.resume, index, metrics, device, std::move(secrets.admin_key),
-                            std::move(access)};
+  std::unique_ptr<RunRegistry> registry;
+  if (!config.tasks.empty() && !(role == "trainer" && index > 0)) {
+    INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+    INGOT_ASSIGN_OR_RETURN(registry, RunRegistry::Open(config, dir.path(), access));
+    INGOT_RETURN_IF_ERROR(registry->Follow());
+  }
+  const RoleContext context{
+      loaded,        config, args.resume, index, metrics, device, std::move(secrets.admin_key), std::move(access),
+      registry.get()};
   std::vector<std::unique_ptr<MetricsEndpoint>> endpoints;
   const bool follows = role == "trainer" && index > 0;  // rank 0 has the trainer's metrics
   if (role != "gateway" && !follows) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "app/asked_models.h"
 #include "app/role_schemas.h"
 #include "dataset/jsonl.h"
 #include "trainer/presets.h"
@@ -66,12 +67,23 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Field("model.head_dim", &model.head_dim, "size of a head; even");
   schema.Field("model.context_length", &model.context_length, "tokens of a prompt and its answer together, at most");
   schema.Field("model.rope_theta", &model.rope_theta, "base of the rotary embedding's frequencies");
+  schema.Field("trainer.lora.rank", &model.lora.rank,
+               "rank of low-rank adapters, which alone are trained; 0: all weights are");
+  schema.Field("trainer.lora.alpha", &model.lora.alpha, "the adapters' result is multiplied by alpha / rank");
+  schema.Field("trainer.lora.targets", &model.lora.targets,
+               "products of every layer that get an adapter, by the last word of their name");
+  schema.Field("trainer.lora.dropout", &model.lora_dropout,
+               "must be 0: with dropout the trained policy would not be the sampled one");
+  schema.Field("trainer.lora.init", &model.lora_init,
+               "default: A uniform, B zero, so that the start is the base; or a PEFT folder to go on from");
 }
 
 void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("eval.tasks", &config.eval.tasks, "JSONL of held-out tasks, never trained on; empty: no evaluation");
   schema.Field("eval.every_versions", &config.eval.every_versions,
                "evaluate versions that are multiples of this, on pinned weights; 0: only the last");
+  schema.Field("eval.at_start", &config.eval.at_start,
+               "evaluate the weights before the first step too, on pinned weights (a multiple of every_versions)");
   schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
   schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
@@ -80,42 +92,6 @@ void BindEval(base::Schema& schema, RunConfig& config) {
                "the held-out reward of the last version must be above this; -1e9: no goal");
   schema.Field("goal.last_reward_above", &config.goal.last_reward_above,
                "their mean reward must be above this, or the command exits with 1");
-}
-
-void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
-  schema.Field("cluster.host", &cluster.host, "address the roles of `ingot launch` listen on and reach each other at");
-  schema.Field("cluster.datapool_port", &cluster.datapool_port, "gRPC port of the data pool");
-  schema.Field("cluster.scheduler_port", &cluster.scheduler_port, "gRPC port of the scheduler");
-  schema.Field("cluster.gateway_port", &cluster.gateway_port, "gRPC port of the gateway (HTTP: http.port)");
-  schema.Field("cluster.rollout_port", &cluster.rollout_port, "gRPC port of the first engine; engine i: this + i");
-  schema.Field("cluster.rollout_engines", &cluster.rollout_engines, "rollout engines, each a process");
-  schema.Field("cluster.trainer_ranks", &cluster.trainer_ranks,
-               "processes of `ingot launch` that train each batch together, data parallel; 1: one trainer");
-  schema.Field(
-      "cluster.min_trainer_ranks", &cluster.min_trainer_ranks,
-      "least number of ranks: a rank that dies more than max_restarts times is lost, and the run goes on from the "
-      "last checkpoint without it; equal to trainer_ranks: the run fails instead");
-  schema.Field("cluster.trainer_port", &cluster.trainer_port,
-               "port where the trainer's ranks meet, if there are several");
-  schema.Field("cluster.rank_deadline_s", &cluster.rank_deadline_s,
-               "seconds without a sign of life (not: without progress) after which a rank of the trainer counts as "
-               "dead, and all are started again from the last checkpoint");
-  schema.Field("cluster.trainer_stop_s", &cluster.trainer_stop_s,
-               "seconds for the trainer of a stopped run to end its step and save its weights");
-  schema.Field(
-      "cluster.max_restarts", &cluster.max_restarts,
-      "restarts of a crashed role (or rank of the trainer); after an hour of running, earlier ones do not count");
-  schema.Field(
-      "cluster.token_file", &cluster.token_file,
-      "file with the token that every rpc between roles carries, the same on every machine, readable by its owner "
-      "alone: for roles and commands started by hand; empty: `ingot launch` makes one for each start");
-  schema.Field("cluster.tls.certificate", &cluster.tls_certificate,
-               "PEM file: rpcs between roles are TLS, with this certificate for cluster.host; empty: plain text");
-  schema.Field("cluster.tls.key", &cluster.tls_key, "PEM file of the certificate's private key");
-  schema.Field("cluster.tls.ca", &cluster.tls_ca,
-               "PEM file that roles verify each other's certificate against; empty: cluster.tls.certificate itself");
-  schema.Field("cluster.tls.allow_plaintext", &cluster.allow_plaintext,
-               "allows a cluster.host that other machines reach without TLS: for private networks");
 }
 
 void BindMetrics(base::Schema& schema, MetricsConfig& metrics) {
@@ -143,6 +119,7 @@ absl::Status DeriveDomains(RunConfig& config) {
 }
 
 void Derive(RunConfig& config) {
+  config.sandbox.require = config.sandbox_require == "any" ? "none" : config.sandbox_require;
   config.trainer.groups_per_step = config.scheduler.groups_per_step;
   config.trainer.group_size = config.scheduler.group_size;
   config.trainer.total_steps = config.scheduler.total_steps;
@@ -176,7 +153,23 @@ absl::Status CheckModel(const ModelOptions& model) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.kv_heads ", model.kv_heads, " does not divide model.heads ", model.heads));
   }
+  if (model.lora_dropout != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("trainer.lora.dropout is ", model.lora_dropout,
+                     ": only 0 is possible, for with dropout the trained policy would not be the one that sampled"));
+  }
+  if (model.lora.rank < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank is ", model.lora.rank, "; 0 trains all weights"));
+  }
   return absl::OkStatus();
+}
+
+// Adapters live on one rank, which holds the base.
+absl::Status CheckLora(const RunConfig& config) {
+  if (config.model.lora.rank == 0 || config.cluster.trainer_ranks <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank ", config.model.lora.rank,
+                                                 " and cluster.trainer_ranks ", config.cluster.trainer_ranks,
+                                                 ": adapters are trained on one rank"));
 }
 
 // A run of supervised stages alone needs at least one with steps.
@@ -195,6 +188,7 @@ absl::Status CheckStages(const RunConfig& config) {
 
 absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckModel(config.model));
+  INGOT_RETURN_IF_ERROR(CheckLora(config));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));
@@ -205,12 +199,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   if (config.tasks.empty()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
-  for (const reward::TermOptions& term : config.rewards.terms) {
-    if (term.kind != "judge" || !term.judge.server.url.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("rewards.terms (", term.Name(),
-                                                   "): judge.url is empty: name the base URL of a server of OpenAI's "
-                                                   "chat completions, such as one of `ingot serve`"));
-  }
+  INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   return base::Annotate(config.agents.Validate(), "agents");
 }
 
@@ -219,9 +208,10 @@ absl::Status CheckEvaluation(const RunConfig& config) {
   if (config.eval.every_versions < 0) {
     return absl::InvalidArgumentError("eval.every_versions must be 0 (only the last version) or more");
   }
-  if (!config.eval.tasks.empty() && config.eval.every_versions > 0 && MostEvaluations(config) < 1) {
+  if (!config.eval.tasks.empty() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "eval.every_versions: no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
+        config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
+        ": no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
         config.rollout.max_retained_versions, ") beside the newest, and models are pinned to as many; raise it"));
   }
   return absl::OkStatus();
@@ -250,29 +240,6 @@ absl::Status CheckCompute(const RunConfig& config) {
     return absl::InvalidArgumentError(
         "numerics: exact is kept by the CPU kernels alone: use numerics=fast with device=cuda, or device=cpu");
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckCluster(const ClusterOptions& cluster) {
-  if (cluster.rollout_engines < 1) return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");
-  if (cluster.trainer_ranks < 1 || cluster.trainer_ranks > 128) {
-    return absl::InvalidArgumentError("cluster.trainer_ranks must be in [1, 128]");
-  }
-  if (cluster.min_trainer_ranks < 1 || cluster.min_trainer_ranks > cluster.trainer_ranks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster.min_trainer_ranks must be in [1, ", cluster.trainer_ranks, "], cluster.trainer_ranks"));
-  }
-  if (!(cluster.trainer_stop_s > 0) || cluster.trainer_stop_s > 86400) {
-    return absl::InvalidArgumentError("cluster.trainer_stop_s must be above 0 and at most 86400");
-  }
-  if (cluster.tls_certificate.empty() != cluster.tls_key.empty()) {
-    return absl::InvalidArgumentError("cluster.tls: a certificate needs its key, and a key its certificate");
-  }
-  if (cluster.tls_certificate.empty() && !cluster.tls_ca.empty()) {
-    return absl::InvalidArgumentError(
-        "cluster.tls.ca has no effect without cluster.tls.certificate and cluster.tls.key");
-  }
-  if (cluster.rank_deadline_s < 1) return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
   return absl::OkStatus();
 }
 
@@ -332,7 +299,7 @@ base::Schema BindSchema(RunConfig& config) {
       "number of newest trained steps whose trees stay, beside those that a checkpoint may replay; 0: all stay");
   BindWeights(schema, config.weights);
   BindAgents(schema, config.agents);
-  BindSandbox(schema, config.sandbox);
+  BindSandbox(schema, config.sandbox, config.sandbox_require);
   BindSampling(schema, config.scheduler.sampling, config.task_domains);
   BindRewards(schema, config.rewards);
   BindEval(schema, config);

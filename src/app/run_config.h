@@ -18,6 +18,7 @@
 #include "gateway/options.h"
 #include "http/options.h"
 #include "kernels/numerics.h"
+#include "model/config.h"
 #include "reward/options.h"
 #include "rollout/engine_options.h"
 #include "sandbox/substrate.h"
@@ -40,12 +41,21 @@ struct ModelOptions {
   int64_t head_dim = 32;
   int64_t context_length = 2048;
   double rope_theta = 10000;
+  // Adapters in place of all weights (trainer.lora.*); rank 0 = all weights are trained.
+  model::LoraConfig lora = {
+      .rank = 0, .alpha = 32, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
+  double lora_dropout = 0;
+  std::string lora_init = "default";  // default: A uniform, B zero; or a PEFT folder
 };
 
 struct EvalOptions {
   std::string tasks;           // JSONL of held-out tasks; empty = no evaluation
   int64_t every_versions = 0;  // evaluate versions that are multiples of this; 0 = only the last
+  bool at_start = false;       // evaluate version 0 too, the weights before the first step
   int32_t avg_n = 1;           // samples per task
+
+  // Whether the run holds weights back for an evaluation while newer ones are live.
+  bool of_earlier_versions() const { return at_start || every_versions > 0; }
 };
 
 // The goal of the run: bounds of its rewards. It is checked at the run's end and decides the exit code.
@@ -61,25 +71,72 @@ struct GoalOptions {
   bool of_evaluation() const { return eval_above != kNoBound; }
 };
 
+// Where the roles of a run find each other (src/registry).
+enum class RegistryKind { kLocal, kEtcd };
+struct RegistryConfig {
+  RegistryKind kind = RegistryKind::kLocal;  // local = the folder RUN/registry, for the roles of one machine
+  std::vector<std::string> endpoints;        // HOST:PORT of etcd's members
+  std::string user, password_file;           // of etcd; both empty = without
+  std::string ca, certificate, key;          // PEM files; ca empty = plain text
+  double ttl_s = 10;                         // seconds of silence after which a process counts as gone
+};
+
+// Nodes that run the same roles.
+struct NodeGroup {
+  std::string name;
+  int32_t nodes = 1;
+  std::vector<std::string> roles;
+  int32_t engines = 1;                                // on each node, if rollout is among the roles
+  std::vector<std::string> slurm;                     // options of sbatch for these nodes
+  std::map<std::string, std::string> resources = {};  // of one node's pod, as Kubernetes counts them: cpu, memory, ...
+};
+
+// Of a run's objects (app/kubernetes.h). Empty = none, unless it is said otherwise.
+struct KubernetesOptions {
+  std::string name_space = "default";
+  std::string image;                       // of Ingot
+  std::string volume_claim;                // a PersistentVolumeClaim that all pods may write, for run.root
+  std::string token_secret;                // Secret with the key `token`, the run's
+  std::string tls_secret;                  // Secret with tls.crt, tls.key and ca.crt, for rpcs between roles
+  std::string pull_secret;                 // Secret for the image's registry
+  std::map<std::string, std::string> env;  // VARIABLE: SECRET/KEY, in every pod
+  std::string queue;                       // of Kueue, which then admits the run
+  bool jobset = false;                     // the trainer's Job stands in a JobSet
+};
+
+// Who starts the nodes of a run.
+enum class LauncherKind { kLocal, kSlurm, kKubernetes };
+
 struct ClusterOptions {
   std::string host = "127.0.0.1";
-  int32_t datapool_port = 7401;
-  int32_t scheduler_port = 7402;
-  int32_t gateway_port = 7403;  // of its gRPC service; HTTP is http.port
-  int32_t rollout_port = 7410;  // of the first engine; engine i listens on rollout_port + i
+  // Ports of the roles' gRPC services; 0 = a free one, which the others learn from the registry.
+  int32_t datapool_port = 0;
+  int32_t scheduler_port = 0;
+  int32_t gateway_port = 0;  // HTTP is http.port
+  int32_t rollout_port = 0;  // of the first engine; engine i listens on rollout_port + i
   int32_t rollout_engines = 1;
   int32_t trainer_ranks = 1;      // processes that train each batch together
   int32_t min_trainer_ranks = 1;  // least number of ranks with which the run goes on after others were lost
-  int32_t trainer_port = 7404;    // the ranks' meeting place, if there are several
-  double trainer_stop_s = 600;    // grace of a stopped run's trainer to end its step and save
-  int64_t rank_deadline_s = 30;   // of a rank's silence, after which the group is restarted
-  int32_t max_restarts = 3;       // of a role, or of a rank of the trainer
+  // The ranks' meeting place, if there are several: where rank 0 runs. Empty = `host`; 0 = a free port.
+  std::string trainer_host;
+  int32_t trainer_port = 0;
+  double trainer_stop_s = 600;   // grace of a stopped run's trainer to end its step and save
+  int64_t rank_deadline_s = 30;  // of a rank's silence, after which the group is restarted
+  double takeover_s = 30;        // of a dead node's absence, after which its roles move; 0 = they do not
+  int32_t max_restarts = 3;      // of a role, or of a rank of the trainer
   // A file with the token that every rpc carries, for roles and commands started by hand. Empty = `ingot launch` makes
   // one for each start.
   std::string token_file;
   std::string tls_certificate, tls_key;  // PEM files; empty = plain text
   std::string tls_ca;                    // PEM file that roles verify each other against; empty = tls_certificate
+  bool mutual_tls = false;               // callers show the certificate too, and roles refuse those that show none
+  std::string tls_name;                  // name in every role's certificate; empty = cluster.host of each
   bool allow_plaintext = false;          // `host` may be an address that other machines reach, without TLS
+  RegistryConfig registry;
+  LauncherKind launcher = LauncherKind::kLocal;  // local = every role on this machine
+  std::vector<NodeGroup> groups;                 // of a run on several nodes; empty = one node
+  std::vector<std::string> slurm;                // options of sbatch for all nodes
+  KubernetesOptions kubernetes;
 };
 
 // Prometheus' endpoints: socket files in the run's folder and, if there is a port, TCP for whoever shows the admin key.
@@ -122,6 +179,9 @@ struct RunConfig {
   WeightsConfig weights;
   agents::RunnerOptions agents;
   reward::RewardOptions rewards;
+  // sandbox.require as written: "any" = no rung is named, and verifiers that run the model's programs want more than the
+  // weakest; otherwise sandbox.require itself.
+  std::string sandbox_require = "any";
   sandbox::SubstrateOptions sandbox;  // work_root, hidden and programs are filled in by agents_substrate.cc
   EvalOptions eval;
   GoalOptions goal;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "app/role_addresses.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
 #include "proto/gateway.grpc.pb.h"
@@ -58,22 +57,52 @@ std::string Describe(const v1::GatewayStatusResponse& s) {
 
 }  // namespace
 
-std::vector<RoleStatus> AskRoles(const ClusterOptions& cluster, const RpcAccess& access) {
+std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAccess& access) {
   const auto describe = [](const auto& status) { return Describe(status); };
+  const absl::StatusOr<std::vector<RolePlace>> places = registry.Places();
   std::vector<RoleStatus> roles;
-  const std::string pool = DataPoolAddress(cluster), scheduler = SchedulerAddress(cluster);
-  roles.push_back(
-      StateOf("datapool", pool, datapool::NewGrpcClient(Connect(pool, access), kDeadline)->Status(), describe));
-  roles.push_back(StateOf("scheduler", scheduler,
-                          scheduler::NewGrpcClient(Connect(scheduler, access), kDeadline)->Status(), describe));
-  for (int i = 0; i < cluster.rollout_engines; ++i) {
-    const std::string engine = RolloutAddress(cluster, i);
-    roles.push_back(StateOf(absl::StrCat("rollout-", i), engine,
-                            rollout::NewGrpcClient(Connect(engine, access))->Status(), describe));
+  // `ask` is called with the role's address.
+  const auto add = [&](const std::string& name, const auto& ask) {
+    const auto is_it = [&](const RolePlace& place) { return place.name == name; };
+    const auto found = places.ok() ? std::find_if(places->begin(), places->end(), is_it) : decltype(places->begin())();
+    if (places.ok() && found != places->end()) {
+      roles.push_back(StateOf(name, found->address, ask(found->address), describe));
+      if (roles.back().state.ok() && !found->waits.empty()) *roles.back().state += "; waits for " + found->waits;
+      return;
+    }
+    const absl::Status missing =
+        places.ok() ? absl::UnavailableError(absl::StrCat("not registered in ", registry.Describe())) : places.status();
+    roles.push_back({name, "-", missing});
+  };
+  add("datapool", [&](const auto& at) { return datapool::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
+  add("scheduler", [&](const auto& at) { return scheduler::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
+  for (int i = 0; i < engines; ++i) {
+    add(RoleName("rollout", i), [&](const auto& at) { return rollout::NewGrpcClient(Connect(at, access))->Status(); });
   }
-  const std::string gateway = GatewayAddress(cluster);
-  roles.push_back(StateOf("gateway", gateway, GatewayStatus(gateway, access), describe));
+  add("gateway", [&](const auto& at) { return GatewayStatus(at, access); });
   return roles;
+}
+
+std::vector<RoleStatus> AskNodes(RunRegistry& registry, const std::vector<NodeGroup>& groups) {
+  std::vector<RoleStatus> statuses;
+  if (groups.empty()) return statuses;
+  const absl::StatusOr<std::vector<NodePlace>> places = registry.Nodes();
+  for (const NodeGroup& group : groups) {
+    for (int i = 0; i < group.nodes; ++i) {
+      const std::string name = absl::StrCat(group.name, "-", i);
+      const auto is_it = [&](const NodePlace& place) { return place.name == name; };
+      const auto found =
+          places.ok() ? std::find_if(places->begin(), places->end(), is_it) : decltype(places->begin())();
+      if (!places.ok()) {
+        statuses.push_back({name, "-", places.status()});
+      } else if (found == places->end()) {
+        statuses.push_back({name, "-", absl::UnavailableError("no agent of this node is registered")});
+      } else {
+        statuses.push_back({name, found->machine, "runs " + found->roles});
+      }
+    }
+  }
+  return statuses;
 }
 
 }  // namespace ingot::app

@@ -4,12 +4,15 @@
 #include <vector>
 
 #include "app/grpc_access.h"
-#include "app/run_config.h"
+#include "app/run_registry.h"
 #include "app/status_endpoint.h"
 
 namespace ingot::app {
 
-// Asks every role that listens. Each has two seconds.
-std::vector<RoleStatus> AskRoles(const ClusterOptions& cluster, const RpcAccess& access);
+// Asks every role that listens, at the place where the registry has it. Each has two seconds.
+std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAccess& access);
+
+// The agents of the nodes of cluster.groups, with what they run, as the registry has them.
+std::vector<RoleStatus> AskNodes(RunRegistry& registry, const std::vector<NodeGroup>& groups);
 
 }  // namespace ingot::app

@@ -84,6 +84,27 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
   return absl::OkStatus();
 }
 
+// Adds the adapters: each is a version of its own in the model's engine, which shares the base's memory.
+absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
+                               gateway::GatewayOptions& gateway_options) {
+  for (size_t i = 0; i < args.adapters.size(); ++i) {
+    const std::string& adapter = args.adapters[i];
+    const size_t equals = adapter.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == adapter.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("--adapter ", adapter, ": NAME=DIR is expected"));
+    }
+    const auto version = static_cast<int64_t>(i) + 1;
+    const auto snapshot = WithAdapter(model.engine->newest(), model.shape, adapter.substr(equals + 1), version);
+    const absl::Status held = snapshot.ok() ? model.engine->Hold(*snapshot) : snapshot.status();
+    if (!held.ok()) return base::Annotate(held, "--adapter " + adapter);
+    gateway_options.models.push_back({.name = adapter.substr(0, equals),
+                                      .weights = gateway::ModelWeights::kPinned,
+                                      .version = version,
+                                      .address = ""});
+  }
+  return absl::OkStatus();
+}
+
 // The access of clients to --rollout-port; nullopt = there is none.
 absl::StatusOr<std::optional<RpcAccess>> TokensAccess(const ServeArgs& args) {
   if (args.rollout_port < 0) return std::nullopt;
@@ -117,6 +138,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfServing(engines, options.threads)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
   options.kv_cache_tokens = args.kv_cache_tokens;
+  options.max_retained_versions = std::max(options.max_retained_versions, static_cast<int32_t>(args.adapters.size()));
   INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args.chat_format, options, device));
 
@@ -131,6 +153,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   gateway_parts.engine = model.engine;
   gateway_parts.tokenizer = model.text.tokenizer;
   gateway_parts.format = model.text.format;
+  INGOT_RETURN_IF_ERROR(AddServedAdapters(args, model, gateway_options));
   INGOT_RETURN_IF_ERROR(AddModels(args, model, options, device, gateway_options, gateway_parts));
   if (!args.script.empty()) {
     INGOT_ASSIGN_OR_RETURN(gateway_parts.script, LoadScript(args.script, model.text));

@@ -14,6 +14,7 @@
 #include "dataset/conversations.h"
 #include "dataset/preferences.h"
 #include "dataset/sft.h"
+#include "model/peft.h"
 #include "trainer/stage_checkpoints.h"
 #include "trainer/torch_edge.h"
 
@@ -141,6 +142,11 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
     return trainer::Trainer::Create(config.trainer, model.shape, std::move(parameters), base::Clock::Real(), ranks);
   }
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder loaded, model::LoadModelDir(config.model.path));
+  if (model.shape.lora.rank > 0) {
+    INGOT_RETURN_IF_ERROR(config.model.lora_init == "default"
+                              ? model::AddAdapters(model.shape.lora, config.seed, &loaded)
+                              : model::AddAdapters(config.model.lora_init, &loaded));
+  }
   INGOT_RETURN_IF_ERROR(Place(loaded.parameters, model.device));
   return trainer::Trainer::Create(config.trainer, loaded.config, std::move(loaded.parameters), base::Clock::Real(),
                                   ranks);

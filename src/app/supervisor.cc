@@ -108,17 +108,17 @@ std::string Supervisor::Describe(const Role& role, int wait_status) {
   return absl::StrCat(role.spec.name, how, error.empty() ? "" : ": ", error, "; see ", role.spec.log_path);
 }
 
-absl::StatusOr<int> Supervisor::Run(const std::atomic<bool>& stop, const OnStatus& on_status) {
+absl::StatusOr<int> Supervisor::Run(const std::function<bool()>& stop, const OnStatus& on_status) {
   const Ending ending = TendAll(stop, on_status);
   StopAll();
   on_status(absl::StrCat("the run ended: ", ending.why));
   return ending.code;
 }
 
-Supervisor::Ending Supervisor::TendAll(const std::atomic<bool>& stop, const OnStatus& on_status) {
+Supervisor::Ending Supervisor::TendAll(const std::function<bool()>& stop, const OnStatus& on_status) {
   const auto failed = [](const absl::Status& status) { return Ending{status, std::string(status.message())}; };
   while (true) {
-    if (stop) {
+    if (stop()) {
       on_status("stopping all roles in order; a second signal ends them at once");
       return failed(absl::CancelledError("stopped"));
     }
@@ -128,8 +128,28 @@ Supervisor::Ending Supervisor::TendAll(const std::atomic<bool>& stop, const OnSt
       if (ending->has_value()) return **std::move(ending);
     }
     if (const absl::Status status = TendGroups(on_status); !status.ok()) return failed(status);
+    if (const absl::Status status = StartArrivals(on_status); !status.ok()) return failed(status);
+    TellStates();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+}
+
+absl::Status Supervisor::StartArrivals(const OnStatus& on_status) {
+  if (!options_.arrivals) return absl::OkStatus();
+  for (RoleSpec& spec : options_.arrivals()) {
+    on_status(absl::StrCat(spec.name, " is started here"));
+    INGOT_RETURN_IF_ERROR(Start(std::move(spec)));
+  }
+  return absl::OkStatus();
+}
+
+void Supervisor::TellStates() {
+  if (!options_.on_states) return;
+  std::vector<RoleState> states;
+  for (const Role& role : roles_) states.push_back({role.spec.name, role.pid, role.restarts, role.done});
+  if (states == told_) return;
+  told_ = std::move(states);
+  options_.on_states(told_);
 }
 
 absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, const OnStatus& on_status) {

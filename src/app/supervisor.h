@@ -20,7 +20,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -56,6 +55,16 @@ struct RoleSpec {
   bool inherits_stdout = false;                 // true: prints to the terminal; false: to its log
 };
 
+// A role as its supervisor knows it.
+struct RoleState {
+  std::string name;
+  pid_t pid = -1;  // -1 = it does not run now
+  int restarts = 0;
+  bool done = false;
+
+  bool operator==(const RoleState&) const = default;
+};
+
 struct SupervisorOptions {
   int max_restarts = 3;  // of a role; one crash more ends the run or, in a group, loses the member
   // running time after which a role's earlier crashes no longer count
@@ -65,19 +74,23 @@ struct SupervisorOptions {
   // Between the first end in a group and SIGKILL for the rest: time in which a member may end with an error of its own.
   std::chrono::milliseconds group_grace{3000};
   const base::Clock* clock = &base::Clock::Real();
+  // Called by the thread of Run with all roles, whenever one changed. Null = nobody.
+  std::function<void(const std::vector<RoleState>&)> on_states;
+  // Asked all the time by the thread of Run for roles to be started beside the first ones. Null = there are none.
+  std::function<std::vector<RoleSpec>()> arrivals;
 };
 
 class Supervisor {
  public:
-  explicit Supervisor(SupervisorOptions options) : options_(options) {}
+  explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
   ~Supervisor();
 
   absl::Status Start(RoleSpec spec);
 
-  // Runs until the deciding role ended and all others are stopped; returns the deciding role's exit code. `stop`, set
-  // by a signal handler, ends the run in order. `on_status` gets one line per change of a role's state and, after all
+  // Runs until the deciding role ended and all others are stopped; returns the deciding role's exit code. Once `stop`
+  // is true the run ends in order. `on_status` gets one line per change of a role's state and, after all
   // are stopped, one with the reason for the run's end.
-  absl::StatusOr<int> Run(const std::atomic<bool>& stop, const std::function<void(const std::string&)>& on_status);
+  absl::StatusOr<int> Run(const std::function<bool()>& stop, const std::function<void(const std::string&)>& on_status);
 
  private:
   using OnStatus = std::function<void(const std::string&)>;
@@ -107,7 +120,7 @@ class Supervisor {
   // "NAME exited with 3: ERROR; see LOG", with the error that the role printed last, if it printed one
   static std::string Describe(const Role& role, int wait_status);
   // Tends all roles until the run ends. Roles that still run then are not stopped.
-  Ending TendAll(const std::atomic<bool>& stop, const OnStatus& on_status);
+  Ending TendAll(const std::function<bool()>& stop, const OnStatus& on_status);
   // Starts `role` if it is due, or reaps it if it ended. Returns the run's ending if this decides it.
   absl::StatusOr<std::optional<Ending>> Tend(Role& role, const OnStatus& on_status);
   void NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status);
@@ -119,12 +132,15 @@ class Supervisor {
   absl::Status GoOnWithout(const std::vector<std::string>& lost, const std::string& name, const std::string& why,
                            const OnStatus& on_status);
   void Schedule(Role& role) const;
+  absl::Status StartArrivals(const OnStatus& on_status);
+  void TellStates();
   void StopAll();
   void StopWave(int wave);
 
   const SupervisorOptions options_;
   std::vector<Role> roles_;
   std::map<std::string, EndingGroup> ending_;
+  std::vector<RoleState> told_;
 };
 
 }  // namespace ingot::app

@@ -96,6 +96,11 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice(
       "trainer.dtype", &o.dtype, {"model", "fp32", "bf16"},
       "type of the trained weights (bf16: with fp32 masters and gradient sums); model: the loaded weights' own");
+  schema.Field("trainer.expert_balance", &o.expert_balance,
+               "coefficient of the load-balancing term of models with experts; 0: no term");
+  schema.Field(
+      "trainer.expert_bias_rate", &o.expert_bias_rate,
+      "step by which a router's bias moves towards even loads, without a loss, where the model has one; 0: none");
   schema.Field("trainer.memory_limit_mb", &o.memory_limit_mb,
                "greatest memory of a step, model and optimizer included; a larger step is refused; 0: the machine's");
   schema.Field("trainer.logits_chunk_elements", &o.logits_chunk_elements,

@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 // sampled during the step, on an engine that may have long prompts before it.
 constexpr milliseconds kProbeTimeout{300'000};
 constexpr int kProbeContexts = 16;
-constexpr std::chrono::seconds kTellOfWait{20};
+constexpr std::chrono::seconds kTellOfWait{10};
 
 double SecondsSince(const base::Clock& clock, std::chrono::nanoseconds start) {
   return std::chrono::duration<double>(clock.Now() - start).count();
@@ -186,6 +186,7 @@ class RunRecorder final : public trainer::StepObserver {
       fields["eval/reward_mean"] = result.reward_mean();
       fields["eval/episodes"] = result.total();
       fields["eval/failed"] = result.failed();
+      AddGrades(version, fields);
       INGOT_RETURN_IF_ERROR(Write(version, fields));
       line_.Note(fmt::format("evaluation of version {}: reward {:.3f} over {} held-out episodes", version,
                              result.reward_mean(), result.total()));
@@ -194,6 +195,17 @@ class RunRecorder final : public trainer::StepObserver {
   }
 
  private:
+  // What the reward terms say of the evaluation. A term that cannot be applied leaves its metrics out.
+  void AddGrades(int64_t version, base::json::object& fields) {
+    if (seams_.eval_grades == nullptr) return;
+    const auto metrics = seams_.eval_grades->Of(version);
+    if (!metrics.ok()) {
+      INGOT_LOG(warn, "evaluation of version {} has no grades: {}", version, metrics.status().ToString());
+      return;
+    }
+    for (const auto& [name, value] : *metrics) fields[name] = value;
+  }
+
   absl::Status Write(int64_t step, const base::json::object& fields) {
     return Persist(patience_, "writing the run's metrics", [&] { return log_.Write(step, fields); });
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/eval_grades.h"
 #include "app/run_config.h"
 #include "app/run_dir.h"
 #include "base/metrics.h"
@@ -24,10 +25,11 @@ namespace ingot::app {
 struct TrainingSeams {
   scheduler::Client* scheduler = nullptr;
   datapool::Client* pool = nullptr;
-  rollout::Client* engine = nullptr;        // samples the probe, reports idle time
-  weights::Publisher* publisher = nullptr;  // the caller adds its engines
-  std::string device = "cpu";               // torch's name of the trainer's device
-  trainer::Ranks* ranks = nullptr;          // this process is rank 0 of them; null = one rank
+  rollout::Client* engine = nullptr;              // samples the probe, reports idle time
+  weights::Publisher* publisher = nullptr;        // the caller adds its engines
+  std::string device = "cpu";                     // torch's name of the trainer's device
+  std::shared_ptr<const EvalGrades> eval_grades;  // null = evaluations have the outcome alone
+  trainer::Ranks* ranks = nullptr;                // this process is rank 0 of them; null = one rank
   // Called once, when the start version is live: agents may begin. May be null.
   std::function<absl::Status()> on_first_version;
 };

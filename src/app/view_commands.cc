@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "app/commands.h"
 #include "app/completion.h"
 #include "app/process.h"
 #include "app/run_config.h"
@@ -70,17 +71,6 @@ std::function<int()> DeclareCompletionWords(CLI::App& parser) {
     }
     return 0;
   };
-}
-
-int WithWords(RunArgs args, const std::function<int(const RunArgs&)>& run) {
-  for (const std::string& word : args.words) {
-    if (word.find('=') == std::string::npos) {
-      return Fail(absl::InvalidArgumentError(
-          absl::StrCat("'", word, "' is one argument too many: behind run.yaml KEY=VALUE is expected")));
-    }
-    args.overrides.push_back(word);
-  }
-  return run(args);
 }
 
 }  // namespace ingot::app

@@ -4,8 +4,6 @@
 
 #include <functional>
 
-#include "app/commands.h"
-
 namespace CLI {
 class App;
 }  // namespace CLI
@@ -20,8 +18,5 @@ std::function<int()> DeclareInit(CLI::App& parser);
 std::function<int()> DeclareDoctor(CLI::App& parser);
 std::function<int()> DeclareCompletion(CLI::App& parser);  // of the shell that the command is named after
 std::function<int()> DeclareCompletionWords(CLI::App& parser);
-
-// Runs a command with the words behind its run.yaml as further overrides. A word without '=' is an error.
-int WithWords(RunArgs args, const std::function<int(const RunArgs&)>& run);
 
 }  // namespace ingot::app

@@ -12,8 +12,7 @@ using std::chrono::milliseconds;
 
 class GrpcClient final : public Client {
  public:
-  GrpcClient(std::shared_ptr<grpc::Channel> channel, milliseconds deadline)
-      : deadline_(deadline), stub_(v1::DataPool::NewStub(std::move(channel))) {}
+  GrpcClient(v1::RoleChannel channel, milliseconds deadline) : deadline_(deadline), stubs_(std::move(channel)) {}
 
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
     return Call<v1::OpenEpisodeResponse>(request, &v1::DataPool::Stub::OpenEpisode).status();
@@ -61,18 +60,18 @@ class GrpcClient final : public Client {
   absl::StatusOr<Response> Call(const Request& request,
                                 grpc::Status (v1::DataPool::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                            Response*)) {
-    auto response = v1::CallUnary(*stub_, method, request, {.timeout = deadline_});
+    auto response = v1::CallUnary(stubs_, method, request, {.timeout = deadline_});
     if (!response.ok()) return base::Annotate(response.status(), "data pool");
     return response;
   }
 
   const milliseconds deadline_;
-  const std::unique_ptr<v1::DataPool::Stub> stub_;
+  const v1::Stubs<v1::DataPool> stubs_;
 };
 
 }  // namespace
 
-std::unique_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, milliseconds deadline) {
+std::unique_ptr<Client> NewGrpcClient(v1::RoleChannel channel, milliseconds deadline) {
   return std::make_unique<GrpcClient>(std::move(channel), deadline);
 }
 

@@ -3,16 +3,15 @@
 // large: the channel's maximum message size must allow them. Thread safe.
 #pragma once
 
-#include <grpcpp/channel.h>
-
 #include <chrono>
 #include <memory>
 
 #include "datapool/client.h"
+#include "proto/grpc_channel.h"
 
 namespace ingot::datapool {
 
 // `deadline`: of one method with its retries; > 0.
-std::unique_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, std::chrono::milliseconds deadline);
+std::unique_ptr<Client> NewGrpcClient(v1::RoleChannel channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::datapool

@@ -30,7 +30,11 @@ absl::StatusOr<int64_t> Place(const json::value& value, int64_t low, int64_t hig
 
 }  // namespace
 
-absl::StatusOr<std::vector<RecordedRow>> RowsOf(const v1::EpisodeTree& tree) {
+absl::StatusOr<std::vector<RecordedRow>> RowsOf(const v1::EpisodeTree& tree,
+                                                const std::function<bool(const v1::Call&)>& learns) {
+  const auto is_learnt = [&learns](const v1::Call& call) {
+    return learns == nullptr ? call.weights() == v1::WEIGHTS_FOLLOW : learns(call);
+  };
   INGOT_ASSIGN_OR_RETURN(const std::vector<tree::CallPath> paths, tree::CallPathsOf(tree, 0, 0));
   std::map<std::string_view, const v1::Call*> by_id;
   std::map<std::string_view, size_t> index;
@@ -50,7 +54,8 @@ absl::StatusOr<std::vector<RecordedRow>> RowsOf(const v1::EpisodeTree& tree) {
     row.tokenizer = tree.calls(i).tokenizer_fingerprint();
     for (std::string_view id = tree.calls(i).call_id(); !id.empty(); id = WholeParent(*by_id.at(id), by_id)) {
       const tree::CallPath& path = paths[index.at(id)];
-      if (by_id.at(id)->weights() != v1::WEIGHTS_FOLLOW || path.sampled.empty() || !learnt.insert(id).second) continue;
+      if (!is_learnt(*by_id.at(id)) || path.sampled.empty() || !learnt.insert(id).second) continue;
+      row.encoded = row.encoded || by_id.at(id)->encoded();
       row.learnt.emplace_back(path.context.size(), path.size());
     }
     std::reverse(row.learnt.begin(), row.learnt.end());
@@ -66,6 +71,7 @@ json::object ToJson(const RecordedRow& row) {
   for (const auto& [begin, end] : row.learnt) learnt.push_back(json::array{begin, end});
   object["learnt"] = std::move(learnt);
   if (!row.tokenizer.empty()) object["tokenizer"] = row.tokenizer;
+  if (row.encoded) object["encoded"] = true;
   return object;
 }
 

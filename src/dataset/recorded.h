@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,11 +24,14 @@ struct RecordedRow {
   std::vector<int32_t> ids;
   std::vector<std::pair<int64_t, int64_t>> learnt;
   std::string tokenizer;  // fingerprint of the ids' tokenizer; empty = not known
+  bool encoded = false;   // some of the learnt ids encode text of another model (Call.encoded)
 };
 
-// The rows of an episode, in the order of their leaves; paths on which nothing is learnt are left out. Turns of the policy
-// in training are learnt; those of pinned versions and of other servers are context. Errors as tree::CallPathsOf.
-absl::StatusOr<std::vector<RecordedRow>> RowsOf(const v1::EpisodeTree& tree);
+// The rows of an episode, in the order of their leaves; paths on which nothing is learnt are left out. Calls for which
+// `learns` is true are learnt, and the others are context; null = those of the policy in training. Errors as
+// tree::CallPathsOf.
+absl::StatusOr<std::vector<RecordedRow>> RowsOf(const v1::EpisodeTree& tree,
+                                                const std::function<bool(const v1::Call&)>& learns = nullptr);
 
 base::json::object ToJson(const RecordedRow& row);
 // INVALID_ARGUMENT names the field at fault. A row without a range is refused.

@@ -14,6 +14,7 @@ std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineS
 
 Backends::Backends(const GatewayOptions& options, const GatewayParts& parts) {
   follow_.engine = parts.engine.get();
+  stand_in_ = options.stand_in;
   for (const ModelOptions& model : options.models) {
     Backend& backend = configured_[model.name];
     backend.engine = parts.engine.get();
@@ -28,7 +29,8 @@ Backends::Backends(const GatewayOptions& options, const GatewayParts& parts) {
 }
 
 const Backend& Backends::Of(const std::string& model) const {
-  const auto found = configured_.find(model);
+  auto found = configured_.find(model);
+  if (found == configured_.end()) found = configured_.find(stand_in_);
   return found == configured_.end() ? follow_ : found->second;
 }
 

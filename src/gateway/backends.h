@@ -31,11 +31,12 @@ class Backends {
   // REQUIRES: parts.external has an engine for each external model of the options.
   Backends(const GatewayOptions& options, const GatewayParts& parts);
 
-  // Names that the options do not list follow training.
+  // Names that the options do not list follow training, or are the stand-in's.
   const Backend& Of(const std::string& model) const;
 
  private:
   Backend follow_;
+  std::string stand_in_;
   std::map<std::string, Backend> configured_;  // by model name
 };
 

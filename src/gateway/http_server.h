@@ -19,6 +19,8 @@ class HttpServer {
   // Listens and serves at once; errors are those of http::Server::Listen. `gateway` outlives the server.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway);
 
+  // As http::Server::AcceptOn: rooms of agents hand in their way to the gateway.
+  absl::StatusOr<std::shared_ptr<void>> AcceptOn(int listening_socket) { return server_->AcceptOn(listening_socket); }
   void Stop() { server_->Stop(); }
   int port() const { return server_->port(); }
   std::string url() const { return server_->url(); }

@@ -42,6 +42,8 @@ struct ModelOptions {
 struct GatewayOptions {
   std::string model_name = "ingot";  // the first name in /v1/models; it follows training
   std::vector<ModelOptions> models;  // further names; unlisted names follow training and are recorded as asked
+  // A name of `models` that unlisted names stand for, in runs that do not train (`ingot collect`). Empty = none.
+  std::string stand_in = {};
   SamplingPin train_sampling;        // of PURPOSE_TRAIN episodes; served episodes sample as their client asks
   SamplingPin eval_sampling;         // of PURPOSE_EVAL episodes
   uint64_t seed = 0;                 // root of the seeds of training and evaluation; served episodes use the client's

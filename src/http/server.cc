@@ -41,6 +41,18 @@ std::vector<std::shared_ptr<Loop>> NewLoops(int count) {
   return loops;
 }
 
+// A socket that connections come through. Used on the first loop's thread.
+struct Door {
+  explicit Door(Loop& loop) : acceptor(loop), pause(loop) {}
+  void Close() {
+    error_code ignored;
+    acceptor.close(ignored);
+    pause.cancel();
+  }
+  LoopAcceptor acceptor;
+  LoopTimer pause;
+};
+
 }  // namespace
 
 class Server::Impl : public std::enable_shared_from_this<Impl> {
@@ -50,8 +62,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         handler_(handler),
         bodies_(options.max_buffered_bytes),
         loops_(NewLoops(options.io_threads)),
-        acceptor_(*loops_[0]),
-        pause_(*loops_[0]) {
+        own_(std::make_shared<Door>(*loops_[0])) {
     for (const auto& loop : loops_) work_.push_back(asio::make_work_guard(*loop));
   }
 
@@ -65,12 +76,32 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void Serve() {
-    asio::co_spawn(*loops_[0], Accept(shared_from_this()), asio::detached);
+    asio::co_spawn(*loops_[0], Accept(shared_from_this(), own_), asio::detached);
     for (const auto& loop : loops_) threads_.emplace_back([loop] { loop->run(); });
   }
 
   void Every(std::chrono::milliseconds period, std::function<void()> job) {
     asio::co_spawn(*loops_[0], Repeat(shared_from_this(), period, std::move(job)), asio::detached);
+  }
+
+  absl::StatusOr<std::shared_ptr<void>> AcceptOn(int fd, bool is_v6) {
+    auto door = std::make_shared<Door>(*loops_[0]);
+    error_code error;
+    door->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd, error);
+    if (error) close(fd);
+    if (error) return absl::InvalidArgumentError(absl::StrCat("cannot accept on the socket: ", error.message()));
+    asio::post(*loops_[0], [self = shared_from_this(), door] {
+      self->doors_.insert(door);
+      asio::co_spawn(*self->loops_[0], Accept(self, door), asio::detached);
+    });
+    return std::shared_ptr<void>(nullptr, [weak = weak_from_this(), door](void*) {
+      const std::shared_ptr<Impl> self = weak.lock();
+      if (self == nullptr || self->IsStopped()) return;  // then Stop closes it
+      asio::post(*self->loops_[0], [self, door] {
+        door->Close();
+        self->doors_.erase(door);
+      });
+    });
   }
 
   void Stop() {
@@ -85,7 +116,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     }
     asio::post(*loops_[0], [self = shared_from_this()] {
       self->CloseAcceptor();
-      self->pause_.cancel();
+      for (const auto& door : self->doors_) door->Close();
+      self->doors_.clear();
       for (LoopTimer* timer : self->repeats_) timer->cancel();
     });
     {
@@ -120,7 +152,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   absl::Status ListenFile() {
     INGOT_ASSIGN_OR_RETURN(const int fd, ListenUnix(options_.unix_socket));
     error_code error;
-    acceptor_.assign(stream_protocol(AF_UNIX, 0), fd, error);
+    own_->acceptor.assign(stream_protocol(AF_UNIX, 0), fd, error);
     if (!error) return absl::OkStatus();
     close(fd);
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.unix_socket, ": ", error.message()));
@@ -144,11 +176,11 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
           "tls_certificate and tls_key, or allow_plaintext where the network is private"));
     }
     const tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
-    if (acceptor_.open(stream_protocol(endpoint.protocol()), error); error) return fail(error);
-    if (acceptor_.set_option(asio::socket_base::reuse_address(true), error); error) return fail(error);
-    if (acceptor_.bind(endpoint, error); error) return fail(error);
-    if (acceptor_.listen(asio::socket_base::max_listen_connections, error); error) return fail(error);
-    const stream_protocol::endpoint listened = acceptor_.local_endpoint(error);
+    if (own_->acceptor.open(stream_protocol(endpoint.protocol()), error); error) return fail(error);
+    if (own_->acceptor.set_option(asio::socket_base::reuse_address(true), error); error) return fail(error);
+    if (own_->acceptor.bind(endpoint, error); error) return fail(error);
+    if (own_->acceptor.listen(asio::socket_base::max_listen_connections, error); error) return fail(error);
+    const stream_protocol::endpoint listened = own_->acceptor.local_endpoint(error);
     tcp::endpoint bound;
     std::memcpy(bound.data(), listened.data(), std::min(bound.capacity(), listened.size()));
     port_ = bound.port();
@@ -156,8 +188,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void CloseAcceptor() {
-    error_code ignored;
-    acceptor_.close(ignored);
+    own_->Close();
     if (!options_.unix_socket.empty()) unlink(options_.unix_socket.c_str());
   }
 
@@ -172,6 +203,11 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     }
     const uint64_t others = std::min<uint64_t>(kOtherFiles, files - static_cast<uint64_t>(max_connections_));
     return RaiseFileLimit(max_connections_ - kOtherFiles + static_cast<int64_t>(others));
+  }
+
+  bool IsStopped() const {
+    base::MutexLock lock(mu_);
+    return stopped_;
   }
 
   bool WaitForConnections(std::chrono::nanoseconds timeout) {
@@ -197,16 +233,15 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     changed_.SignalAll();
   }
 
-  static LoopTask<void> Accept(std::shared_ptr<Impl> self) {
-    size_t next = 0;
-    while (self->acceptor_.is_open()) {
-      const std::shared_ptr<Loop>& loop = self->loops_[next++ % self->loops_.size()];
-      auto [error, socket] = co_await self->acceptor_.async_accept(loop->get_executor(), kAwaitTuple);
-      if (!self->acceptor_.is_open()) co_return;
+  static LoopTask<void> Accept(std::shared_ptr<Impl> self, std::shared_ptr<Door> door) {
+    while (door->acceptor.is_open()) {
+      const std::shared_ptr<Loop>& loop = self->loops_[self->next_loop_++ % self->loops_.size()];
+      auto [error, socket] = co_await door->acceptor.async_accept(loop->get_executor(), kAwaitTuple);
+      if (!door->acceptor.is_open()) co_return;
       if (error) {
         INGOT_LOG(warn, "a connection could not be accepted: {}", error.message());
-        self->pause_.expires_after(kAcceptPause);
-        co_await self->pause_.async_wait(kAwaitTuple);
+        door->pause.expires_after(kAcceptPause);
+        co_await door->pause.async_wait(kAwaitTuple);
         continue;
       }
       self->Serve(loop, std::move(socket));
@@ -231,7 +266,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
                                std::function<void()> job) {
     LoopTimer timer(*self->loops_[0]);
     self->repeats_.insert(&timer);
-    while (self->acceptor_.is_open()) {
+    while (self->own_->acceptor.is_open()) {
       job();
       timer.expires_after(period);
       co_await timer.async_wait(kAwaitTuple);
@@ -248,8 +283,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   // One for each thread; they share nothing. The first one accepts connections for all of them in turn.
   const std::vector<std::shared_ptr<Loop>> loops_;
   std::vector<asio::executor_work_guard<LoopExecutor>> work_;
-  LoopAcceptor acceptor_;
-  LoopTimer pause_;
+  const std::shared_ptr<Door> own_;
+  std::set<std::shared_ptr<Door>> doors_;  // of AcceptOn; on the first loop's thread, like the next one
+  size_t next_loop_ = 0;
   std::set<LoopTimer*> repeats_;  // of Every; on the first loop's thread
   int port_ = 0;
   std::vector<std::thread> threads_;
@@ -273,6 +309,19 @@ Server::~Server() { Stop(); }
 void Server::Serve() { impl_->Serve(); }
 void Server::Every(std::chrono::milliseconds period, std::function<void()> job) {
   impl_->Every(period, std::move(job));
+}
+absl::StatusOr<std::shared_ptr<void>> Server::AcceptOn(int listening_socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  int listens = 0;
+  socklen_t flag_size = sizeof(listens);
+  const bool is_there = getsockname(listening_socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+                        getsockopt(listening_socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &flag_size) == 0;
+  if (is_there && listens != 0 && (address.ss_family == AF_INET || address.ss_family == AF_INET6)) {
+    return impl_->AcceptOn(listening_socket, address.ss_family == AF_INET6);
+  }
+  close(listening_socket);
+  return absl::InvalidArgumentError("the socket is no listening one of TCP");
 }
 void Server::Stop() { impl_->Stop(); }
 int Server::port() const { return impl_->port(); }

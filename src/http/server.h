@@ -39,6 +39,10 @@ class Server {
   // Runs `job` now and then about every `period` until Stop, on a thread of the server's. `job` must not block.
   void Every(std::chrono::milliseconds period, std::function<void()> job);
 
+  // Accepts connections on a listening TCP socket beside the server's own, until the returned object goes; connections that
+  // it brought stay. Takes the descriptor over, also on an error. INVALID_ARGUMENT: it is no such socket. After Serve; any thread.
+  absl::StatusOr<std::shared_ptr<void>> AcceptOn(int listening_socket);
+
   // Stops accepting, lets the requests in flight finish for shutdown_grace_s, then closes their connections. Any thread
   // but the server's may call it, more than once.
   void Stop();

@@ -57,4 +57,26 @@ absl::Status CheckTrusted(const std::string& file) {
   return absl::InvalidArgumentError(absl::StrCat("tls: '", file, "' holds no certificate in PEM: ", error.message()));
 }
 
+absl::Status CheckSigned(const std::string& certificate, const std::string& ca) {
+  ssl::context context(ssl::context::tls_client);
+  boost::system::error_code error;
+  context.load_verify_file(ca, error);
+  if (!error) context.use_certificate_chain_file(certificate, error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat("tls: '", certificate, "', '", ca, "': ", error.message()));
+  SSL_CTX* const own = context.native_handle();
+  STACK_OF(X509)* chain = nullptr;
+  SSL_CTX_get0_chain_certs(own, &chain);
+  X509_STORE_CTX* const check = X509_STORE_CTX_new();
+  const bool valid =
+      check != nullptr &&
+      X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(own), SSL_CTX_get0_certificate(own), chain) == 1 &&
+      X509_verify_cert(check) == 1;
+  const int reason = check != nullptr ? X509_STORE_CTX_get_error(check) : X509_V_ERR_OUT_OF_MEM;
+  X509_STORE_CTX_free(check);
+  if (valid) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the certificate '", certificate,
+                                                 "' would be refused by peers that trust '", ca,
+                                                 "': ", X509_verify_cert_error_string(reason)));
+}
+
 }  // namespace ingot::http

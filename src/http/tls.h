@@ -17,4 +17,8 @@ absl::StatusOr<std::unique_ptr<boost::asio::ssl::context>> NewTlsContext(const s
 // Whether `file` holds certificates in PEM, by which a client may trust others. Errors as above.
 absl::Status CheckTrusted(const std::string& file);
 
+// INVALID_ARGUMENT: the first certificate in `certificate` is not valid now under those of `ca`, by itself or over the
+// further ones in its file; says why. REQUIRES: both files were read before (NewTlsContext, CheckTrusted).
+absl::Status CheckSigned(const std::string& certificate, const std::string& ca);
+
 }  // namespace ingot::http

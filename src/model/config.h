@@ -27,8 +27,48 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// A mixture of experts in place of a layer's feed-forward part.
+struct ExpertsConfig {
+  int64_t count = 0;                         // 0 = the model has none
+  int64_t per_token = 0;                     // routed experts that a token takes, <= count
+  int64_t width = 0;                         // of one expert
+  int64_t shared_width = 0;                  // of the expert that every token takes; 0 = none
+  int64_t dense_layers = 0;                  // the first layers, which have none
+  std::string scoring = "softmax";           // softmax over all; sigmoid of each; softmax_chosen: over the chosen ones
+  bool normalize = false;                    // the chosen experts' weights are divided by their sum
+  bool correction_bias = false;              // a bias on the scores that chooses and does not weigh
+  double scale = 1;                          // of the routed sum
+  int64_t groups = 1, groups_per_token = 1;  // experts come from the best groups alone
+  bool router_bias = false;                  // a bias on the logits
+  bool bias = false;                         // on the products of every expert
+  double balance_coefficient = 0;            // of the load-balancing term, as the file says
+
+  bool operator==(const ExpertsConfig&) const = default;
+};
+
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): q, k and v are made from narrow vectors, and
+// RoPE turns numbers of q and of one common k alone.
+struct LatentConfig {
+  int64_t kv_rank = 0;                    // 0 = the model has none
+  int64_t query_rank = 0;                 // 0 = q is made from the row itself
+  int64_t plain_dim = 0, rotary_dim = 0;  // numbers of a head of q and k, without and with RoPE
+  int64_t value_dim = 0;                  // of a head of v, <= plain_dim + rotary_dim
+  bool interleaved = true;                // RoPE turns neighbours, and not halves
+
+  bool operator==(const LatentConfig&) const = default;
+};
+
+// Low-rank adapters (LoRA, arXiv 2106.09685) on products of every layer: W x + alpha / rank * B (A x).
+struct LoraConfig {
+  int64_t rank = 0;  // 0 = none
+  double alpha = 0;
+  std::vector<std::string> targets;  // "q_proj", "down_proj", ...; sorted
+
+  bool operator==(const LoraConfig&) const = default;
+};
+
 struct ModelConfig {
-  std::string model_type = "qwen3";  // qwen2, qwen3, llama, mistral: the default of the three switches below
+  std::string model_type = "qwen3";  // one of model/families/
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -43,7 +83,20 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   bool attention_bias = false;  // on q, k, v (qwen2), and with `attention_out_bias` on o too
   bool attention_out_bias = false;
-  bool qk_norm = false;  // RMSNorm over head_dim of q and k, before RoPE (qwen3)
+  bool qk_norm = false;             // RMSNorm over head_dim of q and k, before RoPE (qwen3)
+  std::string hidden_act = "silu";  // silu, gelu_pytorch_tanh, or clamped (gpt-oss)
+  double query_scale = 0;           // of the scores; 0 = 1/sqrt(head_dim)
+  int64_t rotary_dim = 0;           // RoPE turns the first numbers of a head alone; 0 = head_dim
+  int64_t sliding_window = 0;       // positions that a windowed layer sees, itself included; 0 = no window
+  std::vector<bool> windowed;       // per layer, with a window; empty = every layer has it
+  double local_rope_theta = 0;      // windowed layers' RoPE, not stretched; 0 = as the other layers'
+  bool sinks = false;               // a logit per head that takes part in the softmax of attention
+  bool qk_norm_whole = false;       // qk_norm over all heads together
+  bool gemma = false;               // norms times 1 + weight, norms after both parts, embedding times sqrt(hidden_size)
+  double final_softcap = 0;         // logits become c * tanh(logits / c); 0 = they stay
+  ExpertsConfig experts;
+  LatentConfig latent;
+  LoraConfig lora;
   std::string torch_dtype = "float32";
   int64_t bos_token_id = -1;  // -1 = none
   std::vector<int64_t> eos_token_ids;
@@ -56,6 +109,11 @@ struct ModelConfig {
   // A config.json that `transformers` loads.
   base::json::value ToJson() const;
   absl::Status Validate() const;
+
+  bool has_window(int64_t layer) const {
+    return sliding_window > 0 && (windowed.empty() || windowed[static_cast<size_t>(layer)]);
+  }
+  bool has_experts(int64_t layer) const { return experts.count > 0 && layer >= experts.dense_layers; }
 
   int64_t ParameterCount() const;
 };

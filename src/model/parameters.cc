@@ -1,16 +1,29 @@
 #include "model/parameters.h"
 
 #include <ATen/ATen.h>
+#include <absl/strings/numbers.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 
 #include "base/checksum.h"
 #include "base/rng.h"
+#include "model/families/family.h"
+#include "model/layer_spec.h"
 
 namespace ingot::model {
 namespace {
+
+// Between -1/sqrt(n) and 1/sqrt(n), for n columns.
+at::Tensor UniformTensor(at::IntArrayRef shape, uint64_t seed) {
+  at::Tensor t = at::empty(shape, at::kFloat);
+  float* values = t.mutable_data_ptr<float>();
+  const double bound = 1 / std::sqrt(static_cast<double>(shape.back()));
+  for (int64_t i = 0; i < t.numel(); ++i) values[i] = static_cast<float>(bound * (2 * base::UniformAt(seed, i) - 1));
+  return t;
+}
 
 std::string Text(at::IntArrayRef shape) {
   std::string out = "[";
@@ -35,6 +48,15 @@ at::Tensor NormalTensor(at::IntArrayRef shape, uint64_t seed, double deviation) 
   return t;
 }
 
+// The number in "model.layers.NUMBER.", -1 = the name has none.
+int64_t LayerOf(const std::string& name) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return -1;
+  int64_t number = -1;
+  const size_t end = name.find('.', kLayers.size());
+  return absl::SimpleAtoi(name.substr(kLayers.size(), end - kLayers.size()), &number) ? number : -1;
+}
+
 bool Exists(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0;
@@ -42,52 +64,33 @@ bool Exists(const std::string& path) {
 
 }  // namespace
 
-std::map<std::string, std::vector<int64_t>> Parameters::Shapes(const ModelConfig& c) {
-  std::map<std::string, std::vector<int64_t>> shapes;
-  const int64_t hidden = c.hidden_size, q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
-  shapes["model.embed_tokens.weight"] = {c.vocab_size, hidden};
-  shapes["model.norm.weight"] = {hidden};
-  if (!c.tie_word_embeddings) shapes["lm_head.weight"] = {c.vocab_size, hidden};
-  for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
-    const std::string layer = absl::StrCat("model.layers.", i, "."), attention = layer + "self_attn.";
-    shapes[layer + "input_layernorm.weight"] = {hidden};
-    shapes[layer + "post_attention_layernorm.weight"] = {hidden};
-    shapes[layer + "mlp.gate_proj.weight"] = {c.intermediate_size, hidden};
-    shapes[layer + "mlp.up_proj.weight"] = {c.intermediate_size, hidden};
-    shapes[layer + "mlp.down_proj.weight"] = {hidden, c.intermediate_size};
-    shapes[attention + "q_proj.weight"] = {q, hidden};
-    shapes[attention + "k_proj.weight"] = {kv, hidden};
-    shapes[attention + "v_proj.weight"] = {kv, hidden};
-    shapes[attention + "o_proj.weight"] = {hidden, q};
-    if (c.attention_bias) {
-      shapes[attention + "q_proj.bias"] = {q};
-      shapes[attention + "k_proj.bias"] = {kv};
-      shapes[attention + "v_proj.bias"] = {kv};
-    }
-    if (c.attention_out_bias) shapes[attention + "o_proj.bias"] = {hidden};
-    if (c.qk_norm) {
-      shapes[attention + "q_norm.weight"] = {c.head_dim};
-      shapes[attention + "k_norm.weight"] = {c.head_dim};
-    }
+std::map<std::string, std::vector<int64_t>> Parameters::Shapes(const ModelConfig& config) {
+  return SpecOf(config).Shapes();
+}
+
+at::Tensor InitTensor(const TensorSpec& tensor, int64_t layers, uint64_t seed) {
+  constexpr double kDeviation = 0.02;
+  const uint64_t own = base::DeriveSeed(seed, base::Checksum64(tensor.name));
+  switch (tensor.init) {
+    case Init::kZeros:
+      return at::zeros(tensor.shape, at::kFloat);
+    case Init::kOnes:
+      return at::ones(tensor.shape, at::kFloat);
+    case Init::kUniform:
+      return UniformTensor(tensor.shape, own);
+    case Init::kResidual:
+      return NormalTensor(tensor.shape, own, kDeviation / std::sqrt(2.0 * static_cast<double>(layers)));
+    case Init::kNormal:
+      break;
   }
-  return shapes;
+  return NormalTensor(tensor.shape, own, kDeviation);
 }
 
 Parameters Parameters::Init(const ModelConfig& config, uint64_t seed, at::ScalarType dtype) {
-  constexpr double kDeviation = 0.02;
-  const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(config.num_hidden_layers));
+  const ModelSpec spec = SpecOf(config);
   Parameters parameters;
-  for (const auto& [name, shape] : Shapes(config)) {
-    at::Tensor t;
-    if (EndsWith(name, ".bias")) {
-      t = at::zeros(shape, at::kFloat);
-    } else if (shape.size() == 1) {
-      t = at::ones(shape, at::kFloat);
-    } else {
-      const bool into_residual = EndsWith(name, "o_proj.weight") || EndsWith(name, "down_proj.weight");
-      t = NormalTensor(shape, base::DeriveSeed(seed, base::Checksum64(name)), into_residual ? residual : kDeviation);
-    }
-    parameters.tensors_[name] = t.to(dtype);
+  for (const auto& [name, tensor] : spec.Tensors()) {
+    parameters.tensors_[name] = InitTensor(*tensor, config.num_hidden_layers, seed).to(dtype);
   }
   return parameters;
 }
@@ -136,8 +139,10 @@ absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
     parameters.tensors_[name] = found->second;
     tensors.erase(found);
   }
+  const Family* const family = FindFamily(config.model_type);
   for (const auto& [name, tensor] : tensors) {
     if (EndsWith(name, "rotary_emb.inv_freq")) continue;  // a constant in old Llama checkpoints
+    if (family != nullptr && family->skips_next_layers && LayerOf(name) >= config.num_hidden_layers) continue;
     return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is unknown to this configuration"));
   }
   return parameters;
@@ -155,10 +160,27 @@ absl::StatusOr<ModelFolder> LoadModelDir(const std::string& dir) {
   std::string path = dir + "/model.safetensors";
   if (!Exists(path) && Exists(path + ".index.json")) path += ".index.json";
   INGOT_ASSIGN_OR_RETURN(auto tensors, LoadSafetensors(path));
+  const Family* const family = FindFamily(model.config.model_type);
+  if (family != nullptr && family->from_file != nullptr) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(family->from_file(model.config, &tensors), path));
+  }
   auto parameters = Parameters::FromTensors(model.config, std::move(tensors));
   if (!parameters.ok()) return base::Annotate(parameters.status(), path);
   model.parameters = *std::move(parameters);
   return model;
+}
+
+absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters) {
+  INGOT_RETURN_IF_ERROR(config.Validate());
+  if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) {
+    return absl::ErrnoToStatus(errno, dir + ": creating the folder");
+  }
+  std::map<std::string, at::Tensor> tensors = parameters.tensors();
+  const Family* const family = FindFamily(config.model_type);
+  if (family->to_file != nullptr) family->to_file(config, &tensors);
+  // The weights first: config.json makes the folder complete.
+  INGOT_RETURN_IF_ERROR(SaveSafetensors(dir + "/" + ShardFile("model", 0, 1), tensors, {{"format", "pt"}}));
+  return SaveModelConfig(dir, config);
 }
 
 }  // namespace ingot::model

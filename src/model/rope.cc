@@ -9,6 +9,8 @@
 namespace ingot::model {
 namespace {
 
+int64_t RotaryDim(const ModelConfig& config) { return config.rotary_dim > 0 ? config.rotary_dim : config.head_dim; }
+
 // Stretches waves by their length (Llama 3.1). Waves too long to turn once within the original context are stretched in
 // full, short waves not at all, and waves in between in part.
 void StretchLongWaves(const RopeScaling& scaling, std::vector<float>& inverse) {
@@ -31,7 +33,7 @@ void StretchLongWaves(const RopeScaling& scaling, std::vector<float>& inverse) {
 // that turns `beta_slow` times (YaRN, arXiv 2309.00071, section 3.2).
 void StretchByParts(const ModelConfig& config, std::vector<float>& inverse) {
   const RopeScaling& scaling = config.rope_scaling;
-  const auto dims = static_cast<double>(config.head_dim);
+  const auto dims = static_cast<double>(RotaryDim(config));
   const auto pair_that_turns = [&](double times) {
     const auto context = static_cast<double>(scaling.original_positions);
     return dims * std::log(context / (times * 2 * std::numbers::pi)) / (2 * std::log(config.rope_theta));
@@ -45,7 +47,7 @@ void StretchByParts(const ModelConfig& config, std::vector<float>& inverse) {
   last = std::min(last, dims - 1);
   if (first == last) last += 0.001;
   for (size_t i = 0; i < inverse.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(RotaryDim(config));
     const float power = std::pow(static_cast<float>(config.rope_theta), exponent);
     const float ramp = (static_cast<float>(i) - static_cast<float>(first)) / static_cast<float>(last - first);
     const float kept = 1 - std::clamp(ramp, 0.0f, 1.0f);
@@ -65,13 +67,16 @@ double YarnScale(const RopeScaling& scaling) {
 
 }  // namespace
 
-RopeFrequencies FrequenciesOf(const ModelConfig& config) {
+RopeFrequencies FrequenciesOf(const ModelConfig& config, bool local) {
+  const bool own = local && config.local_rope_theta > 0;
+  const auto theta = static_cast<float>(own ? config.local_rope_theta : config.rope_theta);
   RopeFrequencies frequencies;
-  frequencies.inverse.resize(static_cast<size_t>(config.head_dim / 2));
+  frequencies.inverse.resize(static_cast<size_t>(RotaryDim(config) / 2));
   for (size_t i = 0; i < frequencies.inverse.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
-    frequencies.inverse[i] = 1.0f / std::pow(static_cast<float>(config.rope_theta), exponent);
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(RotaryDim(config));
+    frequencies.inverse[i] = 1.0f / std::pow(theta, exponent);
   }
+  if (own) return frequencies;
   const RopeScaling& scaling = config.rope_scaling;
   if (scaling.type == "linear") {
     for (float& frequency : frequencies.inverse) frequency /= static_cast<float>(scaling.factor);
@@ -85,26 +90,32 @@ RopeFrequencies FrequenciesOf(const ModelConfig& config) {
 }
 
 RopeTables::RopeTables(const ModelConfig& config, const at::TensorOptions& options)
-    : frequencies_(FrequenciesOf(config)) {
-  const int64_t half = config.head_dim / 2, positions = config.max_position_embeddings;
-  at::Tensor c = at::empty({positions, half}, at::kFloat), s = at::empty({positions, half}, at::kFloat);
-  float *c_at = c.mutable_data_ptr<float>(), *s_at = s.mutable_data_ptr<float>();
-  for (int64_t p = 0; p < positions; ++p) {
-    for (const float frequency : frequencies_.inverse) {
-      const float angle = static_cast<float>(p) * frequency;
-      *c_at++ = std::cos(angle) * frequencies_.scale;
-      *s_at++ = std::sin(angle) * frequencies_.scale;
+    : frequencies_(FrequenciesOf(config)), local_frequencies_(FrequenciesOf(config, /*local=*/true)) {
+  const int64_t half = RotaryDim(config) / 2, positions = config.max_position_embeddings;
+  const auto fill = [&](const RopeFrequencies& frequencies, at::Tensor& cos, at::Tensor& sin) {
+    at::Tensor c = at::empty({positions, half}, at::kFloat), s = at::empty({positions, half}, at::kFloat);
+    float *c_at = c.mutable_data_ptr<float>(), *s_at = s.mutable_data_ptr<float>();
+    for (int64_t p = 0; p < positions; ++p) {
+      for (const float frequency : frequencies.inverse) {
+        const float angle = static_cast<float>(p) * frequency;
+        *c_at++ = std::cos(angle) * frequencies.scale;
+        *s_at++ = std::sin(angle) * frequencies.scale;
+      }
     }
-  }
-  cos_ = c.to(options);
-  sin_ = s.to(options);
+    cos = c.to(options);
+    sin = s.to(options);
+  };
+  fill(frequencies_, cos_, sin_);
+  if (config.local_rope_theta > 0) fill(local_frequencies_, local_cos_, local_sin_);
 }
 
 bool RopeTables::Fit(const ModelConfig& config, const at::TensorOptions& options) const {
-  const RopeFrequencies wanted = FrequenciesOf(config);
-  return wanted.inverse == frequencies_.inverse && wanted.scale == frequencies_.scale &&
-         cos_.size(0) == config.max_position_embeddings && cos_.scalar_type() == options.dtype().toScalarType() &&
-         cos_.device() == options.device();
+  const auto equal = [](const RopeFrequencies& a, const RopeFrequencies& b) {
+    return a.inverse == b.inverse && a.scale == b.scale;
+  };
+  return equal(FrequenciesOf(config), frequencies_) && equal(FrequenciesOf(config, true), local_frequencies_) &&
+         local_cos_.defined() == (config.local_rope_theta > 0) && cos_.size(0) == config.max_position_embeddings &&
+         cos_.scalar_type() == options.dtype().toScalarType() && cos_.device() == options.device();
 }
 
 }  // namespace ingot::model

@@ -18,21 +18,24 @@ struct RopeFrequencies {
   std::vector<float> inverse;  // [head_dim / 2], radians per position
   float scale = 1;             // factor of every cosine and sine
 };
-RopeFrequencies FrequenciesOf(const ModelConfig& config);
+// `local`: of windowed layers, where the configuration has a local_rope_theta.
+RopeFrequencies FrequenciesOf(const ModelConfig& config, bool local = false);
 
 // Cosines and sines of every position, in the type and on the device of the model's parameters. Immutable, thread safe.
 class RopeTables {
  public:
   RopeTables(const ModelConfig& config, const at::TensorOptions& options);
 
-  const at::Tensor& cos() const { return cos_; }  // [max_position_embeddings, head_dim / 2]
-  const at::Tensor& sin() const { return sin_; }
+  // [max_position_embeddings, rotary_dim / 2]. `local`: of windowed layers.
+  const at::Tensor& cos(bool local = false) const { return local && local_cos_.defined() ? local_cos_ : cos_; }
+  const at::Tensor& sin(bool local = false) const { return local && local_sin_.defined() ? local_sin_ : sin_; }
   // Whether a model of that configuration, type and device has equal tables.
   bool Fit(const ModelConfig& config, const at::TensorOptions& options) const;
 
  private:
-  const RopeFrequencies frequencies_;
+  const RopeFrequencies frequencies_, local_frequencies_;
   at::Tensor cos_, sin_;
+  at::Tensor local_cos_, local_sin_;  // undefined = windowed layers have the others' tables
 };
 
 }  // namespace ingot::model

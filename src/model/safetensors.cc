@@ -393,13 +393,4 @@ absl::Status SaveWeightsIndex(const std::string& dir, const std::map<std::string
   return SaveText(absl::StrCat(dir, "/", kWeightsIndex), base::PrintJson(index) + "\n");
 }
 
-absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters) {
-  INGOT_RETURN_IF_ERROR(config.Validate());
-  if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) return System(dir, "creating the folder");
-  // The weights first: config.json makes the folder complete.
-  INGOT_RETURN_IF_ERROR(
-      SaveSafetensors(dir + "/" + ShardFile("model", 0, 1), parameters.tensors(), {{"format", "pt"}}));
-  return SaveModelConfig(dir, config);
-}
-
 }  // namespace ingot::model

@@ -13,24 +13,20 @@
 
 namespace ingot::model {
 
-// The tensors of one layer, looked up once.
-struct Transformer::Layer {
-  at::Tensor input_norm, q, k, v, o, q_bias, k_bias, v_bias, o_bias, q_norm, k_norm;
-  at::Tensor post_norm, gate, up, down;
-};
-
 namespace {
 
 absl::Status CheckTensors(const ModelConfig& config, const Parameters& parameters) {
-  for (const auto& [name, shape] : Parameters::Shapes(config)) {
+  const ModelSpec spec = SpecOf(config);
+  for (const auto& [name, tensor] : spec.Tensors()) {
     const auto found = parameters.tensors().find(name);
     if (found == parameters.tensors().end() || !found->second.defined()) {
       return absl::InvalidArgumentError(absl::StrCat("the model has no parameter '", name, "'"));
     }
     const at::Tensor& first = parameters.tensors().at("model.embed_tokens.weight");
     const at::Tensor& t = found->second;
-    if (t.sizes() != at::IntArrayRef(shape) || t.scalar_type() != first.scalar_type() || t.device() != first.device() ||
-        !t.is_contiguous()) {
+    const bool any_type = tensor->part == Part::kCorrectionBias;  // often fp32 beside bf16: it only chooses
+    if (t.sizes() != at::IntArrayRef(tensor->shape) || (!any_type && t.scalar_type() != first.scalar_type()) ||
+        t.device() != first.device() || !t.is_contiguous()) {
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name,
                                                      "' has another shape than the configuration, ",
                                                      "or another dtype or device than the embedding, or is not dense"));
@@ -43,31 +39,14 @@ absl::Status CheckTensors(const ModelConfig& config, const Parameters& parameter
 
 Transformer::Transformer(const ModelConfig& config, Parameters parameters, std::shared_ptr<const RopeTables> rope)
     : config_(config), parameters_(std::move(parameters)) {
-  auto layers = std::make_shared<std::vector<Layer>>(config_.num_hidden_layers);
-  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
-    Layer& layer = (*layers)[i];
-    const std::string prefix = absl::StrCat("model.layers.", i, "."), attention = prefix + "self_attn.";
-    const auto optional = [&](const std::string& name) {
-      const auto found = parameters_.tensors().find(name);
-      return found == parameters_.tensors().end() ? at::Tensor() : found->second;
-    };
-    layer.input_norm = parameters_.at(prefix + "input_layernorm.weight");
-    layer.post_norm = parameters_.at(prefix + "post_attention_layernorm.weight");
-    layer.q = parameters_.at(attention + "q_proj.weight");
-    layer.k = parameters_.at(attention + "k_proj.weight");
-    layer.v = parameters_.at(attention + "v_proj.weight");
-    layer.o = parameters_.at(attention + "o_proj.weight");
-    layer.q_bias = optional(attention + "q_proj.bias");
-    layer.k_bias = optional(attention + "k_proj.bias");
-    layer.v_bias = optional(attention + "v_proj.bias");
-    layer.o_bias = optional(attention + "o_proj.bias");
-    layer.q_norm = optional(attention + "q_norm.weight");
-    layer.k_norm = optional(attention + "k_norm.weight");
-    layer.gate = parameters_.at(prefix + "mlp.gate_proj.weight");
-    layer.up = parameters_.at(prefix + "mlp.up_proj.weight");
-    layer.down = parameters_.at(prefix + "mlp.down_proj.weight");
+  auto blocks = std::make_shared<std::vector<Block>>();
+  ModelSpec spec = SpecOf(config_);
+  blocks->reserve(spec.layers.size());
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    blocks->emplace_back(static_cast<int64_t>(i), std::move(spec.layers[i]), config_.rms_norm_eps,
+                         parameters_.tensors());
   }
-  layers_ = std::move(layers);
+  blocks_ = std::move(blocks);
   const at::TensorOptions options = parameters_.at("model.norm.weight").options().requires_grad(false);
   if (rope == nullptr || !rope->Fit(config_, options)) rope = std::make_shared<const RopeTables>(config_, options);
   rope_ = std::move(rope);
@@ -84,40 +63,30 @@ absl::StatusOr<Transformer> Transformer::Create(const ModelConfig& config, Param
   }
 }
 
+at::Tensor Transformer::EmbedScale() const {  // rounded to the embedding's type, as `transformers` does
+  return at::scalar_tensor(std::sqrt(static_cast<double>(config_.hidden_size)),
+                           parameters_.at("model.embed_tokens.weight").options().requires_grad(false));
+}
+
 at::Tensor Transformer::Embed(const at::Tensor& token_ids) const {
-  return at::embedding(parameters_.at("model.embed_tokens.weight"), token_ids);
+  const at::Tensor rows = at::embedding(parameters_.at("model.embed_tokens.weight"), token_ids);
+  return config_.gemma ? rows * EmbedScale() : rows;
 }
 
 void Transformer::AddEmbedGradient(const at::Tensor& token_ids, const at::Tensor& grad) const {
   const at::Tensor& weight = parameters_.at("model.embed_tokens.weight");
-  if (weight.requires_grad()) kernels::AddEmbeddingGradient(token_ids, grad, weight);
+  if (!weight.requires_grad()) return;
+  kernels::AddEmbeddingGradient(token_ids, config_.gemma ? grad * EmbedScale() : grad, weight);
 }
 
-at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& input, const at::Tensor& positions,
-                                 AttentionBackend& attention) const {
-  using kernels::LinearOp;
-  using kernels::LinearsOp;
-  using kernels::NormRotateOp;
-  const int64_t rows = input.size(0), heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
-  const int64_t head_dim = config_.head_dim;
-  const double eps = config_.rms_norm_eps;
-  const Layer& layer = (*layers_)[static_cast<size_t>(index)];
-  const std::vector<at::Tensor> qkv =
-      LinearsOp(kernels::RmsNormOp(input, layer.input_norm, eps), {layer.q, layer.k, layer.v},
-                {layer.q_bias, layer.k_bias, layer.v_bias});
-  const at::Tensor q = qkv[0].view({rows, heads, head_dim}), k = qkv[1].view({rows, kv_heads, head_dim});
-  const at::Tensor attended =
-      attention.Attend(index, NormRotateOp(q, layer.q_norm, eps, rope_->cos(), rope_->sin(), positions),
-                       NormRotateOp(k, layer.k_norm, eps, rope_->cos(), rope_->sin(), positions),
-                       qkv[2].view({rows, kv_heads, head_dim}));
-  const at::Tensor projected = LinearOp(attended.reshape({rows, heads * head_dim}), layer.o, layer.o_bias);
-  const auto [x, h] = kernels::ResidualNormOp(input, projected, layer.post_norm, eps);
-  const std::vector<at::Tensor> gate_up = LinearsOp(h, {layer.gate, layer.up});
-  return x + LinearOp(kernels::SwiGluOp(gate_up[0], gate_up[1]), layer.down, {});
+at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& x, const at::Tensor& positions,
+                                 AttentionBackend& attention, Aux* aux) const {
+  return (*blocks_)[static_cast<size_t>(index)].Forward(x, positions, *rope_, attention, Communicator::Alone(), aux);
 }
 
 at::Tensor Transformer::Norm(const at::Tensor& x) const {
-  return kernels::RmsNormOp(x, parameters_.at("model.norm.weight"), config_.rms_norm_eps);
+  const at::Tensor& weight = parameters_.at("model.norm.weight");
+  return kernels::RmsNormOp(x, config_.gemma ? weight + 1 : weight, config_.rms_norm_eps);
 }
 
 at::Tensor Transformer::Hidden(const at::Tensor& token_ids, const at::Tensor& positions,

@@ -5,23 +5,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/status.h"
+#include "model/attention_backend.h"
+#include "model/block.h"
 #include "model/config.h"
+#include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/rope.h"
 
 namespace ingot::model {
-
-// The attention of a layer over keys and values. The trainer's implementation calls tree attention on the packed
-// stream. Rollout's writes k and v into the paged cache and attends through block tables.
-class AttentionBackend {
- public:
-  virtual ~AttentionBackend() = default;
-  // q [N, heads, head_dim], k and v [N, kv_heads, head_dim], after QK norm and RoPE. Returns [N, heads, head_dim].
-  // Scores are scaled by 1/sqrt(head_dim).
-  virtual at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) = 0;
-};
 
 // A model over given parameters (shared, not copied). Immutable, thread safe. It runs on the parameters' device and in
 // their dtype. It records autograd history if the parameters require it and grad mode is on.
@@ -32,6 +26,7 @@ class Transformer {
                                             std::shared_ptr<const RopeTables> rope = nullptr);
 
   const ModelConfig& config() const { return config_; }
+  const LayerSpec& layer(int64_t index) const { return (*blocks_)[static_cast<size_t>(index)].spec(); }
   const Parameters& parameters() const { return parameters_; }
   const std::shared_ptr<const RopeTables>& rope() const { return rope_; }
 
@@ -44,8 +39,8 @@ class Transformer {
   at::Tensor Embed(const at::Tensor& token_ids) const;
   // The backward pass of Embed, for callers that use its result without history. Adds to the embedding's .grad.
   void AddEmbedGradient(const at::Tensor& token_ids, const at::Tensor& grad) const;
-  at::Tensor RunLayer(int64_t layer, const at::Tensor& x, const at::Tensor& positions,
-                      AttentionBackend& attention) const;
+  at::Tensor RunLayer(int64_t layer, const at::Tensor& x, const at::Tensor& positions, AttentionBackend& attention,
+                      Aux* aux = nullptr) const;
   at::Tensor Norm(const at::Tensor& x) const;
 
   // The matrix from hidden states to logits, [vocab_size, hidden_size]. If tied, it is the embedding.
@@ -56,10 +51,11 @@ class Transformer {
  private:
   Transformer(const ModelConfig& config, Parameters parameters, std::shared_ptr<const RopeTables> rope);
 
+  at::Tensor EmbedScale() const;
+
   ModelConfig config_;
   Parameters parameters_;
-  struct Layer;
-  std::shared_ptr<const std::vector<Layer>> layers_;
+  std::shared_ptr<const std::vector<Block>> blocks_;
   std::shared_ptr<const RopeTables> rope_;
 };
 

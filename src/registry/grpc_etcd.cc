@@ -91,7 +91,7 @@ class EtcdWatcher final : public Watcher {
     if (stream->Write(request)) {
       while (ended.ok() && stream->Read(&response)) ended = Take(response, member);
     }
-    context.TryCancel();
+    if (!ended.ok()) context.TryCancel();
     const grpc::Status status = stream->Finish();
     Announce(nullptr);
     return ended.ok() ? client_.Explain(status, member) : ended;

@@ -95,8 +95,12 @@ void LeaseKeeper::Visit(const std::shared_ptr<State>& lease) {
     visited_ = lease->id;
     mu_.Unlock();
     const absl::Status renewed = server_.renew(lease->id, deadline);
-    if (!renewed.ok()) INGOT_LOG(warn, "a lease was not renewed: {}", std::string(renewed.message()));
     mu_.Lock();
+    // The first of several in a row.
+    if (!renewed.ok() && !lease->failing) {
+      INGOT_LOG(warn, "a lease was not renewed: {}", std::string(renewed.message()));
+    }
+    lease->failing = !renewed.ok();
     visited_ = 0;
     changed_.SignalAll();
     const std::chrono::nanoseconds now = clock_.Now();

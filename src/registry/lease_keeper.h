@@ -44,8 +44,9 @@ class LeaseKeeper {
     int64_t id = 0;
     std::chrono::nanoseconds ttl{}, due{}, expires{};
     std::function<void()> on_lost;
-    bool lost = false;  // for good
-    bool told = false;  // on_lost was called
+    bool lost = false;     // for good
+    bool told = false;     // on_lost was called
+    bool failing = false;  // the last renewal was not answered
   };
 
   void Run();

@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds kRetry(1000), kLook(200);
 }  // namespace
 
 Registration::Registration(Registry& registry, RegistrationOptions options, const base::Clock& clock)
-    : registry_(registry), options_(std::move(options)), clock_(clock) {}
+    : registry_(registry), options_(std::move(options)), clock_(clock), value_(options_.value) {}
 
 absl::StatusOr<std::unique_ptr<Registration>> Registration::Start(Registry& registry, RegistrationOptions options,
                                                                   const base::Clock& clock) {
@@ -37,7 +37,7 @@ absl::Status Registration::Begin() {
   for (;;) {
     Entry holder;
     INGOT_RETURN_IF_ERROR(Establish(!options_.patience.has_value(), holder));
-    if (holder.value == options_.value) return absl::OkStatus();
+    if (holder.value == value_) return absl::OkStatus();
     base::MutexLock lock(mu_);
     if (clock_.Now() >= end) {
       return absl::AlreadyExistsError(
@@ -60,10 +60,10 @@ absl::Status Registration::Establish(bool take_over, Entry& holder) {
   }));
   PutOptions put{.lease = lease_->id()};
   if (!take_over) put.expected_revision = 0;
-  INGOT_ASSIGN_OR_RETURN(PutResult result, registry_.Put(options_.key, options_.value, put));
-  if (!result.written && result.entry.value == options_.value) {
+  INGOT_ASSIGN_OR_RETURN(PutResult result, registry_.Put(options_.key, value_, put));
+  if (!result.written && Own(result.entry.value)) {
     put.expected_revision = result.entry.mod_revision;
-    INGOT_ASSIGN_OR_RETURN(result, registry_.Put(options_.key, options_.value, put));
+    INGOT_ASSIGN_OR_RETURN(result, registry_.Put(options_.key, value_, put));
   }
   holder = result.entry;
   if (!result.written) lease_.reset();
@@ -77,17 +77,57 @@ bool Registration::Wait(std::chrono::nanoseconds time) {
   return !stopping_;
 }
 
+void Registration::Update(std::string value) {
+  base::MutexLock lock(mu_);
+  next_ = std::move(value);
+  changed_.SignalAll();
+}
+
+bool Registration::Own(const std::string& value) {
+  base::MutexLock lock(mu_);
+  return value == value_ || (next_.has_value() && value == *next_);
+}
+
+absl::Status Registration::Renew() {
+  std::string value;
+  {
+    base::MutexLock lock(mu_);
+    if (!next_.has_value()) return absl::OkStatus();
+    value = *next_;
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::optional<Entry> present, registry_.Get(options_.key));
+  // An entry that is gone, or another's, is for Establish, once the lease is known to be lost.
+  if (!present.has_value() || !Own(present->value)) return absl::UnavailableError("the entry is not this process's");
+  if (present->value != value) {  // else it was written before, without an answer
+    INGOT_ASSIGN_OR_RETURN(
+        const PutResult result,
+        registry_.Put(options_.key, value, {.lease = lease_->id(), .expected_revision = present->mod_revision}));
+    if (!result.written) return absl::UnavailableError("the entry was changed meanwhile");
+  }
+  value_ = value;
+  base::MutexLock lock(mu_);
+  if (next_ == value) next_.reset();
+  return absl::OkStatus();
+}
+
 void Registration::Run() {
   base::MutexLock lock(mu_);
   while (!stopping_) {
-    if (!lost_) {
+    if (!lost_ && !next_.has_value()) {
       changed_.Wait(mu_);
+      continue;
+    }
+    if (!lost_) {
+      mu_.Unlock();
+      const absl::Status renewed = Renew();
+      mu_.Lock();
+      if (!renewed.ok() && !lost_) Wait(kRetry);
       continue;
     }
     mu_.Unlock();
     Entry holder;
     const absl::Status established = Establish(false, holder);
-    const bool taken = established.ok() && holder.value != options_.value;
+    const bool taken = established.ok() && !Own(holder.value);
     if (taken && options_.on_taken) options_.on_taken(holder);
     mu_.Lock();
     if (taken) return;

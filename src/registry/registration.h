@@ -17,7 +17,7 @@ namespace ingot::registry {
 
 struct RegistrationOptions {
   std::string key;
-  std::string value;  // of this process alone: no other one registers an equal value
+  std::string value;  // of this process alone, as those of Update: no other one registers an equal value
   std::chrono::milliseconds ttl{10'000};
   // The time that Start waits for the end of another process's entry. Empty = Start takes the entry over.
   std::optional<std::chrono::milliseconds> patience;
@@ -35,6 +35,9 @@ class Registration {
   // Deletes the entry.
   ~Registration();
 
+  // Gives the entry another value, soon: a thread writes it. Values that follow each other at once may become one.
+  void Update(std::string value);
+
  private:
   Registration(Registry& registry, RegistrationOptions options, const base::Clock& clock);
 
@@ -43,18 +46,24 @@ class Registration {
   absl::Status Establish(bool take_over, Entry& holder);
   absl::Status Begin();
   void Run();
+  // Writes the value of Update, if there is one, under the present lease. An error: it is to be written later.
+  absl::Status Renew();
+  // Whether a value is this process's: written, or perhaps written by Renew.
+  bool Own(const std::string& value);
   // False: it is time to stop.
   bool Wait(std::chrono::nanoseconds time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Registry& registry_;
   const RegistrationOptions options_;
   const base::Clock& clock_;
-  std::unique_ptr<Lease> lease_;  // of Start, then of the thread
+  std::unique_ptr<Lease> lease_;  // of Start, then of the thread; as is the next
+  std::string value_;             // that was written last
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool lost_ ABSL_GUARDED_BY(mu_) = false;  // the present lease
-  std::thread thread_;                      // from the end of Start on
+  bool lost_ ABSL_GUARDED_BY(mu_) = false;                // the present lease
+  std::optional<std::string> next_ ABSL_GUARDED_BY(mu_);  // the value of Update, until it is written
+  std::thread thread_;                                    // from the end of Start on
 };
 
 }  // namespace ingot::registry

@@ -52,7 +52,8 @@ absl::StatusOr<EpisodeFacts> FactsOf(const v1::EpisodeTree& tree) {
     of_call.record = &call;
     INGOT_ASSIGN_OR_RETURN(of_call.sampled_tokens, SampledTokens(tree, call));
     of_call.prompt_tokens = call.context_tokens();
-    of_call.policy = call.weights() == v1::WEIGHTS_FOLLOW;
+    of_call.policy = call.weights() == v1::WEIGHTS_FOLLOW ||
+                     (tree.episode().purpose() == v1::PURPOSE_EVAL && call.weights() == v1::WEIGHTS_PINNED);
     if (of_call.policy) facts.sampled_tokens += of_call.sampled_tokens;
     facts.calls.push_back(of_call);
   }

@@ -18,7 +18,9 @@ struct CallFacts {
   const v1::Call* record = nullptr;
   int64_t sampled_tokens = 0;
   int64_t prompt_tokens = 0;  // of the whole prompt
-  bool policy = false;        // the policy in training sampled it; false = a pinned version or another server did
+  // The policy in training sampled it, or in an evaluation its pinned version; false = another model did. Sub-agents on
+  // a pinned version count as the policy in an evaluation.
+  bool policy = false;
 
   const std::string& id() const { return record->call_id(); }
 };

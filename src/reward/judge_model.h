@@ -10,7 +10,8 @@ namespace ingot::reward {
 
 // The server of a judge: any that speaks OpenAI's chat completions.
 struct JudgeServer {
-  std::string url;            // base URL, such as "https://host/v1"; empty = this run's own gateway
+  // Base URL, such as "https://host/v1"; empty = `model` is a pinned or external model of gateway.models.
+  std::string url;
   std::string model;          // its name there. Of this run: one that is pinned, so that its verdicts do not drift
   std::string key_file;       // file with the bearer key; empty = none is sent
   double timeout_s = 60;      // of one request, above 0 and at most 86400

@@ -19,6 +19,7 @@
 #include "reward/terms/parl.h"
 #include "reward/terms/repetition.h"
 #include "reward/terms/retrieval.h"
+#include "reward/terms/teacher.h"
 #include "reward/terms/toggle.h"
 
 namespace ingot::reward {
@@ -54,6 +55,7 @@ struct TermOptions {
   RetrievalOptions retrieval;
   JudgeOptions judge;
   ExternalOptions external;
+  TeacherOptions teacher;
 
   const std::string& Name() const { return name.empty() ? kind : name; }
 };

@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
+#include "tree/token_advantages.h"
 
 namespace ingot::reward {
 namespace {
@@ -29,6 +30,13 @@ absl::Status AddTerm(const TermOptions& term, double weight, const TermResult& r
     }
     (*value.mutable_calls())[call] = of_call;
     (*grade.mutable_call_rewards())[call] += weight * of_call;
+  }
+  for (const auto& [call, values] : result.tokens) {
+    if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); })) {
+      return absl::OutOfRangeError(absl::StrCat("term '", term.Name(), "' gives a token of call ", call,
+                                                " a value that is not a finite number"));
+    }
+    (*value.mutable_tokens())[call].mutable_values()->Add(values.begin(), values.end());
   }
   return absl::OkStatus();
 }
@@ -99,6 +107,9 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
 
 bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit) {
   if (grades.grades.size() < 2) return false;
+  for (const auto& [sample, grade] : grades.grades) {
+    if (tree::HasTokenAdvantages(grade)) return false;
+  }
   double low = tree::ReturnOf(grades.grades.begin()->second), high = low;
   for (const auto& [sample, grade] : grades.grades) {
     low = std::min(low, tree::ReturnOf(grade));

@@ -16,8 +16,10 @@ namespace ingot::reward {
 
 // The values that a term gives to one episode.
 struct TermResult {
-  double value = 0;                        // to the episode as a whole; finite
-  std::map<std::string, double> calls;     // to single calls, by call_id; finite
+  double value = 0;                     // to the episode as a whole; finite
+  std::map<std::string, double> calls;  // to single calls, by call_id; finite
+  // Advantages of single tokens, by call_id, one per token that the call sampled; finite (TermValue.tokens).
+  std::map<std::string, std::vector<float>> tokens;
   std::string detail;                      // for people
   std::map<std::string, double> measures;  // numbers beside the value (TermValue.measures); finite
 };

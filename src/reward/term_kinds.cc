@@ -50,6 +50,7 @@ constexpr std::pair<const char*, Maker> kTable[] = {
     {"retrieval", Make<RetrievalTerm, &TermOptions::retrieval>},
     {"judge", Make<JudgeTerm, &TermOptions::judge>},
     {"external", Make<ExternalTerm, &TermOptions::external>},
+    {"teacher", Make<TeacherTerm, &TermOptions::teacher>},
 };
 
 }  // namespace

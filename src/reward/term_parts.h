@@ -5,13 +5,15 @@
 
 #include "reward/external.h"
 #include "reward/judge_model.h"
+#include "reward/teacher_model.h"
 
 namespace ingot::reward {
 
 // A term whose server is null makes every episode an error (FAILED_PRECONDITION); the others need none.
 struct TermParts {
-  std::shared_ptr<const JudgeModel> judge;
-  std::shared_ptr<const ExternalScorer> external;
+  std::shared_ptr<const JudgeModel> judge = nullptr;
+  std::shared_ptr<const ExternalScorer> external = nullptr;
+  std::shared_ptr<const TeacherModel> teacher = nullptr;
 };
 
 }  // namespace ingot::reward

@@ -7,8 +7,15 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "reward/number.h"
+#include "reward/verifiers/answer_verifier.h"
+#include "reward/verifiers/choice.h"
+#include "reward/verifiers/code.h"
+#include "reward/verifiers/f_beta.h"
+#include "reward/verifiers/harbor.h"
+#include "reward/verifiers/math.h"
 #include "sandbox/template.h"
 #include "text/unicode.h"
 #include "tree/reward_bounds.h"
@@ -25,23 +32,6 @@ constexpr int64_t kLargestAnswer = 16 << 20;
 constexpr size_t kLongestPattern = 4096;
 constexpr int64_t kVerifierOutputBytes = 1 << 20;
 
-std::string Trimmed(const std::string& text) { return std::string(absl::StripAsciiWhitespace(text)); }
-
-// A short line of `text` for details.
-std::string Quoted(const std::string& text) {
-  std::string shown;
-  for (const char c : text.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  return absl::StrCat("'", shown, text.size() > 80 ? "...'" : "'");
-}
-
-Verdict Malformed(const std::string& why) {
-  return {.reward = 0, .signals = {{"answer_malformed", 1.0}}, .detail = why};
-}
-
-Verdict Judged(bool right, const std::string& detail) {
-  return {.reward = right ? 1.0 : 0.0, .signals = {}, .detail = detail};
-}
-
 Tolerance ToleranceOf(const VerifierOptions& options) {
   return {.absolute = options.tolerance, .relative = options.relative_tolerance};
 }
@@ -50,7 +40,7 @@ std::optional<double> AsNumber(const value* json) {
   return json == nullptr || !json->is_number() ? std::nullopt : std::optional(json->to_number<double>());
 }
 
-// A number, or {"reward": number, "signals": {name: number}}.
+// A number, or {"reward": number, "signals": {name: number}, "facts": {name: any JSON}}.
 absl::StatusOr<Verdict> ParseReport(const std::string& text) {
   INGOT_ASSIGN_OR_RETURN(const value json, base::ParseJson(Trimmed(text)));
   Verdict verdict;
@@ -77,63 +67,21 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
       verdict.signals[std::string(name)] = *part;
     }
   }
+  if (const value* facts = base::Find(json, "facts")) {
+    if (!facts->is_object()) return absl::InvalidArgumentError("\"facts\" is no object");
+    for (const auto& [name, fact] : facts->get_object()) {
+      if (!tree::IsSignalName(name)) return absl::InvalidArgumentError("a fact whose name is not one of a signal");
+      verdict.facts[std::string(name)] = base::PrintJson(fact);
+    }
+    if (verdict.facts.size() > tree::kMaxFacts || tree::FactBytes(verdict.facts) > tree::kMaxFactBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("more than ", tree::kMaxFacts, " facts or ", tree::kMaxFactBytes, " bytes of them"));
+    }
+  }
   if (const value* detail = base::Find(json, "detail"); detail != nullptr)
     verdict.detail = detail->is_string() ? std::string(detail->get_string()) : base::PrintJson(*detail);
   return verdict;
 }
-
-sandbox::Variables VariablesOf(const VerifierInput& input) {
-  return {
-      .text = {{"workdir", input.workdir}, {"home", input.home}, {"episode_id", input.episode_id}, {"cwd", input.cwd}},
-      .json = {{"task", JsonText(input.task)}}};
-}
-
-// The base of all kinds but agent_posted: it checks that there is an answer and that it is not too long.
-class AnswerVerifier : public Verifier {
- public:
-  explicit AnswerVerifier(VerifierOptions options) : options_(std::move(options)) {}
-  absl::StatusOr<Verdict> Verify(const VerifierInput& input) const final {
-    if (!input.answer.has_value()) return Malformed(absl::StrCat("no answer: ", input.no_answer_reason));
-    if (static_cast<int64_t>(input.answer->size()) > options_.max_answer_bytes) {
-      return Malformed(
-          absl::StrCat("the answer has ", input.answer->size(), " bytes, more than ", options_.max_answer_bytes));
-    }
-    return Judge(*input.answer, input);
-  }
-
- protected:
-  virtual absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const = 0;
-  const VerifierOptions options_;
-};
-
-// The base of exact, numeric and json_field, which compare the answer with one expected text.
-class ExpectedVerifier : public AnswerVerifier {
- public:
-  ExpectedVerifier(VerifierOptions options, Template expected)
-      : AnswerVerifier(std::move(options)), expected_(std::move(expected)) {}
-
- protected:
-  virtual absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const = 0;
-  // INVALID_ARGUMENT: nothing can be compared with it.
-  virtual absl::Status CheckExpected(const std::string&) const { return absl::OkStatus(); }
-
- private:
-  absl::StatusOr<std::string> Expected(const VerifierInput& input) const {
-    auto expected = expected_.Render(VariablesOf(input));
-    if (!expected.ok()) return base::Annotate(expected.status(), "verifier.expected");
-    INGOT_RETURN_IF_ERROR(CheckExpected(*expected));
-    return expected;
-  }
-  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const final {
-    INGOT_ASSIGN_OR_RETURN(const std::string expected, Expected(input));
-    return Compare(answer, expected);
-  }
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const final {
-    INGOT_RETURN_IF_ERROR(Expected(input).status());
-    return sandbox::Command();
-  }
-  const Template expected_;
-};
 
 class ExactVerifier final : public ExpectedVerifier {
   using ExpectedVerifier::ExpectedVerifier;
@@ -269,10 +217,7 @@ class CommandVerifier final : public AnswerVerifier {
       if (!text.ok()) return base::Annotate(text.status(), "verifier.command");
       command.argv.push_back(*text);
     }
-    command.env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL", "TZ"});
-    command.env["HOME"] = input.own_home;
-    command.env["TMPDIR"] = input.own_tmp;
-    command.env["INGOT_EPISODE_ID"] = input.episode_id;
+    command.env = EnvironmentOf(input);
     command.working_dir = input.workdir;
     return command;
   }
@@ -320,7 +265,7 @@ class CommandVerifier final : public AnswerVerifier {
 class PostedVerifier final : public Verifier {
  public:
   absl::StatusOr<Verdict> Verify(const VerifierInput&) const override {
-    return Verdict{.reward = 0, .signals = {}, .detail = "posted by the agent"};
+    return Verdict{.reward = 0, .signals = {}, .facts = {}, .detail = "posted by the agent"};
   }
   absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput&) const override { return sandbox::Command(); }
   bool decides() const override { return false; }
@@ -369,6 +314,18 @@ absl::StatusOr<std::unique_ptr<const Verifier>> MakeCommand(const VerifierOption
 
 }  // namespace
 
+std::string ProgramKey(const VerifierOptions& options) {
+  if (options.kind == "math") return "verifier.math.python";
+  return options.kind == "code" ? "verifier.code.command" : "verifier.command";
+}
+
+const std::vector<std::string>& VerifierKinds() {
+  static const auto* const kinds =
+      new std::vector<std::string>{"exact", "numeric", "regex",   "json_field", "choice",         "f_beta",
+                                   "math",  "code",    "command", "harbor",     "agent_reported", "agent_posted"};
+  return *kinds;
+}
+
 const std::vector<std::string>& VerifierVariables() {
   static const auto* const names =
       new std::vector<std::string>{"task", "task.", "workdir", "home", "episode_id", "cwd"};
@@ -383,14 +340,18 @@ absl::StatusOr<std::unique_ptr<const Verifier>> Verifier::Make(const VerifierOpt
   if (options.kind == "command") return MakeCommand(options);
   if (options.kind == "agent_reported") return std::make_unique<ReportedVerifier>(options);
   if (options.kind == "agent_posted") return std::make_unique<PostedVerifier>();
+  if (options.kind == "code") return MakeCode(options);
+  if (options.kind == "harbor") return MakeHarbor(options);
   auto expected = Template::Parse(options.expected, VerifierVariables());
   if (!expected.ok()) return base::Annotate(expected.status(), "verifier.expected");
   if (options.kind == "exact") return std::make_unique<ExactVerifier>(options, std::move(*expected));
   if (options.kind == "numeric") return std::make_unique<NumericVerifier>(options, std::move(*expected));
   if (options.kind == "json_field") return std::make_unique<JsonFieldVerifier>(options, std::move(*expected));
+  if (options.kind == "choice") return MakeChoice(options, std::move(*expected));
+  if (options.kind == "f_beta") return MakeFBeta(options, std::move(*expected));
+  if (options.kind == "math") return MakeMath(options, std::move(*expected));
   return absl::InvalidArgumentError(
-      absl::StrCat("verifier.kind is '", options.kind,
-                   "': exact, numeric, regex, json_field, command, agent_reported or agent_posted"));
+      absl::StrCat("verifier.kind is '", options.kind, "': ", absl::StrJoin(VerifierKinds(), ", ")));
 }
 
 }  // namespace ingot::reward

@@ -1,5 +1,6 @@
-// A Verifier compares the answer of an agent with its task and gives a verdict: a reward and signals. A recipe has one,
-// made at start. Verify is const and thread safe. It blocks for kind "command" alone, at most for its time limit.
+// A Verifier compares the answer of an agent with its task and gives a verdict: a reward, signals and facts. A recipe has
+// one, made at start. Verify is const and thread safe. Kinds that run programs (command, harbor, code, math) block up to
+// their time limits.
 //
 // Two kinds of fault are kept apart:
 //   the agent's     The answer is missing, malformed or too long. The verdict is reward 0, with the reason in `detail`
@@ -22,20 +23,59 @@
 
 namespace ingot::reward {
 
+// Options of single kinds.
+struct ChoiceOptions {
+  std::string choices = "ABCDE";  // the letters that a question may have, A to Z; 2 to 26 of them
+};
+
+struct FBetaOptions {
+  double beta = 1;  // > 1 counts recall more; in (0, 100]
+};
+
+struct MathOptions {
+  // The program with the package math-verify; a template, in which ${cwd} alone is known.
+  std::string python = "${cwd}/.venv/bin/python";
+  double timeout_s = 2;                // CPU seconds of one comparison, in (0, 600]; of wall time 5 times as many
+  int64_t memory_bytes = 512LL << 20;  // of one comparison; at least 128 MiB
+  int32_t float_rounding = 12;         // decimal digits to which numbers are rounded, in [1, 15]
+  int32_t workers = 1;                 // Python processes at a time, in [1, 64]
+};
+
+struct CodeOptions {
+  // argv that runs the program; a template, in which ${file} is the program's path and ${cwd} is known.
+  std::vector<std::string> command = {"python3", "-I", "${file}"};
+  std::string file = "solution.py";     // the program's name in its folder
+  std::string tests = "${task.tests}";  // template of the tests, JSON (verifiers/code.h)
+  std::string score = "all";         // "all" = 1 if every test passes, else 0; "fraction" = the share of passed tests
+  int64_t memory_bytes = 1LL << 30;  // address space of each process; 0 = no limit
+  int32_t max_tests = 256;           // a task with more is refused; > 0
+};
+
+struct HarborOptions {
+  std::string tests = "${task.tests_dir}";  // template of the folder that holds test.sh; relative to ${cwd}
+};
+
 // A template is text with ${task}, ${task.FIELD}, ${workdir}, ${home} or ${episode_id} in it (sandbox/template.h).
 struct VerifierOptions {
   // exact           The answer is `expected`, apart from white space around it.
   // numeric         The answer is a number within the tolerances of `expected`.
   // regex           The whole answer matches `pattern`.
   // json_field      The answer is JSON whose `field` equals `expected`: lists in order, objects by their fields.
+  // choice          The answer names one of the choices of a multiple-choice question: `expected`. An answer that names
+  //                 several is wrong (verifiers/choice.h).
+  // f_beta          The answer is a list of ids, and the reward is its F-beta against `expected` (verifiers/f_beta.h).
+  // math            The answer equals `expected` as mathematics (verifiers/math.h).
+  // code            The answer is a program, and the reward tells which of the task's tests it passes (verifiers/code.h).
+  // harbor          tests/test.sh of a Harbor task decides (verifiers/harbor.h).
   // command         `command` decides. It runs after the agent, in the agent's room and work folder, the answer on stdin.
   //                 Its HOME and TMPDIR are its own, so files that the agent left in ${home} do not decide by accident.
-  // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number}}.
+  // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number},
+  //                 "facts": {name: JSON}}.
   //                 tree/reward_bounds.h limits the numbers, tree/signal_bounds.h the count and names of signals.
   // agent_posted    The agent posts its reward itself, and there is nothing to verify. An agent that posts none has no
   //                 answer.
   std::string kind = "exact";
-  // exact, numeric, json_field: template of the right answer.
+  // exact, numeric, json_field, choice, f_beta, math: template of the right answer.
   std::string expected = "${task.answer}";
   // exact: true = letters A-Z and a-z are equal.
   bool ignore_case = false;
@@ -55,22 +95,31 @@ struct VerifierOptions {
   // command: "exit_code" = 0 is reward 1, 1 is reward 0, any other code is an error. "json" = the command exits with 0,
   // and its last line of output has the form of agent_reported.
   std::string reward_from = "exit_code";
-  // command: seconds, > 0.
+  // command, harbor: seconds, > 0. code: of each test.
   double timeout_s = 60;
   // command: true = running past `timeout_s` is reward 0, since the agent's work may hang; false = an error.
   bool timeout_is_zero = false;
+  ChoiceOptions choice;
+  FBetaOptions f_beta;
+  MathOptions math;
+  CodeOptions code;
+  HarborOptions harbor;
   // A longer answer is malformed. > 0, at most 16 MiB.
   int64_t max_answer_bytes = 65536;
 
   // INVALID_ARGUMENT names the option, its value and its allowed values.
   absl::Status Validate() const;
+
+  // True = Verify runs a program that the model wrote.
+  bool runs_model_code() const { return kind == "code" || kind == "harbor"; }
 };
 
 struct VerifierInput {
   std::string_view task = "{}";       // the task's payload, a JSON object; not owned
   std::optional<std::string> answer;  // nullopt = there is none, for `no_answer_reason`
   std::string no_answer_reason;
-  sandbox::Room* room = nullptr;  // where a command runs; null = the verifier runs none
+  sandbox::Room* room = nullptr;            // the episode's, in which a command runs; null = the verifier runs none
+  sandbox::Substrate* substrate = nullptr;  // prepares rooms of the verifier's own; null = the verifier needs none
   std::string workdir;
   std::string home;      // the agent's
   std::string own_home;  // HOME of a command: an empty folder that no agent has used
@@ -81,9 +130,10 @@ struct VerifierInput {
 };
 
 struct Verdict {
-  double reward = 0;                      // within tree::kMaxReward
-  std::map<std::string, double> signals;  // within tree::kMaxSignal
-  std::string detail;                     // one line, for people
+  double reward = 0;                         // within tree::kMaxReward
+  std::map<std::string, double> signals;     // within tree::kMaxSignal
+  std::map<std::string, std::string> facts;  // JSON by name (Episode.facts)
+  std::string detail;                        // one line, for people
 };
 
 class Verifier {
@@ -100,6 +150,12 @@ class Verifier {
   // False for agent_posted: there is no verdict to post.
   virtual bool decides() const { return true; }
 };
+
+// The key that names the program of a verifier that runs one, for errors: "verifier.command".
+std::string ProgramKey(const VerifierOptions& options);
+
+// The kinds that Make knows.
+const std::vector<std::string>& VerifierKinds();
 
 // The variables of `expected`, `pattern` and `command`, for Template::Parse.
 const std::vector<std::string>& VerifierVariables();

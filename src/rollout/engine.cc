@@ -151,7 +151,7 @@ absl::Status Engine::CheckStops(const v1::SamplingParams& sampling) const {
 
 absl::Status Engine::CheckSize(const v1::GenerateRequest& request) const {
   const int64_t prompt = request.prompt_ids_size();
-  if (prompt >= options_.context_length) {
+  if (request.score_ids() > 0 ? prompt > options_.context_length : prompt >= options_.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("a prompt of ", prompt,
                                                    " tokens leaves no room to sample within the context length of ",
                                                    options_.context_length));
@@ -166,6 +166,24 @@ absl::Status Engine::CheckSize(const v1::GenerateRequest& request) const {
                      ": it could never run; lower max_new_tokens or raise ", "rollout.kv_cache_tokens"));
   }
   return absl::OkStatus();
+}
+
+absl::Status Engine::CheckScored(const v1::GenerateRequest& request) {
+  if (request.score_ids() == 0) return absl::OkStatus();
+  if (request.score_ids() < 0 || request.score_ids() >= request.prompt_ids_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("score_ids is ", request.score_ids(), " of ",
+                                                   request.prompt_ids_size(),
+                                                   " prompt_ids; fewer than all are scored"));
+  }
+  if (request.pinned_version() < 0) return absl::InvalidArgumentError("score_ids needs a pinned version");
+  if (!(request.sampling().temperature() > 0)) {
+    return absl::InvalidArgumentError("score_ids needs a temperature above 0");
+  }
+  if (request.forced_ids_size() == 0 && request.top_logprobs() == 0 && !request.sampling().has_grammar() &&
+      request.sampling().stop_size() == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("score_ids excludes forced_ids, top_logprobs, a grammar and stop strings");
 }
 
 absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::GenerateRequest& request) {
@@ -192,6 +210,7 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
     return absl::InvalidArgumentError(
         absl::StrCat("pinned_version is ", request.pinned_version(), "; it must be -1 (follow) or a version"));
   }
+  INGOT_RETURN_IF_ERROR(CheckScored(request));
   auto sequence = std::make_unique<Sequence>();
   sequence->request_id = request.request_id();
   sequence->draw = DrawOptions::From(request.sampling());
@@ -204,6 +223,10 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
   sequence->limit = std::min<size_t>(sequence->prompt_size + request.sampling().max_new_tokens(),
                                      static_cast<size_t>(options_.context_length));
   sequence->tokens.reserve(std::min<size_t>(sequence->limit, sequence->prompt_size + 1024));
+  if (request.score_ids() > 0) {
+    sequence->score_from = sequence->prompt_size - static_cast<size_t>(request.score_ids());
+    sequence->scores.resize(static_cast<size_t>(request.score_ids()));
+  }
   sequence->stop_ids.assign(request.sampling().stop_token_ids().begin(), request.sampling().stop_token_ids().end());
   if (!request.sampling().ignore_eos()) {
     sequence->stop_ids.insert(sequence->stop_ids.end(), runner_->eos_ids().begin(), runner_->eos_ids().end());
@@ -300,6 +323,7 @@ absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
   v1::EngineStatusResponse status = status_;
   status.set_waiting(status.waiting() + static_cast<int32_t>(inbox_.size()));
+  if (tokenizer_ != nullptr) status.set_tokenizer_fingerprint(tokenizer_->fingerprint());
   status.set_alive_seconds(duration<double>(clock_.Now() - started_).count());
   status.set_version(newest_.version == nullptr ? -1 : newest_.version->version);
   status.clear_held_versions();
@@ -408,6 +432,23 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   INGOT_LOG(debug, "rollout: version {} is live (decoded and verified in {:.1f} ms, pause {:.3f} ms)", target.version(),
             response.apply_ms(), pause_ms);
   return response;
+}
+
+absl::Status Engine::Hold(std::shared_ptr<const weights::Snapshot> snapshot) {
+  const int64_t number = snapshot->version();
+  base::MutexLock update_lock(update_mu_);
+  if (!HasRoom(number)) {
+    return absl::ResourceExhaustedError(absl::StrCat("version ", number, " is to be held, but as many are as ",
+                                                     "rollout.max_retained_versions (", options_.max_retained_versions,
+                                                     ") allows"));
+  }
+  INGOT_ASSIGN_OR_RETURN(LoadedVersion held, LoadVersion(std::move(snapshot)));
+  base::MutexLock lock(mu_);
+  if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+  if (!retained_.try_emplace(number, std::move(held)).second) {
+    return absl::InvalidArgumentError(absl::StrCat("version ", number, " is held already"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled) {

@@ -68,6 +68,10 @@ class Engine final : public Client, public weights::Sink {
   // swap; true: CANCELLED, and nothing changed. So an update that waited behind a later one does not replace it.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta,
                                                    const std::function<bool()>& cancelled);
+  // Holds a version of this process beside what is served, as a retained one: requests may pin it until its release. Its
+  // KV cache is its own. RESOURCE_EXHAUSTED: as many versions as may be are held; INVALID_ARGUMENT: no version of the
+  // model, or of a number that is held.
+  absl::Status Hold(std::shared_ptr<const weights::Snapshot> snapshot);
   absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
   absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override;
@@ -97,6 +101,7 @@ class Engine final : public Client, public weights::Sink {
   Engine(const EngineOptions& options, Parts parts);
   absl::StatusOr<std::unique_ptr<Sequence>> MakeSequence(const v1::GenerateRequest& request);
   absl::Status CheckStops(const v1::SamplingParams& sampling) const;
+  static absl::Status CheckScored(const v1::GenerateRequest& request);
   absl::Status CheckSize(const v1::GenerateRequest& request) const;
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);

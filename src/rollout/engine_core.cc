@@ -10,6 +10,13 @@ namespace ingot::rollout {
 
 using std::chrono::nanoseconds;
 
+namespace {
+
+// Rows of one step that score: each has a whole row of the vocabulary in memory.
+constexpr size_t kScoredRows = 64;
+
+}  // namespace
+
 absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest) {
   const int64_t least = sequence.min_version;
   if (sequence.pinned != nullptr || newest == nullptr || newest->version >= least) return absl::OkStatus();
@@ -126,7 +133,7 @@ void EngineCore::Admit() {
     }
     // Blocks that a sibling computes under an earlier version are useless: siblings are sought under this version
     // alone.
-    const size_t matchable = options_.prefix_cache ? sequence.tokens.size() - 1 : 0;
+    const size_t matchable = options_.prefix_cache ? sequence.reusable() : 0;
     const size_t matched =
         static_cast<size_t>(blocks_.CountMatch(version->salt, std::span(sequence.tokens).first(matchable))) *
         blocks_.block_tokens();
@@ -148,7 +155,7 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   const WeightVersion& version = *VersionOf(sequence);
   // The last token is always computed: its row gives the next token's distribution.
   if (options_.prefix_cache) {
-    sequence.blocks = blocks_.Match(version.salt, std::span(sequence.tokens).first(sequence.tokens.size() - 1));
+    sequence.blocks = blocks_.Match(version.salt, std::span(sequence.tokens).first(sequence.reusable()));
   }
   sequence.published = sequence.blocks.size();
   sequence.computed = sequence.published * blocks_.block_tokens();
@@ -175,7 +182,7 @@ bool EngineCore::AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t m
     const size_t whole = other->prompt_size - other->prompt_size % blocks_.block_tokens();
     if (other->computed >= whole || other->kv_mixed || VersionOf(*other)->salt != salt) continue;
     if (other->kv_salt != 0 && other->kv_salt != salt) continue;
-    const size_t most = std::min({sequence.tokens.size() - 1, whole});
+    const size_t most = std::min(sequence.reusable(), whole);
     const auto differ = std::mismatch(other->tokens.begin(), other->tokens.begin() + most, sequence.tokens.begin());
     size_t common = static_cast<size_t>(differ.first - other->tokens.begin());
     common -= common % blocks_.block_tokens();
@@ -186,15 +193,29 @@ bool EngineCore::AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t m
 
 // --- planning and forward passes ---
 
+// The rows of the next step: all that are left, within `budget`. Rows that score take from `scored_budget` too.
+size_t EngineCore::RowsOf(const Sequence& sequence, size_t budget, size_t& scored_budget) const {
+  const size_t rows = std::min(sequence.computable() - sequence.computed, budget);
+  if (sequence.score_from == 0) return rows;
+  const size_t first = sequence.score_from - 1;  // the first row that scores
+  const size_t before = first > sequence.computed ? first - sequence.computed : 0;
+  if (rows <= before) return rows;
+  const size_t scored = std::min(rows - before, scored_budget);
+  scored_budget -= scored;
+  return before + scored;
+}
+
 void EngineCore::Plan() {
   size_t budget = static_cast<size_t>(options_.max_batch_tokens);
+  size_t scored_budget = kScoredRows;
   for (const SequencePtr& sequence : running_) sequence->planned = 0;
   for (const bool decoding : {true, false}) {
     for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
       Sequence& sequence = *running_[i];
-      const size_t left = sequence.tokens.size() - sequence.computed;
+      const size_t left = sequence.computable() - sequence.computed;
       if ((left == 1) != decoding) continue;
-      const size_t rows = std::min(left, budget);
+      const size_t rows = RowsOf(sequence, budget, scored_budget);
+      if (rows == 0) continue;  // other requests are scored in this step
       bool fits = EnsureBlocks(sequence, sequence.computed + rows);
       while (!fits && i + 1 < running_.size()) {  // the youngest makes room
         budget += running_.back()->planned;
@@ -255,7 +276,18 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
   const int64_t used = (attention.key_count + block_tokens - 1) / block_tokens;
   for (int64_t i = 0; i < used; ++i) batch_.block_tables.push_back(sequence.blocks[i].id());
   batch_sequences_.push_back(&sequence);
+  if (sequence.score_from > 0) {
+    for (int64_t at = attention.q_offset; at < attention.key_count; ++at) {
+      if (static_cast<size_t>(at) + 1 < sequence.score_from) continue;
+      batch_.sampled_rows.push_back(attention.q_begin + at - attention.q_offset);
+      batch_.temperatures.push_back(sequence.draw.temperature);
+      batch_sampled_.push_back(&sequence);
+      batch_targets_.push_back(static_cast<size_t>(at) + 1);
+    }
+    return;
+  }
   if (static_cast<size_t>(attention.key_count) == sequence.tokens.size()) {
+    batch_targets_.push_back(0);
     batch_.sampled_rows.push_back(static_cast<int64_t>(batch_.token_ids.size()) - 1);
     const float temperature = sequence.draw.temperature;
     batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
@@ -268,6 +300,7 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   batch_.Clear();
   batch_sequences_.clear();
   batch_sampled_.clear();
+  batch_targets_.clear();
   for (const SequencePtr& sequence : running_) {
     if (sequence->planned > 0 && VersionOf(*sequence) == &version) AppendRows(*sequence, version);
   }
@@ -301,10 +334,17 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
       batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
   for (size_t m = 0; m < batch_sampled_.size(); ++m) {
     const float normalizer = normalizers.empty() ? 0 : normalizers[m];
-    if (SampleOne(*batch_sampled_[m], version, rows->subspan(m * width, width), normalizer, out)) {
-      batch_sampled_[m]->ReleaseKv();
+    Sequence& sequence = *batch_sampled_[m];
+    const std::span<const float> row = rows->subspan(m * width, width);
+    if (batch_targets_[m] == 0) {
+      if (SampleOne(sequence, version, row, normalizer, out)) sequence.ReleaseKv();
+    } else if (const absl::Status scored = Score(sequence, batch_targets_[m], version, row);
+               !scored.ok() && sequence.gate != nullptr) {
+      out->push_back({std::move(sequence.gate), scored, true});
+      sequence.ReleaseKv();
     }
   }
+  for (Sequence* sequence : batch_sequences_) FinishScored(*sequence, version, out);
 }
 
 void EngineCore::Publish(Sequence& sequence, uint64_t salt) {

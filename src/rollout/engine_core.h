@@ -94,6 +94,9 @@ class EngineCore {
   void RunVersion(const WeightVersion& version, std::vector<Emission>* out);
   void AppendRows(Sequence& sequence, const WeightVersion& version);
   void Publish(Sequence& sequence, uint64_t salt);
+  size_t RowsOf(const Sequence& sequence, size_t budget, size_t& scored_budget) const;
+  absl::Status Score(Sequence& sequence, size_t token, const WeightVersion& version, std::span<const float> row);
+  void FinishScored(Sequence& sequence, const WeightVersion& version, std::vector<Emission>* out);
   bool SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row, float log_normalizer,
                  std::vector<Emission>* out);
   absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
@@ -119,6 +122,7 @@ class EngineCore {
   ForwardBatch batch_;
   std::vector<Sequence*> batch_sequences_;
   std::vector<Sequence*> batch_sampled_;
+  std::vector<size_t> batch_targets_;  // by sampled row: the token that it scores; 0 = it is sampled from
   ShapingScratch scratch_;
 };
 

@@ -7,14 +7,21 @@
 
 namespace ingot::rollout {
 
+namespace {
+
 // One NaN or infinite logit makes every entry of a log-softmax row NaN.
+absl::Status CheckRow(const WeightVersion& version, std::span<const float> row) {
+  if (!std::isnan(row[0])) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the weights of version ", version.version,
+                   " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
+}
+
+}  // namespace
+
 absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
                                            float log_normalizer) {
-  if (std::isnan(row[0])) {
-    return absl::InternalError(
-        absl::StrCat("the weights of version ", version.version,
-                     " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
-  }
+  INGOT_RETURN_IF_ERROR(CheckRow(version, row));
   if (!sequence.forced_ids.empty()) return sequence.forced_ids[sequence.sampled()];
   ShapedRow drawn_from{row, {}};
   if (sequence.shaper.has_value()) {
@@ -83,6 +90,28 @@ v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, float logp
   const bool halted = sequence.watch.has_value() &&
                       sequence.watch->Push(std::span(sequence.tokens).subspan(sequence.prompt_size), logprob);
   return halted ? v1::FINISH_REPETITION : v1::FINISH_UNSPECIFIED;
+}
+
+absl::Status EngineCore::Score(Sequence& sequence, size_t token, const WeightVersion& version,
+                               std::span<const float> row) {
+  INGOT_RETURN_IF_ERROR(CheckRow(version, row));
+  sequence.scores[token - sequence.score_from] = row[sequence.tokens[token]];
+  return absl::OkStatus();
+}
+
+void EngineCore::FinishScored(Sequence& sequence, const WeightVersion& version, std::vector<Emission>* out) {
+  if (sequence.score_from == 0 || sequence.gate == nullptr || sequence.computed < sequence.computable()) return;
+  Emission emission{std::move(sequence.gate), v1::GenerateChunk(), true};
+  v1::GenerateChunk& chunk = *emission.chunk;
+  const auto scored = std::span(sequence.tokens).subspan(sequence.score_from);
+  chunk.mutable_token_ids()->Add(scored.begin(), scored.end());
+  chunk.mutable_logprobs()->Add(sequence.scores.begin(), sequence.scores.end());
+  v1::VersionRun& run = *chunk.add_versions();
+  run.set_version(version.version);
+  run.set_count(static_cast<int32_t>(scored.size()));
+  FillLast(sequence, v1::FINISH_STOP, &chunk);
+  sequence.ReleaseKv();
+  out->push_back(std::move(emission));
 }
 
 void EngineCore::FillLast(const Sequence& sequence, v1::FinishReason finish, v1::GenerateChunk* chunk) const {

@@ -141,14 +141,13 @@ class Handle final : public Client::Request {
 
 class GrpcClient final : public Client {
  public:
-  GrpcClient(std::shared_ptr<grpc::Channel> channel, GrpcClientOptions options)
-      : options_(options), stub_(v1::Rollout::NewStub(std::move(channel))) {}
+  GrpcClient(v1::RoleChannel channel, GrpcClientOptions options) : options_(options), stubs_(std::move(channel)) {}
   ~GrpcClient() override { live_.CancelAllAndWait(); }
 
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override {
     auto context = std::make_shared<grpc::ClientContext>();
     auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
-    GenerateStream::Start(*stub_, live_, std::move(request), context, gate);
+    GenerateStream::Start(*stubs_.Now(), live_, std::move(request), context, gate);
     return std::make_unique<Handle>(std::move(context), std::move(gate));
   }
 
@@ -156,14 +155,14 @@ class GrpcClient final : public Client {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(options_.status_deadline_ms));
     v1::EngineStatusResponse response;
-    const grpc::Status status = stub_->Status(&context, v1::EngineStatusRequest(), &response);
+    const grpc::Status status = stubs_.Now()->Status(&context, v1::EngineStatusRequest(), &response);
     if (!status.ok()) return v1::FromGrpc(status);
     return response;
   }
 
  private:
   const GrpcClientOptions options_;
-  const std::unique_ptr<v1::Rollout::Stub> stub_;
+  const v1::Stubs<v1::Rollout> stubs_;
   LiveStreams live_;
 };
 
@@ -175,7 +174,7 @@ absl::Status GrpcClientOptions::Validate() const {
       absl::StrCat("rollout.status_deadline_ms is ", status_deadline_ms, "; it must be at least 1"));
 }
 
-std::shared_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, GrpcClientOptions options) {
+std::shared_ptr<Client> NewGrpcClient(v1::RoleChannel channel, GrpcClientOptions options) {
   return std::make_shared<GrpcClient>(std::move(channel), options);
 }
 

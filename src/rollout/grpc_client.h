@@ -1,11 +1,10 @@
 // A rollout engine in another process, as a Client.
 #pragma once
 
-#include <grpcpp/channel.h>
-
 #include <cstdint>
 #include <memory>
 
+#include "proto/grpc_channel.h"
 #include "rollout/client.h"
 
 namespace ingot::rollout {
@@ -19,6 +18,6 @@ struct GrpcClientOptions {
 // Thread safe. OnChunk runs on gRPC's threads. A request whose engine dies ends with UNAVAILABLE. The client's
 // destructor ends its requests with UNAVAILABLE and waits until gRPC has finished with them; do not call it from an
 // OnChunk.
-std::shared_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, GrpcClientOptions options = {});
+std::shared_ptr<Client> NewGrpcClient(v1::RoleChannel channel, GrpcClientOptions options = {});
 
 }  // namespace ingot::rollout

@@ -38,6 +38,7 @@ struct Sequence {
   std::string request_id;
   DrawOptions draw;
   std::vector<int32_t> forced_ids;              // taken instead of draws; empty = the sampler draws
+  size_t score_from = 0;                        // > 0: tokens from here on are scored, and nothing is sampled
   int32_t top_logprobs = 0;                     // alternatives reported per token
   int64_t min_version = 0;                      // the oldest version that may sample it, unless it is pinned
   int64_t pinned_version = -1;                  // -1 = follows the newest version
@@ -60,6 +61,12 @@ struct Sequence {
   std::chrono::nanoseconds arrived{0};  // on the engine's clock, when the arrival in `times` was read
   v1::CallTimes times;
   int32_t cached_tokens = -1;  // -1 = never admitted
+  std::vector<float> scores;   // of tokens [score_from, computed], by offset; those behind are not yet known
+
+  // The leading tokens whose KV may come from the cache: every row that gives a distribution is computed.
+  size_t reusable() const { return score_from > 0 ? score_from - 1 : tokens.size() - 1; }
+  // The tokens to compute: the last one of a scored request gives no distribution that counts.
+  size_t computable() const { return score_from > 0 ? tokens.size() - 1 : tokens.size(); }
 
   // KV, empty while waiting.
   std::vector<KvBlocks::Ref> blocks;

@@ -5,11 +5,12 @@
 
 #include <absl/strings/str_format.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <exception>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,10 +51,6 @@ at::Tensor View(const std::vector<int64_t>& values) {
   return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
 }
 
-int64_t HeadDim(const model::ModelConfig& config) {
-  return config.head_dim > 0 ? config.head_dim : config.hidden_size / config.num_attention_heads;
-}
-
 // The type that the configuration promises for the weights, which come later.
 at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
@@ -63,12 +60,13 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
 // as the trainer's does: bf16 on bf16 pages, all else on fp32.
 class PagedCache final : public model::AttentionBackend {
  public:
-  PagedCache(const model::ModelConfig& config, int64_t head_dim, int64_t blocks, int64_t block_tokens,
-             at::Device device)
-      : scale_(1.0 / std::sqrt(static_cast<double>(head_dim))),
-        k_(static_cast<size_t>(config.num_hidden_layers)),
-        v_(k_.size()) {
-    Allocate({blocks, block_tokens, config.num_key_value_heads, head_dim}, at::dtype(CacheType(config)).device(device));
+  PagedCache(const model::ModelConfig& config, int64_t blocks, int64_t block_tokens, at::Device device)
+      : blocks_(blocks),
+        block_tokens_(block_tokens),
+        layers_(model::SpecOf(config).layers),
+        k_(layers_.size()),
+        v_(layers_.size()) {
+    Allocate(at::dtype(CacheType(config)).device(device));
   }
 
   void Begin(const ForwardBatch& batch) {
@@ -76,7 +74,8 @@ class PagedCache final : public model::AttentionBackend {
     if (!k_[0].is_cpu()) slots_ = View(batch.slots).to(k_[0].device());
   }
 
-  at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor Attend(int64_t layer, const model::AttentionInput& input) override {
+    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     const at::ScalarType dtype = q.scalar_type();
     if (!used_) FixType(dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat);
     const at::ScalarType stored = k_[layer].scalar_type();
@@ -85,7 +84,8 @@ class PagedCache final : public model::AttentionBackend {
     at::Tensor query = q.to(stored);
     if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
     const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
-    kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, scale_, out);
+    kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, input.spec.scale, out, input.sinks,
+                                input.spec.window);
     return out.to(dtype);
   }
 
@@ -107,12 +107,13 @@ class PagedCache final : public model::AttentionBackend {
     }
   }
 
-  void Allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  void Allocate(const at::TensorOptions& options) {
     // Zeros: attention may read entries behind a sequence's last key in its page, and multiplies them by zero.
     for (std::vector<at::Tensor>* pages : {&k_, &v_}) {
-      for (at::Tensor& layer : *pages) {
-        layer = at::Tensor();
-        layer = at::zeros(sizes, options);
+      for (size_t i = 0; i < layers_.size(); ++i) {
+        const model::AttentionSpec& spec = layers_[i].attention;
+        (*pages)[i] = at::Tensor();
+        (*pages)[i] = at::zeros({blocks_, block_tokens_, spec.kv_heads, spec.head_dim}, options);
       }
     }
   }
@@ -120,10 +121,11 @@ class PagedCache final : public model::AttentionBackend {
   // The configuration's dtype was a guess; the first weights decide.
   void FixType(at::ScalarType dtype) {
     used_ = true;
-    if (k_[0].scalar_type() != dtype) Allocate(k_[0].sizes().vec(), k_[0].options().dtype(dtype));
+    if (k_[0].scalar_type() != dtype) Allocate(k_[0].options().dtype(dtype));
   }
 
-  const double scale_;
+  const int64_t blocks_, block_tokens_;
+  const std::vector<model::LayerSpec> layers_;
   std::vector<at::Tensor> k_, v_;
   const ForwardBatch* batch_ = nullptr;
   at::Tensor slots_;  // on the device; unused on the CPU
@@ -137,8 +139,7 @@ class TorchRunner final : public ModelRunner {
         device_(device),
         threads_(options.threads),
         eos_ids_(config.eos_token_ids.begin(), config.eos_token_ids.end()),
-        cache_(config, HeadDim(config), options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens,
-               device) {}
+        cache_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {}
 
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t context_length() const override { return config_.max_position_embeddings; }
@@ -159,10 +160,12 @@ class TorchRunner final : public ModelRunner {
         auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch has no view of constant memory
         tensors[view.name] = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype)).to(device_);
       }
-      INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config_, std::move(tensors)));
+      const model::ModelConfig config = WithAdaptersOf(tensors);
+      INGOT_RETURN_IF_ERROR(config.Validate());
+      INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config, std::move(tensors)));
       base::MutexLock lock(mu_);  // tables of a long context take a second: made once
       INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
-                             model::Transformer::Create(config_, std::move(parameters), rope_));
+                             model::Transformer::Create(config, std::move(parameters), rope_));
       rope_ = transformer.rope();
       return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer));
     } catch (const std::exception& error) {
@@ -197,6 +200,24 @@ class TorchRunner final : public ModelRunner {
   }
 
  private:
+  // A model without adapters may be given versions that have some, each its own. alpha is then the rank: the version's
+  // B holds the scale.
+  model::ModelConfig WithAdaptersOf(const std::map<std::string, at::Tensor>& tensors) const {
+    model::ModelConfig config = config_;
+    if (config.lora.rank > 0) return config;
+    std::set<std::string> targets;
+    for (const auto& [name, tensor] : tensors) {
+      constexpr std::string_view kEnd = ".lora_A.weight";
+      if (!name.ends_with(kEnd)) continue;
+      const std::string module = name.substr(0, name.size() - kEnd.size());
+      targets.insert(module.substr(module.rfind('.') + 1));
+      config.lora.rank = tensor.size(0);
+      config.lora.alpha = static_cast<double>(config.lora.rank);
+    }
+    config.lora.targets.assign(targets.begin(), targets.end());
+    return config;
+  }
+
   const model::ModelConfig config_;
   const at::Device device_;
   const int32_t threads_;
@@ -210,9 +231,8 @@ class TorchRunner final : public ModelRunner {
 // The cache is allocated at once. One that does not fit would use up the machine's memory before any error.
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, at::Device device) {
   if (!device.is_cpu()) return absl::OkStatus();  // the device's allocation fails by itself
-  const double of_token =
-      2.0 * static_cast<double>(config.num_hidden_layers * config.num_key_value_heads) *
-      static_cast<double>(HeadDim(config) * static_cast<int64_t>(c10::elementSize(CacheType(config))));
+  const double of_token = static_cast<double>(model::SpecOf(config).cache_elements()) *
+                          static_cast<double>(c10::elementSize(CacheType(config)));
   const double needed = of_token * static_cast<double>(options.kv_cache_tokens);
   const auto available = static_cast<double>(base::AvailableMemory());
   if (needed <= available) return absl::OkStatus();

@@ -12,8 +12,8 @@
 
 namespace ingot::rollout {
 
-// `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache: layers * 2 * kv_cache_tokens * kv_heads *
-// head_dim * 4 bytes (2 for bf16; fp16 models attend in fp32).
+// `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache: kv_cache_tokens times ModelSpec::cache_elements
+// numbers of 4 bytes (2 for bf16; fp16 models attend in fp32).
 //   INVALID_ARGUMENT    the configuration is no model
 //   UNAVAILABLE         the device does not exist, or has too little memory
 //   RESOURCE_EXHAUSTED  the cache needs more than this machine's free memory (CPU); names both numbers

@@ -1,14 +1,14 @@
 // The messages between Ingot, the launcher (launcher/main.cc) and the first process of a room (launcher/room.cc). The
 // launcher is a program of its own, built static and without the C++ library, so this header has plain values alone.
 //
-//   Ingot ── SetUp ──▶ launcher ── Report ──▶ Ingot              once, before any start
-//   Ingot ── Start ──▶ launcher ── clone ──▶ room's first process ── vfork ──▶ command
-//   Ingot ◀── Report ── room's first process                     over the start's own control socket
-//   Ingot ──── kTerminate, kKill, end of file ──▶ room's first process
+//   Ingot ── SetUp ──▶ launcher ── Report ──▶ Ingot              once, before any room
+//   Ingot ── Open ──▶ launcher ── clone ──▶ room's first process ── Report ──▶ Ingot     over the room's own socket
+//   Ingot ── Start ──▶ room's first process ── vfork ──▶ command ── Report ──▶ Ingot     over the start's own socket
+//   Ingot ──── kTerminate, kKill, end of file ──▶ room's first process                   of the start's own socket
 //
-// Sockets keep message boundaries (SOCK_SEQPACKET). SetUp and Start travel as one byte with descriptors. The first
-// descriptor is a file in memory: a header, then strings, each with its NUL. The launcher never reads a Start's file: the
-// room's first process alone sees the keys in it.
+// Sockets keep message boundaries (SOCK_SEQPACKET). SetUp, Open and Start travel as one byte with descriptors. The first
+// descriptor is a file in memory: a header, then strings, each with its NUL. The launcher never sees a Start: the room's
+// first process alone reads the keys in it. That process ends with the room's socket.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,31 @@ enum WallPart : uint32_t {
   kMountNamespace = 1 << 3,
   kPrivateProc = 1 << 4,
   kKeepsCapabilities = 1 << 5,  // no part but a hole: commands keep capabilities and may gain more
+  kNetNamespace = 1 << 6,       // with IPC and host name; the loopback interface has one listener, the gateway's
+  kRootFolder = 1 << 7,         // a root folder with what SetUp shows, read-only, and nothing else
+  kSeccomp = 1 << 8,            // SetUp's filter of system calls
+  kLandlock = 1 << 9,           // files, TCP ports, signals and abstract sockets, where there are no namespaces
 };
 
 // The steps of a start, in order. A failure names its step.
 enum class LaunchStep : int32_t {
   kNone,           // no failure
   kMessage,        // the message or its file is malformed
+  kGroup,          // a control group; `index` counts them
   kNamespaces,     // clone or unshare
   kIdMap,          // ids of a user namespace
   kMounts,         // mounts of the own mount namespace
   kHide,           // a hidden path; `index` counts them
+  kRoot,           // the root folder
+  kLayers,         // layers of the room's folders or of its image (overlayfs)
   kProc,           // the private /proc
   kFolder,         // the room's folder
+  kNetwork,        // the loopback interface and its listener
   kSession,        // descriptors and session of the command
   kUid,            // uid, gid and groups
   kLimit,          // a resource limit
+  kFilter,         // seccomp
+  kLandlockRules,  // Landlock
   kWorkingFolder,  // the command's working folder
   kExec,           // the program
   kReach,          // a path that a check asked for; `index` counts them
@@ -49,43 +59,69 @@ struct LaunchFailure {
   int32_t index = 0;
 };
 
-// Follows: `hidden` strings, "d" + path of a folder or "f" + path of a file.
+// Follows: the work root; `hidden` strings, "d" + path of a folder or "f" + path of a file; `visible` paths; the filter.
 struct SetUpHeader {
   uint32_t walls = 0;
   uint32_t hidden = 0;
+  uint32_t visible = 0;       // paths that rooms see, read-only
+  uint32_t filter_bytes = 0;  // a program of struct sock_filter
 };
 // Descriptors of a SetUp: the file.
 inline constexpr int kSetUpDescriptors = 1;
+inline constexpr uint32_t kMostFilterBytes = 32768;
+
+// The port of the gateway inside a room with a network of its own.
+inline constexpr int kInsidePort = 7411;
+
+// Follows: work root, room folder ("" = none), root folder of its image ("" = the launcher's), then `layers` paths, the
+// top one first, then `binds` strings "FOLDER=PATH". A layer has work/ and home/, and root/ for an image. With layers these folders of the room are the layers'
+// and take changes in upper/.
+struct RoomHeader {
+  uint32_t uid = 0;        // kOwnUid: of the room, as uid and gid
+  uint32_t fake_root = 0;  // 1 = commands see their uid as 0
+  uint32_t layers = 0;
+  uint32_t layered = 0;    // 1 = work/ and home/ are overlays, also without a layer
+  uint32_t binds = 0;      // folders of the room that are seen at another path too
+  uint32_t shm_bytes = 0;  // of /dev/shm
+};
+// Descriptors of an Open: the file, the room's socket, then up to four files that the first process writes itself into.
+inline constexpr int kMostGroups = 4;
+inline constexpr int kOpenDescriptors = 2;
 
 struct LaunchLimit {
   int32_t resource = 0;  // RLIMIT_*
   uint64_t value = 0;
 };
-inline constexpr int kMostLaunchLimits = 5;
+inline constexpr int kMostLaunchLimits = 6;
 
-// Follows: work root, room folder, working folder, PATH, then `arguments` and `variables` strings.
+// Follows: working folder, PATH, then `arguments` and `variables` strings.
 struct StartHeader {
-  uint32_t uid = 0;  // kOwnUid: of the room, as uid and gid
   // 1 = nothing is executed: the arguments are paths that the command could read ("r" + path) or execute ("x" + path).
   uint32_t checks = 0;
+  uint32_t gateway_port = 0;  // kLandlock: the one TCP port that the command may connect to
   uint32_t arguments = 0;
   uint32_t variables = 0;
   uint32_t limits = 0;
   LaunchLimit limit[kMostLaunchLimits];
 };
-// Descriptors of a Start: the file, stdin, stdout, stderr, the control socket.
+// Descriptors of a Start: the file, stdin, stdout, stderr, the start's socket.
 inline constexpr int kStartDescriptors = 5;
 
-// The end of a SetUp or a Start.
+// The answer to a SetUp or an Open, and the end of a Start. The answer to an Open has descriptors with it: the listener
+// if there is one, then work/ and home/ if they are layered.
 struct LaunchReport {
   LaunchFailure failure;  // of a command that did not run
   int32_t wait_status = 0;
   int64_t cpu_ns = 0;  // of the command's first process and the descendants that it waited for
   int64_t max_rss_kib = 0;
 };
+inline constexpr int kMostReportDescriptors = 3;
 
-// Bytes that Ingot sends over a control socket.
+// Bytes that Ingot sends over the socket of a start.
 inline constexpr char kTerminate = 'T';  // SIGTERM to every process of the room
 inline constexpr char kKill = 'K';       // the end of all of them; the report follows
+// Bytes that Ingot sends over the socket of a room while a command runs.
+inline constexpr char kFreeze = 'F';  // SIGSTOP to every process of the room; kFreeze comes back
+inline constexpr char kThaw = 'C';    // SIGCONT
 
 }  // namespace ingot::sandbox

@@ -25,6 +25,8 @@ namespace {
 
 // A launcher answers its SetUp within milliseconds; a machine under load may need more.
 constexpr int kSetUpPatienceMs = 10'000;
+constexpr int kOpenPatienceMs = 60'000;
+constexpr int kMostDescriptors = kOpenDescriptors + kMostGroups;
 
 absl::StatusOr<Fd> MemoryFile(const char* name, std::string_view content) {
   Fd file(memfd_create(name, MFD_CLOEXEC));
@@ -50,28 +52,46 @@ void AddString(std::string& parcel, std::string_view text) {
 
 std::string SetUpParcel(const LauncherOptions& options) {
   std::string strings;
-  SetUpHeader header{.walls = options.walls};
+  SetUpHeader header{.walls = options.walls,
+                     .hidden = 0,
+                     .visible = static_cast<uint32_t>(options.visible.size()),
+                     .filter_bytes = static_cast<uint32_t>(options.filter.size())};
+  AddString(strings, options.work_root);
   for (const std::string& path : options.hidden) {
     struct stat info;
     if (stat(path.c_str(), &info) != 0) continue;
     AddString(strings, absl::StrCat(S_ISDIR(info.st_mode) ? "d" : "f", path));
     ++header.hidden;
   }
-  return Parcel(header) + strings;
+  for (const std::string& path : options.visible) AddString(strings, path);
+  return Parcel(header) + strings + options.filter;
+}
+
+std::string OpenParcel(const OpenOptions& room) {
+  const RoomHeader header{.uid = static_cast<uint32_t>(room.uid),
+                          .fake_root = room.fake_root ? 1u : 0u,
+                          .layers = static_cast<uint32_t>(room.layers.size()),
+                          .layered = room.layered ? 1u : 0u,
+                          .binds = static_cast<uint32_t>(room.binds.size()),
+                          .shm_bytes = static_cast<uint32_t>(room.shm_bytes)};
+  std::string parcel = Parcel(header);
+  for (const std::string* text : {&room.work_root, &room.room, &room.image}) AddString(parcel, *text);
+  for (const auto* strings : {&room.layers, &room.binds}) {
+    for (const std::string& text : *strings) AddString(parcel, text);
+  }
+  return parcel;
 }
 
 std::string StartParcel(const StartOptions& start) {
-  StartHeader header{.uid = static_cast<uint32_t>(start.uid),
-                     .checks = start.checks ? 1u : 0u,
+  StartHeader header{.checks = start.checks ? 1u : 0u,
+                     .gateway_port = static_cast<uint32_t>(start.gateway_port),
                      .arguments = static_cast<uint32_t>(start.arguments.size()),
                      .variables = static_cast<uint32_t>(start.variables.size()),
                      .limits = static_cast<uint32_t>(start.limits.size()),
                      .limit = {}};
   std::copy(start.limits.begin(), start.limits.end(), header.limit);
   std::string parcel = Parcel(header);
-  for (const std::string* text : {&start.work_root, &start.room, &start.working_dir, &start.path}) {
-    AddString(parcel, *text);
-  }
+  for (const std::string* text : {&start.working_dir, &start.path}) AddString(parcel, *text);
   for (const auto* strings : {&start.arguments, &start.variables}) {
     for (const std::string& text : *strings) AddString(parcel, text);
   }
@@ -79,10 +99,10 @@ std::string StartParcel(const StartOptions& start) {
 }
 
 // One byte with descriptors. False: the other end is gone (errno).
-bool SendDescriptors(int socket, std::initializer_list<int> fds) {
+bool SendDescriptors(int socket, const std::vector<int>& fds) {
   char byte = 0;
   iovec data{&byte, 1};
-  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kStartDescriptors)] = {};
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kMostDescriptors)] = {};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -92,7 +112,7 @@ bool SendDescriptors(int socket, std::initializer_list<int> fds) {
   control->cmsg_level = SOL_SOCKET;
   control->cmsg_type = SCM_RIGHTS;
   control->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-  memcpy(CMSG_DATA(control), std::data(fds), sizeof(int) * fds.size());
+  memcpy(CMSG_DATA(control), fds.data(), sizeof(int) * fds.size());
   ssize_t sent;
   do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);
@@ -111,12 +131,49 @@ absl::StatusOr<SocketPair> MakeSocketPair() {
   return SocketPair{Fd(ends[0]), Fd(ends[1])};
 }
 
+// The report of a room's first process, with the descriptors of an OpenedRoom.
+absl::Status AwaitRoom(OpenedRoom& room, LaunchFailure& failure) {
+  pollfd answer{room.socket.get(), POLLIN, 0};
+  int ready;
+  do ready = poll(&answer, 1, kOpenPatienceMs);
+  while (ready < 0 && errno == EINTR);
+  LaunchReport report;
+  iovec data{&report, sizeof(report)};
+  int fds[kMostReportDescriptors];
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(fds))];
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = buffer;
+  message.msg_controllen = sizeof(buffer);
+  const ssize_t got = ready == 1 ? recvmsg(room.socket.get(), &message, MSG_CMSG_CLOEXEC) : -1;
+  if (got != sizeof(report)) {
+    return absl::UnavailableError(ready == 1 ? "the first process of a room died before its wall stood"
+                                             : "a room did not open within 60 s");
+  }
+  failure = report.failure;
+  const cmsghdr* const control = CMSG_FIRSTHDR(&message);
+  if (control == nullptr || control->cmsg_type != SCM_RIGHTS) return absl::OkStatus();
+  const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  memcpy(fds, CMSG_DATA(control), count * sizeof(int));
+  // The listener, the layered folders, or both.
+  size_t next = 0;
+  if (count != 2) room.listener.Reset(fds[next++]);
+  if (count > 1) {
+    room.work.Reset(fds[next++]);
+    room.home.Reset(fds[next]);
+  }
+  return absl::OkStatus();
+}
+
 const char* StepName(LaunchStep step) {
   switch (step) {
     case LaunchStep::kNone:
       return "no failure";
     case LaunchStep::kMessage:
       return "message to the launcher";
+    case LaunchStep::kGroup:
+      return "control group";
     case LaunchStep::kNamespaces:
       return "new process or namespaces (clone)";
     case LaunchStep::kIdMap:
@@ -125,16 +182,26 @@ const char* StepName(LaunchStep step) {
       return "mounts of an own namespace";
     case LaunchStep::kHide:
       return "mount over a hidden path";
+    case LaunchStep::kRoot:
+      return "root folder of rooms";
+    case LaunchStep::kLayers:
+      return "layers of the room's folders (overlayfs)";
     case LaunchStep::kProc:
       return "mount of /proc";
     case LaunchStep::kFolder:
       return "mount of the room's folder";
+    case LaunchStep::kNetwork:
+      return "loopback interface of the room";
     case LaunchStep::kSession:
       return "descriptors of the command";
     case LaunchStep::kUid:
       return "change of uid";
     case LaunchStep::kLimit:
       return "resource limit (above this process's own hard limit?)";
+    case LaunchStep::kFilter:
+      return "filter of system calls (seccomp)";
+    case LaunchStep::kLandlockRules:
+      return "rules of Landlock";
     case LaunchStep::kWorkingFolder:
       return "working folder";
     case LaunchStep::kExec:
@@ -201,18 +268,37 @@ absl::Status Launcher::Begin(LaunchFailure& failure) {
   return absl::FailedPreconditionError(DescribeFailure(failure));
 }
 
-absl::StatusOr<Fd> Launcher::Start(const StartOptions& start, const SpawnIo& io) {
-  INGOT_ASSIGN_OR_RETURN(const Fd parcel, MemoryFile("ingot-start", StartParcel(start)));
-  INGOT_ASSIGN_OR_RETURN(SocketPair control, MakeSocketPair());
-  const std::initializer_list<int> fds = {parcel.get(), io.in, io.out, io.err, control.theirs.get()};
+absl::StatusOr<OpenedRoom> Launcher::Open(const OpenOptions& options, LaunchFailure& failure) {
+  INGOT_ASSIGN_OR_RETURN(const Fd parcel, MemoryFile("ingot-open", OpenParcel(options)));
+  INGOT_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
+  std::vector<int> fds = {parcel.get(), pair.theirs.get()};
+  fds.insert(fds.end(), options.groups.begin(), options.groups.end());
+  INGOT_RETURN_IF_ERROR(Ask(fds));
+  pair.theirs.Reset();
+  OpenedRoom room;
+  room.socket = std::move(pair.ours);
+  INGOT_RETURN_IF_ERROR(AwaitRoom(room, failure));
+  return room;
+}
+
+absl::Status Launcher::Ask(const std::vector<int>& fds) {
   base::MutexLock lock(mu_);
-  if (socket_.valid() && SendDescriptors(socket_.get(), fds)) return std::move(control.ours);
+  if (socket_.valid() && SendDescriptors(socket_.get(), fds)) return absl::OkStatus();
   INGOT_LOG(warn, "the launcher of agents died ({}); it is started again, and running agents go on", strerror(errno));
   End();
   LaunchFailure failure;
   INGOT_RETURN_IF_ERROR(Begin(failure));
-  if (SendDescriptors(socket_.get(), fds)) return std::move(control.ours);
-  return ErrnoStatus(errno, "the launcher of agents takes no start");
+  if (SendDescriptors(socket_.get(), fds)) return absl::OkStatus();
+  return ErrnoStatus(errno, "the launcher of agents opens no room");
+}
+
+absl::StatusOr<Fd> StartIn(const Fd& room, const StartOptions& start, const SpawnIo& io) {
+  INGOT_ASSIGN_OR_RETURN(const Fd parcel, MemoryFile("ingot-start", StartParcel(start)));
+  INGOT_ASSIGN_OR_RETURN(SocketPair control, MakeSocketPair());
+  if (SendDescriptors(room.get(), {parcel.get(), io.in, io.out, io.err, control.theirs.get()})) {
+    return std::move(control.ours);
+  }
+  return absl::UnavailableError(absl::StrCat("the first process of the agent's room is gone: ", strerror(errno)));
 }
 
 pid_t Launcher::pid() const {

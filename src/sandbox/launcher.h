@@ -1,11 +1,11 @@
-// A Launcher owns the launcher process (launcher/main.cc), which starts commands in rooms.
+// A Launcher owns the launcher process (launcher/main.cc), which opens rooms.
 //
-//   Ingot (keys, threads) ──socket──▶ launcher ──clone──▶ room's first process ──▶ command
-//        └────────────────── control socket of the start ───────┘
+//   Ingot (keys, threads) ──socket──▶ launcher ──clone──▶ room's first process ──vfork──▶ command
+//        └─────────────── the room's socket, a start's socket ────┘
 //
-// The launcher's program is part of this binary, and runs from a file in memory. If the process dies, running commands
-// go on, and the next start begins a new one. If Ingot dies, every room's first process sees the end of its control
-// socket and ends its room. Thread safe.
+// The launcher's program is part of this binary, and runs from a file in memory. If the process dies, open rooms go on, and
+// the next Open begins a new one. If Ingot dies, every room's first process sees the end of its sockets and ends its room.
+// Thread safe.
 #pragma once
 
 #include <sys/types.h>
@@ -23,15 +23,37 @@
 namespace ingot::sandbox {
 
 struct LauncherOptions {
-  uint32_t walls = 0;               // WallPart
-  std::vector<std::string> hidden;  // with kMountNamespace: absolute paths; missing ones are skipped
+  uint32_t walls = 0;  // WallPart
+  std::string work_root;
+  std::vector<std::string> hidden;   // with kMountNamespace: absolute paths; missing ones are skipped
+  std::vector<std::string> visible;  // with kRootFolder or kLandlock: absolute paths that rooms see
+  std::string filter;                // with kSeccomp: struct sock_filter's bytes
+};
+
+// One room, as RoomHeader has it.
+struct OpenOptions {
+  int64_t uid = 0;
+  bool fake_root = false;
+  bool layered = false;
+  int64_t shm_bytes = 64 << 20;
+  std::string work_root, room, image;
+  std::vector<std::string> layers;
+  std::vector<std::string> binds;  // "FOLDER=PATH"
+  std::vector<int> groups;         // descriptors of ControlGroup's entrances
+};
+
+// An open room. Its first process ends when `socket` is closed.
+struct OpenedRoom {
+  Fd socket;
+  Fd listener;    // with kNetNamespace: connections of the room to the gateway
+  Fd work, home;  // of a layered room, as its commands see them
 };
 
 // One start, as StartHeader has it.
 struct StartOptions {
-  int64_t uid = 0;
   bool checks = false;
-  std::string work_root, room, working_dir, path;
+  int gateway_port = 0;
+  std::string working_dir, path;
   std::vector<std::string> arguments;
   std::vector<std::string> variables;  // "NAME=value"
   std::vector<LaunchLimit> limits;
@@ -45,14 +67,17 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // Asks for a start and returns its control socket, which a LaunchReport ends. UNAVAILABLE: there is no launcher.
-  absl::StatusOr<Fd> Start(const StartOptions& start, const SpawnIo& io);
+  // Opens a room and blocks until its wall stands. With `failure` set, the machine refused a step. UNAVAILABLE: there is no
+  // launcher, or no answer.
+  absl::StatusOr<OpenedRoom> Open(const OpenOptions& options, LaunchFailure& failure);
 
   pid_t pid() const;
 
  private:
   explicit Launcher(LauncherOptions options) : options_(std::move(options)) {}
   absl::Status Begin(LaunchFailure& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Sends an Open, to a new launcher if the last one died.
+  absl::Status Ask(const std::vector<int>& fds);
   void End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const LauncherOptions options_;
@@ -60,6 +85,10 @@ class Launcher {
   Fd socket_ ABSL_GUARDED_BY(mu_);
   pid_t pid_ ABSL_GUARDED_BY(mu_) = -1;
 };
+
+// Asks the first process of a room for a start, and returns the start's socket, which a LaunchReport ends. UNAVAILABLE: the
+// process is gone.
+absl::StatusOr<Fd> StartIn(const Fd& room, const StartOptions& start, const SpawnIo& io);
 
 // "mount of /proc: Operation not permitted"
 std::string DescribeFailure(const LaunchFailure& failure);

@@ -38,7 +38,7 @@ struct Limits {
   absl::Status Validate() const;
 };
 
-enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kCancelled };
+enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kDiskFull, kCancelled };
 
 struct Outcome {
   Ending ending = Ending::kExited;

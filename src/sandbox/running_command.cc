@@ -1,6 +1,8 @@
 #include "sandbox/running_command.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,11 +20,44 @@ using std::chrono::nanoseconds;
 // Time that killed processes get to go away. A process in a system call that cannot be interrupted may need more.
 constexpr int kKillPatienceMs = 5'000;
 
+// The command's stdin is a file in memory, not a pipe: nobody has to feed it. A command that does not read it raises no
+// SIGPIPE here.
+absl::StatusOr<Fd> StdinFor(const std::string& text) {
+  if (text.empty()) {
+    Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
+    return null;
+  }
+  Fd memory(memfd_create("ingot-stdin", MFD_CLOEXEC));
+  if (!memory.valid()) return ErrnoStatus(errno, "cannot make a file in memory for stdin");
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = write(memory.get(), text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return ErrnoStatus(errno, "cannot write the text for stdin");
+    done += static_cast<size_t>(wrote);
+  }
+  lseek(memory.get(), 0, SEEK_SET);
+  return memory;
+}
+
+struct Pipe {
+  Fd read, write;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
+  Pipe pipe{Fd(fds[0]), Fd(fds[1])};
+  fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
+  return pipe;
+}
+
 }  // namespace
 
 absl::StatusOr<Outcome> RunningCommand::RunToEnd(const Limits& limits, const Cancellation* cancel,
-                                                 LaunchFailure& failure) {
-  const std::optional<Ending> cut = Watch(limits, cancel);
+                                                 LaunchFailure& failure, DiskWatch* disk) {
+  const std::optional<Ending> cut = Watch(limits, cancel, disk);
   if (cut.has_value()) Kill();
   if (!report_.has_value() && !cut.has_value()) {
     return absl::UnavailableError("the first process of the agent's room was killed");
@@ -49,11 +84,13 @@ absl::StatusOr<Outcome> RunningCommand::RunToEnd(const Limits& limits, const Can
   return outcome;
 }
 
-std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancellation* cancel) {
+std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancellation* cancel, DiskWatch* disk) {
   auto deadline = start_ + limits.wall_time;
   bool terminated = false;
   while (true) {
-    const nanoseconds left = deadline - SteadyClock::now();
+    const SteadyClock::time_point now = SteadyClock::now();
+    if (disk != nullptr && disk->IsExceeded(now)) return Ending::kDiskFull;
+    nanoseconds left = deadline - now;
     if (left.count() <= 0) {
       if (terminated || limits.term_grace.count() == 0) return Ending::kTimedOut;
       terminated = true;
@@ -61,6 +98,7 @@ std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancella
       deadline = SteadyClock::now() + limits.term_grace;
       continue;
     }
+    if (disk != nullptr && disk->watches()) left = std::clamp<nanoseconds>(disk->next() - now, nanoseconds(0), left);
     pollfd fds[4] = {{control_.get(), POLLIN, 0},
                      {out_.get(), POLLIN, 0},
                      {err_.get(), POLLIN, 0},
@@ -109,6 +147,19 @@ bool RunningCommand::Read(Fd& fd, std::string& text, const Limits& limits) {
     if (got > room) return false;
   }
   return true;
+}
+
+absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const std::string& stdin_text,
+                                      const Limits& limits, const Cancellation* cancel, DiskWatch* disk,
+                                      LaunchFailure& failure) {
+  INGOT_ASSIGN_OR_RETURN(Fd in, StdinFor(stdin_text));
+  INGOT_ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  INGOT_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  INGOT_ASSIGN_OR_RETURN(Fd control, StartIn(room, start, {in.get(), out.write.get(), err.write.get()}));
+  out.write.Reset();
+  err.write.Reset();
+  return RunningCommand(std::move(control), std::move(out.read), std::move(err.read))
+      .RunToEnd(limits, cancel, failure, disk);
 }
 
 }  // namespace ingot::sandbox

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "base/status.h"
+#include "sandbox/disk_watch.h"
 #include "sandbox/launch_messages.h"
+#include "sandbox/launcher.h"
 #include "sandbox/process.h"
 #include "sandbox/spawn.h"
 
@@ -21,13 +23,14 @@ class RunningCommand {
 
   // Blocks until the last process of the command is gone. UNAVAILABLE: the room's first process died. `failure` is set
   // if the command did not start; the outcome is then empty. `cancel` may be null.
-  absl::StatusOr<Outcome> RunToEnd(const Limits& limits, const Cancellation* cancel, LaunchFailure& failure);
+  absl::StatusOr<Outcome> RunToEnd(const Limits& limits, const Cancellation* cancel, LaunchFailure& failure,
+                                   DiskWatch* disk = nullptr);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
 
   // The limit that was met; nullopt = the report came first, or can come no more.
-  std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel);
+  std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel, DiskWatch* disk);
   // Tells the room to end everything, and waits for the report.
   void Kill();
   void TakeReport();
@@ -39,5 +42,10 @@ class RunningCommand {
   std::string out_text_, err_text_;
   std::optional<LaunchReport> report_;
 };
+
+// Runs one command in an open room to its end. `failure` is set if it did not start.
+absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const std::string& stdin_text,
+                                      const Limits& limits, const Cancellation* cancel, DiskWatch* disk,
+                                      LaunchFailure& failure);
 
 }  // namespace ingot::sandbox

@@ -8,13 +8,13 @@
 //
 // A RUNG names the strength of the wall between a room and everything else, strongest first:
 //
-//   full         namespaces, and totals of memory, CPU and disk (cgroup), and a seccomp program
-//   namespaces   a root folder, a network and a PID namespace of its own
+//   full         namespaces, and totals of memory, processes and CPU (control groups)
+//   namespaces   a root folder, a network and PIDs of its own, and a filter of system calls (seccomp)
 //   landlock     no namespaces: Landlock, seccomp and limits
 //   process      a process tree that ends with its command; beside it whatever of uid, PID and mount namespaces the
 //                machine grants
 //
-// This build has the rung `process`. A Probe at the start finds out the Grant; docs/sandbox.md has the table of attacks.
+// A Probe at the start finds out the Grant; docs/sandbox.md has the table of attacks.
 //
 // Obligations of an implementation:
 //   1. Run returns after the last process of its command is gone, whatever sessions and groups these processes made.
@@ -24,7 +24,7 @@
 //      is followed there.
 //   5. A failure of the substrate itself is a Status, never an Outcome: the episode is tried again.
 //
-// Threads: Prepare is thread safe. A Room is used by one thread at a time. Run blocks for at most the command's time
+// Threads: Prepare is thread safe. A Room is used by one thread at a time, but for TakeSnapshot. Run blocks for at most the command's time
 // limit and grace, plus the moment that killed processes need to go away.
 #pragma once
 
@@ -36,7 +36,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "sandbox/control_groups.h"
+#include "sandbox/disk_watch.h"
 #include "sandbox/process.h"
+#include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
 
@@ -53,12 +56,18 @@ struct Grant {
   bool pid_namespace = false;    // a room sees and signals its own processes alone
   bool mount_namespace = false;  // hidden paths are hidden, whatever their mode
   bool private_proc = false;     // /proc shows the room's own processes
+  bool root_folder = false;      // a room sees programs and its own folders, and no other file of the machine
+  bool own_network = false;      // a room reaches the gateway and nothing else
+  bool seccomp = false;          // a filter of system calls
+  int landlock = 0;              // version of the kernel's Landlock where it is the wall, else 0
+  int groups = 0;                // version of the control groups that hold a room's totals; 0 = none
+  bool layers = false;           // snapshots and forks by overlayfs, not by copies
   int64_t first_uid = 0;         // own_uid: the rooms' uids begin here
   // Parts that the machine refused, each with the reason: "PID and mount namespaces (clone: Operation not permitted)".
   std::vector<std::string> refused;
 
   // True: nothing but good manners keeps an agent from Ingot's own processes.
-  bool is_open() const { return !own_uid && !pid_namespace; }
+  bool is_open() const { return !own_uid && !pid_namespace && landlock == 0; }
   // One line for the start of a run: "rung process: a uid per room (from 1900000000), ..; not: .. (reason)".
   std::string Describe() const;
   // For the record of an episode: {"rung":"process","own_uid":true,..}.
@@ -82,6 +91,19 @@ struct SubstrateOptions {
   // capabilities. "auto" = own where the machine grants it and rooms reach every program, else shared without
   // capabilities, which the start says.
   std::string agent_uid = "auto";
+  // The strongest rung to try: "auto" = whatever the machine grants, or "process", "landlock", "namespaces", "full".
+  std::string rung = "auto";
+  // "none" = with `namespaces` and `full` a room reaches the gateway alone. "host" = it has the machine's network.
+  std::string network = "none";
+  // Paths that rooms see beside the system's programs and the recipes' own, with a root folder of their own or Landlock.
+  std::vector<std::string> visible;
+  // Totals of a room, held in the rung `full`; 0 = no limit. `processes` is held in every rung with a uid per room or user
+  // namespaces.
+  GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};
+  // Disk of a room, counted about once a second while its command runs.
+  DiskLimits disk = {.bytes = int64_t{16} << 30, .files = 2'000'000};
+  // Rooms that are opened before they are asked for; 0 = none. -1 = the owner decides: MakeSubstrate takes it for none.
+  int32_t pool = -1;
   // The first uid of rooms, in [1, 2^31); each room takes the next one that no other run of this machine has.
   int64_t uid_base = 1'900'000'000;
   // Files and folders that no room may see: tasks, the runs' folder, keys. Missing ones are skipped.
@@ -89,6 +111,33 @@ struct SubstrateOptions {
   std::vector<Program> programs;
 
   absl::Status Validate() const;
+};
+
+// The files of a room at one moment: work/ and home/, and the root folder of an image. It never changes, and goes with the
+// last room and snapshot that uses it. Thread safe.
+class Snapshot {
+ public:
+  virtual ~Snapshot() = default;
+};
+
+// A folder of the room that its commands see at another place too.
+struct Bind {
+  std::string folder;  // of the room, beside work/; made, and empty at first
+  std::string at;      // absolute
+};
+
+struct RoomOptions {
+  // The root folder of an image (sandbox/image.h). Its commands see themselves as root. Empty = the machine's programs.
+  // Needs the rung `namespaces`.
+  std::string image;
+  // With an image, or one of /app, /logs, /tests and /solution. Need the rung `namespaces`.
+  std::vector<Bind> binds;
+  // A fork: the room begins with the snapshot's files, and with its image. Null = with empty folders.
+  std::shared_ptr<const Snapshot> from;
+  // True: snapshots of this room will be taken. Without it they are copies.
+  bool takes_snapshots = false;
+  // Limits of this room in place of SubstrateOptions::totals; 0 = those.
+  GroupLimits totals;
 };
 
 class Room {
@@ -113,6 +162,19 @@ class Room {
   // Makes an empty folder beside work/, which no process of the room has used, and returns its path inside.
   virtual absl::StatusOr<std::string> AddFolder(const std::string& name) = 0;
 
+  // The listening socket inside the room that commands reach at InsideUrl; the caller accepts on it. Invalid: the room shares
+  // the network of the machine, or the socket was taken before.
+  virtual Fd TakeListener() = 0;
+
+  // Reads a file of a Bind's folder; as ReadFile.
+  virtual absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
+                                                int64_t limit_bytes) = 0;
+  // Copies the files of `source`, a folder outside, into a Bind's folder, which is emptied first.
+  virtual absl::Status FillBound(const std::string& folder, const std::string& source) = 0;
+
+  // Keeps the files as they are now. Thread safe beside Run: a command that runs is stopped meanwhile, and goes on.
+  virtual absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() = 0;
+
   // Runs one command in the room. An error means that it did not run, or that the substrate broke under it: NOT_FOUND
   // (no such program or folder), PERMISSION_DENIED, INVALID_ARGUMENT (empty argv, a NUL byte, too large, not an
   // executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the room's
@@ -132,7 +194,9 @@ class Substrate {
   virtual const Grant& grant() const = 0;
 
   // UNAVAILABLE, RESOURCE_EXHAUSTED: no folder, uid or process; worth another try.
-  virtual absl::StatusOr<std::unique_ptr<Room>> Prepare() = 0;
+  // FAILED_PRECONDITION: this rung has no images; INVALID_ARGUMENT: there is no such image.
+  virtual absl::StatusOr<std::unique_ptr<Room>> Prepare(const RoomOptions& options) = 0;
+  absl::StatusOr<std::unique_ptr<Room>> Prepare() { return Prepare(RoomOptions()); }
 };
 
 // Probes the machine and returns its strongest substrate. FAILED_PRECONDITION: it is weaker than `require`, or lacks the

@@ -89,6 +89,30 @@ absl::Status WriteAll(int fd, std::string_view content, const std::string& name)
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ReadBelow(const std::string& base, const std::string& relative, int64_t limit_bytes) {
+  INGOT_RETURN_IF_ERROR(CheckRelative(relative));
+  const fs::path path(relative);
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(base, path, nullptr));
+  const Fd file(openat(folder.get(), path.filename().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
+  struct stat info;
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(relative, " is no regular file"));
+  }
+  std::string content;
+  char buffer[16384];
+  while (true) {
+    const ssize_t got = read(file.get(), buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
+    if (got == 0) return content;
+    content.append(buffer, got);
+    if (static_cast<int64_t>(content.size()) > limit_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(relative, " is longer than ", limit_bytes, " bytes"));
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<WorkDir> WorkDir::Create(const std::string& root, std::optional<uid_t> owner) {
@@ -121,11 +145,13 @@ absl::Status WorkDir::GiveToOwner(int fd, const std::string& name) const {
 }
 
 WorkDir::~WorkDir() { Remove(); }
-WorkDir::WorkDir(WorkDir&& other) noexcept : path_(std::exchange(other.path_, "")), owner_(other.owner_) {}
+WorkDir::WorkDir(WorkDir&& other) noexcept
+    : path_(std::exchange(other.path_, "")), work_view_(other.work_view_), owner_(other.owner_) {}
 WorkDir& WorkDir::operator=(WorkDir&& other) noexcept {
   if (this != &other) {
     Remove();
     path_ = std::exchange(other.path_, "");
+    work_view_ = other.work_view_;
     owner_ = other.owner_;
   }
   return *this;
@@ -139,7 +165,8 @@ void WorkDir::Remove() {
 absl::Status WorkDir::WriteFile(const std::string& relative, std::string_view content) const {
   INGOT_RETURN_IF_ERROR(CheckRelative(relative));
   const fs::path path(relative);
-  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work(), path, [&](int fd) { return GiveToOwner(fd, relative); }));
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work_view_.empty() ? work() : work_view_, path,
+                                                     [&](int fd) { return GiveToOwner(fd, relative); }));
   const std::string name = path.filename().string();
   unlinkat(folder.get(), name.c_str(), 0);
   const mode_t mode = content.starts_with("#!") ? 0755 : 0644;
@@ -150,27 +177,22 @@ absl::Status WorkDir::WriteFile(const std::string& relative, std::string_view co
 }
 
 absl::StatusOr<std::string> WorkDir::ReadFile(const std::string& relative, int64_t limit_bytes) const {
-  INGOT_RETURN_IF_ERROR(CheckRelative(relative));
-  const fs::path path(relative);
-  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work(), path, nullptr));
-  const Fd file(openat(folder.get(), path.filename().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
-  struct stat info;
-  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(relative, " is no regular file"));
+  return ReadBelow(work_view_.empty() ? work() : work_view_, relative, limit_bytes);
+}
+
+absl::StatusOr<std::string> WorkDir::ReadFileOf(const std::string& folder, const std::string& relative,
+                                                int64_t limit_bytes) const {
+  return ReadBelow(absl::StrCat(path_, "/", folder), relative, limit_bytes);
+}
+
+void WorkDir::SetView(int work) { work_view_ = absl::StrCat("/proc/self/fd/", work, "/."); }
+
+absl::Status WorkDir::Empty(const std::string& path) const {
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (!RemoveTree(it->path().string())) return absl::UnavailableError(absl::StrCat("cannot empty ", path));
   }
-  std::string content;
-  char buffer[16384];
-  while (true) {
-    const ssize_t got = read(file.get(), buffer, sizeof(buffer));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
-    if (got == 0) return content;
-    content.append(buffer, got);
-    if (static_cast<int64_t>(content.size()) > limit_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(relative, " is longer than ", limit_bytes, " bytes"));
-    }
-  }
+  return absl::OkStatus();
 }
 
 absl::Status WorkDir::WriteBeside(const std::string& name, std::string_view content) const {

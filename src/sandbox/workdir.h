@@ -44,6 +44,20 @@ class WorkDir {
   // file: a pipe would block, and a link could lead to a file that the agent may not read.
   absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) const;
 
+  // The same for a file of another folder beside work/.
+  absl::StatusOr<std::string> ReadFileOf(const std::string& folder, const std::string& relative,
+                                         int64_t limit_bytes) const;
+
+  // Makes a private folder of the owner at `path`, below this one.
+  absl::Status MakeFolder(const std::string& path) const;
+
+  // Removes the entries of a folder.
+  absl::Status Empty(const std::string& path) const;
+
+  // From here on work/ is read and written through this descriptor, which outlives its use: as processes in
+  // another mount namespace see it.
+  void SetView(int work);
+
   // Makes an empty folder beside work/ and returns its absolute path. Its name has a random part, so that no process
   // can have written to it before.
   absl::StatusOr<std::string> AddFolder(const std::string& name) const;
@@ -58,11 +72,10 @@ class WorkDir {
 
  private:
   WorkDir(std::string path, std::optional<uid_t> owner) : path_(std::move(path)), owner_(owner) {}
-  // Makes a private folder of the owner.
-  absl::Status MakeFolder(const std::string& path) const;
   absl::Status GiveToOwner(int fd, const std::string& name) const;
   void Remove();
-  std::string path_;  // empty = no folder is owned
+  std::string path_;       // empty = no folder is owned
+  std::string work_view_;  // empty = work()
   std::optional<uid_t> owner_;
 };
 

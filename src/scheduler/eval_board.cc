@@ -121,7 +121,10 @@ void EvalBoard::Update(Run& run, int32_t index, Sample::State before) {
     ++run.finished;
     run.reward_sum += sample.reward;
   }
-  if (sample.state == Sample::kGivenUp) ++run.failed;
+  if (sample.state == Sample::kGivenUp) {
+    ++run.failed;
+    if (sample.broken >= options_.max_infrastructure_failures) ++run.broken;
+  }
 }
 
 void EvalBoard::Expire(std::chrono::nanoseconds now) {
@@ -138,7 +141,7 @@ v1::EvalStatusResponse EvalBoard::Summary(const Run& run) {
   summary.set_finished(run.finished);
   summary.set_failed(run.failed);
   summary.set_total(static_cast<int32_t>(run.samples.size()));
-  const int32_t over = run.finished + run.failed;
+  const int32_t over = run.finished + run.failed - run.broken;
   summary.set_reward_mean(over == 0 ? 0 : run.reward_sum / over);
   return summary;
 }

@@ -1,7 +1,8 @@
 // The evaluations that run: held-out tasks, avg_n samples each, on a pinned version.
 //
 // One group per task, with the id version * 2^20 + task: ids are unique per version, also through restarts. A failed
-// attempt is tried again, max_attempts in all; then the sample counts as reward 0.
+// attempt is tried again, max_attempts in all; then the sample counts as reward 0. A sample that the infrastructure failed
+// as often as max_infrastructure_failures is given up too, and is out of the mean.
 //
 // Knows no journal: NextResult gives a result to write, RecordResult takes it as written. Not thread safe.
 #pragma once
@@ -73,6 +74,7 @@ class EvalBoard {
     std::vector<std::chrono::nanoseconds> deadlines;  // by sample, of its running attempt
     int32_t finished = 0;                             // samples
     int32_t failed = 0;                               // samples given up
+    int32_t broken = 0;                               // of them those that the infrastructure failed
     double reward_sum = 0;                            // of finished samples
   };
   // Counts a sample whose state was `before`.

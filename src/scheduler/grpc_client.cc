@@ -13,13 +13,13 @@ namespace {
 
 class GrpcClient final : public Client {
  public:
-  GrpcClient(std::shared_ptr<grpc::Channel> channel, std::chrono::milliseconds deadline)
-      : stub_(v1::Scheduler::NewStub(std::move(channel))), deadline_(deadline) {}
+  GrpcClient(v1::RoleChannel channel, std::chrono::milliseconds deadline)
+      : stubs_(std::move(channel)), deadline_(deadline) {}
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override {
     // Not repeated: an Admit whose answer was lost leaves its sample running until its group's deadline.
     auto response =
-        v1::CallUnary(*stub_, &v1::Scheduler::Stub::Admit, request, {.timeout = deadline_, .repeat = false});
+        v1::CallUnary(stubs_, &v1::Scheduler::Stub::Admit, request, {.timeout = deadline_, .repeat = false});
     if (!response.ok()) return response.status();
     return std::move(*response->mutable_ticket());
   }
@@ -50,7 +50,7 @@ class GrpcClient final : public Client {
     return Call<v1::EvalStatusResponse>(&v1::Scheduler::Stub::EvalStatus, request);
   }
   absl::StatusOr<v1::SchedulerStatusResponse> Status() override {
-    return v1::CallUnary(*stub_, &v1::Scheduler::Stub::Status, v1::SchedulerStatusRequest(),
+    return v1::CallUnary(stubs_, &v1::Scheduler::Stub::Status, v1::SchedulerStatusRequest(),
                          {.timeout = deadline_, .wait = false, .repeat = false});
   }
 
@@ -59,16 +59,16 @@ class GrpcClient final : public Client {
   absl::StatusOr<Response> Call(grpc::Status (v1::Scheduler::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                             Response*),
                                 const Request& request, std::chrono::milliseconds wait = {}) {
-    return v1::CallUnary(*stub_, method, request, {.timeout = deadline_ + wait});
+    return v1::CallUnary(stubs_, method, request, {.timeout = deadline_ + wait});
   }
 
-  const std::unique_ptr<v1::Scheduler::Stub> stub_;
+  const v1::Stubs<v1::Scheduler> stubs_;
   const std::chrono::milliseconds deadline_;
 };
 
 }  // namespace
 
-std::unique_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, std::chrono::milliseconds deadline) {
+std::unique_ptr<Client> NewGrpcClient(v1::RoleChannel channel, std::chrono::milliseconds deadline) {
   return std::make_unique<GrpcClient>(std::move(channel), deadline);
 }
 

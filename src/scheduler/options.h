@@ -41,7 +41,8 @@ struct SchedulerOptions {
   int64_t groups_per_step = 16;  // P: groups in a batch, >= 1
   int64_t max_staleness = 1;     // S in versions, >= 0; 0 = on-policy
   double window_fraction = 0.3;  // W = max(1, floor(this * (S+1)P)), in (0, 1]
-  int64_t total_steps = 100;     // optimizer steps of the run; 0 = evaluations only
+  WindowOrder order = WindowOrder::kWindowed;
+  int64_t total_steps = 100;  // optimizer steps of the run; 0 = evaluations only
 
   // ---- Failures
   // Seconds of a group from its first ticket to its last end (train_groups.h); past them the group fails. Also bounds
@@ -83,7 +84,10 @@ struct SchedulerOptions {
   int64_t max_eval_episodes = 100000;  // tasks times avg_n of one evaluation, >= 1
 
   WindowOptions window() const {
-    return {.groups_per_step = groups_per_step, .max_staleness = max_staleness, .window_fraction = window_fraction};
+    return {.groups_per_step = groups_per_step,
+            .max_staleness = max_staleness,
+            .window_fraction = window_fraction,
+            .order = order};
   }
   absl::Status Validate() const;
 };

@@ -8,6 +8,8 @@ namespace ingot::scheduler {
 int64_t WindowOptions::Budget() const { return (max_staleness + 1) * groups_per_step; }
 
 int64_t WindowOptions::Window() const {
+  if (order == WindowOrder::kStrict) return 1;
+  if (order == WindowOrder::kGreedy) return kNoWindow;
   return std::max<int64_t>(1, static_cast<int64_t>(std::floor(window_fraction * static_cast<double>(Budget()))));
 }
 

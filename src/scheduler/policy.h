@@ -62,13 +62,22 @@
 
 namespace ingot::scheduler {
 
+// How far past the head the window reaches.
+enum class WindowOrder {
+  kStrict,    // W = 1: batches are the groups in the order of their admission; the slowest one holds back all behind it
+  kWindowed,  // W by window_fraction
+  kGreedy     // no window: any finished group may be taken. Quick groups come first, and invariant 5 bounds no age
+};
+
 struct WindowOptions {
   int64_t groups_per_step = 1;   // P >= 1
   int64_t max_staleness = 1;     // S >= 0, in versions; 0 = on-policy: each step waits for groups of its own version
-  double window_fraction = 0.3;  // in (0, 1]; 1 = any finished group may be taken
+  double window_fraction = 0.3;  // in (0, 1]; 1 = a group waits for none that lies less than B before it
+  WindowOrder order = WindowOrder::kWindowed;
 
-  int64_t Budget() const;  // B = (S+1)P
-  int64_t Window() const;  // W = max(1, floor(window_fraction * B))
+  static constexpr int64_t kNoWindow = int64_t{1} << 40;  // W of greedy order: more groups than a run has
+  int64_t Budget() const;                                 // B = (S+1)P
+  int64_t Window() const;  // W: 1, max(1, floor(window_fraction * B)) or kNoWindow, as `order` says
   absl::Status Validate() const;
 };
 

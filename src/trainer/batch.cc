@@ -10,6 +10,7 @@
 #include "trainer/episode_metrics.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
+#include "tree/token_advantages.h"
 
 namespace ingot::trainer {
 namespace {
@@ -58,6 +59,7 @@ class Collector {
   absl::Status AddGroup(const v1::Group& group) {
     const int32_t index = static_cast<int32_t>(groups_.size());
     groups_.emplace_back();
+    has_token_advantages_.push_back(false);
     const bool graded = std::any_of(group.episodes().begin(), group.episodes().end(),
                                     [](const v1::EpisodeTree& tree) { return tree.episode().has_grade(); });
     int64_t ungraded = 0;
@@ -87,10 +89,11 @@ class Collector {
     const std::vector<GroupAdvantages> advantages = Advantages(
         groups_, {options_.advantage_baseline, options_.advantage_normalization, options_.filter_zero_variance});
     std::vector<bool> left_out(episodes_.size(), false);
-    for (size_t e = 0; e < episodes_.size(); ++e) left_out[e] = advantages[episodes_[e].group].filtered;
-    for (const GroupAdvantages& group : advantages) {
-      counts_.groups_equal += group.equal ? 1 : 0;
-      counts_.groups_filtered += group.filtered ? 1 : 0;
+    const auto filtered = [&](size_t group) { return advantages[group].filtered && !has_token_advantages_[group]; };
+    for (size_t e = 0; e < episodes_.size(); ++e) left_out[e] = filtered(episodes_[e].group);
+    for (size_t group = 0; group < advantages.size(); ++group) {
+      counts_.groups_equal += advantages[group].equal ? 1 : 0;
+      counts_.groups_filtered += filtered(group) ? 1 : 0;
     }
     if (options_.objective == "dpo") Pair(left_out);
     for (PendingCall& pending : pending_) {
@@ -115,6 +118,7 @@ class Collector {
   struct PendingCall {
     tree::CallPath call;
     std::vector<uint8_t> bears_loss;
+    std::vector<double> token_advantages;  // one per sampled token; empty = none
     size_t turn = 0;
     int64_t loss_tokens = 0;
   };
@@ -162,7 +166,7 @@ class Collector {
       const v1::Call& call = tree.calls(static_cast<int>(turn));
       const int64_t tokens = std::ssize(calls[turn].sampled);
       sampled += tokens;
-      if (call.weights() != v1::WEIGHTS_FOLLOW) {
+      if (call.weights() != v1::WEIGHTS_FOLLOW || call.encoded()) {
         ++counts_.calls_left_out_weights;
         continue;
       }
@@ -177,6 +181,11 @@ class Collector {
       INGOT_RETURN_IF_ERROR(CheckCall(calls[turn], limits_, /*recorded=*/true));
       INGOT_ASSIGN_OR_RETURN(PendingCall pending, MaskByAge(std::move(calls[turn])));
       pending.turn = turn;
+      if (tree.episode().has_grade()) {
+        INGOT_ASSIGN_OR_RETURN(pending.token_advantages, tree::TokenAdvantages(tree.episode().grade(), call.call_id(),
+                                                                               pending.call.sampled.size()));
+      }
+      if (!pending.token_advantages.empty()) has_token_advantages_.back() = true;
       sample.loss_tokens += pending.loss_tokens;
       if (pending.loss_tokens > 0) pending_.push_back(std::move(pending));
     }
@@ -243,6 +252,7 @@ class Collector {
     out_.loss_tokens += pending.loss_tokens;
     out_.unmerged_tokens += call.size();
     out_.bears_loss.push_back(std::move(pending.bears_loss));
+    out_.token_advantages.push_back(std::move(pending.token_advantages));
     out_.calls.push_back(std::move(pending.call));
   }
 
@@ -287,6 +297,7 @@ class Collector {
   PreparedBatch& out_;
   Counts counts_;
   std::vector<std::vector<EpisodeReturn>> groups_;
+  std::vector<bool> has_token_advantages_;  // of groups_
   std::vector<Sample> episodes_;
   std::vector<PendingCall> pending_;
   std::vector<CallExtent> extents_;          // of out_.calls

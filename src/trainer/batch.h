@@ -33,7 +33,9 @@ struct PreparedBatch {
   std::vector<tree::CallPath> calls;
   // Per call, one byte per sampled token: 1 = bears loss; empty = all tokens do.
   std::vector<std::vector<uint8_t>> bears_loss;
-  std::vector<double> advantages;       // per call: its turn's advantage, the same for each of its loss tokens
+  std::vector<double> advantages;  // per call: its turn's advantage, the same for each of its loss tokens
+  // Per call, what each sampled token's advantage has beside it, from its grade (tree/token_advantages.h); empty = nothing.
+  std::vector<std::vector<double>> token_advantages;
   std::vector<double> weights;          // per call: TokenWeights
   std::vector<Preference> preferences;  // pairs of sequences; empty unless the objective is dpo
   int32_t episodes = 0;                 // finished training episodes, with loss tokens or without

@@ -60,6 +60,9 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
       double value = term.value();
       for (const auto& [call, of_call] : term.calls()) value += of_call;
       values["reward/term/" + term.term()].Add(value);
+      for (const auto& [measure, number] : term.measures()) {
+        values["reward/term/" + term.term() + "/" + measure].Add(number);
+      }
     }
     values["response_length"].Add(static_cast<double>(sampled));
     values["num_turns"].Add(calls);

@@ -49,8 +49,10 @@ class Pass {
   };
 
   WaitingPart Start(size_t i) {
-    WaitingPart part{
-        i, std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics, options_.weights), {}};
+    WaitingPart part{i,
+                     std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics, options_.weights,
+                                               loss_ == nullptr ? nullptr : options_.experts),
+                     {}};
     if (loss_ == nullptr) {
       Head(parts_[i], part.run->Forward(PartRun::History::kNone));
     } else if (options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i))) {

@@ -25,6 +25,7 @@
 #include "kernels/numerics.h"
 #include "model/transformer.h"
 #include "trainer/batch.h"
+#include "trainer/expert_record.h"
 #include "trainer/head_pass.h"
 #include "trainer/layer_weights.h"
 #include "trainer/options.h"
@@ -41,6 +42,7 @@ struct PassOptions {
   PolicyReader read_policy;         // sees the policies of the rows that entries read from; may be empty
   std::function<void()> part_done;  // called after each part's gradient was added to .grad; may be empty
   kernels::Numerics numerics = kernels::Numerics::kFast;  // of attention's forward pass: PartRun
+  ExpertRecord* experts = nullptr;  // of passes with a gradient; null = nothing is counted, and no term is added
   LayerWeights* weights = nullptr;  // of the trained model, where ranks divide them; null = all are here
 };
 

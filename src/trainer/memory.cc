@@ -6,39 +6,65 @@
 #include <limits>
 #include <vector>
 
+#include "model/layer_spec.h"
 #include "trainer/head_pass.h"
 
 namespace ingot::trainer {
 namespace {
 
-// Bytes of one model's layers per row, key or part. The tensors are those of model/transformer.cc, of the autograd
+// Bytes of one model's layers per row, key or part. The tensors are those of model/block.cc, of the autograd
 // functions in kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention_backward.cc.
 struct Costs {
-  Costs(const model::ModelConfig& c, int element_bytes)
-      : parameters(c.ParameterCount()),
+  Costs(const model::ModelConfig& c, int element_bytes) : Costs(c, model::SpecOf(c), element_bytes) {}
+  Costs(const model::ModelConfig& c, const model::ModelSpec& spec, int element_bytes)
+      : all_parameters(spec.elements()),
+        parameters(spec.trained_elements()),
         element(element_bytes),
         accumulator(element_bytes == 8 ? 8 : 4),
         layers(c.num_hidden_layers),
         hidden(c.hidden_size),
-        mlp(c.intermediate_size),
-        heads(c.num_attention_heads),
-        kv_heads(c.num_key_value_heads),
-        queries(c.num_attention_heads * c.head_dim),
-        keys(c.num_key_value_heads * c.head_dim),
-        padded_head((c.head_dim + 15) / 16 * 16),
         vocab(c.vocab_size),
         positions(c.max_position_embeddings) {
-    // A norm saves its input beside its result, and a factor per row.
-    const int64_t raw = c.qk_norm ? 1 : 0;
     input = element * hidden;
-    history = input + element * (3 * hidden + (2 + raw) * queries + (2 + raw) * keys + 3 * mlp) +
-              accumulator * (2 + heads + raw * (heads + kv_heads));
-    layer_parameters = 2 * hidden * (queries + keys) + 3 * hidden * mlp;
+    vocabulary = spec.embedding.trained ? vocab * hidden : 0;
+    for (const model::LayerSpec& layer : spec.layers) {
+      const model::AttentionSpec& a = layer.attention;
+      mlp = std::max(mlp, layer.feed_forward.row_width());
+      heads = std::max(heads, a.heads);
+      kv_heads = std::max(kv_heads, a.kv_heads);
+      queries = std::max(queries, a.queries());
+      keys = std::max(keys, a.keys());
+      padded_head = std::max(padded_head, (a.head_dim + 15) / 16 * 16);
+      layer_parameters = std::max(layer_parameters, layer.products());
+      // A norm saves its input beside its result, and a factor per row.
+      const int64_t raw = a.norm ? 1 : 0;
+      const int64_t of_row =
+          input + ExpertBytes(layer) + AdapterBytes(layer) +
+          element * (3 * hidden + (2 + raw) * a.queries() + (2 + raw) * a.keys() + 3 * layer.feed_forward.row_width()) +
+          accumulator * (2 + a.heads + raw * (a.heads + a.kv_heads));
+      history = std::max(history, of_row);
+    }
     rope = positions * c.head_dim * element;
   }
 
+  // Of a row: the inputs and results of the experts that it takes, and the router's numbers.
+  int64_t ExpertBytes(const model::LayerSpec& layer) const {
+    const model::ExpertsConfig& experts = layer.feed_forward.experts;
+    return experts.count == 0 ? 0
+                              : element * 3 * experts.per_token * hidden +
+                                    accumulator * (3 * experts.count + 2 * experts.per_token * hidden);
+  }
+  // Of a row: what every adapter makes of it by A.
+  int64_t AdapterBytes(const model::LayerSpec& layer) const {
+    int64_t elements = 0;
+    for (const model::TensorSpec& tensor : layer.tensors) {
+      if (tensor.factor == model::Factor::kA) elements += tensor.shape[0];
+    }
+    return element * elements;
+  }
+
   bool narrow() const { return element < accumulator; }
-  int64_t Weights() const { return parameters * element + rope; }
+  int64_t Weights() const { return all_parameters * element + rope; }
   int64_t ExportBytes(int64_t rows) const { return 2 * keys * element * rows; }  // of a layer
   int64_t ExportSums(int64_t rows) const { return 2 * keys * accumulator * rows; }
   // The activation's backward pass. The activation's result is freed before it; the gradient by that result is there.
@@ -68,22 +94,25 @@ struct Costs {
   int64_t Head(int64_t rows, int64_t chunk) const {
     const HeadRows at_once(chunk, vocab, narrow());
     return 3 * rows * hidden * element + vocab * std::min(at_once.gradient, rows) * element +
-           (SumsHead(rows, chunk) ? vocab * hidden * accumulator : 0);
+           (SumsHead(rows, chunk) ? vocabulary * accumulator : 0);
   }
   bool SumsHead(int64_t rows, int64_t chunk) const { return narrow() && HeadRows(chunk, vocab, true).gradient < rows; }
   // The logits, which are there beside Head before the gradient of the weight.
   int64_t Logits(int64_t rows, int64_t chunk) const {
     return narrow() ? vocab * std::min(HeadRows(chunk, vocab, true).logits, rows) * accumulator : 0;
   }
-  int64_t HeadGradient() const { return vocab * hidden * element; }
+  int64_t HeadGradient() const { return vocabulary * element; }
 
   // Gradients when a backward pass has done `done` layers; the vocabulary's exist from the first logits on.
-  int64_t Gradients(int64_t done) const { return element * (vocab * hidden + done * layer_parameters); }
+  int64_t Gradients(int64_t done) const { return element * (vocabulary + done * layer_parameters); }
 
-  int64_t parameters;
-  int64_t element, accumulator, layers, hidden, mlp, heads, kv_heads, queries, keys, padded_head, vocab, positions;
-  int64_t input, history;  // of a layer, per row; the history includes the input
-  int64_t layer_parameters, rope;
+  int64_t all_parameters, parameters;  // the second: of the trained tensors
+  int64_t vocabulary = 0;              // of the vocabulary's matrix where it is trained
+  int64_t element, accumulator, layers, hidden, vocab, positions;
+  // Of the widest layer.
+  int64_t mlp = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, padded_head = 0, layer_parameters = 0;
+  int64_t input = 0, history = 0;  // of a layer, per row; the history includes the input
+  int64_t rope = 0;
 };
 
 // Walks through the parts in the order in which they run, and records the fullest moment.
@@ -183,8 +212,7 @@ class Walk {
       Note(GradientsAfter(done + 1), AllWaiting() + sums, running, wide);
     }
     for (const tree::ForestPart::Source& source : parts_[i].prefix) summed_[static_cast<size_t>(source.part)] = true;
-    Note(GradientsAfter(costs_.layers), AllWaiting(), rows * costs_.input,
-         costs_.vocab * costs_.hidden * costs_.element);
+    Note(GradientsAfter(costs_.layers), AllWaiting(), rows * costs_.input, costs_.vocabulary * costs_.element);
     any_finished_ = true;
     if (!gradients_stay_ || costs_.narrow()) head_gradient_ = false;  // they were added up elsewhere
   }

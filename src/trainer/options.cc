@@ -120,6 +120,8 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
 }
 
 absl::Status TrainerOptions::Validate() const {
+  if (!(expert_balance >= 0)) return absl::InvalidArgumentError("expert_balance must not be negative");
+  if (!(expert_bias_rate >= 0)) return absl::InvalidArgumentError("expert_bias_rate must not be negative");
   INGOT_RETURN_IF_ERROR(Require(groups_per_step >= 0, "groups_per_step must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(group_size >= 0, "group_size must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(total_steps > 0, "total_steps must be above 0"));

@@ -120,6 +120,11 @@ struct TrainerOptions {
   int64_t max_skipped_steps = 3;       // greatest number of skipped steps in a row; one more stops the run
   int64_t optimizer_reset_every = 0;   // steps between resets of the optimizer's state; 0 = never
 
+  // Of models with experts. The load-balancing term's coefficient: 0 = no term. The step by which a bias without a loss
+  // moves (DeepSeek-V3); 0 = it stays.
+  double expert_balance = 0;
+  double expert_bias_rate = 0;
+
   TrustRegionOptions trust_region;
 
   int64_t probe_tokens = 256;     // tokens of the current version that are scored before each step; 0 = no probe

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <cmath>
 #include <numeric>
 #include <tuple>
 
@@ -31,21 +30,21 @@ class PartRun::Attention final : public model::AttentionBackend {
  public:
   Attention(PartRun& run, Tape& tape, bool history) : run_(run), tape_(tape), history_(history) {}
 
-  at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor Attend(int64_t layer, const model::AttentionInput& input) override {
+    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     {
       const at::NoGradGuard no_history;
       const at::Tensor keys = run_.Prefix(layer, &PathRows::k, k.detach());
       const at::Tensor values = run_.Prefix(layer, &PathRows::v, v.detach());
-      kernels::TreeAttentionOptions options;
-      options.scale = run_.scale_;
-      options.visible_end = run_.visible_end_;
+      const kernels::TreeAttentionOptions options = run_.OptionsOf(input.spec, input.sinks);
       std::tie(tape_.attended, tape_.lse) =
-          run_.strands_ == nullptr
-              ? kernels::TreeAttentionForward(q.detach(), keys, values, options)
-              : kernels::PathAttentionForward(q.detach(), keys, values, run_.strands_->paths(), run_.scale_);
+          run_.strands_ == nullptr ? kernels::TreeAttentionForward(q.detach(), keys, values, options)
+                                   : kernels::PathAttentionForward(q.detach(), keys, values, run_.strands_->paths(),
+                                                                   input.spec.scale, options.sinks, options.window);
       Export(layer, k, v);
     }
     if (history_) {
+      tape_.sinks = input.sinks;
       tape_.q = q;
       tape_.k = k;
       tape_.v = v;
@@ -70,13 +69,8 @@ class PartRun::Attention final : public model::AttentionBackend {
 
 PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& forest,
                  std::span<const tree::ForestPart> parts, size_t index, std::vector<PathRows>& path,
-                 kernels::Numerics numerics, LayerWeights* weights)
-    : model_(model),
-      part_(parts[index]),
-      index_(index),
-      path_(path),
-      scale_(1.0 / std::sqrt(static_cast<double>(model.config().head_dim))),
-      weights_(weights) {
+                 kernels::Numerics numerics, LayerWeights* weights, ExpertRecord* experts)
+    : model_(model), part_(parts[index]), index_(index), path_(path), weights_(weights), experts_(experts) {
   const auto ids = at::dtype(at::kLong).device(model.parameters().tensors().begin()->second.device());
   const auto size = static_cast<size_t>(part_.size());
   tokens_ = Ints(forest.token_ids.data() + part_.begin, size, ids);
@@ -84,10 +78,11 @@ PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& fore
   visible_end_ = at::from_blob(const_cast<int32_t*>(part_.visible_end.data()),
                                {static_cast<int64_t>(part_.visible_end.size())}, at::dtype(at::kInt));
   exports_ = Ints(part_.exports.data(), part_.exports.size(), ids);
+  std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // of the path above the part's first row
+  std::iota(depths.begin(), depths.end(), 0);
+  depths.insert(depths.end(), forest.positions.begin() + part_.begin, forest.positions.begin() + part_.end);
+  if (model.config().sliding_window > 0) depths_ = Ints(depths.data(), depths.size(), at::dtype(at::kInt));
   if (numerics == kernels::Numerics::kExact) {
-    std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // of the path above the part's first row
-    std::iota(depths.begin(), depths.end(), 0);
-    depths.insert(depths.end(), forest.positions.begin() + part_.begin, forest.positions.begin() + part_.end);
     strands_ = std::make_unique<const StrandPaths>(depths, static_cast<int32_t>(part_.prefix_rows));
   }
   if (!part_.exports.empty() && path_[index].k.empty()) {
@@ -96,6 +91,16 @@ PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& fore
       tensors->resize(static_cast<size_t>(model.config().num_hidden_layers));
     }
   }
+}
+
+kernels::TreeAttentionOptions PartRun::OptionsOf(const model::AttentionSpec& spec, const at::Tensor& sinks) const {
+  kernels::TreeAttentionOptions options;
+  options.scale = spec.scale;
+  options.visible_end = visible_end_;
+  options.window = spec.window;
+  if (spec.window > 0) options.positions = depths_;
+  if (sinks.defined()) options.sinks = sinks.detach();
+  return options;
 }
 
 at::Tensor PartRun::Prefix(int64_t layer, std::vector<at::Tensor> PathRows::* rows, const at::Tensor& own) const {
@@ -115,7 +120,14 @@ PartRun::Tape PartRun::RunLayer(int64_t layer, const at::Tensor& x, bool history
   tape.x = x.detach();
   if (history) tape.x.requires_grad_(true);
   Attention attention(*this, tape, history);
-  tape.y = model_.RunLayer(layer, tape.x, positions_, attention);
+  if (experts_ == nullptr || !history || !model_.config().has_experts(layer)) {
+    tape.y = model_.RunLayer(layer, tape.x, positions_, attention);
+    return tape;
+  }
+  model::Aux aux = experts_->AuxOf(part_.begin, part_.end, tape.x.device());
+  tape.y = model_.RunLayer(layer, tape.x, positions_, attention, &aux);
+  experts_->Add(layer, aux);
+  tape.balance_loss = aux.balance_loss;
   return tape;
 }
 
@@ -147,12 +159,15 @@ void PartRun::AttentionBackward(int64_t layer, Tape& tape) {
     if (part_.exports.empty() || !(self.*grads[i])[at_layer].defined()) continue;
     sums[i].narrow(0, prefix, own).index_copy_(0, exports_, (self.*grads[i])[at_layer]);
   }
-  kernels::TreeAttentionOptions options;
-  options.scale = scale_;
-  options.visible_end = visible_end_;
+  const kernels::TreeAttentionOptions options = OptionsOf(model_.layer(layer).attention, tape.sinks);
+  at::Tensor by_sinks;
   const at::Tensor grad_q =
       kernels::TreeAttentionBackward(tape.attended.grad().contiguous(), tape.q.detach(), keys, values,
-                                     tape.attended.detach(), tape.lse, options, sums[0], sums[1]);
+                                     tape.attended.detach(), tape.lse, options, sums[0], sums[1], &by_sinks);
+  if (tape.sinks.defined() && tape.sinks.requires_grad()) {
+    at::Tensor& sum = tape.sinks.mutable_grad();
+    sum = sum.defined() ? sum.add_(by_sinks) : by_sinks;
+  }
   keys.reset();
   values.reset();
   tape.attended.reset();
@@ -183,8 +198,13 @@ void PartRun::Backward(at::Tensor grad) {
       tape = std::move(tapes_.back());
       tapes_.pop_back();
     }
-    tape.y.backward(grad);
+    if (tape.balance_loss.defined()) {
+      torch::autograd::backward({tape.y, tape.balance_loss}, {grad, at::ones_like(tape.balance_loss)});
+    } else {
+      tape.y.backward(grad);
+    }
     tape.y.reset();
+    tape.balance_loss.reset();
     AttentionBackward(layer, tape);
     grad = tape.x.grad();
     if (PathRows& self = path_[index_]; !self.k.empty()) {  // all parts that saw them have run backward

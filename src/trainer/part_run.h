@@ -25,7 +25,9 @@
 #include <vector>
 
 #include "kernels/numerics.h"
+#include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
+#include "trainer/expert_record.h"
 #include "trainer/layer_weights.h"
 #include "trainer/strand_paths.h"
 #include "tree/cut.h"
@@ -48,10 +50,10 @@ class PartRun {
   };
 
   // `path` has an element per part; all arguments outlive this. REQUIRES: the parts that this one sees have run.
-  // `weights`: null = all weights are in memory.
+  // `weights`: null = all weights are in memory. `experts`: counts what runs with history; null = nothing is counted.
   PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
           size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast,
-          LayerWeights* weights = nullptr);
+          LayerWeights* weights = nullptr, ExpertRecord* experts = nullptr);
 
   // Returns the last layer's output [size, hidden], without history. Fills the part's element of the path, unless it is
   // filled.
@@ -68,16 +70,18 @@ class PartRun {
   at::Tensor Prefix(int64_t layer, std::vector<at::Tensor> PathRows::* rows, const at::Tensor& own) const;
   Tape RunLayer(int64_t layer, const at::Tensor& x, bool history);
   void AttentionBackward(int64_t layer, Tape& tape);
+  kernels::TreeAttentionOptions OptionsOf(const model::AttentionSpec& spec, const at::Tensor& sinks) const;
 
   const model::Transformer& model_;
   const tree::ForestPart& part_;
   const size_t index_;
   std::vector<PathRows>& path_;
-  const double scale_;
   LayerWeights* const weights_;
+  ExpertRecord* const experts_;
   std::unique_ptr<const StrandPaths> strands_;  // kExact only
   at::Tensor tokens_, positions_;               // [size]
   at::Tensor visible_end_;                      // [prefix + size], on the CPU
+  at::Tensor depths_;                           // the same, of all keys; undefined = no layer has a window
   at::Tensor exports_;                          // [exports], rows of this part
   std::vector<at::Tensor> inputs_;              // kInputs: per layer [size, hidden]
   std::vector<Tape> tapes_;                     // kAll: per layer
@@ -87,6 +91,8 @@ class PartRun {
 // and attended are [rows, heads, head_dim].
 struct PartRun::Tape {
   at::Tensor x, q, k, v, attended, lse, y;
+  at::Tensor sinks;         // undefined = the family has none
+  at::Tensor balance_loss;  // scalar; undefined = there is no such term
 };
 
 }  // namespace ingot::trainer

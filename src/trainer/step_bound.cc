@@ -14,6 +14,7 @@
 
 #include "kernels/torch/linear.h"
 #include "kernels/torch/tree_attention.h"
+#include "model/layer_spec.h"
 
 namespace ingot::trainer {
 namespace {
@@ -25,10 +26,12 @@ struct Product {
   int64_t in, out;
 };
 
-std::vector<Product> LayerProducts(const model::ModelConfig& c) {
-  const int64_t d = c.hidden_size, q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
-  return {
-      {d, q}, {d, kv}, {d, kv}, {q, d}, {d, c.intermediate_size}, {d, c.intermediate_size}, {c.intermediate_size, d}};
+std::vector<Product> LayerProducts(const model::LayerSpec& layer) {
+  std::vector<Product> products;
+  for (const model::TensorSpec& tensor : layer.tensors) {
+    if (tensor.is_product()) products.push_back({tensor.shape[1], tensor.shape[0]});
+  }
+  return products;
 }
 
 double Flops(const std::vector<Product>& products, int64_t rows) {
@@ -88,13 +91,12 @@ ProcessSeconds TimeProducts(const std::vector<Product>& products, int64_t rows, 
   });
 }
 
-ProcessSeconds TimeAttention(const model::ModelConfig& c, int64_t rows, const at::TensorOptions& options) {
-  const at::Tensor q = Operand({rows, c.num_attention_heads, c.head_dim}, 1, options).requires_grad_(true);
-  const at::Tensor k = Operand({rows, c.num_key_value_heads, c.head_dim}, 1, options).requires_grad_(true);
+ProcessSeconds TimeAttention(const model::AttentionSpec& a, int64_t rows, const at::TensorOptions& options) {
+  const at::Tensor q = Operand({rows, a.heads, a.head_dim}, 1, options).requires_grad_(true);
+  const at::Tensor k = Operand({rows, a.kv_heads, a.head_dim}, 1, options).requires_grad_(true);
   const at::Tensor v = Operand(k.sizes(), 1, options).requires_grad_(true), grad = Operand(q.sizes(), 0.1, options);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim));
   return Time([&] {
-    kernels::TreeAttention(q, k, v, at::Tensor(), scale).backward(grad);
+    kernels::TreeAttention(q, k, v, at::Tensor(), a.scale).backward(grad);
     for (const at::Tensor* t : {&q, &k, &v}) t->mutable_grad().reset();
   });
 }
@@ -123,7 +125,11 @@ StepWork UnmergedWork(std::span<const tree::CallPath> calls, std::span<const int
 }
 
 double LayerFlops(const model::ModelConfig& config, int64_t rows) {
-  return Flops(LayerProducts(config), rows) * static_cast<double>(config.num_hidden_layers);
+  double weights = 0;
+  for (const model::LayerSpec& layer : model::SpecOf(config).layers) {
+    weights += static_cast<double>(layer.row_products());
+  }
+  return 6 * weights * static_cast<double>(rows);
 }
 
 double HeadFlops(const model::ModelConfig& config, int64_t rows) {
@@ -139,7 +145,7 @@ StepRates StepRates::Best(const StepRates& other) const {
 }
 
 double PairFlops(const model::ModelConfig& config) {
-  return 14.0 * static_cast<double>(config.num_attention_heads * config.head_dim);
+  return 14.0 * static_cast<double>(model::SpecOf(config).layers.back().attention.queries());
 }
 
 StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
@@ -150,10 +156,11 @@ StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dt
   head_rows = std::max<int64_t>(1, head_rows);
   stream = std::max<int64_t>(1, stream);
   StepRates rates;
-  const std::vector<Product> layer = LayerProducts(config), head = {{config.hidden_size, config.vocab_size}};
+  const std::vector<Product> layer = LayerProducts(model::SpecOf(config).layers.back()),
+                             head = {{config.hidden_size, config.vocab_size}};
   rates.per_flop = Scaled(TimeProducts(layer, rows, options), 1 / Flops(layer, rows));
   rates.per_head_flop = Scaled(TimeProducts(head, head_rows, options), 1 / Flops(head, head_rows));
-  rates.per_pair = Scaled(TimeAttention(config, stream, options),
+  rates.per_pair = Scaled(TimeAttention(model::SpecOf(config).layers.back().attention, stream, options),
                           2.0 / (static_cast<double>(stream) * static_cast<double>(stream + 1)));
   return rates;
 }

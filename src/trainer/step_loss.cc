@@ -17,7 +17,8 @@ StepLoss::StepLoss(const Objective& objective, const LossCoefficients& coefficie
       }
       slots_.push_back(static_cast<int32_t>(recorded_.size()));
       recorded_.push_back(static_cast<double>(call.logprobs[offset]));
-      advantages_.push_back(batch.advantages[c]);
+      const bool own = !batch.token_advantages.empty() && !batch.token_advantages[c].empty();
+      advantages_.push_back(batch.advantages[c] + (own ? batch.token_advantages[c][offset] : 0.0));
       weights_.push_back(batch.weights[c]);
       sequences_.push_back(call.episode);
     }

@@ -69,6 +69,10 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
     ++slots;
   };
   options.part_done = end_slot;
+  if (config().experts.count > 0) {
+    experts_.emplace(forest, config().num_hidden_layers, options_.expert_balance);
+    options.experts = &*experts_;
+  }
   if (trust_) options.read_policy = trust_->Reader();
   const int64_t agreed_slots = AgreeOnSlots(forest);
   const ProcessSeconds start = ClockNow();
@@ -161,6 +165,10 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
   if (shards_ != nullptr) shards_->Release();  // other ranks' parameters are about to change
   if (ResetsOptimizer()) optimizer_->Reset();
   UpdateWeights(rate, grad_norm, metrics);
+  if (experts_.has_value()) {
+    if (options_.expert_bias_rate > 0) UpdateRouterBiases(model_, *experts_, options_.expert_bias_rate);
+    experts_->Report(metrics);
+  }
   SnapshotTogether(version_ + 1);
   metrics["actor/grad_norm"] = grad_norm;
   metrics["actor/learning_rate"] = rate;
@@ -288,6 +296,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     return absl::OkStatus();
   });
   trust_.reset();
+  experts_.reset();
   optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
   OfferTensorMemory();

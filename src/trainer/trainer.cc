@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "kernels/torch/threads.h"
+#include "model/layer_spec.h"
 #include "trainer/gradient_faults.h"
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
@@ -28,8 +29,12 @@ absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, 
                                               at::Device device, const std::string& dtype, bool trainable = true,
                                               bool copy = true) {
   const at::NoGradGuard no_history;
+  const model::ModelSpec spec = model::SpecOf(config);
+  const auto table = spec.Tensors();
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, tensor] : parameters.tensors()) {
+    const auto entry = table.find(name);
+    const bool trained = trainable && (entry == table.end() || entry->second->trained);
     const at::ScalarType type = Dtype(dtype, tensor.scalar_type());
     if (trainable && type == at::kHalf) {
       return absl::InvalidArgumentError(
@@ -39,7 +44,7 @@ absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, 
     tensors[name] = tensor.detach()
                         .to(tensor.options().device(device).dtype(type), /*non_blocking=*/false, copy)
                         .contiguous()
-                        .requires_grad_(trainable);
+                        .requires_grad_(trained);
   }
   INGOT_ASSIGN_OR_RETURN(model::Parameters owned, model::Parameters::FromTensors(config, std::move(tensors)));
   return model::Transformer::Create(config, std::move(owned));
@@ -86,8 +91,8 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
     int64_t rows = 0;  // of the batch
     for (const tree::ForestPart& part : parts) rows += part.size();
     const int64_t held = std::min(options.trust_region.MostRows(config.vocab_size * wide), rows + rows / 4);
-    need.copies +=
-        config.ParameterCount() * wide / (ranks == nullptr ? 1 : ranks->size()) + held * config.vocab_size * wide;
+    need.copies += model::SpecOf(config).trained_elements() * wide / (ranks == nullptr ? 1 : ranks->size()) +
+                   held * config.vocab_size * wide;
   }
   return need;
 }
@@ -100,9 +105,24 @@ int64_t BytesOf(const model::Parameters& parameters) {
   return bytes;
 }
 
+absl::Status CheckRanks(const TrainerOptions& options, const model::ModelConfig& config, const Ranks* ranks) {
+  if (ranks == nullptr) return absl::OkStatus();
+  const model::ModelSpec spec = model::SpecOf(config);
+  if (ByLayer(options) && spec.trained_elements() != spec.elements()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sharding layers: ", spec.elements() - spec.trained_elements(), " of ", spec.elements(),
+                     " parameters are not trained (a frozen base, or a router's bias): use sharding optimizer"));
+  }
+  if (options.expert_bias_rate > 0) {
+    return absl::InvalidArgumentError("expert_bias_rate: each rank counts its own rows: use one rank, or set it to 0");
+  }
+  return absl::OkStatus();
+}
+
 // Checks memory for model, optimizer and one micro-batch. `held`: bytes of the model that are allocated already.
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                             at::Device device, const Ranks* ranks, bool say, int64_t held = 0) {
+  INGOT_RETURN_IF_ERROR(CheckRanks(options, config, ranks));
   if (!device.is_cpu()) return absl::OkStatus();
   const PassOptions pass = PassOptionsOf(options);
   const tree::ForestPart part = UncutPart(pass.part_tokens);
@@ -223,7 +243,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
 }
 
 void Trainer::MakeOptimizer(const OptimizerOptions& options) {
-  optimizer_.emplace(options, model_.parameters().tensors(), ranks_, /*publishes=*/shards_ == nullptr);
+  std::map<std::string, at::Tensor> trained;
+  for (const auto& [name, tensor] : model_.parameters().tensors()) {
+    if (tensor.requires_grad()) trained[name] = tensor;
+  }
+  optimizer_.emplace(options, trained, ranks_, /*publishes=*/shards_ == nullptr);
 }
 
 absl::Status Trainer::LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents) {

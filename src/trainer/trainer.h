@@ -38,6 +38,7 @@
 #include "trainer/batch.h"
 #include "trainer/batch_source.h"
 #include "trainer/checkpoint.h"
+#include "trainer/expert_record.h"
 #include "trainer/forest_pass.h"
 #include "trainer/metrics.h"
 #include "trainer/options.h"
@@ -268,6 +269,7 @@ class Trainer {
   std::optional<ShardedAdamW> optimizer_;        // empty only while it is replaced
   std::optional<model::Transformer> reference_;  // of options_.needs_reference(), or of the running stage
   std::optional<TrustRegion> trust_;             // during a step of options_.trust_region
+  std::optional<ExpertRecord> experts_;          // of the running step's gradient
   std::optional<Stage> stage_;                   // the running stage; empty = none
   int64_t version_ = 0;
   int64_t next_group_ = 0;  // CheckpointContents::next_group

@@ -253,8 +253,12 @@ absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root, in
       ranks_->leads() ? BeginCheckpoint(root, step) : absl::StatusOr<std::string>("");
   INGOT_RETURN_IF_ERROR(ranks_->Agree(begun.status()));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, ranks_->BroadcastBytes(*begun, 0));
+  std::map<std::string, at::Tensor> parameters = optimizer_->Owned();
+  for (const auto& [name, tensor] : model_.parameters().tensors()) {  // nobody owns what is not trained
+    if (ranks_->leads() && !tensor.requires_grad()) parameters[name] = tensor;
+  }
   const absl::StatusOr<CheckpointShard> own =
-      WriteShard(folder, optimizer_->Owned(), optimizer_->State(), ranks_->rank(), ranks_->size());
+      WriteShard(folder, parameters, optimizer_->State(), ranks_->rank(), ranks_->size());
   if (const absl::Status all = ranks_->Agree(own.status()); !all.ok()) {
     if (ranks_->leads()) AbandonCheckpoint(root, step);
     return base::Annotate(all, absl::StrCat("cannot write checkpoint ", folder, " (the earlier ones are untouched)"));

@@ -28,22 +28,35 @@ at::ScalarType TypeOf(const std::string& dtype) {
   TORCH_CHECK(false, "a version has no tensors of type ", dtype);
 }
 
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
-    int64_t version, const std::map<std::string, at::Tensor>& parameters) {
+// Calls `make` with the bytes of the tensors.
+template <typename Make>
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> FromBytes(const std::map<std::string, at::Tensor>& tensors,
+                                                                   Make make) {
   return AtTorchEdge("snapshot", [&]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
     const at::NoGradGuard no_history;
     std::vector<at::Tensor> kept;  // owners of the views' bytes
     std::vector<weights::TensorView> views;
-    for (const auto& [name, tensor] : parameters) {
+    for (const auto& [name, tensor] : tensors) {
       kept.push_back(tensor.detach().to(at::kCPU).contiguous());
       const at::Tensor& host = kept.back();
       views.push_back({name, DtypeName(host.scalar_type()), host.sizes().vec(),
                        std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes())});
     }
-    return weights::Snapshot::Copy(version, views);
+    return make(views);
   });
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
+    int64_t version, const std::map<std::string, at::Tensor>& parameters) {
+  return FromBytes(parameters, [&](const auto& views) { return weights::Snapshot::Copy(version, views); });
+}
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotExtending(
+    const std::shared_ptr<const weights::Snapshot>& base, int64_t version,
+    const std::map<std::string, at::Tensor>& more) {
+  return FromBytes(more, [&](const auto& views) { return weights::Snapshot::Extend(base, version, views); });
 }
 
 model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot) {

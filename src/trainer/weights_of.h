@@ -18,6 +18,11 @@ namespace ingot::trainer {
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
     int64_t version, const std::map<std::string, at::Tensor>& parameters);
 
+// `base` and more tensors, as another version that shares the base's memory.
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotExtending(
+    const std::shared_ptr<const weights::Snapshot>& base, int64_t version,
+    const std::map<std::string, at::Tensor>& more);
+
 // The snapshot's tensors, on the CPU, read only. They share its memory and keep it alive.
 model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot);
 

@@ -111,6 +111,10 @@ absl::StatusOr<PackedForest> PackForest(std::span<const CallPath> calls, std::sp
     }
   }
   const std::vector<int32_t> starts = LayOut(trie, forest);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const auto last = static_cast<int32_t>(calls[indices[i]].size()) - 1;  // its depth
+    forest.call_ends.push_back(starts[leaves[i]] + last - trie.node(leaves[i]).depth);
+  }
   std::vector<int32_t> by_index(indices.size());
   for (size_t i = 0; i < indices.size(); ++i) {
     by_index[std::lower_bound(sorted.begin(), sorted.end(), indices[i]) - sorted.begin()] = leaves[i];

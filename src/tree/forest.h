@@ -63,6 +63,7 @@ struct PackedForest {
   std::vector<int32_t> visible_end;
   std::vector<LossEntry> entries;     // ordered by (call, offset)
   std::vector<int32_t> call_indices;  // the packed calls: indices into the caller's list
+  std::vector<int32_t> call_ends;     // the row of each one's last token, in the order of call_indices
   int64_t unmerged_tokens = 0;        // of all calls together, before merging
   int64_t visible_pairs = 0;          // unmasked (query, key) pairs
   size_t size() const { return token_ids.size(); }

@@ -10,14 +10,14 @@ namespace {
 
 class GrpcSink final : public Sink {
  public:
-  GrpcSink(std::shared_ptr<grpc::Channel> channel, GrpcSinkOptions options)
-      : options_(options), stub_(v1::Rollout::NewStub(std::move(channel))) {}
+  GrpcSink(v1::RoleChannel channel, GrpcSinkOptions options) : options_(options), stubs_(std::move(channel)) {}
 
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {
     grpc::ClientContext context;
     SetDeadline(context, options_.deadline);
     v1::UpdateWeightsResponse response;
-    const std::unique_ptr<grpc::ClientWriter<v1::WeightChunk>> writer = stub_->UpdateWeights(&context, &response);
+    const auto stub = stubs_.Now();
+    const std::unique_ptr<grpc::ClientWriter<v1::WeightChunk>> writer = stub->UpdateWeights(&context, &response);
     // After a failed Write the engine has answered already: Finish returns the reason.
     ToChunks(delta, options_.chunk_bytes, [&](const v1::WeightChunk& chunk) { return writer->Write(chunk); });
     writer->WritesDone();
@@ -31,7 +31,7 @@ class GrpcSink final : public Sink {
     v1::ReleaseVersionRequest request;
     request.set_version(version);
     v1::ReleaseVersionResponse response;
-    return v1::FromGrpc(stub_->ReleaseVersion(&context, request, &response));
+    return v1::FromGrpc(stubs_.Now()->ReleaseVersion(&context, request, &response));
   }
 
   absl::StatusOr<int64_t> LiveVersion() override {
@@ -53,7 +53,7 @@ class GrpcSink final : public Sink {
     grpc::ClientContext context;
     SetDeadline(context, options_.status_deadline);
     v1::EngineStatusResponse response;
-    const grpc::Status status = stub_->Status(&context, v1::EngineStatusRequest(), &response);
+    const grpc::Status status = stubs_.Now()->Status(&context, v1::EngineStatusRequest(), &response);
     if (!status.ok()) return v1::FromGrpc(status);
     return response;
   }
@@ -63,7 +63,7 @@ class GrpcSink final : public Sink {
   }
 
   const GrpcSinkOptions options_;
-  const std::unique_ptr<v1::Rollout::Stub> stub_;
+  const v1::Stubs<v1::Rollout> stubs_;
 };
 
 }  // namespace
@@ -80,7 +80,7 @@ absl::Status GrpcSinkOptions::Validate() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Sink>> NewGrpcSink(std::shared_ptr<grpc::Channel> channel, GrpcSinkOptions options) {
+absl::StatusOr<std::unique_ptr<Sink>> NewGrpcSink(v1::RoleChannel channel, GrpcSinkOptions options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   return std::make_unique<GrpcSink>(std::move(channel), options);
 }

@@ -1,11 +1,10 @@
 // An engine behind a gRPC channel, as a Sink: Rollout.UpdateWeights, ReleaseVersion and Status.
 #pragma once
 
-#include <grpcpp/channel.h>
-
 #include <chrono>
 #include <memory>
 
+#include "proto/grpc_channel.h"
 #include "weights/sink.h"
 
 namespace ingot::weights {
@@ -19,6 +18,6 @@ struct GrpcSinkOptions {
 };
 
 // Thread safe; a call blocks until the engine answers. UNAVAILABLE: the engine cannot be reached.
-absl::StatusOr<std::unique_ptr<Sink>> NewGrpcSink(std::shared_ptr<grpc::Channel> channel, GrpcSinkOptions options = {});
+absl::StatusOr<std::unique_ptr<Sink>> NewGrpcSink(v1::RoleChannel channel, GrpcSinkOptions options = {});
 
 }  // namespace ingot::weights

@@ -132,6 +132,33 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version,
   return std::shared_ptr<const Snapshot>(new Snapshot(std::move(manifest), std::move(buffers), std::move(sizes)));
 }
 
+absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Extend(const std::shared_ptr<const Snapshot>& base,
+                                                                 int64_t version, const std::vector<TensorView>& more) {
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const Snapshot> own, Copy(version, more));
+  struct Part {
+    const Snapshot* of;
+    int index;
+  };
+  std::vector<Part> parts;
+  for (const Snapshot* of : {base.get(), own.get()}) {
+    for (int i = 0; i < of->manifest_.tensors_size(); ++i) parts.push_back({of, i});
+  }
+  const auto name = [](const Part& part) -> const std::string& {
+    return part.of->manifest_.tensors(part.index).name();
+  };
+  std::sort(parts.begin(), parts.end(), [&](const Part& a, const Part& b) { return name(a) < name(b); });
+  v1::Manifest manifest;
+  manifest.set_version(version);
+  std::vector<std::shared_ptr<std::byte[]>> buffers;
+  for (const Part& part : parts) {
+    *manifest.add_tensors() = part.of->manifest_.tensors(part.index);
+    buffers.push_back(part.of->buffers_[static_cast<size_t>(part.index)]);
+  }
+  INGOT_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, TensorSizes(manifest, std::numeric_limits<int64_t>::max()));
+  manifest.set_checksum(ManifestChecksum(manifest));
+  return std::shared_ptr<const Snapshot>(new Snapshot(std::move(manifest), std::move(buffers), std::move(sizes)));
+}
+
 absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Adopt(v1::Manifest manifest,
                                                                 std::vector<std::shared_ptr<std::byte[]>> buffers) {
   INGOT_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, TensorSizes(manifest, std::numeric_limits<int64_t>::max()));

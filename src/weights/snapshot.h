@@ -34,6 +34,11 @@ class Snapshot {
   // dtypes or sizes that do not match shapes.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors);
 
+  // The tensors of `base` and more, as another version. Shares the buffers of `base` and copies the rest.
+  // INVALID_ARGUMENT as Copy, and for a name that `base` has.
+  static absl::StatusOr<std::shared_ptr<const Snapshot>> Extend(const std::shared_ptr<const Snapshot>& base,
+                                                                int64_t version, const std::vector<TensorView>& more);
+
   // Takes buffers that a decoder filled, and verifies every checksum of `manifest`: DATA_LOSS names the first tensor
   // that differs. REQUIRES: each buffer is from AllocateBuffer and holds at least its tensor's bytes.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Adopt(v1::Manifest manifest,

@@ -15,8 +15,8 @@
 
 #include "agents/fake_episodes.h"
 #include "base/retry.h"
+#include "sandbox/local_substrate.h"
 #include "sandbox/marked_processes.h"
-#include "sandbox/process_substrate.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::agents {
@@ -46,6 +46,7 @@ class RunnerTest : public testing::Test {
   std::unique_ptr<sandbox::Substrate> Ground() const {
     sandbox::SubstrateOptions options;
     options.work_root = options_.work_root;
+    options.rung = "process";
     auto substrate = sandbox::MakeSubstrate(options);
     EXPECT_TRUE(substrate.ok()) << substrate.status();
     return substrate.ok() ? *std::move(substrate) : nullptr;
@@ -144,10 +145,11 @@ TEST_F(RunnerTest, AnAgentThatKillsItsParentOrTheLauncherFailsAlone) {
     SetScript("test -e " + Path("kill") + " && { sleep " + marked_.sleep() + " & kill -9 " + victim + "; }; echo 42");
     sandbox::SubstrateOptions ground;
     ground.work_root = options_.work_root;
+    ground.rung = "process";
     ground.agent_uid = "shared";
-    auto weak = sandbox::ProcessSubstrate::Make(ground, sandbox::kPidNamespace | sandbox::kMountNamespace);
+    auto weak = sandbox::LocalSubstrate::Make(ground, sandbox::kPidNamespace | sandbox::kMountNamespace);
     ASSERT_TRUE(weak.ok()) << weak.status();
-    sandbox::ProcessSubstrate& substrate = **weak;
+    sandbox::LocalSubstrate& substrate = **weak;
     ASSERT_TRUE(substrate.grant().is_open());
     const pid_t launcher = substrate.launcher_pid();
     auto runner = Runner::Make(options_, *std::move(weak), episodes, base::Clock::Real());

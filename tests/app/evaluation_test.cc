@@ -82,15 +82,18 @@ class HoldingEngine final : public weights::Sink {
 class EvaluationsTest : public ::testing::Test {
  protected:
   EvaluationsTest() {
-    const std::string path = absl::StrCat(testing::TempDir(), "/held_out_", ::getpid(), ".jsonl");
-    std::ofstream(path) << "{\"task_id\": \"a\", \"prompt\": \"?\"}\n";
     EvalOptions options;
-    options.tasks = path;
     options.every_versions = 10;
+    Make(options);
+  }
+  // 100 steps, at most two evaluations at a time.
+  void Make(EvalOptions options) {
+    options.tasks = absl::StrCat(testing::TempDir(), "/held_out_", ::getpid(), ".jsonl");
+    std::ofstream(options.tasks) << "{\"task_id\": \"a\", \"prompt\": \"?\"}\n";
     auto created = Evaluations::Create(options, 100, 2, scheduler, publisher);
     EXPECT_TRUE(created.ok()) << created.status();
     evaluations.emplace(*std::move(created));
-    std::remove(path.c_str());
+    std::remove(options.tasks.c_str());
   }
   absl::Status Poll() { return evaluations->Poll(report); }
 
@@ -121,6 +124,41 @@ TEST_F(EvaluationsTest, RestartsAfterTheSchedulerForgotIt) {
   scheduler.Finish(10);
   ASSERT_TRUE(Poll().ok());
   EXPECT_THAT(reported, ElementsAre(10));
+}
+
+EvalOptions AtStart() {
+  EvalOptions options;
+  options.at_start = true;
+  return options;
+}
+
+TEST_F(EvaluationsTest, AtStartAddsTheWeightsBeforeTheFirstStepToTheLastOnes) {
+  Make(AtStart());
+  EXPECT_TRUE(evaluations->Retains(0));
+  EXPECT_FALSE(evaluations->Retains(10));
+  ASSERT_TRUE(evaluations->OnLive(0, true).ok());
+  ASSERT_TRUE(evaluations->OnLive(10, false).ok());
+  ASSERT_TRUE(evaluations->OnLive(100, false).ok());
+  EXPECT_THAT(scheduler.starts, ElementsAre(0, 100));
+
+  Make(EvalOptions());
+  EXPECT_FALSE(evaluations->Retains(0));
+  ASSERT_TRUE(evaluations->OnLive(0, false).ok());
+  EXPECT_THAT(scheduler.starts, ElementsAre(0, 100));
+}
+
+TEST_F(EvaluationsTest, AResumedRunReportsTheEvaluationAtItsStart) {
+  Make(AtStart());
+  scheduler.Finish(0);
+  ASSERT_TRUE(evaluations->Resume(20, {}, patience).ok());
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(reported, ElementsAre(0));
+
+  reported.clear();
+  Make(AtStart());
+  ASSERT_TRUE(evaluations->Resume(20, {0}, patience).ok());
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(reported, ElementsAre());
 }
 
 TEST_F(EvaluationsTest, IsRequestedAgainWhileTheSchedulerIsAwayOrBusy) {

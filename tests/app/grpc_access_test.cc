@@ -217,6 +217,10 @@ class Certificates : public ::testing::Test {
   void Run(const std::string& command) const {
     ASSERT_EQ(std::system(("cd " + folder_ + " && openssl " + command + " >log 2>&1").c_str()), 0) << command;
   }
+  std::string Text(const std::string& name) const {
+    std::ifstream file(folder_ + "/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
   ClusterOptions Cluster(const std::string& ca = "ca.pem") const {
     ClusterOptions cluster;
     cluster.tls_certificate = folder_ + "/role.pem";
@@ -248,6 +252,48 @@ TEST_F(Certificates, APlainTextServerGetsNoTokenOfATlsClient) {
   EXPECT_EQ(
       Call(Connect(roles.address(), AccessOf(Cluster(), kToken).value()), "/ingot.v1.DataPool/Status").error_code(),
       grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(Certificates, WithMutualTlsAPeerThatShowsNoCertificateIsRefused) {
+  ClusterOptions both = Cluster();
+  both.mutual_tls = true;
+  Roles roles(AccessOf(both, kToken).value());
+  const auto ask = [&](const RpcAccess& access) {
+    return Call(Connect(roles.address(), access), "/ingot.v1.DataPool/Status");
+  };
+  EXPECT_EQ(ask(AccessOf(both, kToken).value()).error_code(), grpc::StatusCode::UNIMPLEMENTED) << "as the pool answers";
+  // The right token, over a connection that the caller verified: without a certificate it is not enough.
+  const grpc::Status refused = ask(AccessOf(Cluster(), kToken).value());
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("shows no certificate, and cluster.tls.mutual is on"));
+  // A certificate of somebody else gets no connection.
+  RpcAccess stranger = AccessOf(both, kToken).value();
+  stranger.certificate = Text("other.pem");
+  stranger.key = Text("o.key");
+  EXPECT_EQ(ask(stranger).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(Certificates, ACertificateThatPeersWouldRefuseIsAnErrorAtTheStart) {
+  ClusterOptions both = Cluster("other.pem");
+  EXPECT_TRUE(AccessOf(both, kToken).ok());
+  both.mutual_tls = true;
+  const absl::Status fault = AccessOf(both, kToken).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(fault));
+  EXPECT_THAT(std::string(fault.message()), HasSubstr("role.pem"));
+  EXPECT_THAT(std::string(fault.message()), HasSubstr("other.pem"));
+}
+
+TEST_F(Certificates, ANameOfAllRolesStandsForTheirAddresses) {
+  std::ofstream(folder_ + "/san") << "subjectAltName=DNS:roles.ingot\n";
+  Run("x509 -req -in role.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile san -out role.pem");
+  ClusterOptions named = Cluster();
+  Roles roles(AccessOf(named, kToken).value());
+  const auto ask = [&] {
+    return Call(Connect(roles.address(), AccessOf(named, kToken).value()), "/ingot.v1.DataPool/Status").error_code();
+  };
+  EXPECT_EQ(ask(), grpc::StatusCode::UNAVAILABLE) << "the certificate is not for 127.0.0.1";
+  named.tls_name = "roles.ingot";
+  EXPECT_EQ(ask(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 TEST_F(Certificates, FilesAreCheckedBeforeAnybodyListens) {

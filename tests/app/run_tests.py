@@ -287,20 +287,8 @@ def case_postgres(ingot, options):
         server.close()
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
 def launch_settings(name, **more):
-    ports = free_ports(4)
-    return {**SHORT, "run.name": name, "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
-            "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3], **more}
+    return {**SHORT, "run.name": name, **more}
 
 
 def wait_for_rows(ingot, process, name, rows):
@@ -349,8 +337,8 @@ def case_launch(ingot, options):
     config = pathlib.Path(ingot.folder) / "launched.yaml"
     config.write_text((pathlib.Path(ingot.source) / ingot.config).read_text())
     ingot.config = str(config)
-    ports = launch_settings("launched", **{"scheduler.group_deadline_s": 600})
-    launch = ingot.start("launch", ports)
+    settings = launch_settings("launched", **{"scheduler.group_deadline_s": 600})
+    launch = ingot.start("launch", settings)
     wait_for_rows(ingot, launch, "launched", 2)
     port = int((pathlib.Path(ingot.folder) / "launched/gateway_port").read_text())
     agents = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -377,7 +365,7 @@ def case_launch(ingot, options):
     stranger = pathlib.Path(ingot.folder) / "token"
     stranger.write_text("a-token-of-another-run-0123456789\n")
     stranger.chmod(0o600)
-    refused = subprocess.run(ingot.argv("status", {**ports, "cluster.token_file": stranger}), cwd=ingot.source,
+    refused = subprocess.run(ingot.argv("status", {**settings, "cluster.token_file": stranger}), cwd=ingot.source,
                              capture_output=True, text=True, timeout=60)
     check(refused.returncode == 1 and refused.stdout.count("refuses this process") == 4, f"another token: {refused}")
     config.write_text("run: {name: the next experiment}\n")
@@ -720,12 +708,9 @@ def case_launch_stop(ingot, options):
 
 
 def ranks_settings(name, **more):
-    ports = free_ports(5)
     own = {
         "run.name": name, "sft.max_steps": 4, "scheduler.total_steps": 12, "scheduler.group_deadline_s": 600,
-        "cluster.trainer_ranks": 2, "cluster.rank_deadline_s": 10,
-        "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
-        "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3], "cluster.trainer_port": ports[4]}
+        "cluster.trainer_ranks": 2, "cluster.rank_deadline_s": 10}
     return {**SHORT, **own, **more}
 
 
@@ -1026,10 +1011,7 @@ def case_visitors(ingot, options):
     def rows(name, metric):
         return [row["step"] for row in ingot.metrics(name) if metric in row]
 
-    ports = free_ports(4)
-    said = run_visited(ingot, "launch", {
-        "run.name": "launched", "scheduler.total_steps": 1, "cluster.datapool_port": ports[0],
-        "cluster.scheduler_port": ports[1], "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
+    said = run_visited(ingot, "launch", {"run.name": "launched", "scheduler.total_steps": 1})
     check(said[-1].startswith("[launched] the run ended: trainer exited with 0; see "), said)
     check(rows("launched", "reward/mean") == [0], "one step")
 
@@ -1188,7 +1170,7 @@ def check_supervised_ranks(ingot, settings):
     folder = pathlib.Path(ingot.folder)
 
     def of(name):
-        return dict(settings, **{"run.name": name, "cluster.trainer_ranks": 2, "cluster.trainer_port": free_ports(1)[0]})
+        return dict(settings, **{"run.name": name, "cluster.trainer_ranks": 2})
 
     code, output = ingot.run("launch", of("file-ranks"))
     check(code == 0 and ": 2 processes;" in output and "ingot status" not in output, output)
@@ -1369,6 +1351,18 @@ def case_bad_input(ingot, options):
         for key in ("cluster.datapool_port", "cluster.rollout_port", "http.port"):
             expect({**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
         check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
+        refused = {"cluster.registry.kind": "etcd", "cluster.registry.endpoints": f"['127.0.0.1:{port}']"}
+        expect({**launch_settings("unborn"), **refused}, "cluster.registry", f"127.0.0.1:{port}", "nobody answered",
+               command="launch", codes=(1,))
+    plan = ingot.run("launch", launch_settings("planned"), ("--dry-run",), timeout=60)
+    check(plan[0] == 0 and [line.split()[0] for line in plan[1].splitlines()[1:]] ==
+          ["datapool", "scheduler", "rollout-0", "gateway", "trainer", "agents"], f"the plan: {plan}")
+    check(not (folder / "planned").exists(), "a plan has left a folder")
+    groups = [{"name": "all", "roles": ["datapool", "scheduler", "gateway", "trainer", "agents"]}]
+    expect({**launch_settings("unborn"), "cluster.groups": json.dumps(groups)}, "cluster.groups", "role rollout",
+           command="launch")
+    expect({**launch_settings("unborn"), "cluster.launcher": "slurm"}, "cluster.groups", command="launch")
+    expect({**launch_settings("unborn"), "cluster.registry.ttl_s": 1}, "cluster.registry.ttl_s", command="launch")
     check_thread_limits(ingot)
     model = folder / "model"
     model.mkdir()

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 namespace ingot::app {
 namespace {
@@ -44,8 +46,7 @@ class Supervised : public ::testing::Test {
     options.forget_after = forget_after_;
     Supervisor supervisor(options);
     for (const RoleSpec& role : roles) EXPECT_TRUE(supervisor.Start(role).ok());
-    const std::atomic<bool> stop{false};
-    return supervisor.Run(stop, [this](const std::string& line) { said_ += line + "\n"; });
+    return supervisor.Run([] { return false; }, [this](const std::string& line) { said_ += line + "\n"; });
   }
   void SetUp() override {
     std::string pattern = ::testing::TempDir() + "/ingot_supervisor_XXXXXX";
@@ -101,6 +102,30 @@ TEST_F(Supervised, ARoleThatCannotStartIsNamed) {
   role.log_path = folder_ + "/no/such/folder/other.log";
   EXPECT_THAT(std::string(supervisor.Start(role).message()),
               AllOf(HasSubstr("cannot start role other"), HasSubstr(role.log_path)));
+}
+
+TEST_F(Supervised, RolesArriveWhileOthersRunAndTheirStatesAreTold) {
+  std::vector<std::vector<RoleState>> told;
+  bool arrived = false;
+  SupervisorOptions options;
+  options.restart_delay = milliseconds(10);
+  options.on_states = [&](const std::vector<RoleState>& states) { told.push_back(states); };
+  options.arrivals = [&] {
+    std::vector<RoleSpec> specs;
+    if (!std::exchange(arrived, true)) {
+      specs.push_back(Role("late", "[ -n \"$AGAIN\" ] || exit 3; touch " + folder_ + "/late; " + kWaits));
+    }
+    return specs;
+  };
+  Supervisor supervisor(options);
+  ASSERT_TRUE(supervisor.Start(Role("leader", "while [ ! -e " + folder_ + "/late ]; do sleep 0.02; done")).ok());
+  EXPECT_EQ(*supervisor.Run([] { return false; }, [this](const std::string& line) { said_ += line + "\n"; }), 0);
+  EXPECT_THAT(said_, HasSubstr("late is started here\n"));
+  const auto last = [&](const RoleState& state) {
+    return state.name == "late" && state.restarts == 1 && state.pid > 0;
+  };
+  EXPECT_TRUE(std::any_of(told.back().begin(), told.back().end(), last))
+      << "the second start of the role that came late";
 }
 
 TEST_F(Supervised, TheDecidingRolesExitIsTheRuns) {

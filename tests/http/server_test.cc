@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <string>
 #include <thread>
@@ -30,6 +32,47 @@ TEST(HttpServer, AnswersAsTheHandlerSays) {
   EXPECT_EQ(Read(wire, true).status, 200);
   wire.Send(Request("POST", "/echo", "still in step"));
   EXPECT_EQ(Read(wire).body, "still in step");
+}
+
+// A listening socket of 127.0.0.1, as a room hands it in.
+struct ListeningSocket {
+  ListeningSocket() : fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd, 16), 0);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+    port = ntohs(address.sin_port);
+  }
+  int fd;
+  int port;
+};
+
+TEST(HttpServer, AcceptsOnASocketThatIsHandedInUntilItIsGivenBack) {
+  EchoSite site;
+  const ListeningSocket socket;
+  auto door = site.server().AcceptOn(socket.fd);
+  ASSERT_TRUE(door.ok()) << door.status();
+  Wire inside(socket.port), own(site.server().port());
+  for (Wire* const wire : {&inside, &own}) {
+    wire->Send(Request("POST", "/echo", "hello"));
+    EXPECT_EQ(Read(*wire).body, "hello");
+  }
+  door->reset();
+  inside.Send(Request("POST", "/echo", "the connection stays"));
+  EXPECT_EQ(Read(inside).body, "the connection stays");
+  const int plain = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(site.server().AcceptOn(plain).status().code(), absl::StatusCode::kInvalidArgument) << "it does not listen";
+}
+
+TEST(HttpServer, StopsWhileSocketsAreHandedIn) {
+  EchoSite site;
+  const ListeningSocket socket;
+  const auto door = site.server().AcceptOn(socket.fd);
+  ASSERT_TRUE(door.ok()) << door.status();
+  site.server().Stop();
 }
 
 TEST(HttpServer, StreamsAsChunks) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/layer_spec.h"
 #include "model/plain_model.h"
 
 namespace ingot::model {
@@ -45,7 +46,6 @@ TEST(ModelConfig, ReadsItsOwnOutputBackEqual) {
 TEST(ModelConfig, RefusesUnsupportedKeysByName) {
   const std::pair<const char*, const char*> cases[] = {
       {"hidden_act", R"("gelu")"},
-      {"rope_scaling", R"({"rope_type": "dynamic", "factor": 4.0})"},
       {"rope_scaling", R"({"type": "longrope", "factor": 4.0})"},
       {"rope_scaling", R"({"type": "linear", "factor": 0.5})"},
       {"rope_scaling", R"({"factor": 4.0})"},
@@ -59,7 +59,7 @@ TEST(ModelConfig, RefusesUnsupportedKeysByName) {
       {"is_causal", "false"},
       {"auto_map", R"({"AutoModelForCausalLM": "modeling.Other"})"},
       {"layer_types", R"(["full_attention", "sliding_attention"])"},
-      {"sliding_window", R"(100)"},
+      {"sliding_window", R"(0)"},
       {"mlp_bias", "true"},
       {"quantization_config", R"({"bits": 4})"},
       {"architectures", R"(["LlamaForSequenceClassification"])"},
@@ -100,7 +100,8 @@ TEST(ModelConfig, RefusesUnsupportedKeysByName) {
   EXPECT_EQ(ModelConfig::FromFile("/no/such/config.json").status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST(ModelConfig, AWindowIsRefusedWhereALayerWouldSeeLess) {
+TEST(ModelConfig, AWindowIsThatOfTheFamilyUnlessTheFileSaysOtherwise) {
+  // The window of every layer, 0 = none.
   const auto with = [](const char* type, const char* architecture, const char* fields) {
     base::json::value json = Llama();
     base::json::object& object = json.as_object();
@@ -110,20 +111,31 @@ TEST(ModelConfig, AWindowIsRefusedWhereALayerWouldSeeLess) {
     object["max_position_embeddings"] = 8192;
     const base::json::value more = *base::ParseJson(fields);
     for (const auto& field : more.get_object()) object[field.key()] = field.value();
-    return std::string(ModelConfig::FromJson(json).status().message());
+    const auto config = ModelConfig::FromJson(json);
+    EXPECT_TRUE(config.ok()) << config.status();
+    const auto again = ModelConfig::FromJson(config->ToJson());
+    EXPECT_TRUE(again.ok()) << again.status();
+    std::vector<int64_t> windows;
+    for (size_t i = 0; i < 2; ++i) {
+      windows.push_back(SpecOf(*config).layers[i].attention.window);
+      EXPECT_EQ(windows.back(), SpecOf(*again).layers[i].attention.window) << "written and read back";
+    }
+    return windows;
   };
   const auto mistral = [&](const char* fields) { return with("mistral", "MistralForCausalLM", fields); };
   const auto qwen = [&](const char* fields) { return with("qwen2", "Qwen2ForCausalLM", fields); };
-  EXPECT_THAT(mistral("{}"), HasSubstr("is 4096 where the file does not say"));
-  EXPECT_THAT(mistral(R"({"sliding_window": 16, "use_sliding_window": false})"), HasSubstr("is 16,"));
-  EXPECT_EQ(mistral(R"({"sliding_window": null})"), "");
-  EXPECT_EQ(mistral(R"({"sliding_window": 8192})"), "") << "as long as the context";
-  EXPECT_EQ(mistral(R"({"max_position_embeddings": 2048})"), "");
-  EXPECT_EQ(qwen(R"({"sliding_window": 16})"), "") << "switched off";
-  EXPECT_THAT(qwen(R"({"use_sliding_window": true, "max_window_layers": 0})"), HasSubstr("4096"));
-  EXPECT_THAT(qwen(R"({"use_sliding_window": true, "max_window_layers": 1, "sliding_window": 7})"), HasSubstr("7"));
-  EXPECT_EQ(qwen(R"({"use_sliding_window": true, "max_window_layers": 2, "sliding_window": 7})"), "")
+  using Windows = std::vector<int64_t>;
+  EXPECT_EQ(mistral("{}"), (Windows{4096, 4096}));
+  EXPECT_EQ(mistral(R"({"sliding_window": 16, "use_sliding_window": false})"), (Windows{16, 16}));
+  EXPECT_EQ(mistral(R"({"sliding_window": null})"), (Windows{0, 0}));
+  EXPECT_EQ(mistral(R"({"sliding_window": 8192})"), (Windows{0, 0})) << "as long as the context";
+  EXPECT_EQ(mistral(R"({"max_position_embeddings": 2048})"), (Windows{0, 0}));
+  EXPECT_EQ(qwen(R"({"sliding_window": 16})"), (Windows{0, 0})) << "switched off";
+  EXPECT_EQ(qwen(R"({"use_sliding_window": true, "max_window_layers": 0})"), (Windows{4096, 4096}));
+  EXPECT_EQ(qwen(R"({"use_sliding_window": true, "max_window_layers": 1, "sliding_window": 7})"), (Windows{0, 7}));
+  EXPECT_EQ(qwen(R"({"use_sliding_window": true, "max_window_layers": 2, "sliding_window": 7})"), (Windows{0, 0}))
       << "from behind the last layer on";
+  EXPECT_EQ(qwen(R"({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 7})"), (Windows{7, 0}));
 }
 
 TEST(ModelConfig, RopeScalingIsReadInBothFormsAndWrittenForBoth) {

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "model/plain_model.h"
+#include "model/sequence_attention.h"
 
 namespace ingot::model {
 namespace {
@@ -18,7 +19,7 @@ int Export(const std::string& dir, const ModelConfig& config) {
   }
   constexpr int64_t kRows = 100;
   const at::Tensor ids = testing::RandomIds(config, kRows, 12);
-  testing::PackedAttention attention;
+  SequenceAttention attention;
   const at::Tensor logits = model->Logits(model->Hidden(ids, at::arange(kRows, at::kLong), attention)).contiguous();
   base::json::array id_list, logit_list;
   for (int64_t i = 0; i < kRows; ++i) id_list.emplace_back(ids.const_data_ptr<int64_t>()[i]);
@@ -48,6 +49,13 @@ int main(int argc, char** argv) {
     config.rope_scaling.low_freq_factor = 1;
     config.rope_scaling.high_freq_factor = 4;
     failed += ingot::model::Export(std::string(argv[1]) + "/llama_" + rope, config);
+  }
+  for (const char* name :
+       {"deepseek_v3", "gemma3", "glm4_moe", "gpt_oss", "llama_dynamic", "minimax_m2", "mistral_window", "qwen3_moe"}) {
+    const std::string data = std::string(INGOT_SOURCE_DIR "/tests/model/testdata/") + name;
+    const auto config = ingot::model::ModelConfig::FromFile(data + "/config.json");
+    if (!config.ok()) std::fprintf(stderr, "%s\n", config.status().ToString().c_str());
+    failed += !config.ok() || ingot::model::Export(std::string(argv[1]) + "/" + name, *config);
   }
   return failed == 0 ? 0 : 1;
 }

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Writes the golden models of the tests: tiny random models by `transformers`, with their logits.
 
-    python tests/model/make_goldens.py tests/model/testdata
+    python tests/model/make_goldens.py tests/model/testdata [NAME...]
 
 Needs torch, transformers and safetensors (any recent version; written with torch 2.11, transformers 5.23). One folder per family:
-config.json and model.safetensors as save_pretrained leaves them, golden.json with token ids and fp32 logits.
+config.json as save_pretrained leaves it, weights.json (or model.safetensors), golden.json with token ids and fp32 logits.
 """
 import json
 import pathlib
 import sys
 
+import safetensors
 import torch
 import transformers
 
@@ -37,24 +38,69 @@ CASES = {
     "mistral_linear": (transformers.MistralConfig, transformers.MistralForCausalLM,
                        dict(sliding_window=None, head_dim=8,
                             rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.5))),
+    "mistral_window": (transformers.MistralConfig, transformers.MistralForCausalLM, dict(sliding_window=5, head_dim=8)),
+    "llama_dynamic": (transformers.LlamaConfig, transformers.LlamaForCausalLM,
+                      dict(rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, factor=2.0))),
+    "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM,
+               dict(num_hidden_layers=3, head_dim=8, sliding_window=5, query_pre_attn_scalar=16,
+                    layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "qwen3_moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM,
+                  dict(head_dim=8, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, norm_topk_prob=True)),
+    "glm4_moe": (transformers.Glm4MoeConfig, transformers.Glm4MoeForCausalLM,
+                 dict(head_dim=8, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, n_group=2,
+                      topk_group=1, first_k_dense_replace=1, routed_scaling_factor=1.5, use_qk_norm=True)),
+    "minimax_m2": (transformers.MiniMaxM2Config, transformers.MiniMaxM2ForCausalLM,
+                   dict(head_dim=8, num_local_experts=6, num_experts_per_tok=2, bos_token_id=1, eos_token_id=2,
+                        rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))),
+    "deepseek_v3": (transformers.DeepseekV3Config, transformers.DeepseekV3ForCausalLM,
+                    dict(num_key_value_heads=4, q_lora_rank=8, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4,
+                         v_head_dim=5, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, n_group=2,
+                         topk_group=1, first_k_dense_replace=1,
+                         rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, mscale=1.0, mscale_all_dim=1.0,
+                                              original_max_position_embeddings=1024))),
+    "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM,
+                dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=5,
+                     layer_types=["sliding_attention", "full_attention"],
+                     rope_parameters=dict(rope_type="yarn", rope_theta=1.5e5, factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                          truncate=False, original_max_position_embeddings=1024))),
 }
 
 
-def main(folder):
-    torch.manual_seed(0)
+def write_text(out):
+    """Replaces model.safetensors by weights.json: name -> [shape, numbers times 1024]. Text, for the repository."""
+    with safetensors.safe_open(out / "model.safetensors", "pt") as file:
+        weights = {key: [list(file.get_tensor(key).shape), (file.get_tensor(key) * 1024).round().int().flatten().tolist()]
+                   for key in sorted(file.keys())}
+    (out / "weights.json").write_text(json.dumps(weights, separators=(",", ":")).replace('],"', '],\n"') + "\n")
+    (out / "model.safetensors").unlink()
+
+
+def main(folder, names):
     for name, (config_class, model_class, extra) in CASES.items():
+        if names and name not in names:
+            continue
+        torch.manual_seed(0 if not names else sum(map(ord, name)))
         model = model_class(config_class(**{**COMMON, **extra})).eval()
         with torch.no_grad():
             for key, p in model.named_parameters():  # norms and biases too, so that a dropped one shows
                 p.add_(torch.randn_like(p) * (0.2 if p.dim() == 1 else 0.1))
+            for key, b in model.named_buffers():
+                if key.endswith("e_score_correction_bias"):
+                    b.add_(torch.randn_like(b) * 0.1)
+            for tensor in [*model.parameters(), *(b for k, b in model.named_buffers() if k.endswith("correction_bias"))]:
+                tensor.copy_((tensor * 1024).round() / 1024)  # whole numbers of 1/1024 in the text
         out = pathlib.Path(folder) / name
         model.save_pretrained(out)
+        write_text(out)
         (out / "generation_config.json").unlink(missing_ok=True)
         ids = torch.randint(0, COMMON["vocab_size"], (20,))
+        windowed = getattr(model.config, "sliding_window", None) is not None
         positions = torch.cat([torch.arange(12), torch.arange(3000, 3008)])  # far positions too
+        if windowed:
+            positions = torch.arange(20)
         with torch.no_grad():
-            # One full causal mask, whatever the positions say.
-            mask = torch.ones(20, 20).tril().log()[None, None]
+            # One full causal mask, whatever the positions say; with windows the model makes its masks.
+            mask = None if windowed else torch.ones(20, 20).tril().log()[None, None]
             logits = model(input_ids=ids[None], position_ids=positions[None], attention_mask=mask).logits[0]
         golden = dict(token_ids=ids.tolist(), positions=positions.tolist(),
                       logits=[[round(x, 7) for x in row] for row in logits[[0, 1, 11, 12, 19]].tolist()],
@@ -63,4 +109,4 @@ def main(folder):
         print(name, sum(f.stat().st_size for f in out.iterdir()), "bytes")
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2:])

@@ -57,7 +57,8 @@ inline at::Tensor RandomIds(const ModelConfig& config, int64_t rows, uint64_t se
 class PackedAttention : public AttentionBackend {
  public:
   explicit PackedAttention(at::Tensor visible_end = {}) : visible_end_(std::move(visible_end)) {}
-  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor Attend(int64_t, const AttentionInput& input) override {
+    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     return kernels::TreeAttention(q, k, v, visible_end_, 1 / std::sqrt(static_cast<double>(q.size(2))));
   }
 

@@ -87,7 +87,8 @@ TEST(Transformer, PagedDecodeEqualsThePackedPassWithGradientsBitForBit) {
     std::vector<at::Tensor> k_pages, v_pages;
     std::vector<int32_t> table;
     int64_t done = 0;
-    at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+    at::Tensor Attend(int64_t layer, const AttentionInput& input) override {
+      const at::Tensor &q = input.q, &k = input.k, &v = input.v;
       for (int64_t i = 0; i < k.size(0); ++i) {
         const int64_t at = done + i;
         k_pages[layer][table[at / kPage]][at % kPage].copy_(k[i]);

@@ -108,5 +108,28 @@ TEST_F(EtcdFaults, WithoutAMajorityALeaseIsLostInTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, kTtl + seconds(4));
 }
 
+// A watcher that knows one member alone is cut off while that member is down, for longer than the history is kept.
+TEST_F(EtcdFaults, AWatchGoesOnBehindAHistoryThatIsGone) {
+  const int other = (leader_ + 1) % 3;
+  EtcdOptions only = cluster_->options();
+  only.endpoints = {cluster_->endpoints(other)[0]};
+  const auto registry = *ConnectEtcd(only), writer = *ConnectEtcd(cluster_->options(leader_));
+  Events events;
+  const auto watcher = *registry->Watch("numbers/", events.observer());
+  ASSERT_TRUE(writer->Put("numbers/old", "1", {}).ok());
+  ASSERT_TRUE(events.AwaitCount(1));
+  cluster_->Kill(other);
+  ASSERT_TRUE(writer->Delete("numbers/old").ok());
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(writer->Put("numbers/new", absl::StrCat(i), {}).ok());
+  const int64_t revision = (*writer->Get("numbers/new"))->mod_revision;
+  const std::string compacted = cluster_->Control(absl::StrCat("compaction --physical ", revision), leader_);
+  ASSERT_NE(compacted.find("compacted"), std::string::npos) << compacted;
+  cluster_->Start(other);
+  EXPECT_TRUE(events.Await([](const std::vector<Event>& told) { return told.size() >= 3; }, seconds(60)));
+  std::vector<std::string> shown;
+  for (const Event& event : events.all()) shown.push_back(testing::Show(event));
+  EXPECT_EQ(shown, (std::vector<std::string>{"numbers/old=1", "numbers/new=9", "-numbers/old"}));
+}
+
 }  // namespace
 }  // namespace ingot::registry

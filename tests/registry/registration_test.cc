@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "events.h"
 #include "registry/local_registry.h"
@@ -107,6 +108,21 @@ TEST_F(RegistrationTest, WithPatienceItWaitsForTheHoldersEndAndNamesIt) {
   }
   waiting.join();
   EXPECT_NE(second, nullptr);
+}
+
+TEST_F(RegistrationTest, TellsAnotherValueUnderTheSameLease) {
+  auto registration = Registration::Start(*first_, As("first"), clock_);
+  ASSERT_TRUE(registration.ok()) << registration.status();
+  const Entry before = **second_->Get("role");
+  (*registration)->Update("first, later");
+  while (Holder() == "first") std::this_thread::yield();
+  const Entry after = **second_->Get("role");
+  EXPECT_EQ(after.value, "first, later");
+  EXPECT_EQ(after.lease, before.lease);
+  EXPECT_EQ(after.create_revision, before.create_revision) << "a fencing token that others hold stays";
+  registration->reset();
+  EXPECT_EQ(Holder(), "nobody");
+  EXPECT_EQ(taken_, 0);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ v1::Group NewGroup() {
 std::vector<TermOptions> PureTerms() {
   std::vector<TermOptions> terms;
   for (const std::string& kind : TermKinds()) {
-    if (kind == "judge" || kind == "external") continue;
+    if (kind == "judge" || kind == "external" || kind == "teacher") continue;
     TermOptions options = TermOf(kind);
     options.overlong = {.max_tokens = 1000, .soft_tokens = 200};
     terms.push_back(options);

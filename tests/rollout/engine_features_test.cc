@@ -338,5 +338,56 @@ TEST(HaltTest, ACallThatRepeatsItselfEndsAsARepetition) {
   EXPECT_EQ(run(options)->last.finish(), v1::FINISH_LENGTH) << "a client that wants so many tokens gets them";
 }
 
+v1::GenerateRequest Scored(std::vector<int32_t> ids, int32_t last, int64_t version = 1) {
+  v1::GenerateRequest request = Ask(std::move(ids), 1, 1, version);
+  request.set_score_ids(last);
+  return request;
+}
+
+// 150 tokens through steps of 32 rows and blocks of 4, some of them cached.
+TEST(ScoredIdsTest, HaveThePolicysLogprobsHoweverTheyAreScheduled) {
+  Rig rig(Options(), FakeSnapshot(1, 1001));
+  std::deque<Collect> results(6);
+  std::vector<v1::GenerateRequest> asks;
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (int i = 0; i < 6; ++i) {
+    std::vector<int32_t> ids;
+    for (int t = 0; t < 90 + 10 * i; ++t) ids.push_back((t * 7 + (t > 40 ? i : 0)) % kVocab);
+    asks.push_back(Scored(ids, i == 0 ? 1 : 80));
+    requests.push_back(rig.engine->Generate(asks.back(), results[i].OnChunk()));
+  }
+  Collect drawn;  // a request that samples beside them
+  auto sampling = rig.engine->Generate(Ask({1, 2, 3}, 20), drawn.OnChunk());
+  ASSERT_EQ(drawn.Wait(), absl::OkStatus());
+  EXPECT_EQ(drawn.ids.size(), 20u);
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_EQ(results[i].Wait(), absl::OkStatus());
+    EXPECT_EQ(results[i].last.finish(), v1::FINISH_STOP);
+    const std::vector<int32_t> all(asks[i].prompt_ids().begin(), asks[i].prompt_ids().end());
+    const size_t first = all.size() - static_cast<size_t>(asks[i].score_ids());
+    ASSERT_EQ(results[i].logprobs.size(), all.size() - first);
+    for (size_t t = first; t < all.size(); ++t) {
+      const std::vector<float> row = PolicyRow({all.begin(), all.begin() + static_cast<int64_t>(t)}, 1001);
+      ASSERT_EQ(results[i].logprobs[t - first], row[all[t]]) << "request " << i << ", token " << t;
+    }
+  }
+}
+
+TEST(ScoredIdsTest, ARequestThatCannotBeScoredIsRefused) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  const auto refusal = [&](const v1::GenerateRequest& ask) {
+    Collect result;
+    auto request = rig.engine->Generate(ask, result.OnChunk());
+    return result.Wait();
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(refusal(Scored({1, 2}, 2))));      // nothing before them
+  EXPECT_TRUE(absl::IsInvalidArgument(refusal(Scored({1, 2}, 1, -1))));  // no pinned version
+  EXPECT_TRUE(absl::IsNotFound(refusal(Scored({1, 2}, 1, 7))));
+  v1::GenerateRequest greedy = Scored({1, 2}, 1);
+  greedy.mutable_sampling()->set_temperature(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(refusal(greedy)));
+  EXPECT_EQ(refusal(Scored({1, 2}, 1)), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace ingot::rollout

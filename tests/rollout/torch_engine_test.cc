@@ -59,7 +59,8 @@ std::shared_ptr<const weights::Snapshot> Snapshot(int64_t version, uint64_t seed
 // Softmax attention by definition, in fp64.
 class DenseAttention final : public model::AttentionBackend {
  public:
-  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor Attend(int64_t, const model::AttentionInput& input) override {
+    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     const int64_t group = q.size(1) / k.size(1), rows = q.size(0);
     const at::Tensor keys = k.to(at::kDouble).repeat_interleave(group, 1).permute({1, 2, 0});
     const at::Tensor values = v.to(at::kDouble).repeat_interleave(group, 1).permute({1, 0, 2});
@@ -72,7 +73,8 @@ class DenseAttention final : public model::AttentionBackend {
 // The trainer's attention.
 class PackedAttention final : public model::AttentionBackend {
  public:
-  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor Attend(int64_t, const model::AttentionInput& input) override {
+    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     return kernels::TreeAttention(q, k, v, at::Tensor(), 1.0 / std::sqrt(static_cast<double>(q.size(2))));
   }
 };
@@ -160,6 +162,22 @@ TEST(TorchEngineTest, Bf16WeightsAttendInBf16AsTheTrainerDoesToTheBit) {
     const int64_t row = ask.prompt_ids_size() + static_cast<int64_t>(n) - 1;
     EXPECT_EQ(result.logprobs[n], rows[row][result.ids[n]].item<float>()) << n;
   }
+}
+
+// Scored under the version that sampled them, ids get their log-probs of sampling, to the bit.
+TEST(TorchEngineTest, ScoringWhatWasSampledGivesItsLogprobs) {
+  const auto engine = MakeEngine(Options(32), Snapshot(1, 7));
+  const v1::GenerateRequest ask = Ask(Prompt(1, 40), 100, 0.7f, 1);
+  Collect sampled;
+  auto request = engine->Generate(ask, sampled.OnChunk());
+  ASSERT_EQ(sampled.Wait(), absl::OkStatus());
+  v1::GenerateRequest scored = Ask(Whole(ask, sampled), 1, 0.7f, 1);
+  scored.set_score_ids(static_cast<int32_t>(sampled.ids.size()));
+  scored.set_pinned_version(1);
+  Collect result;
+  request = engine->Generate(scored, result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  EXPECT_EQ(result.logprobs, sampled.logprobs);
 }
 
 // One set of requests under several schedules: alone, all at once, prompts cut small, prefixes found in the cache.

@@ -52,10 +52,11 @@ class RoomTest : public testing::TestWithParam<Strength> {
  protected:
   RoomTest() : substrate_(MakeRungOf(GetParam().refused)) {}
 
-  std::unique_ptr<ProcessSubstrate> MakeRungOf(uint32_t refused) const {
+  std::unique_ptr<LocalSubstrate> MakeRungOf(uint32_t refused) const {
     SubstrateOptions options;
     options.work_root = folder_.path() + "/work";
-    auto substrate = ProcessSubstrate::Make(options, refused);
+    options.rung = "process";
+    auto substrate = LocalSubstrate::Make(options, refused);
     EXPECT_TRUE(substrate.ok()) << substrate.status();
     return substrate.ok() ? *std::move(substrate) : nullptr;
   }
@@ -68,7 +69,7 @@ class RoomTest : public testing::TestWithParam<Strength> {
 
   const TestFolder folder_;
   const MarkedProcesses marked_;  // "sleep " + marked_.sleep() runs until it is killed, and can be found
-  const std::unique_ptr<ProcessSubstrate> substrate_;
+  const std::unique_ptr<LocalSubstrate> substrate_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Strengths, RoomTest, testing::ValuesIn(kStrengths),

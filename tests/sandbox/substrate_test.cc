@@ -21,7 +21,10 @@ using testing::HasSubstr;
 
 class SubstrateTest : public testing::Test {
  protected:
-  SubstrateTest() { options_.work_root = folder_.path() + "/work"; }
+  SubstrateTest() {
+    options_.work_root = folder_.path() + "/work";
+    options_.rung = "process";
+  }
 
   std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
   std::string Script(const std::string& name) const {
@@ -101,7 +104,7 @@ TEST_F(SubstrateTest, AWorkRootOfSomebodyElseIsRefused) {
   EXPECT_THAT(std::string(MakeSubstrate(options_).status().message()), HasSubstr("belongs to uid 12345"));
 }
 
-TEST_F(SubstrateTest, MoreThanThisBuildHasIsRefusedWithTheGrant) {
+TEST_F(SubstrateTest, MoreThanTheRungIsRefusedWithTheGrant) {
   for (const char* rung : {"landlock", "namespaces", "full"}) {
     options_.require = rung;
     const absl::Status refused = MakeSubstrate(options_).status();

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "sandbox/process_substrate.h"
+#include "sandbox/local_substrate.h"
 
 namespace ingot::sandbox {
 
@@ -31,18 +31,18 @@ class TestFolder {
   std::string path_;
 };
 
-inline std::unique_ptr<ProcessSubstrate> SharedUidSubstrate(const std::string& work_root) {
+inline std::unique_ptr<LocalSubstrate> SharedUidSubstrate(const std::string& work_root) {
   SubstrateOptions options;
   options.work_root = work_root;
   options.agent_uid = "shared";
-  auto substrate = ProcessSubstrate::Make(options);
+  auto substrate = LocalSubstrate::Make(options);
   EXPECT_TRUE(substrate.ok()) << substrate.status();
   return substrate.ok() ? *std::move(substrate) : nullptr;
 }
 
 inline absl::StatusOr<Outcome> RunInRoom(const Command& command, const Limits& limits = {}) {
   const TestFolder folder;
-  const std::unique_ptr<ProcessSubstrate> substrate = SharedUidSubstrate(folder.path());
+  const std::unique_ptr<LocalSubstrate> substrate = SharedUidSubstrate(folder.path());
   if (substrate == nullptr) return absl::InternalError("no substrate");
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Room> room, substrate->Prepare());
   return room->Run(command, limits, nullptr);

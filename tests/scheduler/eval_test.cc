@@ -96,6 +96,20 @@ TEST_F(EvalTest, RunsEveryTaskAvgNTimesBeforeAnyTraining) {
   EXPECT_EQ(MustAdmit().purpose(), v1::PURPOSE_TRAIN);
 }
 
+TEST_F(EvalTest, ASampleThatTheInfrastructureFailedIsOutOfTheMean) {
+  options_.max_infrastructure_failures = 2;
+  Restart(0);
+  ASSERT_TRUE(scheduler_->StartEval(Eval(0, 2, 1)).ok());
+  const v1::Ticket a = MustAdmit(), b = MustAdmit();
+  End(a, v1::EPISODE_FINISHED, 1);
+  End(b, v1::EPISODE_INFRASTRUCTURE_FAILED);
+  End(MustAdmit(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  const auto status = scheduler_->EvalStatus(0);
+  EXPECT_TRUE(status->done());
+  EXPECT_EQ(status->failed(), 1);
+  EXPECT_DOUBLE_EQ(status->reward_mean(), 1);
+}
+
 TEST_F(EvalTest, AFailedEpisodeIsTriedAgainThenCountsAsZero) {
   ASSERT_TRUE(scheduler_->StartEval(Eval(0, 2, 1)).ok());
   const v1::Ticket a = MustAdmit(), b = MustAdmit();

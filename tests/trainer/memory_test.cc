@@ -45,6 +45,21 @@ const model::ModelConfig kPlain = Config({128, 384, 4, 4, 4, 32, 1000}, false);
 const model::ModelConfig kSlim = Config({128, 384, 4, 4, 2, 32, 1000}, true);
 const model::ModelConfig kWords = Config({128, 256, 1, 2, 1, 64, 20000}, true);  // most weights are the vocabulary's
 
+const model::ModelConfig kAdapted = [] {
+  model::ModelConfig config = kWide;
+  config.lora = {
+      .rank = 8, .alpha = 16, .targets = {"down_proj", "gate_proj", "o_proj", "q_proj", "up_proj", "v_proj"}};
+  return config;
+}();
+const model::ModelConfig kExperts = [] {
+  model::ModelConfig config = kWide;
+  config.model_type = "qwen3_moe";
+  config.experts.count = 8;
+  config.experts.per_token = 2;
+  config.experts.width = 384;
+  return config;
+}();
+
 struct Case {
   const char* model;
   model::ModelConfig config;
@@ -79,7 +94,7 @@ class Step {
       : model_(TrainableModel(c.config, model::Parameters::Init(c.config, 1, c.dtype))),
         batch_(Batch(c.shape, c.scale, c.config.vocab_size)),
         forest_(*PackBatch(batch_)),
-        optimizer_({}, model_.parameters().tensors()) {
+        optimizer_({}, Trained(model_)) {
     pass_.logits_chunk_elements = 1 << 21;
     pass_.part_tokens = c.part_tokens;
     pass_.checkpoint_layers = c.checkpoint_layers;
@@ -168,6 +183,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Deep", kDeep, "summary-20", 0.0625, 128, false, false, at::kBFloat16},
                       Case{"Plain", kPlain, "group-8-4k", 0.125, 512, false, false},
                       Case{"Plain", kPlain, "dialogue-8", 0.125, 128, true, false},
+                      Case{"Adapted", kAdapted, "group-8-4k", 0.0625, 512, false, false},
+                      Case{"Adapted", kAdapted, "dialogue-8", 0.125, 256, true, false},
+                      Case{"Experts", kExperts, "group-8-4k", 0.0625, 512, false, false},
+                      Case{"Experts", kExperts, "dialogue-8", 0.125, 256, true, false},
                       Case{"Words", kWords, "group-4-1k", 0.25, 512, false, false},
                       Case{"Words", kWords, "dialogue-8", 0.125, 256, true, false},
                       Case{"Words", kWords, "group-4-1k", 0.25, 100000, true, false, at::kBFloat16},

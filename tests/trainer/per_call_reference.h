@@ -20,14 +20,19 @@ namespace ingot::trainer {
 
 class DenseCausal final : public model::AttentionBackend {
  public:
-  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor Attend(int64_t, const model::AttentionInput& input) override {
+    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     const int64_t n = q.size(0), repeat = q.size(1) / k.size(1);
     const at::Tensor keys = k.repeat_interleave(repeat, 1).transpose(0, 1);    // [heads, N, d]
     const at::Tensor values = v.repeat_interleave(repeat, 1).transpose(0, 1);  // [heads, N, d]
-    at::Tensor scores = at::matmul(q.transpose(0, 1), keys.transpose(1, 2)) / std::sqrt(double(q.size(2)));
-    const at::Tensor hidden = at::ones({n, n}, at::kBool).triu(1);
+    at::Tensor scores = at::matmul(q.transpose(0, 1), keys.transpose(1, 2)) * input.spec.scale;
+    at::Tensor hidden = at::ones({n, n}, at::kBool).triu(1);
+    if (input.spec.window > 0) hidden = hidden | at::ones({n, n}, at::kBool).tril(-input.spec.window);
     scores = scores.masked_fill(hidden, -INFINITY);
-    return at::matmul(at::softmax(scores, -1), values).transpose(0, 1);
+    if (!input.sinks.defined()) return at::matmul(at::softmax(scores, -1), values).transpose(0, 1);
+    const at::Tensor sinks = input.sinks.view({-1, 1, 1}).expand({q.size(1), n, 1});
+    const at::Tensor all = at::softmax(at::cat({scores, sinks}, -1), -1);
+    return at::matmul(all.slice(-1, 0, n), values).transpose(0, 1);
   }
 };
 

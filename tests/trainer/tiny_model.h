@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/transformer.h"
 
@@ -36,9 +37,22 @@ inline model::Parameters TinyParameters(const model::ModelConfig& config, uint64
 }
 
 inline model::Transformer TrainableModel(const model::ModelConfig& config, const model::Parameters& parameters) {
+  const model::ModelSpec spec = model::SpecOf(config);
+  const auto table = spec.Tensors();
   std::map<std::string, at::Tensor> tensors;
-  for (const auto& [name, tensor] : parameters.tensors()) tensors[name] = tensor.clone().requires_grad_(true);
+  for (const auto& [name, tensor] : parameters.tensors()) {
+    tensors[name] = tensor.clone().requires_grad_(table.at(name)->trained);
+  }
   return *model::Transformer::Create(config, *model::Parameters::FromTensors(config, std::move(tensors)));
+}
+
+// The parameters that a step changes.
+inline std::map<std::string, at::Tensor> Trained(const model::Transformer& model) {
+  std::map<std::string, at::Tensor> trained;
+  for (const auto& [name, tensor] : model.parameters().tensors()) {
+    if (tensor.requires_grad()) trained[name] = tensor;
+  }
+  return trained;
 }
 
 inline std::map<std::string, at::Tensor> TakeGradients(const model::Transformer& model) {

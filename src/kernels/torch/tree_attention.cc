@@ -357,10 +357,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackward
 }
 
 at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
-                                       const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,
-                                       const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
-                                       const at::Tensor& k_sum, const at::Tensor& v_sum) {
-  return BackwardCpu(grad, q, k, v, out, lse, scale, visible_end, q_offset, {}, {}, 0, k_sum, v_sum).q;
+                                       const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
+                                       const TreeAttentionOptions& o, std::optional<int64_t> q_offset,
+                                       const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks) {
+  const auto given = [](const at::Tensor& t) { return t.defined() ? OptionalTensor(t) : std::nullopt; };
+  const Gradients grads = BackwardCpu(grad, q, k, v, out, lse, o.scale, given(o.visible_end), q_offset,
+                                      given(o.positions), given(o.sinks), o.window, k_sum, v_sum);
+  if (grad_sinks != nullptr) *grad_sinks = grads.sinks;
+  return grads.q;
 }
 
 namespace {

@@ -58,11 +58,11 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
 
 // The backward pass of a stream that is computed in pieces, without autograd. q are the last keys. The gradients of k
 // and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64): keys that several pieces see collect
-// their gradients without rounding. Returns the gradient of q. options.scale and options.visible_end count; the rest
-// must be unset. On a device without its own kernel, each piece's share is rounded to k's type before it is added.
+// their gradients without rounding. Returns the gradient of q; `grad_sinks`, if not null, gets that of options.sinks.
+// Block table and sequences must be unset. On a device without its own kernel, each piece's share is rounded to k's type before it is added.
 at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& options,
-                                 const at::Tensor& k_sum, const at::Tensor& v_sum);
+                                 const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks = nullptr);
 
 // One packed stream, each row summed in the order of a sequence of its own, and so bit-equal to rollout's (law 3).
 // Without autograd; returns out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that hold every query

@@ -234,20 +234,20 @@ at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Ten
 
 at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& o,
-                                 const at::Tensor& k_sum, const at::Tensor& v_sum) {
+                                 const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks) {
   TORCH_CHECK(k_sum.defined() && v_sum.defined() && q.dim() == 3 && k.dim() == 3 && k.size(0) >= q.size(0) &&
-                  !o.positions.defined() && !o.block_table.defined() && !o.sequences.defined() && !o.sinks.defined() &&
-                  o.window == 0,
+                  !o.block_table.defined() && !o.sequences.defined(),
               "tree attention backward in pieces takes q [rows, heads, head_dim], k and v of as many rows or more, and "
-              "sums; no window, sinks, pages or sequences");
+              "sums; no pages or sequences");
   const int64_t q_offset = k.size(0) - q.size(0);
   if (q.is_cpu()) {
-    return TreeAttentionBackwardSumCpu(grad, q, k, v, out, lse, o.scale, Optional(o.visible_end), q_offset, k_sum,
-                                       v_sum);
+    return TreeAttentionBackwardSumCpu(grad, q, k, v, out, lse, o, q_offset, k_sum, v_sum, grad_sinks);
   }
   CheckDevice(q);
-  const auto [grad_q, grad_k, grad_v, grad_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
-      grad, q, k, v, out, lse, o.scale, Optional(o.visible_end), q_offset, {}, {}, {}, {}, 0);
+  const auto [grad_q, grad_k, grad_v, by_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
+      grad, q, k, v, out, lse, o.scale, Optional(o.visible_end), q_offset, Optional(o.positions), {}, {},
+      Optional(o.sinks), o.window);
+  if (grad_sinks != nullptr) *grad_sinks = by_sinks;
   at::Tensor(k_sum).add_(grad_k);
   at::Tensor(v_sum).add_(grad_v);
   return grad_q;

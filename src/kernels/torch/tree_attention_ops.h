@@ -31,11 +31,13 @@ using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Te
 TreeAttentionForwardSignature TreeAttentionForwardCpu;
 TreeAttentionBackwardSignature TreeAttentionBackwardCpu;
 
+struct TreeAttentionOptions;
+
 // Returns the gradient of q. The gradients of k and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32
 // (fp64), without rounding.
 at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
-                                       const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,
-                                       const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
-                                       const at::Tensor& k_sum, const at::Tensor& v_sum);
+                                       const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
+                                       const TreeAttentionOptions& options, std::optional<int64_t> q_offset,
+                                       const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks);
 
 }  // namespace ingot::kernels

@@ -1,4 +1,4 @@
-// The launcher starts the commands of rooms. It is one small process beside Ingot, without threads and without keys. So
+// The launcher starts the first processes of rooms. It is one small process beside Ingot, without threads and without keys. So
 // the parent of an agent has nothing to read, and a start copies no page of Ingot's. It answers its socket, stdin,
 // until that ends: then Ingot is gone, and each room's first process ends its room by itself.
 //
@@ -7,19 +7,19 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "sandbox/launch_messages.h"
 #include "sandbox/launcher/descendants.h"
+#include "sandbox/launcher/landlock.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/room.h"
+#include "sandbox/launcher/root.h"
 #include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kSocket = 0;
 
-// First processes of rooms that have not ended. agents.concurrency is at most 4096; a room runs one command at a time.
+// First processes of rooms that have not ended. agents.concurrency is at most 4096, and some more wait in the pool.
 constexpr int kMostRooms = 8192;
 pid_t rooms[kMostRooms];
 int room_count = 0;
@@ -45,39 +45,23 @@ void Forget(pid_t pid) {
   }
 }
 
-struct Incoming {
-  bool open = true;  // false: the socket has ended
-  int count = 0;
-  int fds[kStartDescriptors];
-};
-
-Incoming Receive() {
-  Incoming incoming;
-  char byte;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(incoming.fds))];
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = buffer;
-  message.msg_controllen = sizeof(buffer);
-  const ssize_t got = recvmsg(kSocket, &message, MSG_CMSG_CLOEXEC);
-  if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) incoming.open = false;
-  const cmsghdr* const control = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-  if (control != nullptr && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS) {
-    incoming.count = static_cast<int>((control->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    memcpy(incoming.fds, CMSG_DATA(control), static_cast<size_t>(incoming.count) * sizeof(int));
-  }
-  return incoming;
-}
-
 LaunchFailure SetUp(int file, Ground& ground) {
   Parcel parcel(file);
   const auto* const header = parcel.TakeHeader<SetUpHeader>();
-  if (header == nullptr) return {LaunchStep::kMessage, EINVAL, 0};
-  ground.walls = header->walls;
-  ground.uid = geteuid();
-  ground.gid = getegid();
+  const char* const work_root = header == nullptr ? nullptr : parcel.TakeString();
+  char** const hidden = work_root == nullptr ? nullptr : parcel.TakeStrings(header->hidden);
+  char** const visible = hidden == nullptr ? nullptr : parcel.TakeStrings(header->visible);
+  if (visible == nullptr || header->filter_bytes > kMostFilterBytes) return {LaunchStep::kMessage, EINVAL, 0};
+  const void* const filter = parcel.TakeBytes(header->filter_bytes);
+  if (filter == nullptr) return {LaunchStep::kMessage, EINVAL, 0};
+  ground = {.walls = header->walls,
+            .uid = geteuid(),
+            .gid = getegid(),
+            .visible = visible,
+            .visible_count = header->visible,
+            .filter = filter,
+            .filter_bytes = header->filter_bytes};
+  if ((ground.walls & kLandlock) != 0 && LandlockVersion() == 0) return {LaunchStep::kLandlockRules, ENOSYS, 0};
   if ((ground.walls & kMountNamespace) == 0) return {};
   const bool user = (ground.walls & kUserNamespace) != 0;
   if (unshare(CLONE_NEWNS | (user ? CLONE_NEWUSER : 0)) != 0) return {LaunchStep::kNamespaces, errno, 0};
@@ -86,31 +70,31 @@ LaunchFailure SetUp(int file, Ground& ground) {
   }
   if (const int error = DetachMounts()) return {LaunchStep::kMounts, error, 0};
   for (uint32_t i = 0; i < header->hidden; ++i) {
-    const char* const hidden = parcel.TakeString();
-    if (hidden == nullptr) return {LaunchStep::kMessage, EINVAL, 0};
-    if (const int error = HidePath(hidden + 1, hidden[0] == 'd')) {
+    if (const int error = HidePath(hidden[i] + 1, hidden[i][0] == 'd')) {
       return {LaunchStep::kHide, error, static_cast<int32_t>(i)};
     }
   }
-  return {};
+  if ((ground.walls & kRootFolder) == 0) return {};
+  const int error = BuildRoot({work_root, visible, header->visible});
+  return {error == 0 ? LaunchStep::kNone : LaunchStep::kRoot, error, 0};
 }
 
-void StartRoom(const Ground& ground, const Incoming& start) {
-  const int control = start.fds[4];
+void OpenRoom(const Ground& ground, const Incoming& open) {
+  const int room = open.fds[1];
   if (room_count == kMostRooms) {
-    ReportFailure(control, LaunchStep::kNamespaces, EAGAIN, 0);
+    ReportFailure(room, LaunchStep::kNamespaces, EAGAIN, 0);
     return;
   }
   // fork(2) with namespaces; this process has no threads.
   const auto pid = static_cast<pid_t>(syscall(SYS_clone, CloneFlags(ground), nullptr, nullptr, nullptr, nullptr));
   if (pid == 0) {
     close(kSocket);
-    RunRoom(ground, start.fds);
+    RunRoom(ground, open);
   }
   if (pid > 0) {
     rooms[room_count++] = pid;
   } else {
-    ReportFailure(control, LaunchStep::kNamespaces, errno, 0);
+    ReportFailure(room, LaunchStep::kNamespaces, errno, 0);
   }
 }
 
@@ -128,10 +112,10 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
     pollfd fds[2] = {{kSocket, POLLIN, 0}, {child_events, POLLIN, 0}};
     if (poll(fds, 2, orphans ? 1 : -1) < 0) continue;
     if (fds[0].revents != 0) {
-      const Incoming start = Receive();
-      if (!start.open) _exit(0);
-      if (start.count == kStartDescriptors) StartRoom(ground, start);
-      for (int i = 0; i < start.count; ++i) close(start.fds[i]);
+      const Incoming open = Receive(kSocket);
+      if (!open.open) _exit(0);
+      if (open.count >= kOpenDescriptors) OpenRoom(ground, open);
+      for (int i = 0; i < open.count; ++i) close(open.fds[i]);
     }
     if (fds[1].revents != 0) {
       signalfd_siginfo info;
@@ -149,7 +133,7 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
 
 [[noreturn]] void Main() {
   prctl(PR_SET_NAME, "ingot-launcher");
-  const Incoming set_up = Receive();
+  const Incoming set_up = Receive(kSocket);
   if (set_up.count != kSetUpDescriptors) _exit(1);
   Ground ground;
   LaunchReport report;

@@ -18,6 +18,8 @@ class Parcel {
   const char* TakeString();
   // `count` strings and a null pointer behind them; null: there are not as many.
   char** TakeStrings(size_t count);
+  // Null: fewer bytes are left.
+  const void* TakeBytes(size_t bytes) { return Take(bytes); }
 
  private:
   const void* Take(size_t bytes);

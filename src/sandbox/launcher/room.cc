@@ -1,160 +1,106 @@
 #include "sandbox/launcher/room.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
+#include "sandbox/launcher/command.h"
 #include "sandbox/launcher/descendants.h"
+#include "sandbox/launcher/network.h"
 #include "sandbox/launcher/parcel.h"
+#include "sandbox/launcher/root.h"
 #include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
 namespace {
 
-struct Start {
-  const StartHeader* header = nullptr;
-  const char* work_root = nullptr;
-  const char* room = nullptr;
-  const char* working_dir = nullptr;
-  const char* path = nullptr;
-  char** arguments = nullptr;
-  char** variables = nullptr;
-};
-
-// Between vfork and exec the child writes here, in its parent's memory.
-volatile LaunchFailure failed;
-
-[[noreturn]] void Fail(LaunchStep step, int index = 0) {
-  failed.error = errno;
-  failed.index = index;
-  failed.step = step;
-  _exit(127);
-}
-
-bool ReadStart(int fd, Start& start) {
+bool ReadPlan(int fd, RoomPlan& plan) {
   Parcel parcel(fd);
-  start.header = parcel.TakeHeader<StartHeader>();
-  if (start.header == nullptr || start.header->limits > kMostLaunchLimits) return false;
-  start.work_root = parcel.TakeString();
-  start.room = parcel.TakeString();
-  start.working_dir = parcel.TakeString();
-  start.path = parcel.TakeString();
-  if (start.path == nullptr) return false;
-  start.arguments = parcel.TakeStrings(start.header->arguments);
-  if (start.arguments == nullptr || start.header->arguments == 0) return false;
-  start.variables = parcel.TakeStrings(start.header->variables);
-  return start.variables != nullptr;
+  plan.header = parcel.TakeHeader<RoomHeader>();
+  if (plan.header == nullptr) return false;
+  plan.work_root = parcel.TakeString();
+  plan.room = parcel.TakeString();
+  plan.image = parcel.TakeString();
+  if (plan.image == nullptr) return false;
+  plan.layers = parcel.TakeStrings(plan.header->layers);
+  if (plan.layers != nullptr) plan.binds = parcel.TakeStrings(plan.header->binds);
+  return plan.binds != nullptr;
 }
 
-// The part of the wall that belongs to one room. Returns the failure.
-LaunchFailure RaiseWall(const Ground& ground, const Start& start) {
+// Before anything is forked: what it starts is in the groups too.
+LaunchFailure EnterGroups(const int* groups, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (write(groups[i], "0", 1) != 1) return {LaunchStep::kGroup, errno, i};
+    close(groups[i]);
+  }
+  return {};
+}
+
+// The part of the wall that belongs to one room.
+LaunchFailure RaiseWall(const Ground& ground, const RoomPlan& plan, int (&fds)[kMostReportDescriptors]) {
   if ((ground.walls & kUserNamespace) != 0) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
   }
   if ((ground.walls & kPrivateProc) != 0) {
     if (const int error = MountProc()) return {LaunchStep::kProc, error, 0};
   }
-  if ((ground.walls & kMountNamespace) != 0 && start.room[0] != 0) {
-    const int error = (ground.walls & kOwnUid) != 0 ? NameUid(start.room) : ShowOneRoom(start.work_root, start.room);
-    if (error != 0) return {LaunchStep::kFolder, error, 0};
+  if ((ground.walls & kNetNamespace) != 0) {
+    fds[0] = ListenInside();
+    if (fds[0] < 0) return {LaunchStep::kNetwork, errno, 0};
+    sethostname("room", 4);
+  }
+  const bool has_room = plan.room[0] != 0;
+  if ((ground.walls & kOwnUid) != 0 && (ground.walls & kMountNamespace) != 0 && has_room && plan.image[0] == 0) {
+    if (const int error = NameUid(plan.room)) return {LaunchStep::kFolder, error, 0};
+  }
+  if ((ground.walls & kRootFolder) != 0) {
+    int layered[2] = {-1, -1};
+    const LaunchFailure failure = EnterRoom(plan, ground.walls, ground.visible, ground.visible_count, layered);
+    fds[1] = layered[0];
+    fds[2] = layered[1];
+    return failure;
+  }
+  if ((ground.walls & (kMountNamespace | kOwnUid)) == kMountNamespace && has_room) {
+    if (const int error = ShowOneRoom(plan.work_root, plan.room)) return {LaunchStep::kFolder, error, 0};
   }
   return {};
 }
 
-void ResetSignals() {
-  struct sigaction action;
-  memset(&action, 0, sizeof(action));
-  action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &action, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
-// Raw system calls: the C library's functions would take locks, and this memory is the parent's.
-void TakeUid(uid_t uid) {
-  if (syscall(SYS_setgroups, 0, nullptr) != 0) Fail(LaunchStep::kUid);
-  if (syscall(SYS_setresgid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
-  if (syscall(SYS_setresuid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
-}
-
-void TakeRights(const Ground& ground, const Start& start) {
-  const bool keeps = (ground.walls & kKeepsCapabilities) != 0;
-  if (!keeps && BoundCapabilities() != 0) Fail(LaunchStep::kUid);
-  if ((ground.walls & kOwnUid) != 0) TakeUid(start.header->uid);
-  if (!keeps && DropCapabilities() != 0) Fail(LaunchStep::kUid);
-}
-
-void Check(const Start& start) {
-  for (uint32_t i = 0; i < start.header->arguments; ++i) {
-    const char* const wish = start.arguments[i];
-    if (access(wish + 1, wish[0] == 'x' ? X_OK : R_OK) != 0) Fail(LaunchStep::kReach, static_cast<int>(i));
+// Sends a report with those of `fds` that are not -1, and closes them.
+void Answer(int socket, const LaunchReport& report, int (&fds)[kMostReportDescriptors]) {
+  int passed[kMostReportDescriptors], count = 0;
+  for (const int fd : fds) {
+    if (fd >= 0) passed[count++] = fd;
   }
-  _exit(0);
-}
-
-// As execvpe, without its fall-back to a shell.
-void Execute(const Start& start) {
-  const char* const name = start.arguments[0];
-  if (strchr(name, '/') != nullptr) {
-    execve(name, start.arguments, start.variables);
-    Fail(LaunchStep::kExec);
+  LaunchReport copy = report;
+  iovec data{&copy, sizeof(copy)};
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(passed))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (count > 0) {
+    message.msg_control = buffer;
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * static_cast<size_t>(count));
+    cmsghdr* const control = CMSG_FIRSTHDR(&message);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof(int) * static_cast<size_t>(count));
+    memcpy(CMSG_DATA(control), passed, sizeof(int) * static_cast<size_t>(count));
   }
-  int error = ENOENT;
-  for (const char* folder = start.path; folder != nullptr;) {
-    const char* const end = strchr(folder, ':');
-    const int length = static_cast<int>(end == nullptr ? strlen(folder) : static_cast<size_t>(end - folder));
-    char candidate[4096];
-    if (snprintf(candidate, sizeof(candidate), "%.*s/%s", length == 0 ? 1 : length, length == 0 ? "." : folder, name) <
-        static_cast<int>(sizeof(candidate))) {
-      execve(candidate, start.arguments, start.variables);
-      if (errno == EACCES) error = EACCES;
-      if (errno != EACCES && errno != ENOENT && errno != ENOTDIR) Fail(LaunchStep::kExec);
-    }
-    folder = end == nullptr ? nullptr : end + 1;
-  }
-  errno = error;
-  Fail(LaunchStep::kExec);
-}
-
-[[noreturn]] void RunCommandProcess(const Ground& ground, const Start& start, const int (&fds)[kStartDescriptors]) {
-  setsid();
-  for (int i = 0; i < 3; ++i) {
-    if (dup2(fds[i + 1], i) < 0) Fail(LaunchStep::kSession);
-  }
-  TakeRights(ground, start);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // after the uid, which clears it
-  if (start.header->checks != 0) Check(start);
-  if (start.working_dir[0] != 0 && chdir(start.working_dir) != 0) Fail(LaunchStep::kWorkingFolder);
-  for (uint32_t i = 0; i < start.header->limits; ++i) {
-    const LaunchLimit& wanted = start.header->limit[i];
-    const rlimit limit{wanted.value, wanted.value};
-    if (setrlimit(static_cast<__rlimit_resource_t>(wanted.resource), &limit) != 0) {
-      Fail(LaunchStep::kLimit, static_cast<int>(i));
-    }
-  }
-  ResetSignals();
-  Execute(start);
-  _exit(127);
-}
-
-// A frame of its own, so that no variable of the caller lives in a register across vfork.
-__attribute__((noinline)) pid_t StartCommand(const Ground& ground, const Start& start,
-                                             const int (&fds)[kStartDescriptors]) {
-  const pid_t pid = vfork();
-  if (pid == 0) RunCommandProcess(ground, start, fds);
-  return pid;
+  [[maybe_unused]] const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  for (int i = 0; i < count; ++i) close(passed[i]);
 }
 
 // Signals every process of the room but this one. `uid`: of the room, if it has one.
@@ -198,23 +144,25 @@ int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'
 // Waits for the end of the command `pid`, and reaps orphans meanwhile.
 class Keeper {
  public:
-  Keeper(const Ground& ground, uid_t uid, pid_t command, int control)
-      : ground_(ground), uid_(uid), command_(command), control_(control) {}
+  Keeper(const Ground& ground, uid_t uid, pid_t command, int control, int room)
+      : ground_(ground), uid_(uid), command_(command), control_(control), room_(room) {}
 
-  [[noreturn]] void Run(int child_events) {
+  // False: the room is to end.
+  bool Run(int child_events) {
     while (!ended_) {
-      pollfd fds[2] = {{control_, POLLIN, 0}, {child_events, POLLIN, 0}};
-      if (poll(fds, 2, -1) < 0) continue;
+      pollfd fds[3] = {{control_, POLLIN, 0}, {child_events, POLLIN, 0}, {room_, POLLIN, 0}};
+      if (poll(fds, 3, -1) < 0) continue;
       if (fds[1].revents != 0) {
         signalfd_siginfo info;
         [[maybe_unused]] const ssize_t got = read(child_events, &info, sizeof(info));
         Reap();
       }
       if (fds[0].revents != 0 && !ended_) Obey();
+      if (fds[2].revents != 0 && !ended_) ObeyRoom();
     }
     EndAll(ground_, uid_);
     [[maybe_unused]] const ssize_t sent = send(control_, &report_, sizeof(report_), MSG_NOSIGNAL);
-    _exit(0);
+    return !room_ended_;
   }
 
  private:
@@ -242,7 +190,24 @@ class Keeper {
       SignalAll(ground_, uid_, SIGTERM);
       return;
     }
-    // kKill, or the owner is gone. The command's first process is reaped apart, for its times.
+    Kill();  // kKill, or the owner is gone
+  }
+
+  void ObeyRoom() {
+    char order = 0;
+    const ssize_t got = recv(room_, &order, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got == 1 && (order == kFreeze || order == kThaw)) {
+      SignalAll(ground_, uid_, order == kFreeze ? SIGSTOP : SIGCONT);
+      [[maybe_unused]] const ssize_t sent = send(room_, &order, 1, MSG_NOSIGNAL);
+      return;
+    }
+    room_ended_ = true;
+    Kill();
+  }
+
+  // The command's first process is reaped apart, for its times.
+  void Kill() {
     kill(command_, SIGKILL);
     int status = 0;
     rusage usage{};
@@ -254,18 +219,85 @@ class Keeper {
   const Ground& ground_;
   const uid_t uid_;
   const pid_t command_;
-  const int control_;
-  bool ended_ = false;
+  const int control_, room_;
+  bool ended_ = false, room_ended_ = false;
   LaunchReport report_;
 };
 
+// Runs one Start to its end. False: the room is to end.
+bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStartDescriptors], int room,
+              int child_events) {
+  const int control = fds[4];
+  Start start;
+  if (!ReadStart(fds[0], start)) {
+    ReportFailure(control, LaunchStep::kMessage, EINVAL, 0);
+    return true;
+  }
+  LaunchFailure failure;
+  const pid_t command = StartCommand(ground, plan, start, fds, failure);
+  if (command < 0) {
+    ReportFailure(control, LaunchStep::kSession, errno, 0);
+    return true;
+  }
+  if (failure.step != LaunchStep::kNone) {
+    waitpid(command, nullptr, 0);
+    ReportFailure(control, failure.step, failure.error, failure.index);
+    return true;
+  }
+  for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
+  return Keeper(ground, plan.header->uid, command, control, room).Run(child_events);
+}
+
+// The Starts that come over the room's socket, one after another, until it ends.
+[[noreturn]] void ServeRoom(const Ground& ground, const RoomPlan& plan, int room) {
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  sigprocmask(SIG_SETMASK, &child, nullptr);
+  const int child_events = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+  while (true) {
+    const Incoming incoming = Receive(room);
+    if (!incoming.open) _exit(0);
+    if (incoming.count != kStartDescriptors) {
+      for (int i = 0; i < incoming.count; ++i) close(incoming.fds[i]);
+      if (incoming.byte == kFreeze || incoming.byte == kThaw) send(room, &incoming.byte, 1, MSG_NOSIGNAL);
+      continue;
+    }
+    int fds[kStartDescriptors];
+    memcpy(fds, incoming.fds, sizeof(fds));
+    const bool goes_on = RunStart(ground, plan, fds, room, child_events);
+    for (const int i : {0, 1, 2, 3, 4}) close(fds[i]);
+    if (!goes_on) _exit(0);
+  }
+}
+
 }  // namespace
+
+Incoming Receive(int socket) {
+  Incoming incoming;
+  iovec data{&incoming.byte, 1};
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(incoming.fds))];
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = buffer;
+  message.msg_controllen = sizeof(buffer);
+  const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) incoming.open = false;
+  const cmsghdr* const control = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (control != nullptr && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS) {
+    incoming.count = static_cast<int>((control->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    memcpy(incoming.fds, CMSG_DATA(control), static_cast<size_t>(incoming.count) * sizeof(int));
+  }
+  return incoming;
+}
 
 int CloneFlags(const Ground& ground) {
   int flags = SIGCHLD;
   if ((ground.walls & kUserNamespace) != 0) flags |= CLONE_NEWUSER;
   if ((ground.walls & kPidNamespace) != 0) flags |= CLONE_NEWPID;
   if ((ground.walls & kMountNamespace) != 0) flags |= CLONE_NEWNS;
+  if ((ground.walls & kNetNamespace) != 0) flags |= CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
   return flags;
 }
 
@@ -275,39 +307,29 @@ void ReportFailure(int control, LaunchStep step, int error, int index) {
   [[maybe_unused]] const ssize_t sent = send(control, &report, sizeof(report), MSG_NOSIGNAL);
 }
 
-void RunRoom(const Ground& ground, const int (&fds)[kStartDescriptors]) {
-  const int control = fds[4];
+void RunRoom(const Ground& ground, const Incoming& open) {
+  const int room = open.fds[1];
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_NAME, "ingot-room");
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  Start start;
-  if (!ReadStart(fds[0], start)) {
-    ReportFailure(control, LaunchStep::kMessage, EINVAL, 0);
+  RoomPlan plan;
+  if (!ReadPlan(open.fds[0], plan)) {
+    ReportFailure(room, LaunchStep::kMessage, EINVAL, 0);
     _exit(1);
   }
-  if (const LaunchFailure failure = RaiseWall(ground, start); failure.step != LaunchStep::kNone) {
-    ReportFailure(control, failure.step, failure.error, failure.index);
+  close(open.fds[0]);
+  int fds[kMostReportDescriptors] = {-1, -1, -1};
+  LaunchReport report;
+  report.failure = EnterGroups(open.fds + kOpenDescriptors, open.count - kOpenDescriptors);
+  if (report.failure.step == LaunchStep::kNone) report.failure = RaiseWall(ground, plan, fds);
+  if (report.failure.step != LaunchStep::kNone) {
+    ReportFailure(room, report.failure.step, report.failure.error, report.failure.index);
     _exit(1);
   }
-  const uid_t uid = start.header->uid;
+  const uid_t uid = plan.header->uid;
   if ((ground.walls & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);  // of a killed run
-  sigset_t child;
-  sigemptyset(&child);
-  sigaddset(&child, SIGCHLD);
-  sigprocmask(SIG_SETMASK, &child, nullptr);
-  const int child_events = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-  const pid_t command = StartCommand(ground, start, fds);
-  if (command < 0) {
-    ReportFailure(control, LaunchStep::kSession, errno, 0);
-    _exit(1);
-  }
-  if (failed.step != LaunchStep::kNone) {
-    waitpid(command, nullptr, 0);
-    ReportFailure(control, failed.step, failed.error, failed.index);
-    _exit(1);
-  }
-  for (int i = 0; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
-  Keeper(ground, uid, command, control).Run(child_events);
+  Answer(room, report, fds);
+  ServeRoom(ground, plan, room);
 }
 
 }  // namespace ingot::sandbox::launcher

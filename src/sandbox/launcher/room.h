@@ -1,10 +1,12 @@
-// The first process of a room for one command. It raises the wall, starts the command, adopts and reaps its orphans, and
-// ends all of them. It does so when the command has ended, when it is told to, and when nobody holds its control socket
-// any more. It outlives the launcher. In a PID namespace it is process 1. It has the launcher's uid, holds the keys of its own episode alone, and cannot be
-// traced.
+// The first process of a room. It raises the wall, then runs the room's commands one after another: it starts each, adopts
+// and reaps its orphans, and ends all of them when the command has ended, when it is told to, and when nobody holds the
+// start's socket any more. It ends with the room's socket, and outlives the launcher. In a PID namespace it is process 1. It
+// has the launcher's uid, holds the keys of its own episode alone, and cannot be traced.
 #pragma once
 
 #include <sys/types.h>
+
+#include <cstdint>
 
 #include "sandbox/launch_messages.h"
 
@@ -15,15 +17,28 @@ struct Ground {
   uint32_t walls = 0;
   uid_t uid = 0;  // of Ingot
   gid_t gid = 0;
+  char** visible = nullptr;  // paths that rooms see
+  uint32_t visible_count = 0;
+  const void* filter = nullptr;  // kSeccomp: struct sock_filter
+  uint32_t filter_bytes = 0;
 };
+
+// One message: a byte, and descriptors.
+struct Incoming {
+  bool open = true;  // false: the socket has ended
+  char byte = 0;
+  int count = 0;
+  int fds[kOpenDescriptors + kMostGroups];
+};
+Incoming Receive(int socket);
 
 // The flags of clone(2) for a room's first process.
 int CloneFlags(const Ground& ground);
 
-// Runs the Start of `fds` (see kStartDescriptors) to its end.
-[[noreturn]] void RunRoom(const Ground& ground, const int (&fds)[kStartDescriptors]);
+// Opens the room of an Open (launch_messages.h) and serves it to its end.
+[[noreturn]] void RunRoom(const Ground& ground, const Incoming& open);
 
-// Sends the report of a start that failed.
+// Sends the report of a room or a start that failed.
 void ReportFailure(int control, LaunchStep step, int error, int index);
 
 }  // namespace ingot::sandbox::launcher

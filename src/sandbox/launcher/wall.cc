@@ -25,18 +25,20 @@ int WriteText(const char* path, const char* text) {
 
 }  // namespace
 
-int MapIds(uid_t uid, gid_t gid) {
+int MapIds(uid_t uid, gid_t gid) { return MapIdsTo(uid, uid, gid); }
+
+int MapIdsTo(uid_t inside, uid_t uid, gid_t gid) {
   // The files of /proc/self belong to root unless the process is dumpable. It holds no key yet.
   prctl(PR_SET_DUMPABLE, 1);
   char map[64];
   int error = WriteText("/proc/self/setgroups", "deny");
   if (error == ENOENT) error = 0;
   if (error == 0) {
-    snprintf(map, sizeof(map), "%u %u 1", uid, uid);
+    snprintf(map, sizeof(map), "%u %u 1", inside, uid);
     error = WriteText("/proc/self/uid_map", map);
   }
   if (error == 0) {
-    snprintf(map, sizeof(map), "%u %u 1", gid, gid);
+    snprintf(map, sizeof(map), "%u %u 1", inside == uid ? gid : inside, gid);
     error = WriteText("/proc/self/gid_map", map);
   }
   prctl(PR_SET_DUMPABLE, 0);

@@ -9,6 +9,9 @@ namespace ingot::sandbox::launcher {
 // In a new user namespace: maps `uid` and `gid`, the ids outside, to themselves. No other id exists inside.
 int MapIds(uid_t uid, gid_t gid);
 
+// The same, with both ids seen inside as `inside`. `inside` == uid: each as itself.
+int MapIdsTo(uid_t inside, uid_t uid, gid_t gid);
+
 // In a new mount namespace: later mounts of the host arrive, none leaves.
 int DetachMounts();
 

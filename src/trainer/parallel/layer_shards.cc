@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/clock.h"
-#include "model/parameters.h"
+#include "model/layer_spec.h"
 #include "trainer/parallel/sharded_adamw.h"
 #include "trainer/torch_edge.h"
 
@@ -34,21 +34,6 @@ void Allocate(const at::Tensor& parameter) {
 
 bool IsHere(const at::Tensor& parameter) { return parameter.numel() == 0 || parameter.storage().nbytes() > 0; }
 
-std::vector<std::vector<std::string>> WeightUnits(const model::ModelConfig& config) {
-  std::vector<std::vector<std::string>> units(static_cast<size_t>(config.num_hidden_layers) + 2);
-  for (const auto& [name, shape] : model::Parameters::Shapes(config)) {
-    constexpr std::string_view kLayers = "model.layers.";
-    if (name.starts_with(kLayers)) {
-      units[static_cast<size_t>(std::stoll(name.substr(kLayers.size()))) + 2].push_back(name);
-      continue;
-    }
-    const bool embedding = name == "model.embed_tokens.weight";
-    if (embedding) units[0].push_back(name);
-    if (!embedding || config.tie_word_embeddings) units[1].push_back(name);
-  }
-  return units;
-}
-
 LayerShards::LayerShards(const model::ModelConfig& config, const std::map<std::string, at::Tensor>& parameters,
                          Ranks& ranks)
     : ranks_(ranks) {
@@ -59,7 +44,7 @@ LayerShards::LayerShards(const model::ModelConfig& config, const std::map<std::s
     sizes.push_back(parameter.numel());
   }
   owners_ = OwnersOf(sizes, ranks.size());
-  for (const std::vector<std::string>& unit : WeightUnits(config)) {
+  for (const std::vector<std::string>& unit : model::SpecOf(config).Units()) {
     std::vector<size_t>& indices = units_.emplace_back();
     for (const std::string& name : unit) {
       indices.push_back(static_cast<size_t>(std::lower_bound(names_.begin(), names_.end(), name) - names_.begin()));

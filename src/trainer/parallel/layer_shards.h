@@ -77,10 +77,6 @@ class LayerShards final : public LayerWeights {
   double seconds_ = 0;
 };
 
-// The names of each unit's parameters: embedding, head, then the layers. A matrix that embedding and head share is in
-// both units.
-std::vector<std::vector<std::string>> WeightUnits(const model::ModelConfig& config);
-
 // Whether a parameter has its memory on this rank.
 bool IsHere(const at::Tensor& parameter);
 

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/parameters.h"
-#include "trainer/parallel/layer_shards.h"
+#include "model/layer_spec.h"
 #include "trainer/parallel/sharded_adamw.h"
 
 namespace ingot::trainer {
@@ -15,16 +14,15 @@ namespace {
 
 // Elements of the largest unit, where the rank's own parameters count as none.
 int64_t LargestUnit(const model::ModelConfig& config, const Ranks& ranks, const std::vector<int>& owners) {
-  const std::map<std::string, std::vector<int64_t>> shapes = model::Parameters::Shapes(config);
+  const model::ModelSpec spec = model::SpecOf(config);
+  const std::map<std::string, const model::TensorSpec*> tensors = spec.Tensors();
   int64_t largest = 0;
-  for (const std::vector<std::string>& unit : WeightUnits(config)) {
+  for (const std::vector<std::string>& unit : spec.Units()) {
     int64_t size = 0;
     for (const std::string& name : unit) {
-      const auto found = shapes.find(name);
-      if (owners[static_cast<size_t>(std::distance(shapes.begin(), found))] == ranks.rank()) continue;
-      int64_t elements = 1;
-      for (const int64_t extent : found->second) elements *= extent;
-      size += elements;
+      const auto found = tensors.find(name);
+      if (owners[static_cast<size_t>(std::distance(tensors.begin(), found))] == ranks.rank()) continue;
+      size += found->second->elements();
     }
     largest = std::max(largest, size);
   }
@@ -38,11 +36,8 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   if (ranks == nullptr) return PredictMemory(config, element_bytes, options, parts);
   MemoryNeed need = PredictPasses(config, element_bytes, options, parts, /*gradients_stay=*/false);
   std::vector<int64_t> sizes;
-  for (const auto& [name, shape] : model::Parameters::Shapes(config)) {
-    int64_t size = 1;
-    for (const int64_t extent : shape) size *= extent;
-    sizes.push_back(size);
-  }
+  const model::ModelSpec spec = model::SpecOf(config);
+  for (const auto& [name, tensor] : spec.Tensors()) sizes.push_back(tensor->elements());
   const std::vector<int> owners = OwnersOf(sizes, ranks->size());
   int64_t all = 0, owned = 0, largest = 0, whole_again = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {

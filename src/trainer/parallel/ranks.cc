@@ -132,7 +132,8 @@ absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetingPlace(options));
   try {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
-    ProcessGroupOptions group_options{options.host, options.rank, options.size, options.join_timeout};
+    ProcessGroupOptions group_options{options.own_host.empty() ? options.host : options.own_host, options.rank,
+                                      options.size, options.join_timeout};
     absl::StatusOr<ProcessGroup> group = MakeGlooGroup(group_options, store);
     if (!group.ok()) {
       return absl::IsUnavailable(group.status()) ? RankLost(std::string(group.status().message())) : group.status();

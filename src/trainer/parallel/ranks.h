@@ -33,7 +33,8 @@ struct RankOptions {
   int rank = 0;
   int size = 1;  // in [1, 128]
   std::string host = "127.0.0.1";
-  int port = 0;  // the ranks' meeting place; rank 0 listens there, at `host` alone
+  int port = 0;          // the ranks' meeting place; rank 0 listens there, at `host` alone
+  std::string own_host;  // this rank's address for the others; empty = host
   // The same on all ranks, and not known to other programs that can connect to `port`. Empty = none.
   std::string secret;
   // The rank's device, as torch names it ("cuda:1"), and the function kNcclGroupSymbol of libingot_cuda.so. "cpu" and

@@ -1,19 +1,22 @@
 """One attack of an agent on the run, its neighbours and its own end: attack.py NAME.
 
 Prints "contained: ..." or "open: ...", by what it got. The environment names its victims: OWNER and SIBLING (pids outside),
-SIBLING_WORK, TASKS, RUNS. Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
+SIBLING_WORK, TASKS, RUNS, OUTSIDE (a folder), SERVICE (a TCP port) and ABSTRACT (a unix socket). Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
 wall stands.
 """
 import ctypes
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 OWNER, SIBLING = int(os.environ["OWNER"]), int(os.environ["SIBLING"])
 TASKS, RUNS, SIBLING_WORK = os.environ["TASKS"], os.environ["RUNS"], os.environ["SIBLING_WORK"]
+OUTSIDE = os.environ["OUTSIDE"]
 
 
 def read(path):
@@ -122,7 +125,149 @@ def signals(pid):
     return True
 
 
+def service():
+    return socket.create_connection(("127.0.0.1", int(os.environ["SERVICE"])), 5).close() is None
+
+
+def abstract_socket():
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect("\0" + os.environ["ABSTRACT"])
+    return True
+
+
+def opens(family, kind):
+    return socket.socket(family, kind).close() is None
+
+
+def linked_write():
+    """Writes outside through a link in the work folder."""
+    os.symlink(OUTSIDE, "link")
+    return writable("link")
+
+
+def fork_bomb():
+    children = []
+    try:
+        for _ in range(400):
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            children.append(child)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    return True
+
+
+def memory_of_one():
+    return bytearray(600 << 20)[::4096] is not None
+
+
+def memory_of_many():
+    """Six processes of 100 MB at once."""
+    hold = "x = bytearray(100 << 20); import time; time.sleep(1.5)"
+    children = [subprocess.Popen([sys.executable, "-c", hold]) for _ in range(6)]
+    return all(child.wait() == 0 for child in children)
+
+
+def disk(files, size):
+    for i in range(files):
+        with open(f"fill-{i}", "wb") as file:
+            file.write(bytes(size))
+            time.sleep(0.05 if size else 0)
+    time.sleep(3)
+    return True
+
+
+def shared_memory():
+    path = "/dev/shm/planted-" + os.environ["NONCE"]
+    try:
+        with open(path, "wb") as file:
+            for _ in range(200):
+                file.write(bytes(1 << 20))
+    finally:
+        if os.path.exists(path):
+            os.unlink(path)
+    return True
+
+
+def note():
+    """Leaves a note for later episodes where all programs may write."""
+    for folder in "/tmp", "/dev/shm", "/var/tmp":
+        path = os.path.join(folder, "planted-" + os.environ["NONCE"])
+        try:
+            with open(path, "w") as file:
+                file.write("note")
+        except OSError:
+            pass
+    return False  # the test looks for it from outside
+
+
+def cpu():
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        pass
+    return time.process_time() > 0.75
+
+
+def call(number, *arguments):
+    """True if a system call is not refused for want of rights."""
+    if LIBC.syscall(number, *arguments) >= 0:
+        return True
+    return ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS, errno.EACCES)
+
+
+def new_user_namespace():
+    return LIBC.unshare(0x10000000) == 0
+
+
+def mounts():
+    return LIBC.mount(b"none", b"/mnt" if os.path.isdir("/mnt") else b"/tmp", b"tmpfs", 0, None) == 0
+
+
+def realtime():
+    return os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10)) is None
+
+
+def types_into_terminal():
+    import fcntl
+    import pty
+    import termios
+    _, terminal = pty.openpty()
+    return fcntl.ioctl(terminal, termios.TIOCSTI, b"x") is not None
+
+
 ATTACKS = {
+    "service": service,
+    "abstract_socket": abstract_socket,
+    "vsock": lambda: opens(40, socket.SOCK_STREAM),
+    "netlink": lambda: opens(socket.AF_NETLINK, socket.SOCK_RAW),
+    "packet": lambda: opens(socket.AF_PACKET, socket.SOCK_RAW),
+    "raw_ip": lambda: opens(socket.AF_INET, socket.SOCK_RAW),
+    "outside_read": lambda: b"outside" in read(OUTSIDE + "/file"),
+    "outside_write": lambda: writable(OUTSIDE),
+    "outside_by_link": linked_write,
+    "note": note,
+    "fork_bomb": fork_bomb,
+    "memory_of_one": memory_of_one,
+    "memory_of_many": memory_of_many,
+    "disk_one_file": lambda: disk(1, 80 << 20),
+    "disk_many_files": lambda: disk(20, 4 << 20),
+    "many_empty_files": lambda: disk(20000, 0),
+    "shared_memory": shared_memory,
+    "cpu": cpu,
+    "keyctl": lambda: call(250, 0, -3, 0, 0, 0),
+    "add_key": lambda: call(248, b"user", b"x", b"y", 1, -2),
+    "io_uring": lambda: call(425, 1, 0),
+    "userfaultfd": lambda: call(323, 0),
+    "bpf": lambda: call(321, 0, 0, 0),
+    "perf_event": lambda: call(298, 0, 0, -1, -1, 0),
+    "new_user_namespace": new_user_namespace,
+    "mount": mounts,
+    "realtime": realtime,
+    "tiocsti": types_into_terminal,
     "parent_memory": lambda: memory(os.getppid()),
     "parent_environ": lambda: read(f"/proc/{os.getppid()}/environ") is not None,
     "owner_memory": lambda: memory(OWNER),
@@ -155,5 +300,7 @@ ATTACKS = {
 if __name__ == "__main__":
     try:
         print("open: it succeeded" if ATTACKS[sys.argv[1]]() else "contained: it got nothing")
+    except MemoryError:
+        print("contained: no memory")
     except OSError as error:
         print(f"contained: {error.strerror}")

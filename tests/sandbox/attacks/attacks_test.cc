@@ -1,13 +1,18 @@
-// Attacks of an agent (attack.py) on the process that owns it, on its neighbours and on the run, in each strength of the
-// rung `process` that this machine grants: as root with a uid per room, and as a user who is not root. Each attack is
-// contained where the grant says so. The rest is printed as open; docs/sandbox.md has the table.
+// Attacks of an agent (attack.py) on the process that owns it, on its neighbours, on the run and on the machine, in each rung
+// that this machine grants: as root with a uid per room, and as a user who is not root. Each attack is contained where the
+// grant says so. The rest is printed as open; docs/sandbox.md has the table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -29,6 +34,26 @@ constexpr uid_t kNobody = 65534;
 
 // Whether the grant promises to contain an attack.
 bool Promised(const std::string& attack, const Grant& grant) {
+  static const std::set<std::string> filtered = {
+      "vsock", "netlink", "keyctl", "add_key", "io_uring", "bpf", "perf_event", "new_user_namespace", "tiocsti"};
+  if (filtered.contains(attack)) return grant.seccomp;
+  static const std::set<std::string> privileged = {"packet", "raw_ip", "userfaultfd", "mount", "realtime"};
+  if (privileged.contains(attack)) return grant.seccomp || grant.own_uid;
+  if (attack == "service") return grant.own_network || grant.landlock >= 4;
+  if (attack == "abstract_socket") return grant.own_network || grant.landlock >= 6;
+  if (attack.starts_with("outside_") || attack == "note" || attack == "shared_memory") {
+    return grant.root_folder || grant.landlock > 0;
+  }
+  if (attack == "fork_bomb") return grant.own_uid || grant.user_namespace;
+  if (attack.starts_with("memory_") || attack == "cpu") return grant.groups > 0;
+  if (attack.starts_with("disk_") || attack == "many_empty_files") return true;
+  if (grant.landlock > 0 &&
+      (attack == "tasks_read_by_root_link" || attack == "sibling_folder" || attack == "sibling_write" ||
+       attack.starts_with("tasks_") || attack.starts_with("runs_"))) {
+    return true;
+  }
+  if (attack.starts_with("sibling_") && grant.landlock > 0)
+    return attack != "sibling_signal" || grant.landlock >= 6 || grant.own_uid;
   const bool apart = grant.own_uid || grant.pid_namespace;  // other processes are out of reach
   static const std::set<std::string> always = {
       "parent_memory",    "parent_environ", "owner_memory", "owner_environ", "owner_maps", "owner_descriptors",
@@ -42,10 +67,40 @@ bool Promised(const std::string& attack, const Grant& grant) {
   return apart;
 }
 
+// A service of the machine: on a TCP port, or an abstract unix socket.
+class Listener {
+ public:
+  explicit Listener(int family) : fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_storage address{};
+    address.ss_family = static_cast<sa_family_t>(family);
+    socklen_t size = sizeof(sockaddr_in);
+    if (family == AF_UNIX) {
+      name_ = "ingot-test-" + base::RandomHex(8);
+      auto* const local = reinterpret_cast<sockaddr_un*>(&address);
+      std::copy(name_.begin(), name_.end(), local->sun_path + 1);
+      size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+    } else {
+      reinterpret_cast<sockaddr_in*>(&address)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    }
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd_.get(), 16), 0);
+    size = sizeof(address);
+    getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+  }
+  int port() const { return port_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  const Fd fd_;
+  int port_ = 0;
+  std::string name_;
+};
+
 // The victims: a substrate with a sibling in another room, tasks and a run.
 class Scene {
  public:
-  explicit Scene(uint32_t refused) {
+  Scene(const std::string& rung, uint32_t refused) {
     prctl(PR_SET_DUMPABLE, 0);  // as every process of Ingot that holds keys
     runs_ = folder_.path() + "/runs";
     std::filesystem::create_directories(runs_ + "/run");
@@ -55,7 +110,14 @@ class Scene {
     SubstrateOptions options;
     options.work_root = folder_.path() + "/work";
     options.hidden = {runs_, tasks_};
-    auto made = ProcessSubstrate::Make(options, refused);
+    options.rung = rung;
+    options.totals = {.memory_bytes = 256 << 20, .processes = 64, .cpus = 0.5};
+    options.disk = {.bytes = 64 << 20, .files = 5000};
+    outside_ = folder_.path() + "/outside";
+    std::filesystem::create_directories(outside_);
+    std::filesystem::permissions(outside_, std::filesystem::perms::all);
+    std::ofstream(outside_ + "/file") << "outside";
+    auto made = LocalSubstrate::Make(options, refused);
     if (!made.ok()) std::printf("%s\n", made.status().ToString().c_str());
     substrate_ = made.ok() ? *std::move(made) : nullptr;
   }
@@ -64,7 +126,7 @@ class Scene {
     if (neighbour_.joinable()) neighbour_.join();
   }
 
-  ProcessSubstrate* substrate() { return substrate_.get(); }
+  LocalSubstrate* substrate() { return substrate_.get(); }
   const Grant& grant() const { return substrate_->grant(); }
 
   // Starts the sibling. False: it does not run.
@@ -97,6 +159,9 @@ class Scene {
                             {"SIBLING_WORK", sibling_->work()},
                             {"TASKS", tasks_},
                             {"RUNS", runs_},
+                            {"OUTSIDE", outside_},
+                            {"SERVICE", std::to_string(service_.port())},
+                            {"ABSTRACT", abstract_.name()},
                             {"NONCE", nonce_},
                             {"SLEEP", left_.sleep()}},
                     .working_dir = room->work(),
@@ -115,7 +180,8 @@ class Scene {
       harm = "the run's folder was renamed";
       std::filesystem::rename(runs_ + "/taken", runs_ + "/run");
     }
-    for (const std::string& folder : {runs_ + "/run", sibling_->work()}) {
+    for (const std::string& folder : {runs_ + "/run", sibling_->work(), outside_, std::string("/tmp"),
+                                      std::string("/var/tmp"), std::string("/dev/shm")}) {
       if (std::filesystem::remove(folder + "/planted-" + nonce_)) harm = "it wrote into " + folder;
     }
     return harm;
@@ -125,9 +191,10 @@ class Scene {
   const TestFolder folder_;
   const MarkedProcesses sibling_mark_, left_;
   const std::string nonce_ = base::RandomHex(8);
-  std::string runs_, tasks_;
+  const Listener service_{AF_INET}, abstract_{AF_UNIX};
+  std::string runs_, tasks_, outside_;
   Cancellation cancel_;
-  std::unique_ptr<ProcessSubstrate> substrate_;
+  std::unique_ptr<LocalSubstrate> substrate_;
   std::unique_ptr<Room> sibling_;
   std::thread neighbour_;
 };
@@ -140,8 +207,65 @@ constexpr const char* kAttacks[] = {"parent_memory",  "parent_environ", "owner_m
                                     "capabilities",   "descriptors",    "daemons",           "kill_parent",
                                     "kill_all",       "runs_write",     "runs_replace"};
 
-void AttackAll(uint32_t refused, const std::function<bool(const Grant&)>& is_wanted) {
-  Scene scene(refused);
+// On the machine.
+constexpr const char* kMachineAttacks[] = {"service",
+                                           "abstract_socket",
+                                           "vsock",
+                                           "netlink",
+                                           "packet",
+                                           "raw_ip",
+                                           "outside_read",
+                                           "outside_write",
+                                           "outside_by_link",
+                                           "note",
+                                           "fork_bomb",
+                                           "memory_of_one",
+                                           "memory_of_many",
+                                           "disk_one_file",
+                                           "disk_many_files",
+                                           "many_empty_files",
+                                           "shared_memory",
+                                           "cpu",
+                                           "keyctl",
+                                           "add_key",
+                                           "io_uring",
+                                           "userfaultfd",
+                                           "bpf",
+                                           "perf_event",
+                                           "new_user_namespace",
+                                           "mount",
+                                           "realtime",
+                                           "tiocsti"};
+
+// Without its wall it would take more than a test may: memory of the machine, and processes of this user.
+bool IsHarmful(const std::string& attack) {
+  return attack == "kill_all" || attack == "fork_bomb" || attack == "shared_memory" || attack.starts_with("memory_");
+}
+
+void AttackOnce(Scene& scene, const std::string& name) {
+  const bool promised = Promised(name, scene.grant());
+  if (!promised && IsHarmful(name)) {
+    std::printf("  %-24s open (not tried)\n", name.c_str());
+    return;
+  }
+  const pid_t launcher = scene.substrate()->launcher_pid();
+  const auto outcome = scene.Attack(name);
+  std::string harm = scene.Harm();
+  if (kill(launcher, 0) != 0) harm = "the launcher is gone";
+  const bool ended_well = outcome.ok() && outcome->ending == Ending::kExited && outcome->out.starts_with("contained");
+  // Limits end an attack, too.
+  const bool was_ended = outcome.ok() && (outcome->ending == Ending::kDiskFull ||
+                                          (outcome->ending == Ending::kSignalled && name.starts_with("memory_")));
+  const bool contained = (ended_well || was_ended) && harm.empty();
+  const std::string seen = !outcome.ok() ? outcome.status().ToString() : outcome->out + outcome->err;
+  std::printf("  %-24s %s\n", name.c_str(), contained ? "contained" : "open");
+  if (promised) {
+    EXPECT_TRUE(contained) << name << ": " << seen << "; " << harm;
+  }
+}
+
+void AttackAll(const std::string& rung, uint32_t refused, const std::function<bool(const Grant&)>& is_wanted) {
+  Scene scene(rung, refused);
   ASSERT_NE(scene.substrate(), nullptr);
   std::printf("as uid %d: %s\n", static_cast<int>(geteuid()), scene.grant().Describe().c_str());
   if (!is_wanted(scene.grant())) {
@@ -149,23 +273,11 @@ void AttackAll(uint32_t refused, const std::function<bool(const Grant&)>& is_wan
     return;
   }
   ASSERT_TRUE(scene.Begin());
-  for (const std::string name : kAttacks) {
-    const bool promised = Promised(name, scene.grant());
-    if (!promised && name == "kill_all") {  // it would end more than this test
-      std::printf("  %-24s open (not tried)\n", name.c_str());
-      continue;
-    }
-    const pid_t launcher = scene.substrate()->launcher_pid();
-    const auto outcome = scene.Attack(name);
-    std::string harm = scene.Harm();
-    if (kill(launcher, 0) != 0) harm = "the launcher is gone";
-    const bool contained =
-        outcome.ok() && outcome->ending == Ending::kExited && outcome->out.starts_with("contained") && harm.empty();
-    const std::string seen = !outcome.ok() ? outcome.status().ToString() : outcome->out + outcome->err;
-    std::printf("  %-24s %s\n", name.c_str(), contained ? "contained" : "open");
-    if (promised) {
-      EXPECT_TRUE(contained) << name << ": " << seen << "; " << harm;
-    }
+  for (const std::string name : kAttacks) AttackOnce(scene, name);
+  for (const std::string name : kMachineAttacks) {
+    // The watch over the disk is the same in every strength of the rung `process`, and its attacks take seconds.
+    const bool waits = name.starts_with("disk_") || name == "many_empty_files" || name == "cpu";
+    if (!waits || scene.grant().rung != Rung::kProcess || refused == 0) AttackOnce(scene, name);
   }
 }
 
@@ -185,34 +297,62 @@ void As(uid_t uid, const std::function<void()>& body) {
   EXPECT_EQ(status, 0) << "the failures stand above";
 }
 
+TEST(AttacksTest, FullAsRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  AttackAll("full", 0, [](const Grant& grant) { return grant.rung == Rung::kFull; });
+}
+
+TEST(AttacksTest, NamespacesAsRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  AttackAll("namespaces", 0, [](const Grant& grant) { return grant.rung == Rung::kNamespaces; });
+}
+
+TEST(AttacksTest, NamespacesAsAUser) {
+  As(geteuid() == 0 ? kNobody : geteuid(),
+     [] { AttackAll("namespaces", 0, [](const Grant& grant) { return grant.rung == Rung::kNamespaces; }); });
+}
+
+TEST(AttacksTest, LandlockAsRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  AttackAll("landlock", 0, [](const Grant& grant) { return grant.rung == Rung::kLandlock; });
+}
+
+TEST(AttacksTest, LandlockAsAUser) {
+  As(geteuid() == 0 ? kNobody : geteuid(),
+     [] { AttackAll("landlock", 0, [](const Grant& grant) { return grant.rung == Rung::kLandlock; }); });
+}
+
 TEST(AttacksTest, RootWithAUidPerRoomAndNamespaces) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
-  AttackAll(0, [](const Grant& grant) { return grant.own_uid && grant.pid_namespace && grant.mount_namespace; });
+  AttackAll("process", 0,
+            [](const Grant& grant) { return grant.own_uid && grant.pid_namespace && grant.mount_namespace; });
 }
 
 TEST(AttacksTest, RootWithAUidPerRoomAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
-  AttackAll(kPidNamespace | kMountNamespace, [](const Grant& grant) { return grant.own_uid; });
+  AttackAll("process", kPidNamespace | kMountNamespace, [](const Grant& grant) { return grant.own_uid; });
 }
 
 TEST(AttacksTest, RootWithSharedUidAndNamespaces) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
-  AttackAll(kOwnUid, [](const Grant& grant) { return grant.pid_namespace && grant.mount_namespace; });
+  AttackAll("process", kOwnUid, [](const Grant& grant) { return grant.pid_namespace && grant.mount_namespace; });
 }
 
 TEST(AttacksTest, AUserWithUserNamespaces) {
   As(geteuid() == 0 ? kNobody : geteuid(),
-     [] { AttackAll(0, [](const Grant& grant) { return grant.user_namespace && grant.mount_namespace; }); });
+     [] { AttackAll("process", 0, [](const Grant& grant) { return grant.user_namespace && grant.mount_namespace; }); });
 }
 
 TEST(AttacksTest, AUserWithUserNamespacesAndTheHostsProc) {
-  As(geteuid() == 0 ? kNobody : geteuid(),
-     [] { AttackAll(kPrivateProc, [](const Grant& grant) { return grant.user_namespace && grant.mount_namespace; }); });
+  As(geteuid() == 0 ? kNobody : geteuid(), [] {
+    AttackAll("process", kPrivateProc,
+              [](const Grant& grant) { return grant.user_namespace && grant.mount_namespace; });
+  });
 }
 
 TEST(AttacksTest, AUserWithoutNamespaces) {
   As(geteuid() == 0 ? kNobody : geteuid(),
-     [] { AttackAll(kPidNamespace | kMountNamespace, [](const Grant&) { return true; }); });
+     [] { AttackAll("process", kPidNamespace | kMountNamespace, [](const Grant&) { return true; }); });
 }
 
 }  // namespace

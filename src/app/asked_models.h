@@ -1,0 +1,26 @@
+// The models of gateway.models that reward terms ask: a teacher for the log-probs of ids (reward/teacher_model.h), a judge for
+// its verdict (reward/judge_model.h).
+#pragma once
+
+#include <memory>
+
+#include "app/model_places.h"
+#include "app/text_parts.h"
+#include "base/status.h"
+#include "gateway/options.h"
+#include "reward/options.h"
+#include "reward/term_parts.h"
+
+namespace ingot::app {
+
+// True = some term asks a model of gateway.models.
+bool AsksModels(const reward::RewardOptions& rewards);
+
+// INVALID_ARGUMENT: such a term names no pinned or external model of gateway.models.
+absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gateway::GatewayOptions& gateway);
+
+// Adds teacher and judge over these engines. `text`: the run's, which a judge's question is rendered with. A judge with a URL
+// is asked as before.
+void AddAskedModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts);
+
+}  // namespace ingot::app

@@ -1,0 +1,22 @@
+// `ingot bench sandbox`: starts of a command that ends at once, in rooms of this machine's strongest rung, beside crun.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+namespace ingot::app {
+
+struct SandboxBenchArgs {
+  int starts = 200;  // per line and round
+  int rounds = 3;    // the ways are measured in turn, round by round; every figure is the median round's
+  int threads = 2;
+  std::string rung = "auto";
+};
+
+// One JSON object per way: "pool" (a room that was opened before; the starts are paced, so that the pool can fill), "room" (opened when asked for), "second" (another
+// command in an open room), "crun" where it is installed (Linux bundles of the same program), "spawn" (no room at all). Fields:
+// p50_ms and p99_ms from the request to the end of the command, starts_per_s sustained by `threads`, rooms removed as well,
+// and the machine's load. Returns the exit code.
+int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& errors);
+
+}  // namespace ingot::app

@@ -1,0 +1,97 @@
+// `ingot collect`: runs the recipes of a configuration on its training tasks, several samples each, without training. The
+// pool is a run's folder, which `export`, `regrade`, `tasks rate` and `inspect` read.
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "app/commands.h"
+#include "app/device.h"
+#include "app/evaluate_once.h"
+#include "app/process.h"
+#include "app/run_dir.h"
+#include "app/snapshots.h"
+#include "app/start_check.h"
+#include "app/threads.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "weights/snapshot.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr char kCollection[] = "collection.json";  // the settings; holds the result once there is one
+
+absl::Status UseModel(const std::string& name, RunConfig& config) {
+  for (const gateway::ModelOptions& model : config.gateway.models) {
+    if (model.name != name) continue;
+    if (model.weights == gateway::ModelWeights::kExternal) {
+      config.gateway.stand_in = name;
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--model ", name, ": it is no external model of gateway.models; for ", "weights of your own use --checkpoint"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": gateway.models has no model of this name"));
+}
+
+absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
+  RunConfig& config = *loaded.config;
+  INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (config.agents.recipes.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args.run.config, ": agents.recipes is empty, and `ingot collect` starts the agents itself"));
+  }
+  if (args.samples < 1) return absl::InvalidArgumentError("--samples must be at least 1");
+  if (args.temperature < 0) return absl::InvalidArgumentError("--temperature must be 0 or more");
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
+  if (!args.model.empty()) INGOT_RETURN_IF_ERROR(UseModel(args.model, config));
+  if (!args.checkpoint.empty()) {
+    config.model.path = args.checkpoint;
+    config.model.chat_format.clear();  // the checkpoint's own decides
+  }
+  const std::string effective = loaded.schema.EffectiveYaml();
+  config.scheduler.total_steps = 0;  // nothing is trained
+  config.scheduler.final_eval = true;
+  config.rollout.threads = SplitCores(config).total;
+  config.eval.tasks = config.tasks;
+  config.eval.avg_n = args.samples;
+  config.gateway.eval_sampling.temperature = static_cast<float>(args.temperature);
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
+  INGOT_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const weights::Snapshot> snapshot,
+      config.model.path.empty() ? RandomSnapshot(model.shape, config.seed) : LoadSnapshot(config.model.path, 0));
+
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Open(config.root, config.name, config.if_exists));
+  base::InitLogging("collect", config.log_level, dir.logs() + "/ingot.log");
+  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
+  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
+  base::json::object record{{"checkpoint", args.checkpoint},
+                            {"model", args.model},
+                            {"samples", args.samples},
+                            {"temperature", args.temperature}};
+  INGOT_RETURN_IF_ERROR(dir.WriteFile(kCollection, base::PrintJson(record) + "\n"));
+  bool done = false;
+  INGOT_RETURN_IF_ERROR(EvaluateOnce(config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
+    done = true;
+    std::printf("%d episodes, %d failed, mean outcome %.4f  pool: %s\n", result.total(), result.failed(),
+                result.reward_mean(), dir.path().c_str());
+    record["episodes"] = result.total();
+    record["failed"] = result.failed();
+    record["outcome_mean"] = result.reward_mean();
+    return dir.WriteFile(kCollection, base::PrintJson(record) + "\n");
+  }));
+  return done ? 0 : 1;
+}
+
+}  // namespace
+
+int Collect(const CollectArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = CollectOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

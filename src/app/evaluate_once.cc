@@ -1,0 +1,38 @@
+#include "app/evaluate_once.h"
+
+#include <cstdio>
+#include <string>
+
+#include "app/embedded.h"
+#include "app/evaluation.h"
+#include "app/process.h"
+#include "app/run_metrics.h"
+#include "base/printable.h"
+
+namespace ingot::app {
+
+absl::Status EvaluateOnce(const RunConfig& config, const RunDir& dir, const ModelSetup& model,
+                          const std::shared_ptr<const weights::Snapshot>& snapshot, const DeviceChoice& device,
+                          const std::function<absl::Status(const v1::EvalStatusResponse&)>& report) {
+  base::Metrics metrics(config.metrics.max_labels);
+  ReportDevice(device, metrics);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
+  INGOT_ASSIGN_OR_RETURN(
+      auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
+  const TrainingSeams seams = run->Seams();
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, 0, MostEvaluations(config),
+                                                                      *seams.scheduler, *seams.publisher));
+  INGOT_RETURN_IF_ERROR(seams.publisher->Publish(snapshot, /*retain=*/true).status());
+  INGOT_RETURN_IF_ERROR(seams.scheduler->MarkVersionLive(0));
+  INGOT_RETURN_IF_ERROR(evaluations.Start(0));
+  INGOT_RETURN_IF_ERROR(run->StartAgents());
+  const Patience patience{.stop = &StopFlag()};
+  INGOT_RETURN_IF_ERROR(
+      evaluations.Finish([&report](int64_t, const v1::EvalStatusResponse& result) { return report(result); }, patience,
+                         [](const std::string& text) { std::printf("%s\n", base::Printable(text).c_str()); }));
+  endpoints.clear();  // before the metrics that they show
+  run->Stop();
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

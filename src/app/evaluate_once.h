@@ -1,0 +1,23 @@
+// One evaluation of one snapshot in this process: the common part of `ingot eval` and `ingot collect`.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "app/device.h"
+#include "app/model_setup.h"
+#include "app/run_config.h"
+#include "app/run_dir.h"
+#include "base/status.h"
+#include "proto/scheduler.pb.h"
+#include "weights/snapshot.h"
+
+namespace ingot::app {
+
+// Runs the agents on the tasks of config.eval, avg_n samples each, with `snapshot` as version 0, and calls `report` with
+// the result. Blocks until it is done; CANCELLED: the process is to stop. REQUIRES: config.scheduler.total_steps is 0.
+absl::Status EvaluateOnce(const RunConfig& config, const RunDir& dir, const ModelSetup& model,
+                          const std::shared_ptr<const weights::Snapshot>& snapshot, const DeviceChoice& device,
+                          const std::function<absl::Status(const v1::EvalStatusResponse&)>& report);
+
+}  // namespace ingot::app

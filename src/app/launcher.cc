@@ -1,0 +1,74 @@
+#include "app/launcher.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "base/random.h"
+#include "sandbox/spawn.h"
+
+extern char** environ;
+
+namespace ingot::app {
+
+absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv) {
+  // A file takes the output: a pipe could fill up.
+  const std::string path = absl::StrCat("/tmp/ingot-", base::RandomHex(8));
+  const sandbox::Fd out(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  unlink(path.c_str());
+  const sandbox::Fd none(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!out.valid() || !none.valid()) return sandbox::ErrnoStatus(errno, absl::StrCat("cannot run ", argv.front()));
+  sandbox::Command command{.argv = argv, .env = {}, .working_dir = "", .stdin_text = ""};
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) {
+    const std::string_view variable = *inherited;
+    const size_t equals = variable.find('=');
+    if (equals == 0 || equals == std::string_view::npos) continue;
+    command.env.emplace(variable.substr(0, equals), variable.substr(equals + 1));
+  }
+  INGOT_ASSIGN_OR_RETURN(const pid_t pid, sandbox::Spawn(command, {none.get(), out.get(), out.get()},
+                                                         {.own_session = false, .dumps_core = false}));
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::string text;
+  std::array<char, 4096> bytes;
+  lseek(out.get(), 0, SEEK_SET);
+  for (ssize_t got = 0; (got = read(out.get(), bytes.data(), bytes.size())) > 0;) text.append(bytes.data(), got);
+  text = std::string(absl::StripAsciiWhitespace(text));
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
+  return absl::UnavailableError(
+      absl::StrCat(absl::StrJoin(argv, " "), ": ", text.empty() ? "it failed without a word" : text));
+}
+
+absl::StatusOr<int> JobLauncher::Watch(const std::atomic<bool>& stop) {
+  std::string last;
+  bool told = false;
+  for (;; std::this_thread::sleep_for(options_.poll)) {
+    if (stop && !told) {
+      told = true;
+      Tell(absl::StrCat("stopping ", Describe(), " in order"));
+      if (const absl::Status stopped = Stop(); !stopped.ok()) Tell(std::string(stopped.message()));
+    }
+    const absl::StatusOr<State> state = Look();
+    if (!state.ok()) {
+      Tell(std::string(state.status().message()));  // its scheduler may be busy; the job goes on
+      continue;
+    }
+    if (!state->text.empty() && std::exchange(last, state->text) != state->text) {
+      Tell(absl::StrCat(Describe(), " is ", state->text));
+    }
+    if (!state->over) continue;
+    if (told) return absl::CancelledError("stopped");
+    if (state->code.has_value()) return *state->code;
+    return absl::AbortedError(absl::StrCat(Describe(), " ended without an exit code: ", Advice()));
+  }
+}
+
+}  // namespace ingot::app

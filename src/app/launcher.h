@@ -1,0 +1,79 @@
+// Starts a run, watches it and stops it, on one kind of machines. `ingot launch` makes the one that cluster.launcher names:
+//
+//   local        every role as a process of this machine (supervisor.h)
+//   slurm        one job, in which every node runs its agent (slurm.h)
+//   kubernetes   objects, whose pods run the agents (kubernetes_launcher.h)
+//
+// What an implementation owes:
+//  1. Plan has no effect: no file, no process, no call.
+//  2. After an error of Start nothing of the run is left behind, or the error says what.
+//  3. Stop gives the run the time that its configuration grants, and is safe when the run is over.
+//  4. Watch returns once nothing of the run computes any more.
+//
+// Not thread safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::app {
+
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+
+  // What Start would start, for people.
+  virtual absl::StatusOr<std::string> Plan() const = 0;
+  virtual absl::Status Start() = 0;
+  // Blocks until the run is over; returns its exit code. Once `stop` is set it calls Stop, and waits on. CANCELLED: the run
+  // was stopped. ABORTED: it ended without an exit code.
+  virtual absl::StatusOr<int> Watch(const std::atomic<bool>& stop) = 0;
+  // Tells the run to end in order, and returns at once.
+  virtual absl::Status Stop() = 0;
+};
+
+// Runs a command and returns its output. UNAVAILABLE: it cannot be started, or it failed; the text is its output.
+using RunCommand = std::function<absl::StatusOr<std::string>(const std::vector<std::string>& argv)>;
+absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv);
+
+struct JobOptions {
+  std::chrono::milliseconds poll{2000};
+  RunCommand run = RunHere;
+  std::function<void(const std::string&)> on_status;  // a line per change of the job's state
+};
+
+// A launcher of somebody else's job, whose state is asked again and again.
+class JobLauncher : public Launcher {
+ public:
+  absl::StatusOr<int> Watch(const std::atomic<bool>& stop) override;
+
+ protected:
+  struct State {
+    std::string text;  // for people; empty = not known
+    bool over = false;
+    std::optional<int> code;  // of a job that is over
+  };
+
+  explicit JobLauncher(JobOptions options) : options_(std::move(options)) {}
+
+  // The job, for people: "job 7".
+  virtual std::string Describe() const = 0;
+  // Where to look for the reason of an end without an exit code.
+  virtual std::string Advice() const = 0;
+  // An error: nobody could tell; it is asked again.
+  virtual absl::StatusOr<State> Look() = 0;
+
+  absl::StatusOr<std::string> Run(const std::vector<std::string>& argv) const { return options_.run(argv); }
+  void Tell(const std::string& line) const { options_.on_status(line); }
+
+ private:
+  const JobOptions options_;
+};
+
+}  // namespace ingot::app

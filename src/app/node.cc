@@ -1,0 +1,277 @@
+// `ingot node`: the agent of one node of a run. It starts the roles that cluster.groups gives to this node, restarts
+// them, and tells the registry what runs.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "app/commands.h"
+#include "app/process.h"
+#include "app/role_addresses.h"
+#include "app/run_dir.h"
+#include "app/run_registry.h"
+#include "app/run_roles.h"
+#include "app/run_secrets.h"
+#include "app/status_endpoint.h"
+#include "app/supervisor.h"
+#include "app/takeover.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/printable.h"
+
+namespace ingot::app {
+namespace {
+
+// The variables in which launchers tell a node its number within its group: ingot's own, Slurm, a Job of Kubernetes,
+// SkyPilot, dstack. The first one that is set counts.
+constexpr const char* kNumberVariables[] = {"INGOT_NODE", "SLURM_NODEID", "JOB_COMPLETION_INDEX", "SKYPILOT_NODE_RANK",
+                                            "DSTACK_NODE_RANK"};
+
+absl::StatusOr<int> NodeNumber(int given) {
+  if (given >= 0) return given;
+  for (const char* variable : kNumberVariables) {
+    const char* const text = std::getenv(variable);
+    if (text == nullptr) continue;
+    int number = 0;
+    if (absl::SimpleAtoi(text, &number) && number >= 0) return number;
+    return absl::InvalidArgumentError(
+        absl::StrCat(variable, " is '", text, "': a number from 0 on is expected; or give --node"));
+  }
+  return 0;
+}
+
+bool HasTrainer(const std::vector<RoleProcess>& roles) {
+  return std::any_of(roles.begin(), roles.end(), [](const auto& role) { return role.role == "trainer"; });
+}
+
+// The node that holds the run's folder, and whose exit code is the run's.
+bool Drives(const std::vector<RoleProcess>& roles) {
+  return std::find(roles.begin(), roles.end(), RoleProcess{"trainer", 0}) != roles.end();
+}
+
+std::string NodeName(const std::string& group, int node) { return absl::StrCat(group, "-", node); }
+
+std::string SocketOf(const RunDir& dir, const std::string& name) {
+  return absl::StrCat(dir.sockets(), "/node-", name, ".sock");
+}
+
+// "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
+std::string DescribeStates(const std::vector<RoleState>& states) {
+  std::string text;
+  for (const RoleState& state : states) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", state.name,
+                    state.restarts > 0 ? absl::StrCat(" (restarted ", state.restarts, " times)") : "",
+                    state.done      ? " (done)"
+                    : state.pid < 0 ? " (NOT RUNNING)"
+                                    : "");
+  }
+  return text;
+}
+
+// What this node runs, for probes. Thread safe.
+class Board {
+ public:
+  void Set(const std::vector<RoleState>& states) {
+    base::MutexLock lock(mu_);
+    states_ = states;
+  }
+  std::vector<RoleStatus> Statuses() {
+    base::MutexLock lock(mu_);
+    std::vector<RoleStatus> statuses;
+    for (const RoleState& state : states_) {
+      const bool well = state.done || state.pid > 0;
+      absl::StatusOr<std::string> text = absl::UnavailableError("it does not run; its agent starts it again");
+      if (well)
+        text = state.done ? "done" : absl::StrCat("process ", state.pid, ", restarted ", state.restarts, " times");
+      statuses.push_back({state.name, "-", std::move(text)});
+    }
+    return statuses;
+  }
+
+ private:
+  base::Mutex mu_;
+  std::vector<RoleState> states_ ABSL_GUARDED_BY(mu_);
+};
+
+class Agent {
+ public:
+  // REQUIRES: the arguments outlive it.
+  Agent(const NodeArgs& args, const LoadedConfig& loaded, int node, std::vector<RoleProcess> roles)
+      : args_(args),
+        loaded_(loaded),
+        config_(*loaded.config),
+        name_(NodeName(args.group, node)),
+        roles_(std::move(roles)),
+        drives_(Drives(roles_)) {}
+
+  absl::StatusOr<int> Run() {
+    INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config_));
+    INGOT_RETURN_IF_ERROR(Open(secrets));
+    INGOT_ASSIGN_OR_RETURN(RoleSpecs::Parts parts, PartsOf(std::move(secrets)));
+    const RoleSpecs specs(config_, parts);
+    parts.existed = true;  // of roles that moved here: the run goes on
+    const RoleSpecs moved(config_, parts);
+    std::optional<Takeover> takeover;
+    if (drives_ && config_.cluster.takeover_s > 0 && registry_ != nullptr) {
+      takeover.emplace(*registry_, OthersOf(moved),
+                       std::chrono::milliseconds(static_cast<int64_t>(config_.cluster.takeover_s * 1e3)));
+    }
+    SupervisorOptions options;
+    options.max_restarts = config_.cluster.max_restarts;
+    options.min_members = config_.cluster.min_trainer_ranks;
+    options.on_states = [this](const auto& states) { Tell(states); };
+    if (takeover.has_value()) options.arrivals = [&takeover] { return takeover->Arrived(); };
+    Supervisor supervisor(options);
+    for (const RoleProcess& role : roles_) INGOT_RETURN_IF_ERROR(supervisor.Start(specs.Spec(role)));
+    Print(absl::StrCat(roles_.size(), " processes; logs ", dir_->logs()));
+    const absl::StatusOr<int> code = supervisor.Run([] { return StopFlag().load(); },
+                                                    [this](const std::string& line) {
+                                                      INGOT_LOG(info, "{}", line);
+                                                      Print(line);
+                                                    });
+    // A node that does not drive the run ends when it is told to.
+    return !drives_ && absl::IsCancelled(code.status()) ? absl::StatusOr<int>(0) : code;
+  }
+
+ private:
+  void Print(const std::string& line) const {
+    std::printf("[%s %s] %s\n", config_.name.c_str(), name_.c_str(), base::Printable(line).c_str());
+  }
+
+  // The folder, the registry, and this node's entry in it. The node that drives the run holds its folder; the others
+  // find it there, or make its subfolders.
+  absl::Status Open(const RunSecrets& secrets) {
+    INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config_.cluster, secrets.token));
+    const IfExists if_exists = args_.run.resume ? IfExists::kResume : config_.if_exists;
+    INGOT_ASSIGN_OR_RETURN(RunDir dir, drives_ ? RunDir::Open(config_.root, config_.name, if_exists)
+                                               : RunDir::Attach(config_.root, config_.name));
+    dir_.emplace(std::move(dir));
+    base::InitLogging("node " + name_, config_.log_level, absl::StrCat(dir_->logs(), "/node-", name_, ".log"));
+    if (!TrainerAlone(config_) || config_.cluster.trainer_ranks > 1) {
+      INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access));
+      if (drives_) INGOT_RETURN_IF_ERROR(registry_->ClaimRun());
+      // An entry of this node's agent of before is there until its lease is over.
+      INGOT_RETURN_IF_ERROR(registry_->RegisterNode(name_, "", registry_->ttl() + std::chrono::seconds(3)));
+    }
+    auto endpoint = StatusEndpoint::Start(SocketOf(*dir_, name_), [this] { return board_.Statuses(); });
+    if (endpoint.ok()) probes_ = *std::move(endpoint);
+    if (!endpoint.ok()) INGOT_LOG(warn, "probes get no answer: {}", std::string(endpoint.status().message()));
+    return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
+  }
+
+  absl::StatusOr<RoleSpecs::Parts> PartsOf(RunSecrets secrets) {
+    RoleSpecs::Parts parts;
+    parts.folder = dir_->path();
+    // The run's copy: the user's file may have changed by the time that a role is restarted.
+    parts.config = drives_ ? dir_->path() + "/config.yaml" : args_.run.config;
+    parts.existed = drives_ ? dir_->existed() : args_.run.resume;
+    INGOT_ASSIGN_OR_RETURN(parts.binary, OwnBinary());
+    if (!drives_) parts.settings = args_.run.overrides;
+    parts.secrets = std::move(secrets);
+    if (!HasTrainer(roles_) || config_.cluster.trainer_ranks == 1) return parts;
+    parts.first_rank =
+        std::find_if(roles_.begin(), roles_.end(), [](const auto& role) { return role.role == "trainer"; })->index;
+    if (drives_) {
+      const std::string host = OwnHost(config_.cluster);
+      INGOT_ASSIGN_OR_RETURN(parts.meeting_port, FindPort("cluster.trainer_port", host, config_.cluster.trainer_port));
+      parts.meeting_host = host;
+      INGOT_RETURN_IF_ERROR(registry_->Register("ranks", absl::StrCat(host, ":", parts.meeting_port)));
+      return parts;
+    }
+    INGOT_ASSIGN_OR_RETURN(const std::string place, FindRanks());
+    const size_t colon = place.rfind(':');
+    parts.meeting_host = place.substr(0, colon);
+    if (absl::SimpleAtoi(place.substr(colon + 1), &parts.meeting_port)) return parts;
+    return absl::InternalError(absl::StrCat("the ranks' place in the registry is '", place, "'"));
+  }
+
+  // The place where the trainer's ranks meet, once the node with rank 0 has registered it. CANCELLED: this node is to
+  // stop.
+  absl::StatusOr<std::string> FindRanks() {
+    Print("waits for the node with rank 0 of the trainer");
+    while (!StopFlag()) {
+      INGOT_ASSIGN_OR_RETURN(const std::vector<RolePlace> places, registry_->Places());
+      for (const RolePlace& place : places) {
+        if (place.name == "ranks") return place.address;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    return absl::CancelledError("stopped before the node with rank 0 of the trainer was there");
+  }
+
+  // The nodes whose roles, but for engines and the trainer, can move here.
+  std::vector<Takeover::Node> OthersOf(const RoleSpecs& specs) const {
+    std::vector<Takeover::Node> nodes;
+    for (const NodeGroup& group : config_.cluster.groups) {
+      for (int i = 0; i < group.nodes; ++i) {
+        Takeover::Node node{NodeName(group.name, i), {}};
+        if (node.name == name_) continue;
+        const absl::StatusOr<std::vector<RoleProcess>> roles = RolesOfNode(config_, group.name, i);
+        if (!roles.ok()) continue;
+        for (const RoleProcess& role : *roles) {
+          if (role.role == "rollout" || role.role == "trainer") continue;
+          node.roles.push_back(specs.Spec(role));
+          RoleSpec& spec = node.roles.back();
+          spec.argv.insert(spec.argv.end(), spec.restart_extra.begin(), spec.restart_extra.end());
+          spec.restart_extra.clear();
+        }
+        if (!node.roles.empty()) nodes.push_back(std::move(node));
+      }
+    }
+    return nodes;
+  }
+
+  void Tell(const std::vector<RoleState>& states) {
+    board_.Set(states);
+    if (registry_ != nullptr) registry_->UpdateNodes(DescribeStates(states));
+  }
+
+  const NodeArgs& args_;
+  const LoadedConfig& loaded_;
+  const RunConfig& config_;
+  const std::string name_;
+  const std::vector<RoleProcess> roles_;
+  const bool drives_;
+  std::optional<RunDir> dir_;
+  std::unique_ptr<RunRegistry> registry_;
+  Board board_;
+  std::unique_ptr<StatusEndpoint> probes_;  // last: its thread reads the board
+};
+
+// Asks the agent of this node. 0: it answers and, for "ready", all its roles run.
+absl::StatusOr<int> Probe(const NodeArgs& args, const RunConfig& config, int node) {
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+  INGOT_ASSIGN_OR_RETURN(const LaunchedStatus status, AskLauncher(SocketOf(dir, NodeName(args.group, node))));
+  std::printf("%s", status.lines.c_str());
+  return args.probe == "alive" || status.all_answer ? 0 : 1;
+}
+
+absl::StatusOr<int> NodeOrError(const NodeArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
+  const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const int node, NodeNumber(args.node));
+  INGOT_ASSIGN_OR_RETURN(std::vector<RoleProcess> roles, RolesOfNode(config, args.group, node));
+  if (!args.probe.empty()) return Probe(args, config, node);
+  INGOT_RETURN_IF_ERROR(CheckGroups(config));
+  if (config.cluster.token_file.empty() && !TrainerAlone(config)) {
+    return absl::InvalidArgumentError(
+        "the nodes of a run share its token: name a file with it in cluster.token_file (`openssl rand -hex 32 > FILE; "
+        "chmod 600 FILE`, the same on every machine)");
+  }
+  return Agent(args, loaded, node, std::move(roles)).Run();
+}
+
+}  // namespace
+
+int RunNode(const NodeArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = NodeOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,277 @@
+#include "app/run_registry.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "app/process.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "registry/grpc_etcd.h"
+#include "registry/local_registry.h"
+
+namespace ingot::app {
+namespace {
+
+namespace json = base::json;
+
+std::string RolesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/roles/"); }
+
+// `began` tells processes of one machine apart that had one process number after the other.
+std::string PlaceText(const std::string& address, int64_t began, const std::string& waits = "") {
+  json::object place{
+      {"address", address}, {"node", MachineName()}, {"pid", static_cast<int64_t>(getpid())}, {"began", began}};
+  if (!waits.empty()) place["waits"] = waits;
+  return base::PrintJson(place);
+}
+
+std::string NodesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/nodes/"); }
+
+std::string NodeText(const std::string& roles) {
+  return base::PrintJson(json::object{{"node", MachineName()},
+                                      {"pid", static_cast<int64_t>(getpid())},
+                                      {"roles", roles},
+                                      {"began", base::Clock::Real().UnixNanos()}});
+}
+
+std::string TextField(const json::value& parsed, const char* field) {
+  const json::value* const found = base::Find(parsed, field);
+  return found != nullptr && found->is_string() ? std::string(found->as_string().c_str()) : "";
+}
+
+// INVALID_ARGUMENT: the value is none of PlaceText's.
+absl::StatusOr<RolePlace> ParsePlace(const std::string& name, const std::string& value) {
+  INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(value));
+  RolePlace place{name, TextField(parsed, "address"), TextField(parsed, "node"), 0, TextField(parsed, "waits")};
+  const json::value* const pid = base::Find(parsed, "pid");
+  if (pid != nullptr && pid->is_int64()) place.pid = pid->as_int64();
+  if (!place.address.empty()) return place;
+  return absl::InvalidArgumentError(absl::StrCat(name, ": the registry's entry names no address"));
+}
+
+absl::StatusOr<std::string> FileOf(const char* key, const std::string& path) {
+  if (path.empty()) return std::string();
+  const absl::StatusOr<std::string> text = base::ReadFile(path);
+  return text.ok() ? text : base::Annotate(text.status(), absl::StrCat("cluster.registry.", key));
+}
+
+absl::StatusOr<std::unique_ptr<registry::Registry>> OpenEtcd(const RegistryConfig& config) {
+  registry::EtcdOptions options;
+  options.endpoints = config.endpoints;
+  options.user = config.user;
+  INGOT_ASSIGN_OR_RETURN(options.password, FileOf("password_file", config.password_file));
+  while (!options.password.empty() && (options.password.back() == '\n' || options.password.back() == '\r')) {
+    options.password.pop_back();
+  }
+  INGOT_ASSIGN_OR_RETURN(options.ca, FileOf("ca", config.ca));
+  INGOT_ASSIGN_OR_RETURN(options.certificate, FileOf("certificate", config.certificate));
+  INGOT_ASSIGN_OR_RETURN(options.key, FileOf("key", config.key));
+  return registry::ConnectEtcd(options);
+}
+
+}  // namespace
+
+std::string MachineName() {
+  std::array<char, 256> name = {};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string RoleName(const std::string& role, int index) {
+  return role == "rollout" || index > 0 ? absl::StrCat(role, "-", index) : role;
+}
+
+absl::StatusOr<std::unique_ptr<RunRegistry>> RunRegistry::Open(const RunConfig& config, const std::string& folder,
+                                                               RpcAccess access) {
+  const RegistryConfig& options = config.cluster.registry;
+  auto opened = options.kind == RegistryKind::kEtcd ? OpenEtcd(options)
+                                                    : registry::OpenLocalRegistry({.folder = folder + "/registry"});
+  if (!opened.ok()) return base::Annotate(opened.status(), "cluster.registry");
+  return std::unique_ptr<RunRegistry>(new RunRegistry(config.name, options, std::move(access), *std::move(opened)));
+}
+
+RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess access,
+                         std::unique_ptr<registry::Registry> registry)
+    : run_(std::move(run)),
+      config_(std::move(config)),
+      access_(std::move(access)),
+      registry_(std::move(registry)),
+      began_(base::Clock::Real().UnixNanos()) {}
+
+RunRegistry::~RunRegistry() {
+  {
+    base::MutexLock lock(mu_);
+    stopping_ = true;
+    stopped_.SignalAll();
+  }
+  if (telling_.joinable()) telling_.join();
+  watcher_.reset();
+  registrations_.clear();
+}
+
+absl::Status RunRegistry::Follow() {
+  INGOT_ASSIGN_OR_RETURN(watcher_, registry_->Watch(RolesPrefix(run_), [this](const auto& event) { Note(event); }));
+  return absl::OkStatus();
+}
+
+void RunRegistry::Note(const registry::Event& event) {
+  // A role that is gone may come back where it was: its callers wait there until it is found elsewhere.
+  if (event.deleted) return;
+  const std::string name = event.entry.key.substr(RolesPrefix(run_).size());
+  const absl::StatusOr<RolePlace> place = ParsePlace(name, event.entry.value);
+  if (!place.ok()) {
+    INGOT_LOG(warn, "{}", std::string(place.status().message()));
+    return;
+  }
+  std::shared_ptr<RunningCalls> closed;
+  {
+    base::MutexLock lock(mu_);
+    if (std::exchange(addresses_[name], place->address) == place->address) return;
+    const auto line = lines_.find(name);
+    if (line == lines_.end()) return;
+    INGOT_LOG(info, "{} is found at {}", name, place->address);
+    closed = line->second.calls;
+    left_.push_back(line->second);
+    Lead(name, place->address, line->second);
+  }
+  closed->Close();
+}
+
+void RunRegistry::Lead(const std::string& name, const std::string& address, Line& line) const {
+  line.address = address;
+  line.calls = std::make_shared<RunningCalls>();
+  line.channel =
+      address.empty()
+          ? ConnectNowhere(absl::StrCat("the role ", name, " is not registered in ", registry_->Describe(), " yet"),
+                           line.calls)
+          : Connect(address, access_, line.calls);
+}
+
+v1::RoleChannel RunRegistry::To(const std::string& name) {
+  {
+    base::MutexLock lock(mu_);
+    if (!lines_.contains(name)) Lead(name, addresses_[name], lines_[name]);
+  }
+  return v1::RoleChannel([this, name] {
+    base::MutexLock lock(mu_);
+    return lines_.at(name).channel;
+  });
+}
+
+absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, const std::string& value,
+                               std::optional<std::chrono::milliseconds> patience) {
+  registry::RegistrationOptions options;
+  options.key = key;
+  options.value = value;
+  options.ttl = ttl();
+  options.patience = patience;
+  options.on_taken = [name](const registry::Entry& holder) {
+    _exit(Fail(absl::AbortedError(
+        absl::StrCat("another process is ", name, " by now: ", holder.value, "; this one was silent for too long"))));
+  };
+  INGOT_ASSIGN_OR_RETURN(auto registration, registry::Registration::Start(*registry_, std::move(options)));
+  registrations_.push_back(std::move(registration));
+  return absl::OkStatus();
+}
+
+absl::Status RunRegistry::Register(const std::string& name, const std::string& address) {
+  INGOT_RETURN_IF_ERROR(Keep(RolesPrefix(run_) + name, name, PlaceText(address, began_), std::nullopt));
+  base::MutexLock lock(mu_);
+  if (own_ != nullptr) return absl::OkStatus();
+  own_ = registrations_.back().get();
+  own_address_ = address;
+  telling_ = std::thread([this] { TellWaits(); });
+  return absl::OkStatus();
+}
+
+std::string RunRegistry::Waits() {
+  const auto when = std::chrono::steady_clock::now() - kTellOfWait;
+  std::set<std::string> waits;
+  base::MutexLock lock(mu_);
+  for (const auto& [name, line] : lines_) {
+    const bool reached = line.channel->GetState(false) == GRPC_CHANNEL_READY;
+    for (const LongCall& call : line.calls->Before(when)) {
+      if (call.stream && reached) continue;
+      const std::string place = line.address.empty() ? "not registered" : "no answer at " + line.address;
+      waits.insert(absl::StrCat(name, " (", call.method, reached ? "" : ": ", reached ? "" : place, ")"));
+    }
+  }
+  return absl::StrJoin(waits, ", ");
+}
+
+void RunRegistry::TellWaits() {
+  const base::Clock& clock = base::Clock::Real();
+  std::string told;
+  while (true) {
+    const std::string waits = Waits();
+    base::MutexLock lock(mu_);
+    if (waits != told) {
+      INGOT_LOG(info, "waits for {}", waits.empty() ? "nobody any more" : waits);
+      own_->Update(PlaceText(own_address_, began_, waits));
+      told = waits;
+    }
+    const std::chrono::nanoseconds next = clock.Now() + std::chrono::seconds(1);
+    while (!stopping_ && clock.WaitUntil(stopped_, mu_, next)) {
+    }
+    if (stopping_) return;
+  }
+}
+
+absl::Status RunRegistry::ClaimRun() {
+  const absl::Status claimed = Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", PlaceText("none", began_),
+                                    ttl() + std::chrono::seconds(3));
+  return absl::IsAlreadyExists(claimed)
+             ? absl::FailedPreconditionError(absl::StrCat("the run '", run_, "' is launched already: ",
+                                                          claimed.message(), "; choose another run.name, or stop it"))
+             : claimed;
+}
+
+std::chrono::milliseconds RunRegistry::ttl() const {
+  return std::chrono::milliseconds(static_cast<int64_t>(config_.ttl_s * 1e3));
+}
+
+absl::Status RunRegistry::RegisterNode(const std::string& name, const std::string& roles,
+                                       std::chrono::milliseconds patience) {
+  const absl::Status kept = Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles), patience);
+  if (absl::IsAlreadyExists(kept)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("another process runs node ", name, " of the run, or has taken its roles over: ", kept.message()));
+  }
+  INGOT_RETURN_IF_ERROR(kept);
+  base::MutexLock lock(mu_);
+  nodes_.push_back(registrations_.back().get());
+  return absl::OkStatus();
+}
+
+void RunRegistry::UpdateNodes(const std::string& roles) {
+  const std::string value = NodeText(roles);
+  base::MutexLock lock(mu_);
+  for (registry::Registration* node : nodes_) node->Update(value);
+}
+
+absl::StatusOr<std::vector<NodePlace>> RunRegistry::Nodes() {
+  INGOT_ASSIGN_OR_RETURN(const registry::Listing listing, registry_->List(NodesPrefix(run_)));
+  std::vector<NodePlace> nodes;
+  for (const registry::Entry& entry : listing.entries) {
+    INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(entry.value));
+    nodes.push_back(
+        {entry.key.substr(NodesPrefix(run_).size()), TextField(parsed, "node"), TextField(parsed, "roles")});
+  }
+  return nodes;
+}
+
+absl::StatusOr<std::vector<RolePlace>> RunRegistry::Places() {
+  INGOT_ASSIGN_OR_RETURN(const registry::Listing listing, registry_->List(RolesPrefix(run_)));
+  std::vector<RolePlace> places;
+  for (const registry::Entry& entry : listing.entries) {
+    absl::StatusOr<RolePlace> place = ParsePlace(entry.key.substr(RolesPrefix(run_).size()), entry.value);
+    if (place.ok()) places.push_back(*std::move(place));
+  }
+  return places;
+}
+
+}  // namespace ingot::app

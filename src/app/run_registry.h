@@ -1,0 +1,128 @@
+// The registry of a run, as its processes use it: each registers its role under its name, with the place where it listens,
+// and finds the other roles by theirs.
+//
+//   ingot/RUN/launch          the process that drives the run: `ingot launch`
+//   ingot/RUN/roles/NAME      a role: datapool, scheduler, gateway, rollout-0, rollout-1, ...
+//   ingot/RUN/nodes/GROUP-N   a node of cluster.groups: its agent, or the one that has its roles since it died
+//
+// A role that is started again, here or on another machine, takes its entry over; channels then lead to its new place, and
+// rpcs that wait for the old one end with UNAVAILABLE, so that their callers ask again. Thread safe.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/grpc_access.h"
+#include "app/run_config.h"
+#include "base/mutex.h"
+#include "proto/grpc_channel.h"
+#include "registry/registration.h"
+#include "registry/registry.h"
+
+namespace ingot::app {
+
+// Where a process of a run is.
+struct RolePlace {
+  std::string name;
+  std::string address;  // HOST:PORT of its gRPC service
+  std::string node;     // the machine
+  int64_t pid = 0;
+  std::string waits;  // "datapool (AppendCall), ...": the rpcs for which the process waits. Empty = none
+};
+
+// A node's agent, and the roles that it runs, for people.
+struct NodePlace {
+  std::string name;  // GROUP-NUMBER
+  std::string machine;
+  std::string roles;  // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
+};
+
+// "rollout-INDEX", or the role itself.
+std::string RoleName(const std::string& role, int index);
+
+// This machine's name. "unknown" = the system tells none.
+std::string MachineName();
+
+class RunRegistry {
+ public:
+  // Opens the registry that the configuration names. `folder`: the run's, for kind local. UNAVAILABLE, and errors of
+  // credentials: one line that names the registry.
+  static absl::StatusOr<std::unique_ptr<RunRegistry>> Open(const RunConfig& config, const std::string& folder,
+                                                           RpcAccess access);
+  // REQUIRES: the clients of its channels are gone.
+  ~RunRegistry();
+
+  // Begins to follow the roles' places. To be called once, before To.
+  absl::Status Follow();
+
+  // A channel to a role, wherever it is. Rpcs to one that is not registered yet wait for it, or fail with UNAVAILABLE, as
+  // for one that does not answer.
+  v1::RoleChannel To(const std::string& name);
+
+  // Registers this process until the registry is destroyed. If another process takes the role over, this one exits. The
+  // entry tells for whom the process waits: rpcs that go on for kTellOfWait, and streams to a role that does not answer.
+  // Each such wait is logged with its cause.
+  absl::Status Register(const std::string& name, const std::string& address);
+  static constexpr std::chrono::seconds kTellOfWait{5};
+
+  // Claims the run for its launcher. ALREADY_EXISTS: another launcher drives it, and still does after one lease's time.
+  absl::Status ClaimRun();
+
+  // Registers this process as the agent of a node until the registry is destroyed. If another one takes the node over, this
+  // process exits. FAILED_PRECONDITION: another process is, or has its roles; it still does after `patience`.
+  absl::Status RegisterNode(const std::string& name, const std::string& roles, std::chrono::milliseconds patience);
+  // Tells what the nodes of this process run by now. Thread safe, after RegisterNode.
+  void UpdateNodes(const std::string& roles);
+  // The registered nodes, by name.
+  absl::StatusOr<std::vector<NodePlace>> Nodes();
+
+  std::chrono::milliseconds ttl() const;
+
+  // The registered roles, by name.
+  absl::StatusOr<std::vector<RolePlace>> Places();
+
+  std::string Describe() const { return registry_->Describe(); }
+
+ private:
+  // A role as its callers see it.
+  struct Line {
+    std::string address;  // empty = not known
+    std::shared_ptr<RunningCalls> calls;
+    std::shared_ptr<grpc::Channel> channel;
+  };
+
+  RunRegistry(std::string run, RegistryConfig config, RpcAccess access, std::unique_ptr<registry::Registry> registry);
+  void Note(const registry::Event& event);
+  void TellWaits();
+  std::string Waits();
+  void Lead(const std::string& name, const std::string& address, Line& line) const;
+  absl::Status Keep(const std::string& key, const std::string& name, const std::string& value,
+                    std::optional<std::chrono::milliseconds> patience);
+
+  const std::string run_;
+  const RegistryConfig config_;
+  const RpcAccess access_;
+  const std::unique_ptr<registry::Registry> registry_;
+  const int64_t began_;  // Unix time in ns: tells registries of one process apart
+  base::Mutex mu_;
+  std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);  // by the roles' names
+  std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mu_);             // of the roles that are called
+  std::vector<Line> left_ ABSL_GUARDED_BY(mu_);  // earlier places: rpcs that end late may use their channels
+  std::vector<std::unique_ptr<registry::Registration>> registrations_;  // of one thread
+  std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);     // among them
+  // Of the first Register.
+  registry::Registration* own_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::string own_address_ ABSL_GUARDED_BY(mu_);
+  base::CondVar stopped_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread telling_;
+  std::unique_ptr<registry::Watcher> watcher_;  // last: its thread uses the above
+};
+
+}  // namespace ingot::app

@@ -1,0 +1,212 @@
+#include "app/run_roles.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <map>
+
+#include "app/run_registry.h"
+
+namespace ingot::app {
+namespace {
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+// The wave in which a role is stopped: first the roles that drive the run, then the roles that they call, the pool
+// last.
+int StopWaveOf(std::string_view role) {
+  if (role == "agents" || role == "trainer") return 0;
+  if (role == "gateway") return 1;
+  return role == "datapool" ? 3 : 2;
+}
+
+bool StartsAgents(const RunConfig& config) { return !TrainerAlone(config) && !config.agents.recipes.empty(); }
+
+// Of one kind of role, how many processes a run has.
+int CountOf(const RunConfig& config, const std::string& role) {
+  if (role == "trainer") return config.cluster.trainer_ranks;
+  if (TrainerAlone(config)) return 0;
+  if (role == "rollout") return config.cluster.rollout_engines;
+  return role == "agents" && !StartsAgents(config) ? 0 : 1;
+}
+
+constexpr const char* kStartOrder[] = {"datapool", "scheduler", "rollout", "gateway", "trainer", "agents"};
+
+}  // namespace
+
+bool TrainerAlone(const RunConfig& config) { return config.tasks.empty(); }
+
+std::vector<RoleProcess> AllRoles(const RunConfig& config) {
+  std::vector<RoleProcess> roles;
+  for (const char* role : kStartOrder) {
+    for (int i = 0; i < CountOf(config, role); ++i) roles.push_back({role, i});
+  }
+  return roles;
+}
+
+absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node) {
+  const std::vector<NodeGroup>& groups = config.cluster.groups;
+  int engines = 0;  // of the groups before
+  for (const NodeGroup& candidate : groups) {
+    const bool samples = std::find(candidate.roles.begin(), candidate.roles.end(), "rollout") != candidate.roles.end();
+    if (candidate.name != group) {
+      engines += samples ? candidate.nodes * candidate.engines : 0;
+      continue;
+    }
+    if (node < 0 || node >= candidate.nodes) {
+      return absl::InvalidArgumentError(absl::StrCat("group '", group, "' has ", candidate.nodes,
+                                                     " nodes, numbered from 0, and this is node ", node));
+    }
+    std::vector<RoleProcess> roles;
+    for (const RoleProcess& role : AllRoles(config)) {
+      if (std::find(candidate.roles.begin(), candidate.roles.end(), role.role) == candidate.roles.end()) continue;
+      const int first = engines + node * candidate.engines;
+      if (role.role == "rollout" && (role.index < first || role.index >= first + candidate.engines)) continue;
+      const int ranks = config.cluster.trainer_ranks / candidate.nodes;
+      if (role.role == "trainer" && role.index / ranks != node) continue;
+      roles.push_back(role);
+    }
+    return roles;
+  }
+  std::string known;
+  for (const NodeGroup& candidate : groups) absl::StrAppend(&known, known.empty() ? "" : ", ", candidate.name);
+  return absl::NotFoundError(absl::StrCat("cluster.groups has no group '", group,
+                                          "': ", known.empty() ? "it is empty" : absl::StrCat("it has ", known)));
+}
+
+// Of a group of so many nodes that has the trainer.
+absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::string& where) {
+  if (nodes < 1 || cluster.trainer_ranks % nodes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": the ", cluster.trainer_ranks,
+                                                   " ranks of cluster.trainer_ranks cannot be shared out over ", nodes,
+                                                   " nodes"));
+  }
+  if (nodes == 1 || cluster.min_trainer_ranks == cluster.trainer_ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(where,
+                                                 ": ranks on several nodes cannot go on without one of them: "
+                                                 "set cluster.min_trainer_ranks to ",
+                                                 cluster.trainer_ranks));
+}
+
+absl::Status CheckGroups(const RunConfig& config) {
+  const std::vector<NodeGroup>& groups = config.cluster.groups;
+  if (groups.empty()) return absl::OkStatus();
+  std::map<std::string, int> places;  // by role
+  std::map<std::string, std::string> group_of;
+  for (const NodeGroup& group : groups) {
+    const std::string where = absl::StrCat("cluster.groups ('", group.name, "')");
+    if (group.name.empty() || group.nodes < 1 || group.engines < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": a name, and at least one node and engine, are needed"));
+    }
+    for (const std::string& role : group.roles) {
+      if (std::find(std::begin(kStartOrder), std::end(kStartOrder), role) == std::end(kStartOrder)) {
+        return absl::InvalidArgumentError(absl::StrCat(where, ": '", role, "' is no role"));
+      }
+      if (role == "trainer") INGOT_RETURN_IF_ERROR(CheckTrainers(config.cluster, group.nodes, where));
+      if (role != "rollout" && role != "trainer" && group.nodes > 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where, ": ", role, " runs on one node, and the group has ", group.nodes));
+      }
+      places[role] += role == "rollout" ? group.nodes * group.engines : 1;
+      group_of[role] = group.name;
+    }
+  }
+  for (const char* role : kStartOrder) {
+    const int wanted = std::string_view(role) == "trainer" ? 1 : CountOf(config, role);
+    if (places[role] == wanted || (wanted == 0 && places[role] == 1)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.groups has room for ", places[role], " of role ", role, ", and the run has ", wanted,
+                     std::string_view(role) == "rollout" ? " (cluster.rollout_engines)" : ""));
+  }
+  if (StartsAgents(config) && group_of["agents"] != group_of["gateway"] && config.gateway.admin_key_file.empty()) {
+    return absl::InvalidArgumentError(
+        "cluster.groups has agents and gateway on different nodes: name a file with the key that opens episodes in "
+        "gateway.admin_key_file");
+  }
+  return absl::OkStatus();
+}
+
+RoleSpec RoleSpecs::Spec(const RoleProcess& role) const {
+  if (role.role == "trainer") return Trainer(role.index, role.index, config_.cluster.trainer_ranks);
+  RoleSpec spec = Plain(role);
+  if (role.role == "datapool" && parts_.existed) spec.argv.push_back("--resume");
+  if (role.role == "scheduler") spec.restart_extra = {"--resume"};
+  if (role.role == "gateway") spec.inherits_stdout = !StartsAgents(config_);  // it prints the address for agents
+  return spec;
+}
+
+RoleSpec RoleSpecs::Trainer(int place, int rank, int ranks) const {
+  RoleSpec spec = Plain({"trainer", place});
+  if (config_.cluster.trainer_ranks > 1) {
+    spec.group = "trainer";
+    for (const std::string& word : {std::string("--rank"), absl::StrCat(rank), std::string("--set"),
+                                    absl::StrCat("cluster.trainer_ranks=", ranks), std::string("--set"),
+                                    absl::StrCat("cluster.trainer_port=", parts_.meeting_port)}) {
+      spec.argv.push_back(word);
+    }
+    if (!parts_.meeting_host.empty()) {
+      spec.argv.push_back("--set");
+      spec.argv.push_back("cluster.trainer_host=" + parts_.meeting_host);
+    }
+    spec.renumbered = [this, place](int index, int size) { return Trainer(place, index, size); };
+  }
+  if (parts_.existed) {
+    spec.argv.push_back("--resume");
+  } else {
+    spec.restart_extra = {"--resume"};
+  }
+  spec.inherits_stdout = rank == 0;
+  spec.decides = rank == parts_.first_rank;
+  return spec;
+}
+
+RoleSpec RoleSpecs::Plain(const RoleProcess& role) const {
+  const std::string& name = role.role;
+  RoleSpec spec;
+  spec.name = RoleName(name, role.index);
+  spec.argv = {parts_.binary, name, parts_.config, "--child", absl::StrCat(getpid()), "--token-fd", "0"};
+  for (const std::string& setting : parts_.settings) {
+    spec.argv.push_back("--set");
+    spec.argv.push_back(setting);
+  }
+  if (name == "rollout") {
+    spec.argv.push_back("--engine");
+    spec.argv.push_back(absl::StrCat(role.index));
+  }
+  spec.log_path = absl::StrCat(parts_.folder, "/logs/", spec.name, ".log");
+  spec.may_finish = name == "agents" || name == "trainer";
+  spec.wave = StopWaveOf(name);
+  const bool opens = name == "agents" || name == "gateway";
+  spec.input = RunSecrets{parts_.secrets.token, opens ? parts_.secrets.admin_key : ""}.Text();
+  // Time to clean up the agents' folders, and to save the trained weights.
+  if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
+  if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
+  return spec;
+}
+
+std::string Quoted(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-./=:,@%+").find(c) != std::string::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string DescribeSpecs(const std::vector<RoleSpec>& specs) {
+  std::string lines;
+  for (const RoleSpec& spec : specs) {
+    absl::StrAppend(&lines, spec.name, std::string(spec.name.size() < 10 ? 10 - spec.name.size() : 0, ' '));
+    for (const std::string& word : spec.argv) absl::StrAppend(&lines, " ", Quoted(word));
+    absl::StrAppend(&lines, "\n");
+  }
+  return lines;
+}
+
+}  // namespace ingot::app

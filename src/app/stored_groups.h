@@ -1,0 +1,22 @@
+// The groups of a stored pool: those of training, or, of a pool without any, those of an evaluation or a collection.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/status.h"
+#include "datapool/client.h"
+
+namespace ingot::app {
+
+struct StoredGroupIds {
+  v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
+  std::vector<int64_t> ids;  // ascending
+};
+absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool);
+
+// Visits every group with its trees. Groups that are deleted meanwhile are left out.
+absl::Status VisitGroups(datapool::Client& pool, const std::function<absl::Status(const v1::Group&)>& visit);
+
+}  // namespace ingot::app

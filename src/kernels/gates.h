@@ -1,0 +1,24 @@
+// Gated activations other than SwiGLU (kernels/layers.h), elementwise on the CPU over raw pointers; fp32, fp64, or bf16
+// with fp32 inside. Knows no torch. An element's bits depend on its two inputs alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/bfloat16.h"
+#include "kernels/parallel_for.h"
+
+namespace ingot::kernels {
+
+enum class Gate : uint8_t {
+  kGeluTanh,  // gelu(gate) * up, gelu by its tanh approximation (arXiv 1606.08415)
+  kClamped,   // gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7): g * sigmoid(1.702 g) * (u + 1)
+};
+
+template <typename T>
+void Gated(Gate kind, const T* gate, const T* up, int64_t count, T* y, const ParallelFor& parallel);
+// Overwrites grad_gate and grad_up.
+template <typename T>
+void GatedBackward(Gate kind, const T* grad, const T* gate, const T* up, int64_t count, T* grad_gate, T* grad_up,
+                   const ParallelFor& parallel);
+
+}  // namespace ingot::kernels

@@ -1,0 +1,234 @@
+#include "model/block.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+#include <vector>
+
+#include "kernels/torch/experts.h"
+#include "kernels/torch/layers.h"
+#include "kernels/torch/linear.h"
+
+namespace ingot::model {
+namespace {
+
+kernels::Gate GateOf(const std::string& activation) {
+  return activation == "clamped" ? kernels::Gate::kClamped : kernels::Gate::kGeluTanh;
+}
+
+kernels::RoutingShape RoutingOf(const ExpertsConfig& experts) {
+  kernels::RoutingShape shape;
+  shape.per_token = experts.per_token;
+  shape.groups = experts.groups;
+  shape.groups_per_token = experts.groups_per_token;
+  shape.scoring = experts.scoring == "sigmoid"          ? kernels::RouterScoring::kSigmoid
+                  : experts.scoring == "softmax_chosen" ? kernels::RouterScoring::kSoftmaxChosen
+                                                        : kernels::RouterScoring::kSoftmax;
+  shape.normalize = experts.normalize;
+  shape.scale = experts.scale;
+  return shape;
+}
+
+// The load-balancing term (Switch Transformer, arXiv 2101.03961, equations 4 to 6): experts * sum over e of f_e P_e,
+// with f_e the share of routed rows and P_e the mean score, both weighted by the calls through each row. Fills in what
+// `aux` tells.
+void TellRoutes(const kernels::Routed& routed, Aux* aux) {
+  const int64_t rows = routed.scores.size(0), experts = routed.scores.size(1), per_token = routed.routes.size(1);
+  const at::Tensor weights = aux->weights.defined() ? aux->weights.to(routed.scores.scalar_type())
+                                                    : at::ones({rows}, routed.scores.options().requires_grad(false));
+  const at::Tensor wide = weights.to(at::kDouble);
+  const at::Tensor spread = wide.unsqueeze(1).expand({rows, per_token}).reshape({-1});
+  aux->routes = routed.routes;
+  aux->load = at::zeros({experts}, at::kDouble).index_add_(0, routed.routes.reshape({-1}), spread);
+  const at::Tensor shares = routed.scores.detach().to(at::kDouble);
+  const at::Tensor p = shares / shares.sum(1, true);
+  aux->entropy = -(wide.unsqueeze(1) * at::xlogy(p, p)).sum().item<double>();
+  if (aux->balance == 0) return;
+  const at::Tensor total = weights.sum();
+  const at::Tensor f = aux->load.to(weights.scalar_type()) / (total * static_cast<double>(per_token));
+  const at::Tensor scores = routed.scores / routed.scores.sum(1, true);  // of sigmoids; a softmax's sum is 1
+  const at::Tensor mean = (scores * weights.unsqueeze(1)).sum(0) / total;
+  aux->balance_loss = (f * mean).sum() * (aux->balance * static_cast<double>(experts));
+}
+
+}  // namespace
+
+Block::Block(int64_t index, LayerSpec spec, double eps, const std::map<std::string, at::Tensor>& tensors)
+    : index_(index),
+      spec_(std::move(spec)),
+      eps_(eps),
+      experts_(static_cast<size_t>(spec_.feed_forward.experts.count)) {
+  for (const TensorSpec& tensor : spec_.tensors) {
+    const at::Tensor& t = tensors.at(tensor.name);
+    if (tensor.factor != Factor::kNone) {
+      Adapter& adapter = adapters_[static_cast<size_t>(tensor.part)];
+      (tensor.factor == Factor::kA ? adapter.a : adapter.b) = t;
+    } else if (tensor.expert < 0) {
+      tensors_[static_cast<size_t>(tensor.part)] = t;
+    } else {
+      Expert& expert = experts_[static_cast<size_t>(tensor.expert)];
+      at::Tensor* const places[] = {&expert.gate,      &expert.up,      &expert.down,
+                                    &expert.gate_bias, &expert.up_bias, &expert.down_bias};
+      *places[static_cast<size_t>(tensor.part) - static_cast<size_t>(Part::kExpertGate)] = t;
+    }
+  }
+}
+
+std::vector<at::Tensor> Block::Products(const at::Tensor& x, std::initializer_list<Part> parts) const {
+  std::vector<at::Tensor> weights, biases;
+  for (const Part part : parts) {
+    weights.push_back(at(part));
+    const bool attention = part >= Part::kQuery && part <= Part::kOutput;
+    biases.push_back(attention ? tensors_[static_cast<size_t>(part) + 4] : at::Tensor());
+  }
+  std::vector<at::Tensor> results = kernels::LinearsOp(x, weights, biases);
+  size_t i = 0;
+  for (const Part part : parts) {
+    const Adapter& adapter = adapters_[static_cast<size_t>(part)];
+    if (adapter.a.defined()) {
+      const at::Tensor low = kernels::LinearOp(x, adapter.a, {});
+      results[i] = results[i] + kernels::LinearOp(low, adapter.b, {}) * spec_.alpha_over_rank;
+    }
+    ++i;
+  }
+  return results;
+}
+
+at::Tensor Block::Norm(const at::Tensor& x, Part weight) const {
+  return kernels::RmsNormOp(x, spec_.gemma ? at(weight) + 1 : at(weight), eps_);
+}
+
+// flat [N, heads * head_dim] -> [N, heads, head_dim], normed and rotated.
+at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const at::Tensor& positions,
+                        const RopeTables& rope) const {
+  const AttentionSpec& spec = spec_.attention;
+  const int64_t rows = flat.size(0);
+  const at::Tensor &cos = rope.cos(spec.local_rope), &sin = rope.sin(spec.local_rope);
+  const at::Tensor weight = !at(norm).defined() || !spec_.gemma ? at(norm) : at(norm) + 1;
+  const at::Tensor shaped = spec.norm_whole ? kernels::RmsNormOp(flat, weight, eps_).view({rows, heads, spec.head_dim})
+                                            : flat.view({rows, heads, spec.head_dim});
+  const at::Tensor per_head = spec.norm_whole ? at::Tensor() : weight;
+  if (spec.rotary_dim == spec.head_dim) {
+    return kernels::NormRotateOp(shaped, per_head, eps_, cos, sin, positions);
+  }
+  const at::Tensor normed =
+      per_head.defined() ? kernels::RmsNormOp(shaped.reshape({-1, spec.head_dim}), per_head, eps_).view(shaped.sizes())
+                         : shaped;
+  const at::Tensor turned = normed.narrow(2, 0, spec.rotary_dim).contiguous();
+  return at::cat({kernels::NormRotateOp(turned, {}, eps_, cos, sin, positions),
+                  normed.narrow(2, spec.rotary_dim, spec.head_dim - spec.rotary_dim)},
+                 2);
+}
+
+std::array<at::Tensor, 3> Block::Latent(const at::Tensor& h, const at::Tensor& positions,
+                                        const RopeTables& rope) const {
+  constexpr double kNarrowEps = 1e-6;  // of the narrow vectors' norms, whatever the file says
+  const LatentConfig& latent = spec_.attention.latent;
+  const int64_t rows = h.size(0), heads = spec_.attention.heads, width = latent.plain_dim + latent.rotary_dim;
+  const auto rotated = [&](const at::Tensor& x) {  // [rows, heads, rotary_dim]
+    const at::Tensor halves =
+        latent.interleaved ? x.unflatten(2, {latent.rotary_dim / 2, 2}).transpose(2, 3).flatten(2) : x;
+    return kernels::NormRotateOp(halves.contiguous(), {}, eps_, rope.cos(), rope.sin(), positions);
+  };
+  at::Tensor q = h;
+  if (latent.query_rank > 0) {
+    q = kernels::RmsNormOp(Products(h, {Part::kQueryDown})[0], at(Part::kQueryDownNorm), kNarrowEps);
+  }
+  q = Products(q, {Part::kQuery})[0].view({rows, heads, width});
+  const at::Tensor down = Products(h, {Part::kLatentDown})[0];
+  const at::Tensor narrow =
+      kernels::RmsNormOp(down.narrow(1, 0, latent.kv_rank).contiguous(), at(Part::kLatentNorm), kNarrowEps);
+  const at::Tensor up = Products(narrow, {Part::kKey})[0].view({rows, heads, latent.plain_dim + latent.value_dim});
+  const at::Tensor common = rotated(down.narrow(1, latent.kv_rank, latent.rotary_dim).unsqueeze(1));
+  const at::Tensor v = up.narrow(2, latent.plain_dim, latent.value_dim);
+  return {at::cat({q.narrow(2, 0, latent.plain_dim), rotated(q.narrow(2, latent.plain_dim, latent.rotary_dim))}, 2),
+          at::cat({up.narrow(2, 0, latent.plain_dim), common.expand({rows, heads, latent.rotary_dim})}, 2),
+          at::constant_pad_nd(v, {0, width - latent.value_dim})};
+}
+
+at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
+                            AttentionBackend& attention, Communicator& communicator) const {
+  const AttentionSpec& spec = spec_.attention;
+  const int64_t rows = x.size(0);
+  const at::Tensor h = communicator.Enter(Axis::kTensor, Norm(x, Part::kInputNorm));
+  if (spec.latent.kv_rank > 0) {
+    const auto [q, k, v] = Latent(h, positions, rope);
+    const at::Tensor attended = attention.Attend(index_, {.spec = spec, .q = q, .k = k, .v = v, .sinks = {}});
+    const at::Tensor values = attended.narrow(2, 0, spec.latent.value_dim).reshape({rows, -1});
+    return communicator.Sum(Axis::kTensor, Products(values, {Part::kOutput})[0]);
+  }
+  const std::vector<at::Tensor> qkv = Products(h, {Part::kQuery, Part::kKey, Part::kValue});
+  const at::Tensor q = Heads(qkv[0], spec.heads, Part::kQueryNorm, positions, rope);
+  const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope);
+  const at::Tensor attended = attention.Attend(index_, {.spec = spec,
+                                                        .q = q,
+                                                        .k = k,
+                                                        .v = qkv[2].view({rows, spec.kv_heads, spec.head_dim}),
+                                                        .sinks = at(Part::kSinks)});
+  return communicator.Sum(Axis::kTensor, Products(attended.reshape({rows, spec.queries()}), {Part::kOutput})[0]);
+}
+
+at::Tensor Block::Activated(const at::Tensor& gate, const at::Tensor& up) const {
+  const std::string& activation = spec_.feed_forward.activation;
+  return activation == "silu" ? kernels::SwiGluOp(gate, up) : kernels::GatedOp(GateOf(activation), gate, up);
+}
+
+// Rows are sorted by the expert that they take, so that each expert is one product over its rows.
+at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* aux) const {
+  const ExpertsConfig& spec = spec_.feed_forward.experts;
+  const int64_t rows = h.size(0), width = h.size(1);
+  at::Tensor logits = kernels::WideLinearOp(h, at(Part::kRouter));
+  if (at(Part::kRouterBias).defined()) logits = logits + at(Part::kRouterBias).to(logits.scalar_type());
+  const kernels::Routed routed =
+      kernels::RouteOp(logits, at(Part::kCorrectionBias), aux == nullptr ? at::Tensor() : aux->replay, RoutingOf(spec));
+  if (aux != nullptr) TellRoutes(routed, aux);
+  const at::Tensor flat = routed.routes.reshape({-1});
+  const at::Tensor order = flat.argsort(/*stable=*/true, /*dim=*/0);
+  const at::Tensor counts = at::bincount(flat, {}, spec.count);
+  const at::Tensor entered = communicator.Enter(Axis::kTensor, h);
+  const at::Tensor gathered = entered.index_select(0, order.floor_divide(spec.per_token));
+  std::vector<at::Tensor> results;
+  const int64_t* count = counts.const_data_ptr<int64_t>();
+  for (int64_t e = 0, begin = 0; e < spec.count; begin += count[e++]) {
+    if (count[e] == 0) continue;
+    const Expert& expert = experts_[static_cast<size_t>(e)];
+    const std::vector<at::Tensor> gate_up = kernels::LinearsOp(
+        gathered.narrow(0, begin, count[e]), {expert.gate, expert.up}, {expert.gate_bias, expert.up_bias});
+    results.push_back(kernels::LinearOp(Activated(gate_up[0], gate_up[1]), expert.down, expert.down_bias));
+  }
+  const at::Tensor inverse = at::empty_like(order).scatter_(0, order, at::arange(order.size(0), order.options()));
+  const at::Tensor slots = at::cat(results).index_select(0, inverse).view({rows, spec.per_token, width});
+  // Added up in the order of a row's choice, in the type of the scores.
+  at::Tensor sum;
+  for (int64_t k = 0; k < spec.per_token; ++k) {
+    const at::Tensor part =
+        slots.select(1, k).to(routed.weights.scalar_type()) * routed.weights.select(1, k).unsqueeze(1);
+    sum = sum.defined() ? sum + part : part;
+  }
+  at::Tensor result = sum.to(h.scalar_type());
+  if (at(Part::kSharedGate).defined()) {
+    const std::vector<at::Tensor> gate_up = Products(entered, {Part::kSharedGate, Part::kSharedUp});
+    result = result + Products(Activated(gate_up[0], gate_up[1]), {Part::kSharedDown})[0];
+  }
+  return communicator.Sum(Axis::kTensor, result);
+}
+
+at::Tensor Block::FeedForward(const at::Tensor& normed, Communicator& communicator, Aux* aux) const {
+  if (!experts_.empty()) return Experts(normed, communicator, aux);
+  const at::Tensor h = communicator.Enter(Axis::kTensor, normed);
+  const std::vector<at::Tensor> gate_up = Products(h, {Part::kGate, Part::kUp});
+  return communicator.Sum(Axis::kTensor, Products(Activated(gate_up[0], gate_up[1]), {Part::kDown})[0]);
+}
+
+at::Tensor Block::Forward(const at::Tensor& input, const at::Tensor& positions, const RopeTables& rope,
+                          AttentionBackend& attention, Communicator& communicator, Aux* aux) const {
+  const at::Tensor projected = Attention(input, positions, rope, attention, communicator);
+  if (spec_.gemma) {  // each part's result is normed before it is added
+    const at::Tensor x = input + Norm(projected, Part::kAttentionNorm);
+    return x + Norm(FeedForward(Norm(x, Part::kPostNorm), communicator, aux), Part::kFeedForwardNorm);
+  }
+  const auto [x, h] = kernels::ResidualNormOp(input, projected, at(Part::kPostNorm), eps_);
+  return x + FeedForward(h, communicator, aux);
+}
+
+}  // namespace ingot::model

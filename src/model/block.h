@@ -1,0 +1,77 @@
+// Block computes one layer from its LayerSpec and its tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/attention_backend.h"
+#include "model/communicator.h"
+#include "model/layer_spec.h"
+#include "model/rope.h"
+
+namespace ingot::model {
+
+// What a layer of experts is told, and tells, beside its rows. Null = nobody asks.
+struct Aux {
+  // In.
+  at::Tensor weights;  // fp32 [N], the number of calls through each row; undefined = 1 each
+  double balance = 0;  // coefficient of the load-balancing term; 0 = no term
+  at::Tensor replay;   // int64 [N, per_token], experts to take in place of the router's choice; undefined = none
+  // Out; undefined where the layer has no experts.
+  at::Tensor balance_loss;  // scalar with history, times `balance`
+  at::Tensor routes;        // int64 [N, per_token], the experts taken
+  at::Tensor load;          // fp64 [experts], weighted rows that took each
+  double entropy = 0;       // of the router's distribution, weighted sum over rows
+};
+
+// Immutable, thread safe.
+class Block {
+ public:
+  // Shares the tensors. REQUIRES: `tensors` has every tensor of the spec.
+  Block(int64_t index, LayerSpec spec, double eps, const std::map<std::string, at::Tensor>& tensors);
+
+  // x [N, hidden], positions [N] int64 -> [N, hidden]. `aux` may be null.
+  at::Tensor Forward(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
+                     AttentionBackend& attention, Communicator& communicator, Aux* aux) const;
+
+  const LayerSpec& spec() const { return spec_; }
+
+ private:
+  // The tensors of an expert: gate, up, down, and their biases.
+  struct Expert {
+    at::Tensor gate, up, down, gate_bias, up_bias, down_bias;
+  };
+  // The factors of an adapter; undefined = the product has none.
+  struct Adapter {
+    at::Tensor a, b;
+  };
+
+  const at::Tensor& at(Part part) const { return tensors_[static_cast<size_t>(part)]; }
+  // The attention's result, before it is added to x.
+  at::Tensor Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
+                       AttentionBackend& attention, Communicator& communicator) const;
+  // q, k and v of latent attention from the normed rows, v with zeros behind its numbers.
+  std::array<at::Tensor, 3> Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope) const;
+  at::Tensor FeedForward(const at::Tensor& h, Communicator& communicator, Aux* aux) const;
+  // Products of one input, with their biases and adapters.
+  std::vector<at::Tensor> Products(const at::Tensor& x, std::initializer_list<Part> parts) const;
+  at::Tensor Norm(const at::Tensor& x, Part weight) const;
+  at::Tensor Heads(const at::Tensor& flat, int64_t heads, Part norm, const at::Tensor& positions,
+                   const RopeTables& rope) const;
+  at::Tensor Activated(const at::Tensor& gate, const at::Tensor& up) const;
+  at::Tensor Experts(const at::Tensor& h, Communicator& communicator, Aux* aux) const;
+
+  const int64_t index_;
+  const LayerSpec spec_;
+  const double eps_;
+  std::array<at::Tensor, static_cast<size_t>(Part::kCount)> tensors_;  // undefined = the family has none
+  std::array<Adapter, static_cast<size_t>(Part::kCount)> adapters_;
+  std::vector<Expert> experts_;
+};
+
+}  // namespace ingot::model

@@ -1,0 +1,67 @@
+// Gemma 3 (arXiv 2503.19786): windowed layers with a RoPE of their own between layers that see the whole context, four
+// norms per layer, norms times 1 + weight, and a scaled embedding. Text models alone.
+#include <cmath>
+
+#include "model/config_json.h"
+#include "model/families/family.h"
+#include "model/families/rows.h"
+
+namespace ingot::model {
+namespace {
+
+LayerSpec Layer(const ModelConfig& config, int64_t index) {
+  const std::string prefix = LayerPrefix(index);
+  LayerSpec layer;
+  layer.gemma = true;
+  const auto norm = [&](Part part, const char* name) {
+    layer.tensors.push_back({part, prefix + name, {config.hidden_size}, Init::kZeros});
+  };
+  norm(Part::kInputNorm, "input_layernorm.weight");
+  AddAttention(config, index, &layer);
+  norm(Part::kAttentionNorm, "post_attention_layernorm.weight");
+  norm(Part::kPostNorm, "pre_feedforward_layernorm.weight");
+  AddGatedFeedForward(config, prefix, config.intermediate_size, &layer);
+  norm(Part::kFeedForwardNorm, "post_feedforward_layernorm.weight");
+  return layer;
+}
+
+absl::Status Read(const base::json::value& json, ModelConfig* config) {
+  config->gemma = true;
+  double scalar = 256;
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, "query_pre_attn_scalar", &scalar));
+  if (!(scalar > 0)) return BadKey("query_pre_attn_scalar", "must be above 0");
+  config->query_scale = std::pow(scalar, -0.5);
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (!IsNull(base::Find(json, key))) return BadKey(key, "is set, which is not supported");
+  }
+  bool both_ways = false;
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "use_bidirectional_attention", &both_ways));
+  return both_ways ? BadKey("use_bidirectional_attention", "is true, which is not supported") : absl::OkStatus();
+}
+
+void Write(const ModelConfig& config, base::json::object* json) {
+  (*json)["query_pre_attn_scalar"] = 1 / (config.query_scale * config.query_scale);
+  (*json)["attn_logit_softcapping"] = nullptr;
+  (*json)["final_logit_softcapping"] = nullptr;
+}
+
+}  // namespace
+
+extern const Family kGemma3;
+const Family kGemma3 = {.model_type = "gemma3_text",
+                        .architecture = "Gemma3ForCausalLM",
+                        .default_head_dim = 256,
+                        .reads_attention_bias = true,
+                        .qk_norm = true,
+                        .tied_by_default = true,
+                        .default_rope_theta = 1e6,
+                        .default_local_rope_theta = 1e4,
+                        .window = Window::kPattern,
+                        .full_layer_every = 6,
+                        .activation_key = "hidden_activation",
+                        .activation = "gelu_pytorch_tanh",
+                        .layer = Layer,
+                        .read = Read,
+                        .write = Write};
+
+}  // namespace ingot::model

@@ -1,0 +1,152 @@
+// gpt-oss (arXiv 2508.10925): attention with sinks, every other layer with a window, experts with biases and a clamped
+// gate. Its files hold all experts of a layer in one tensor, gate and up interleaved, or as MXFP4 blocks.
+#include <ATen/ATen.h>
+
+#include <array>
+
+#include "model/config_json.h"
+#include "model/families/family.h"
+#include "model/families/rows.h"
+
+namespace ingot::model {
+namespace {
+
+const ExpertNames kNames = {.router = "mlp.router.weight",
+                            .correction_bias = "",
+                            .gate = "mlp.experts.%.gate_proj",
+                            .up = "mlp.experts.%.up_proj",
+                            .down = "mlp.experts.%.down_proj"};
+
+LayerSpec Layer(const ModelConfig& config, int64_t index) {
+  LayerSpec layer = AttentionLayer(config, index);
+  AddExperts(config, LayerPrefix(index), kNames, &layer);
+  return layer;
+}
+
+absl::Status Read(const base::json::value& json, ModelConfig* config) {
+  ExpertsConfig& e = config->experts;
+  e.count = 128;
+  e.per_token = 4;
+  e.width = config->intermediate_size;
+  e.scoring = "softmax_chosen";
+  e.router_bias = e.bias = true;
+  e.balance_coefficient = 0.9;
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_experts", false, &e.count));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_local_experts", false, &e.count));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "experts_per_token", false, &e.per_token));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_experts_per_tok", false, &e.per_token));
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, "router_aux_loss_coef", &e.balance_coefficient));
+  INGOT_RETURN_IF_ERROR(RefuseNumber(json, "swiglu_limit", 7));
+  INGOT_RETURN_IF_ERROR(RefuseNumber(json, "swiglu_alpha", 1.702));
+  config->sinks = true;
+  config->hidden_act = "clamped";
+  const base::json::value* quantization = base::Find(json, "quantization_config");
+  if (IsNull(quantization)) return absl::OkStatus();
+  std::string method;
+  INGOT_RETURN_IF_ERROR(ReadString(*quantization, "quant_method", &method));
+  return method == "mxfp4"
+             ? absl::OkStatus()
+             : BadKey("quantization_config", absl::StrCat("is of method '", method, "', only mxfp4 is read"));
+}
+
+void Write(const ModelConfig& config, base::json::object* json) {
+  base::json::object& o = *json;
+  o["num_local_experts"] = config.experts.count;
+  o["num_experts_per_tok"] = config.experts.per_token;
+  o["router_aux_loss_coef"] = config.experts.balance_coefficient;
+  o["swiglu_limit"] = 7.0;
+}
+
+// MXFP4 (OCP Microscaling Formats 1.0): blocks [..., n / 32, 16] hold two 4-bit floats a byte, the low one first; scales
+// [..., n / 32] hold a power of two each, biased by 127. Returns [..., n] in bf16.
+at::Tensor Decoded(const at::Tensor& blocks, const at::Tensor& scales) {
+  constexpr std::array<float, 16> kValues = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+  const at::Tensor table = at::tensor(at::ArrayRef<float>(kValues), at::kFloat);
+  const at::Tensor wide = blocks.to(at::kLong);
+  const at::Tensor numbers = at::stack({wide.bitwise_and(15), wide.bitwise_right_shift(4)}, -1).flatten(-2);
+  const at::Tensor powers = at::exp2(scales.to(at::kFloat) - 127).unsqueeze(-1);
+  return (table.index_select(0, numbers.reshape({-1})).view(numbers.sizes()) * powers).flatten(-2).to(at::kBFloat16);
+}
+
+absl::Status FromFile(const ModelConfig& config, std::map<std::string, at::Tensor>* tensors) {
+  const int64_t experts = config.experts.count, width = config.experts.width, hidden = config.hidden_size;
+  const auto take = [&](const std::string& name) {
+    const auto node = tensors->extract(name);
+    return node.empty() ? at::Tensor() : node.mapped();
+  };
+  const auto put = [&](const std::string& prefix, int64_t e, const char* name, const at::Tensor& t) {
+    (*tensors)[absl::StrCat(prefix, e, ".", name)] = t.contiguous();
+  };
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const std::string prefix = LayerPrefix(i) + "mlp.experts.";
+    at::Tensor gate_up = take(prefix + "gate_up_proj"), down = take(prefix + "down_proj");
+    const at::Tensor up_blocks = take(prefix + "gate_up_proj_blocks"), up_scales = take(prefix + "gate_up_proj_scales");
+    const at::Tensor down_blocks = take(prefix + "down_proj_blocks"), down_scales = take(prefix + "down_proj_scales");
+    if (up_blocks.defined() && up_scales.defined()) gate_up = Decoded(up_blocks, up_scales).transpose(1, 2);
+    if (down_blocks.defined() && down_scales.defined()) down = Decoded(down_blocks, down_scales).transpose(1, 2);
+    const at::Tensor up_bias = take(prefix + "gate_up_proj_bias"), down_bias = take(prefix + "down_proj_bias");
+    if (!gate_up.defined() && !down.defined()) continue;  // a checkpoint of Ingot's, expert by expert
+    const std::pair<const at::Tensor*, std::vector<int64_t>> wanted[] = {{&gate_up, {experts, hidden, 2 * width}},
+                                                                         {&up_bias, {experts, 2 * width}},
+                                                                         {&down, {experts, width, hidden}},
+                                                                         {&down_bias, {experts, hidden}}};
+    for (const auto& [tensor, shape] : wanted) {
+      if (!tensor->defined() || tensor->sizes() != at::IntArrayRef(shape)) {
+        return absl::InvalidArgumentError(absl::StrCat("the experts '", prefix, "...' of layer ", i,
+                                                       " are not whole or of another shape: gate_up_proj, down_proj ",
+                                                       "and their biases must fit ", experts, " experts of width ",
+                                                       width));
+      }
+    }
+    for (int64_t e = 0; e < experts; ++e) {
+      const at::Tensor both = gate_up.select(0, e).t(), bias = up_bias.select(0, e);
+      put(prefix, e, "gate_proj.weight", both.slice(0, 0, 2 * width, 2));
+      put(prefix, e, "up_proj.weight", both.slice(0, 1, 2 * width, 2));
+      put(prefix, e, "gate_proj.bias", bias.slice(0, 0, 2 * width, 2));
+      put(prefix, e, "up_proj.bias", bias.slice(0, 1, 2 * width, 2));
+      put(prefix, e, "down_proj.weight", down.select(0, e).t());
+      put(prefix, e, "down_proj.bias", down_bias.select(0, e));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ToFile(const ModelConfig& config, std::map<std::string, at::Tensor>* tensors) {
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const std::string prefix = LayerPrefix(i) + "mlp.experts.";
+    std::vector<at::Tensor> gate_up, up_bias, down, down_bias;
+    for (int64_t e = 0; e < config.experts.count; ++e) {
+      const auto take = [&](const char* name) { return tensors->extract(absl::StrCat(prefix, e, ".", name)).mapped(); };
+      const at::Tensor gate = take("gate_proj.weight"), up = take("up_proj.weight");
+      gate_up.push_back(at::stack({gate, up}, 1).flatten(0, 1).t());
+      const at::Tensor gate_bias = take("gate_proj.bias");
+      up_bias.push_back(at::stack({gate_bias, take("up_proj.bias")}, 1).flatten());
+      down.push_back(take("down_proj.weight").t());
+      down_bias.push_back(take("down_proj.bias"));
+    }
+    (*tensors)[prefix + "gate_up_proj"] = at::stack(gate_up).contiguous();
+    (*tensors)[prefix + "gate_up_proj_bias"] = at::stack(up_bias);
+    (*tensors)[prefix + "down_proj"] = at::stack(down).contiguous();
+    (*tensors)[prefix + "down_proj_bias"] = at::stack(down_bias);
+  }
+}
+
+}  // namespace
+
+extern const Family kGptOss;
+const Family kGptOss = {.model_type = "gpt_oss",
+                        .architecture = "GptOssForCausalLM",
+                        .default_head_dim = 64,
+                        .qkv_bias = true,
+                        .default_rope_theta = 150000,
+                        .window = Window::kPattern,
+                        .full_layer_every = 2,
+                        .default_window = 128,
+                        .always_out_bias = true,
+                        .layer = Layer,
+                        .read = Read,
+                        .write = Write,
+                        .from_file = FromFile,
+                        .to_file = ToFile};
+
+}  // namespace ingot::model

@@ -1,0 +1,138 @@
+#include "model/layer_spec.h"
+
+#include <algorithm>
+
+#include "model/families/family.h"
+
+namespace ingot::model {
+
+int64_t TensorSpec::elements() const {
+  int64_t elements = 1;
+  for (const int64_t extent : shape) elements *= extent;
+  return elements;
+}
+
+int64_t LayerSpec::elements() const {
+  int64_t sum = 0;
+  for (const TensorSpec& tensor : tensors) sum += tensor.elements();
+  return sum;
+}
+
+int64_t LayerSpec::products() const {
+  int64_t sum = 0;
+  for (const TensorSpec& tensor : tensors) sum += tensor.is_product() && tensor.trained ? tensor.elements() : 0;
+  return sum;
+}
+
+double LayerSpec::row_products() const {
+  const ExpertsConfig& experts = feed_forward.experts;
+  double sum = 0;
+  for (const TensorSpec& tensor : tensors) {
+    if (!tensor.is_product()) continue;
+    const double share =
+        tensor.expert < 0 ? 1 : static_cast<double>(experts.per_token) / static_cast<double>(experts.count);
+    sum += share * static_cast<double>(tensor.elements());
+  }
+  return sum;
+}
+
+std::map<std::string, const TensorSpec*> ModelSpec::Tensors() const {
+  std::map<std::string, const TensorSpec*> tensors = {{embedding.name, &embedding}, {norm.name, &norm}};
+  if (head.has_value()) tensors[head->name] = &*head;
+  for (const LayerSpec& layer : layers) {
+    for (const TensorSpec& tensor : layer.tensors) tensors[tensor.name] = &tensor;
+  }
+  return tensors;
+}
+
+std::map<std::string, std::vector<int64_t>> ModelSpec::Shapes() const {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const auto& [name, tensor] : Tensors()) shapes[name] = tensor->shape;
+  return shapes;
+}
+
+int64_t ModelSpec::elements() const {
+  int64_t sum = 0;
+  for (const auto& [name, tensor] : Tensors()) sum += tensor->elements();
+  return sum;
+}
+
+int64_t ModelSpec::trained_elements() const {
+  int64_t sum = 0;
+  for (const auto& [name, tensor] : Tensors()) sum += tensor->trained ? tensor->elements() : 0;
+  return sum;
+}
+
+std::vector<std::vector<std::string>> ModelSpec::Units() const {
+  std::vector<std::vector<std::string>> units = {{embedding.name},
+                                                 {norm.name, head.has_value() ? head->name : embedding.name}};
+  for (const LayerSpec& layer : layers) {
+    std::vector<std::string>& unit = units.emplace_back();
+    for (const TensorSpec& tensor : layer.tensors) unit.push_back(tensor.name);
+  }
+  for (std::vector<std::string>& unit : units) std::sort(unit.begin(), unit.end());
+  return units;
+}
+
+int64_t ModelSpec::cache_elements() const {
+  int64_t sum = 0;
+  for (const LayerSpec& layer : layers) sum += 2 * layer.attention.keys();
+  return sum;
+}
+
+namespace {
+
+// The last word of a product's name, "q_proj" of "model.layers.0.self_attn.q_proj.weight"; empty = no adapter fits it.
+std::string Target(const TensorSpec& tensor) {
+  constexpr std::string_view kEnd = ".weight";
+  const bool fits = tensor.is_product() && tensor.expert < 0 && tensor.part != Part::kRouter;
+  if (!fits || !tensor.name.ends_with(kEnd)) return "";
+  const std::string module = tensor.name.substr(0, tensor.name.size() - kEnd.size());
+  return module.substr(module.rfind('.') + 1);
+}
+
+// Freezes the layer's own tensors and adds the factors of its adapters.
+void Adapt(const LoraConfig& lora, LayerSpec* layer) {
+  layer->alpha_over_rank = lora.alpha / static_cast<double>(lora.rank);
+  std::vector<TensorSpec> factors;
+  for (TensorSpec& tensor : layer->tensors) {
+    tensor.trained = false;
+    const std::string target = Target(tensor);
+    if (target.empty() || std::find(lora.targets.begin(), lora.targets.end(), target) == lora.targets.end()) continue;
+    const std::string module = tensor.name.substr(0, tensor.name.size() - std::string_view("weight").size());
+    TensorSpec a{tensor.part, module + "lora_A.weight", {lora.rank, tensor.shape[1]}, Init::kUniform};
+    TensorSpec b{tensor.part, module + "lora_B.weight", {tensor.shape[0], lora.rank}, Init::kZeros};
+    a.factor = Factor::kA;
+    b.factor = Factor::kB;
+    factors.push_back(std::move(a));
+    factors.push_back(std::move(b));
+  }
+  layer->tensors.insert(layer->tensors.end(), factors.begin(), factors.end());
+}
+
+}  // namespace
+
+ModelSpec SpecOf(const ModelConfig& config) {
+  const Family* const family = FindFamily(config.model_type);
+  ModelSpec spec;
+  spec.embedding = {Part::kEmbedding, "model.embed_tokens.weight", {config.vocab_size, config.hidden_size}};
+  spec.embedding.shard = Shard::kRows;
+  spec.norm = {Part::kNorm, "model.norm.weight", {config.hidden_size}, config.gemma ? Init::kZeros : Init::kOnes};
+  if (!config.tie_word_embeddings) {
+    spec.head = TensorSpec{Part::kHead, "lm_head.weight", {config.vocab_size, config.hidden_size}};
+    spec.head->shard = Shard::kRows;
+  }
+  for (int64_t i = 0; family != nullptr && i < config.num_hidden_layers; ++i) {
+    spec.layers.push_back(family->layer(config, i));
+    for (TensorSpec& tensor : spec.layers.back().tensors) tensor.trained = tensor.part != Part::kCorrectionBias;
+    if (config.lora.rank > 0) Adapt(config.lora, &spec.layers.back());
+  }
+  if (config.lora.rank > 0) {
+    spec.adapted = true;
+    spec.embedding.trained = spec.norm.trained = false;
+    if (spec.head.has_value()) spec.head->trained = false;
+  }
+  return spec;
+}
+
+}  // namespace ingot::model

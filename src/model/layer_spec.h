@@ -1,0 +1,155 @@
+// ModelSpec is a model as data: every tensor with its name, shape, initialisation and shard axis, and what each layer
+// computes from them. A family makes it from a configuration (model/families/). Shapes, counts, FLOPs, bytes, the
+// cache, the units that ranks fetch, loading and publishing derive from it alone.
+//
+//   ModelSpec   embedding | layers[0] ... layers[L-1] | norm, head
+//   LayerSpec   attention (heads, window, ...) | feed-forward (widths, experts) | tensors
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace ingot::model {
+
+// The place of a tensor in its block.
+enum class Part : uint8_t {
+  kInputNorm,  // before attention
+  kQuery,
+  kKey,
+  kValue,
+  kOutput,
+  kQueryBias,
+  kKeyBias,
+  kValueBias,
+  kOutputBias,
+  kQueryNorm,  // over a head, or over all heads
+  kKeyNorm,
+  kPostNorm,  // before the feed-forward part
+  kGate,
+  kUp,
+  kDown,
+  kSinks,            // of attention's softmax, one per head
+  kAttentionNorm,    // after attention
+  kFeedForwardNorm,  // after the feed-forward part
+  kRouter,
+  kRouterBias,
+  kCorrectionBias,  // chooses experts and does not weigh them; no gradient reaches it
+  kQueryDown,       // latent attention: to the narrow vectors, and their norms
+  kQueryDownNorm,
+  kLatentDown,
+  kLatentNorm,
+  kSharedGate,  // the expert that every token takes
+  kSharedUp,
+  kSharedDown,
+  kCount,
+  kExpertGate,  // one tensor per expert
+  kExpertUp,
+  kExpertDown,
+  kExpertGateBias,
+  kExpertUpBias,
+  kExpertDownBias,
+  kEmbedding,  // outside of blocks
+  kNorm,
+  kHead,
+};
+
+enum class Init : uint8_t {
+  kNormal,    // Normal(0, 0.02)
+  kResidual,  // the same, scaled by 1/sqrt(2 * layers): a product whose result is added to the residual stream
+  kOnes,
+  kZeros,
+  kUniform,  // between -1/sqrt(in) and 1/sqrt(in), of an adapter's A
+};
+
+// The axis along which tensor parallelism will cut a tensor.
+enum class Shard : int8_t { kNone = -1, kRows = 0, kColumns = 1 };
+
+// A factor of a low-rank adapter, beside the product of its part: B [out, rank] and A [rank, in].
+enum class Factor : uint8_t { kNone, kA, kB };
+
+struct TensorSpec {
+  Part part;
+  std::string name;  // Hugging Face's, whole
+  std::vector<int64_t> shape;
+  Init init = Init::kNormal;
+  Shard shard = Shard::kNone;
+  int64_t expert = -1;  // of the routed experts; -1 = of none
+  Factor factor = Factor::kNone;
+  bool trained = true;  // false = a frozen base's, or no gradient reaches it
+
+  int64_t elements() const;
+  bool is_product() const { return shape.size() == 2; }
+};
+
+// A layer's attention. q [rows, heads, head_dim]; k and v [rows, kv_heads, head_dim].
+struct AttentionSpec {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // divides heads
+  int64_t head_dim = 0;
+  double scale = 1;         // of the scores
+  bool norm = false;        // q and k are normed before they are rotated
+  bool norm_whole = false;  // over all heads together
+  int64_t rotary_dim = 0;   // numbers of a head that RoPE turns, the first ones
+  bool local_rope = false;  // by the tables of windowed layers
+  int64_t window = 0;       // positions that a row sees, its own included; 0 = all
+  bool sinks = false;
+  LatentConfig latent;  // kv_rank 0 = none; v has value_dim numbers of a head, and zeros behind them
+
+  int64_t queries() const { return heads * head_dim; }
+  int64_t keys() const { return kv_heads * head_dim; }
+};
+
+// A layer's feed-forward part.
+struct FeedForwardSpec {
+  int64_t width = 0;  // of a dense part; 0 = there are experts
+  std::string activation = "silu";
+  ExpertsConfig experts;  // count 0 = none
+
+  // Width of the activations of one row, over all experts that it takes.
+  int64_t row_width() const { return width + experts.per_token * experts.width + experts.shared_width; }
+};
+
+struct LayerSpec {
+  AttentionSpec attention;
+  FeedForwardSpec feed_forward;
+  std::vector<TensorSpec> tensors;  // products in the order of their computation
+
+  double alpha_over_rank = 0;  // of adapters; 0 = there are none
+  bool gemma = false;          // ModelConfig::gemma
+
+  int64_t elements() const;     // of all tensors
+  int64_t products() const;     // of the trained matrices
+  double row_products() const;  // multiplications of one row, with the experts that it takes
+};
+
+struct ModelSpec {
+  TensorSpec embedding, norm;
+  std::optional<TensorSpec> head;  // empty = tied to the embedding
+  std::vector<LayerSpec> layers;
+
+  int64_t elements() const;
+  int64_t trained_elements() const;
+  std::map<std::string, std::vector<int64_t>> Shapes() const;
+  std::map<std::string, const TensorSpec*> Tensors() const;
+  // The names of each unit's tensors, sorted: embedding, head (with the last norm), then the layers. A matrix that
+  // embedding and head share is in both units.
+  std::vector<std::vector<std::string>> Units() const;
+  bool adapted = false;  // there are adapters, and they alone are trained
+  // Elements of a token's keys and values in all layers.
+  int64_t cache_elements() const;
+};
+
+// A tensor at its start, fp32. The values depend only on (tensor, layers, seed).
+at::Tensor InitTensor(const TensorSpec& tensor, int64_t layers, uint64_t seed);
+
+// REQUIRES: config.Validate() is OK.
+ModelSpec SpecOf(const ModelConfig& config);
+
+}  // namespace ingot::model

@@ -1,0 +1,229 @@
+#include "model/peft.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <absl/strings/str_join.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <fstream>
+#include <set>
+
+#include "base/file.h"
+#include "model/config_json.h"
+#include "model/layer_spec.h"
+
+namespace ingot::model {
+namespace {
+
+using base::Find;
+using base::json::value;
+
+constexpr char kConfigFile[] = "/adapter_config.json", kTensorFile[] = "/adapter_model.safetensors";
+constexpr std::string_view kPrefix = "base_model.model.";
+
+at::ScalarType Wide(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+bool IsEmpty(const value* v) {
+  return IsNull(v) || (v->is_object() && v->get_object().empty()) || (v->is_array() && v->get_array().empty());
+}
+
+absl::StatusOr<LoraConfig> ReadConfig(const value& json) {
+  std::string kind, bias = "none";
+  INGOT_RETURN_IF_ERROR(ReadString(json, "peft_type", &kind));
+  if (kind != "LORA") return BadKey("peft_type", absl::StrCat("is '", kind, "', only LORA is read"));
+  INGOT_RETURN_IF_ERROR(ReadString(json, "bias", &bias));
+  if (bias != "none") return BadKey("bias", absl::StrCat("is '", bias, "', only none is read"));
+  for (const char* key : {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication",
+                          "trainable_token_indices", "target_parameters"}) {
+    if (!IsEmpty(Find(json, key))) return BadKey(key, "is set, which is not supported");
+  }
+  bool dora = false, stabilised = false, transposed = false;
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "use_dora", &dora));
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "use_rslora", &stabilised));
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "fan_in_fan_out", &transposed));
+  if (dora) return BadKey("use_dora", "is true, which is not supported");
+  if (transposed) return BadKey("fan_in_fan_out", "is true, which is not supported");
+  LoraConfig lora;
+  lora.alpha = 8;
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "r", true, &lora.rank));
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, "lora_alpha", &lora.alpha));
+  if (lora.rank < 1 || lora.rank > 1 << 14) return BadKey("r", absl::StrCat("is ", lora.rank, ", outside 1..16384"));
+  if (stabilised) lora.alpha *= std::sqrt(static_cast<double>(lora.rank));  // its scale is alpha / sqrt(rank)
+  return lora;
+}
+
+// "model.layers.0.self_attn.q_proj.lora_A.weight" -> "q_proj"; empty = not a factor.
+std::string TargetOf(const std::string& name) {
+  for (const char* end : {".lora_A.weight", ".lora_B.weight"}) {
+    if (!name.ends_with(end)) continue;
+    const std::string module = name.substr(0, name.size() - std::string_view(end).size());
+    return module.substr(module.rfind('.') + 1);
+  }
+  return "";
+}
+
+std::string Text(at::IntArrayRef shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
+
+absl::Status CheckFactors(const AdapterFolder& adapter, const ModelConfig& base) {
+  ModelConfig adapted = base;
+  adapted.lora = adapter.lora;
+  const ModelSpec spec = SpecOf(adapted);
+  const auto table = spec.Tensors();
+  for (const auto& [name, tensor] : adapter.tensors) {
+    const auto found = table.find(name);
+    if (found == table.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", name, "' belongs to no product of this base: is the adapter another base's?"));
+    }
+    if (tensor.sizes() != at::IntArrayRef(found->second->shape)) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' has shape ", Text(tensor.sizes()),
+                                                     ", this base asks for ", Text(found->second->shape),
+                                                     ": the adapter is another base's"));
+    }
+  }
+  for (const auto& [name, tensor] : table) {
+    if (tensor->factor != Factor::kNone && !adapter.tensors.contains(name)) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is missing from the adapter"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AdapterFolder> Load(const std::string& dir, const ModelConfig& given) {
+  ModelConfig base = given;
+  base.lora = {};
+  INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(dir + kConfigFile));
+  auto json = base::ParseJson(text);
+  if (!json.ok()) return base::Annotate(json.status(), dir + kConfigFile);
+  AdapterFolder adapter;
+  auto lora = ReadConfig(*json);
+  if (!lora.ok()) return base::Annotate(lora.status(), dir + kConfigFile);
+  adapter.lora = *std::move(lora);
+  INGOT_ASSIGN_OR_RETURN(const auto tensors, LoadSafetensors(dir + kTensorFile));
+  std::set<std::string> targets;
+  for (const auto& [name, tensor] : tensors) {
+    const std::string own = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+    const std::string target = TargetOf(own);
+    if (target.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(dir, kTensorFile, ": tensor '", name, "' is no factor of LoRA"));
+    }
+    targets.insert(target);
+    adapter.tensors[own] = tensor;
+  }
+  adapter.lora.targets.assign(targets.begin(), targets.end());
+  if (targets.empty()) return absl::InvalidArgumentError(absl::StrCat(dir, kTensorFile, ": has no tensors"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(CheckFactors(adapter, base), dir + kTensorFile));
+  return adapter;
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text << "\n";
+  file.close();
+  return file ? absl::OkStatus() : absl::UnavailableError(path + " cannot be written");
+}
+
+}  // namespace
+
+absl::StatusOr<AdapterFolder> LoadAdapter(const std::string& dir, const ModelConfig& base) {
+  auto adapter = Load(dir, base);
+  if (!adapter.ok())
+    return base::Annotate(adapter.status(),
+                          "an adapter's folder has adapter_config.json and adapter_model.safetensors");
+  return adapter;
+}
+
+absl::Status SaveAdapter(const std::string& dir, const ModelConfig& config, const Parameters& parameters,
+                         const std::string& base_name) {
+  if (config.lora.rank == 0) return absl::FailedPreconditionError("the model has no adapters");
+  if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) {
+    return absl::ErrnoToStatus(errno, dir + ": creating the folder");
+  }
+  std::map<std::string, at::Tensor> tensors;
+  const ModelSpec spec = SpecOf(config);
+  for (const auto& [name, tensor] : spec.Tensors()) {
+    if (tensor->factor != Factor::kNone) tensors[absl::StrCat(base::View(kPrefix), name)] = parameters.at(name);
+  }
+  INGOT_RETURN_IF_ERROR(SaveSafetensors(dir + kTensorFile, tensors, {{"format", "pt"}}));
+  base::json::array targets;
+  for (const std::string& target : config.lora.targets) targets.emplace_back(target.c_str());
+  const base::json::object json = {{"peft_type", "LORA"},
+                                   {"task_type", "CAUSAL_LM"},
+                                   {"base_model_name_or_path", base_name},
+                                   {"r", config.lora.rank},
+                                   {"lora_alpha", config.lora.alpha},
+                                   {"lora_dropout", 0.0},
+                                   {"target_modules", std::move(targets)},
+                                   {"bias", "none"},
+                                   {"fan_in_fan_out", false},
+                                   {"init_lora_weights", true},
+                                   {"inference_mode", true},
+                                   {"modules_to_save", nullptr}};
+  return WriteText(dir + kConfigFile, base::PrintJson(json));
+}
+
+absl::Status AddAdapters(const LoraConfig& lora, uint64_t seed, ModelFolder* model) {
+  ModelConfig config = model->config;
+  config.lora = lora;
+  INGOT_RETURN_IF_ERROR(config.Validate());
+  const at::Tensor& like = model->parameters.at("model.embed_tokens.weight");
+  const ModelSpec spec = SpecOf(config);
+  for (const auto& [name, tensor] : spec.Tensors()) {
+    if (tensor->factor == Factor::kNone) continue;
+    model->parameters.tensors()[name] = InitTensor(*tensor, config.num_hidden_layers, seed).to(like.options());
+  }
+  model->config = std::move(config);
+  return absl::OkStatus();
+}
+
+absl::Status AddAdapters(const std::string& dir, ModelFolder* model) {
+  if (model->config.lora.rank > 0) {
+    return absl::InvalidArgumentError("the model has adapters already: fold them with `ingot model merge`");
+  }
+  INGOT_ASSIGN_OR_RETURN(AdapterFolder adapter, LoadAdapter(dir, model->config));
+  const at::TensorOptions like = model->parameters.at("model.embed_tokens.weight").options();
+  for (auto& [name, tensor] : adapter.tensors) model->parameters.tensors()[name] = tensor.to(like).contiguous();
+  model->config.lora = std::move(adapter.lora);
+  return absl::OkStatus();
+}
+
+void FoldAdapters(ModelFolder* model) {
+  if (model->config.lora.rank == 0) return;
+  const at::NoGradGuard no_history;
+  const ModelSpec spec = SpecOf(model->config);
+  auto& tensors = model->parameters.tensors();
+  for (const LayerSpec& layer : spec.layers) {
+    for (const TensorSpec& a : layer.tensors) {
+      if (a.factor != Factor::kA) continue;
+      const std::string module = a.name.substr(0, a.name.size() - std::string_view("lora_A.weight").size());
+      at::Tensor& weight = tensors.at(module + "weight");
+      const at::ScalarType wide = Wide(weight);
+      const at::Tensor low = tensors.at(module + "lora_A.weight").to(wide),
+                       high = tensors.at(module + "lora_B.weight").to(wide);
+      weight = (weight.to(wide) + at::mm(high, low) * layer.alpha_over_rank).to(weight.scalar_type());
+      tensors.erase(module + "lora_A.weight");
+      tensors.erase(module + "lora_B.weight");
+    }
+  }
+  model->config.lora = {};
+}
+
+absl::StatusOr<Parameters> Average(const Parameters& a, const Parameters& b) {
+  const at::NoGradGuard no_history;
+  Parameters mean;
+  for (const auto& [name, tensor] : a.tensors()) {
+    const auto other = b.tensors().find(name);
+    if (other == b.tensors().end() || other->second.sizes() != tensor.sizes()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", name, " is missing from the second model or of another shape"));
+    }
+    const at::ScalarType wide = Wide(tensor);
+    mean.tensors()[name] = ((tensor.to(wide) + other->second.to(wide)) / 2).to(tensor.scalar_type());
+  }
+  return mean;
+}
+
+}  // namespace ingot::model

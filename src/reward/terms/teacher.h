@@ -1,0 +1,47 @@
+// On-policy distillation: the student samples, and a teacher scores the sampled ids. The term gives no reward. It gives every
+// sampled token an advantage of its own, beside that of the rewards and constant in the gradient:
+//
+//   value of token t = log p_teacher(t) - log p_student(t)
+//
+// Both are log_softmax(raw logits / T) at the call's temperature T. The student's is the engine's log-prob at sampling. The
+// mean over tokens of the negated value estimates the reverse KL divergence KL(student || teacher). See "On-policy
+// distillation of language models" (arXiv 2306.13649), and Thinking Machines' post on on-policy distillation (2025), whose
+// per-token advantage this is.
+//
+// The teacher is a model of gateway.models: a pinned version of this run, or a server outside it. Its tokenizer must be the
+// policy's: with another fingerprint the term cannot be applied, and the group fails. Measures: `reverse_kl`, the mean
+// over the episode's scored tokens, and `tokens`, their count. Calls that the trainer does not train (other weights, or drawn
+// under a penalty, bias or grammar) are not scored.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reward/teacher_model.h"
+#include "reward/term.h"
+#include "reward/term_parts.h"
+
+namespace ingot::reward {
+
+struct TeacherOptions {
+  std::string model;        // its name in gateway.models; not empty
+  double timeout_s = 60;    // of scoring one call, above 0 and at most 86400
+  int32_t concurrency = 8;  // calls at a time for one group, > 0
+
+  absl::Status Validate() const;
+};
+
+class TeacherTerm final : public RewardTerm {
+ public:
+  TeacherTerm(const TeacherOptions& options, const TermParts& parts) : options_(options), model_(parts.teacher) {}
+  absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
+
+ private:
+  absl::Status CheckTokenizer(const GroupFacts& group) const;
+
+  const TeacherOptions options_;
+  const std::shared_ptr<const TeacherModel> model_;
+};
+
+}  // namespace ingot::reward

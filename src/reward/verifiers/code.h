@@ -1,0 +1,26 @@
+// Unit tests of a program that the model wrote. The answer is the program; if it has a fenced block (```), the last block
+// is. Each test runs in a room of the verifier's own, which holds the program alone. A test is one of
+//
+//   {"input": TEXT, "output": TEXT}   The program reads `input` on stdin, exits with 0 and prints `output`, apart from white
+//                                     space at the ends of lines and of the text. `output` never enters the room.
+//   {"code": TEXT}                    Python alone: `code` runs behind the program in one interpreter, and raises nothing.
+//                                     A program that inspects its interpreter can forge this one.
+//
+// Signals: `tests_passed` (their share), `tests_timed_out` (the share that ran past the time limit).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "reward/verifier.h"
+
+namespace ingot::reward {
+
+// The last fenced block of `answer`, without its fences and language; the answer itself if it has none.
+std::string ProgramOf(std::string_view answer);
+
+absl::StatusOr<std::unique_ptr<const Verifier>> MakeCode(const VerifierOptions& options);
+
+}  // namespace ingot::reward

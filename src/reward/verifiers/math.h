@@ -1,0 +1,35 @@
+// Equality of mathematics, in three steps, the cheap ones first:
+//
+//   1. text       Both texts are equal but for what does not change their meaning: $ signs, spaces, \left and \right, \dfrac.
+//   2. rationals  Both are integers, decimals or fractions: equal or not, exactly.
+//   3. worker     math-verify (a Python package over SymPy) decides, in a process of the sandbox (math_workers.h).
+//
+// Of an answer with \boxed{..} the last box counts. A comparison that ran past its time or memory counts as "not equal", with the signal
+// `verifier_timeout`; so an answer like 9^{9^{9^9}} earns nothing. An expected value that math-verify cannot read is an
+// error of the task.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "reward/verifier.h"
+#include "sandbox/template.h"
+
+namespace ingot::reward {
+
+// The inside of the last \boxed{..} of `text`, or `text` without white space around it.
+std::string MathAnswerOf(std::string_view text);
+
+// `text` without what does not change its meaning. Texts that differ in meaning stay different.
+std::string NormalisedMath(std::string_view text);
+
+// Whether both are rational numbers and equal; nullopt = one is none: "12", "-0.5", "3/4", "\frac{3}{4}", of at most 1,000
+// digits each. REQUIRES: both are normalised.
+std::optional<bool> EqualRationals(std::string_view a, std::string_view b);
+
+absl::StatusOr<std::unique_ptr<const Verifier>> MakeMath(const VerifierOptions& options, sandbox::Template expected);
+
+}  // namespace ingot::reward

@@ -1,0 +1,348 @@
+#include "sandbox/launcher/root.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+#include "sandbox/launcher/wall.h"
+
+// <sys/mount.h> and <linux/mount.h> of Debian 12 define the same types.
+extern "C" int mount(const char*, const char*, const char*, unsigned long, const void*);
+extern "C" int umount2(const char*, int);
+
+namespace ingot::sandbox::launcher {
+namespace {
+
+constexpr unsigned long kBind = 4096, kRecursive = 16384, kNoSuid = 2, kNoDev = 4, kNoExec = 8, kReadOnly = 1;
+constexpr int kDetach = 2;
+constexpr char kImageRoot[] = "/.image";
+constexpr char kImageLower[] = "/.lower";
+
+int CloneTree(const char* path) {
+  return static_cast<int>(syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE));
+}
+
+// `target` is a path below the current folder.
+int Place(int tree, const char* target) {
+  return syscall(SYS_move_mount, tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) == 0 ? 0 : errno;
+}
+
+int SetAttributes(int fd, uint64_t attributes, bool recursive) {
+  mount_attr set{};
+  set.attr_set = attributes;
+  const unsigned flags = AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0);
+  return syscall(SYS_mount_setattr, fd, "", flags, &set, sizeof(set)) == 0 ? 0 : errno;
+}
+
+// Makes the folders above `path`, and `path` itself as a folder or an empty file. One that is there is no error.
+int MakePlace(const char* path, bool is_folder) {
+  char part[4096];
+  if (strlen(path) >= sizeof(part)) return ENAMETOOLONG;
+  for (size_t i = 1; path[i] != 0; ++i) {
+    if (path[i] != '/') continue;
+    memcpy(part, path, i);
+    part[i] = 0;
+    if (mkdir(part, 0755) != 0 && errno != EEXIST) return errno;
+  }
+  if (is_folder) return mkdir(path, 0755) == 0 || errno == EEXIST ? 0 : errno;
+  const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0444);
+  if (fd < 0) return errno == EROFS ? 0 : errno;
+  close(fd);
+  return 0;
+}
+
+constexpr int kMostShown = 256;
+struct Shown {
+  int tree = -1;
+  bool is_folder = false;
+  char link[256] = "";  // the target of a link
+} shown[kMostShown];
+
+// Takes what is at `path` before the root changes.
+void Take(const char* path, Shown& taken) {
+  struct stat info;
+  if (lstat(path, &info) != 0) return;
+  if (S_ISLNK(info.st_mode)) {
+    const ssize_t size = readlink(path, taken.link, sizeof(taken.link) - 1);
+    taken.link[size > 0 ? size : 0] = 0;
+    return;
+  }
+  taken.is_folder = S_ISDIR(info.st_mode);
+  taken.tree = CloneTree(path);
+}
+
+// Puts it at the same path below the new root, the current folder.
+int Show(const char* path, const Shown& taken, bool is_writable) {
+  char relative[4096];
+  if (snprintf(relative, sizeof(relative), ".%s", path) >= static_cast<int>(sizeof(relative))) return ENAMETOOLONG;
+  if (taken.link[0] != 0) {
+    char parent[4096];
+    strcpy(parent, relative);
+    if (char* const slash = strrchr(parent, '/'); slash != nullptr && slash != parent) {
+      *slash = 0;
+      if (const int error = MakePlace(parent, true)) return error;
+    }
+    return symlink(taken.link, relative) == 0 || errno == EEXIST ? 0 : errno;
+  }
+  if (taken.tree < 0) return 0;
+  const uint64_t attributes = MOUNT_ATTR_NOSUID | (is_writable ? MOUNT_ATTR_NODEV : MOUNT_ATTR_RDONLY);
+  int error = SetAttributes(taken.tree, attributes, true);
+  // A path below one that is shown already is there.
+  if (error == 0 && access(relative, F_OK) != 0) error = MakePlace(relative, taken.is_folder);
+  if (error == 0) error = Place(taken.tree, relative);
+  close(taken.tree);
+  return error;
+}
+
+constexpr const char* kDevices[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"};
+constexpr const char* kFolders[] = {"./proc", "./dev",  "./tmp",     "./var",     "./run",    "./home",
+                                    "./root", "./sys",  "./dev/pts", "./dev/shm", "./.image", "./.lower",
+                                    "./app",  "./logs", "./tests",   "./solution"};  // of tasks, see Bind
+constexpr const char* kLinks[][2] = {{"/proc/self/fd", "./dev/fd"},       {"/proc/self/fd/0", "./dev/stdin"},
+                                     {"/proc/self/fd/1", "./dev/stdout"}, {"/proc/self/fd/2", "./dev/stderr"},
+                                     {"pts/ptmx", "./dev/ptmx"},          {"/tmp", "./var/tmp"}};
+
+int MakeFrame() {
+  for (const char* const folder : kFolders) {
+    if (const int error = MakePlace(folder, true)) return error;
+  }
+  for (const auto& link : kLinks) {
+    if (symlink(link[0], link[1]) != 0 && errno != EEXIST) return errno;
+  }
+  return 0;
+}
+
+// A user namespace in which the id 0 outside a mount is `uid` inside it: for files of an image that belong to root.
+int UserNamespaceOf(uint32_t uid) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) return -1;
+  const auto helper =
+      static_cast<pid_t>(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  if (helper == 0) {
+    close(go[1]);
+    char byte;
+    [[maybe_unused]] const ssize_t got = read(go[0], &byte, 1);
+    _exit(0);
+  }
+  int names = -1;
+  char path[64], map[64];
+  const int size = snprintf(map, sizeof(map), "0 %u 1", uid);
+  bool mapped = helper > 0;
+  for (const char* const file : {"uid_map", "gid_map"}) {
+    snprintf(path, sizeof(path), "/proc/%d/%s", helper, file);
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    mapped = mapped && fd >= 0 && write(fd, map, static_cast<size_t>(size)) == size;
+    if (fd >= 0) close(fd);
+  }
+  snprintf(path, sizeof(path), "/proc/%d/ns/user", helper);
+  if (mapped) names = open(path, O_RDONLY | O_CLOEXEC);
+  close(go[0]);
+  close(go[1]);
+  if (helper > 0) waitpid(helper, nullptr, 0);
+  return names;
+}
+
+// Shows root's files of the image as the room's. Without uids of rooms they belong to Ingot's user, as the agent does.
+int PlaceImage(const RoomPlan& plan, uint32_t walls) {
+  const int tree = CloneTree(plan.image);
+  if (tree < 0) return errno;
+  int error = 0;
+  if ((walls & kOwnUid) != 0) {
+    const int names = UserNamespaceOf(plan.header->uid);
+    if (names < 0) return errno;
+    mount_attr set{};
+    set.attr_set = MOUNT_ATTR_IDMAP;
+    set.userns_fd = static_cast<uint64_t>(names);
+    if (syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &set, sizeof(set)) != 0) error = errno;
+    close(names);
+  }
+  if (error == 0) error = Place(tree, kImageLower);
+  close(tree);
+  return error;
+}
+
+// One overlay: `part` of the layers, over `base` if it is not empty, with the changes in room/upper/`part`.
+int Overlay(const RoomPlan& plan, const char* part, const char* base, const char* target, uint32_t walls) {
+  // One page is the most that mount(2) takes.
+  char options[4096];
+  size_t used = static_cast<size_t>(snprintf(options, sizeof(options), "lowerdir="));
+  const auto add = [&](const char* folder, const char* name) {
+    if (used >= sizeof(options)) return;
+    const bool first = options[used - 1] == '=';
+    used += static_cast<size_t>(snprintf(options + used, sizeof(options) - used, "%s%s%s%s", first ? "" : ":", folder,
+                                         name[0] ? "/" : "", name));
+  };
+  for (uint32_t i = 0; i < plan.header->layers; ++i) add(plan.layers[i], part);
+  if (base[0] != 0) add(base, "");
+  if (options[used - 1] == '=') {  // no layer yet: an empty one
+    char empty[3072];
+    snprintf(empty, sizeof(empty), "%s/empty", plan.room);
+    add(empty, "");
+  }
+  if (used < sizeof(options)) {
+    used += static_cast<size_t>(snprintf(options + used, sizeof(options) - used,
+                                         ",upperdir=%s/upper/%s,workdir=%s/overlay/%s%s", plan.room, part, plan.room,
+                                         part, (walls & kUserNamespace) != 0 ? ",userxattr" : ""));
+  }
+  if (used >= sizeof(options)) return E2BIG;
+  return mount("ingot", target, "overlay", kNoSuid | kNoDev, options) == 0 ? 0 : errno;
+}
+
+LaunchFailure LayerFolders(const RoomPlan& plan, uint32_t walls, int (&fds)[2]) {
+  const char* const parts[2] = {"work", "home"};
+  for (int i = 0; i < 2; ++i) {
+    char target[4096];
+    snprintf(target, sizeof(target), "%s/%s", plan.room, parts[i]);
+    if (const int error = Overlay(plan, parts[i], "", target, walls)) return {LaunchStep::kLayers, error, 0};
+    fds[i] = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fds[i] < 0) return {LaunchStep::kLayers, errno, 0};
+  }
+  return {};
+}
+
+// Mounts of every room, below `root` ("" or kImageRoot). A refused /dev/pts costs terminals alone.
+LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
+  char path[4096], source[4096];
+  const auto at = [&](const char* name) {
+    snprintf(path, sizeof(path), "%s%s", root, name);
+    return path;
+  };
+  if (plan.room[0] != 0) {
+    snprintf(source, sizeof(source), "%s/tmp", plan.room);
+    if (mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 1};
+  }
+  char options[80];
+  snprintf(options, sizeof(options), "mode=1777,size=%u,nr_inodes=4096", plan.header->shm_bytes);
+  if (mount("ingot", at("/dev/shm"), "tmpfs", kNoSuid | kNoDev, options) != 0) return {LaunchStep::kFolder, errno, 2};
+  for (uint32_t i = 0; i < plan.header->binds; ++i) {
+    const char* const equals = strchr(plan.binds[i], '=');
+    if (equals == nullptr) return {LaunchStep::kMessage, EINVAL, 1};
+    snprintf(source, sizeof(source), "%s/%.*s", plan.room, static_cast<int>(equals - plan.binds[i]), plan.binds[i]);
+    const int made = root[0] == 0 ? 0 : MakePlace(at(equals + 1), true);
+    if (made != 0) return {LaunchStep::kFolder, made, 3};
+    if (mount(source, at(equals + 1), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 3};
+  }
+  [[maybe_unused]] const int pts =
+      mount("devpts", at("/dev/pts"), "devpts", kNoSuid | kNoExec, "newinstance,ptmxmode=0666,mode=620");
+  return {};
+}
+
+bool IsInTmp(const char* path) { return strncmp(path, "/tmp/", 5) == 0; }
+
+// The room's own /tmp covers the machine's. The work root and programs may lie there: what this room sees of them comes back.
+class UnderTmp {
+ public:
+  void Keep(const char* path) {
+    struct stat info;
+    if (!IsInTmp(path) || count_ == kMost || stat(path, &info) != 0) return;
+    const int tree = CloneTree(path);
+    if (tree >= 0) kept_[count_++] = {path, tree, S_ISDIR(info.st_mode)};
+  }
+  int PutBack() {
+    int error = 0;
+    for (int i = 0; i < count_; ++i) {
+      if (error == 0) error = MakePlace(kept_[i].path, kept_[i].is_folder);
+      if (error == 0) error = Place(kept_[i].tree, kept_[i].path);
+      close(kept_[i].tree);
+    }
+    return error;
+  }
+
+ private:
+  static constexpr int kMost = 32;
+  struct {
+    const char* path;
+    int tree;
+    bool is_folder;
+  } kept_[kMost];
+  int count_ = 0;
+};
+
+int BindInto(const char* source) {
+  char target[4096];
+  snprintf(target, sizeof(target), "%s%s", kImageRoot, source);
+  if (const int error = MakePlace(target, true)) return error;
+  return mount(source, target, nullptr, kBind | kRecursive, nullptr) == 0 ? 0 : errno;
+}
+
+LaunchFailure EnterImage(const RoomPlan& plan, uint32_t walls) {
+  int error = PlaceImage(plan, walls);
+  if (error == 0) error = Overlay(plan, "root", kImageLower, kImageRoot, walls);
+  if (error != 0) return {LaunchStep::kLayers, error, 1};
+  char tmp[64];
+  snprintf(tmp, sizeof(tmp), "%s/tmp", kImageRoot);
+  error = MakePlace(tmp, true);
+  for (const char* const source : {"/proc", "/dev"}) {
+    if (error == 0) error = BindInto(source);
+  }
+  if (error != 0) return {LaunchStep::kLayers, error, 2};
+  if (const LaunchFailure failure = MountOwn(plan, kImageRoot); failure.step != LaunchStep::kNone) return failure;
+  if (error = BindInto(plan.room); error != 0) return {LaunchStep::kLayers, error, 3};
+  if (chdir(kImageRoot) != 0 || syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", kDetach) != 0 ||
+      chdir("/") != 0) {
+    return {LaunchStep::kRoot, errno, 1};
+  }
+  return {};
+}
+
+}  // namespace
+
+int BuildRoot(const RootPlan& plan) {
+  const uint32_t count = plan.visible_count;
+  constexpr uint32_t kDeviceCount = sizeof(kDevices) / sizeof(kDevices[0]);
+  if (count + kDeviceCount + 2 > kMostShown) return E2BIG;
+  for (uint32_t i = 0; i < count; ++i) Take(plan.visible[i], shown[i]);
+  for (uint32_t i = 0; i < kDeviceCount; ++i) Take(kDevices[i], shown[count + i]);
+  Take("/proc", shown[count + kDeviceCount]);
+  Take(plan.work_root, shown[count + kDeviceCount + 1]);
+  // Any folder will do: this mount becomes the root.
+  if (mount("ingot", "/tmp", "tmpfs", kNoSuid, "mode=0755,size=1m,nr_inodes=4096") != 0 || chdir("/tmp") != 0)
+    return errno;
+  int error = MakeFrame();
+  for (uint32_t i = 0; i < count && error == 0; ++i) error = Show(plan.visible[i], shown[i], false);
+  for (uint32_t i = 0; i < kDeviceCount && error == 0; ++i) {
+    if (shown[count + i].tree < 0) continue;
+    char target[64];
+    snprintf(target, sizeof(target), ".%s", kDevices[i]);
+    error = MakePlace(target, false);
+    if (error == 0) error = Place(shown[count + i].tree, target);
+    close(shown[count + i].tree);
+  }
+  if (error == 0) error = Place(shown[count + kDeviceCount].tree, "./proc");
+  close(shown[count + kDeviceCount].tree);
+  if (error == 0) error = Show(plan.work_root, shown[count + kDeviceCount + 1], true);
+  if (error != 0) return error;
+  if (syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", kDetach) != 0 || chdir("/") != 0) return errno;
+  const int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  error = SetAttributes(root, MOUNT_ATTR_RDONLY, false);
+  close(root);
+  return error;
+}
+
+LaunchFailure EnterRoom(const RoomPlan& plan, uint32_t walls, char** visible, uint32_t visible_count, int (&fds)[2]) {
+  if (plan.room[0] == 0) return MountOwn(plan, "");
+  if (plan.header->layered != 0) {
+    if (const LaunchFailure failure = LayerFolders(plan, walls, fds); failure.step != LaunchStep::kNone) return failure;
+  }
+  if (plan.image[0] != 0) return EnterImage(plan, walls);
+  UnderTmp kept;
+  for (uint32_t i = 0; i < visible_count; ++i) kept.Keep(visible[i]);
+  kept.Keep(plan.room);
+  if (const LaunchFailure failure = MountOwn(plan, ""); failure.step != LaunchStep::kNone) return failure;
+  if (const int error = kept.PutBack()) return {LaunchStep::kFolder, error, 4};
+  if (IsInTmp(plan.work_root)) return {};
+  if (const int error = ShowOneRoom(plan.work_root, plan.room)) return {LaunchStep::kFolder, error, 0};
+  return {};
+}
+
+}  // namespace ingot::sandbox::launcher

@@ -1,0 +1,35 @@
+// The root folder of rooms, with kRootFolder. The launcher builds it once: a read-only folder in memory with the paths
+// that SetUp shows, the work root, some devices, and nothing else of the machine. Each room gets a copy of these mounts and
+// adds its own: /proc, its folder, /tmp, /dev/shm and /dev/pts. A room with an image sees the image in place of the shown paths.
+#pragma once
+
+#include <cstdint>
+
+#include "sandbox/launch_messages.h"
+
+namespace ingot::sandbox::launcher {
+
+struct RootPlan {
+  const char* work_root = nullptr;
+  char** visible = nullptr;
+  uint32_t visible_count = 0;
+};
+
+// Makes the root folder and moves this process there. Paths that are missing are skipped. Returns 0 or errno.
+int BuildRoot(const RootPlan& plan);
+
+// The folders of one room.
+struct RoomPlan {
+  const RoomHeader* header = nullptr;
+  const char* work_root = nullptr;
+  const char* room = nullptr;   // "" = none
+  const char* image = nullptr;  // "" = none
+  char** layers = nullptr;
+  char** binds = nullptr;
+};
+
+// In a room's own mount namespace, after BuildRoot with the same visible paths. `fds`: work/ and home/ if they are layered,
+// else -1.
+LaunchFailure EnterRoom(const RoomPlan& plan, uint32_t walls, char** visible, uint32_t visible_count, int (&fds)[2]);
+
+}  // namespace ingot::sandbox::launcher

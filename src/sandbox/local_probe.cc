@@ -1,0 +1,230 @@
+// The probe of a machine: LocalSubstrate tries sets of parts of the wall, strongest first, with a launcher each.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_join.h"
+#include "sandbox/launcher/landlock.h"
+#include "sandbox/local_substrate.h"
+#include "sandbox/reach.h"
+#include "sandbox/running_command.h"
+#include "sandbox/seccomp_filter.h"
+
+namespace ingot::sandbox {
+namespace {
+
+constexpr char kUidLocks[] = "/run/ingot-uids";
+constexpr uint32_t kNamespaces = kPidNamespace | kMountNamespace;
+constexpr uint32_t kStrong = kNamespaces | kPrivateProc | kRootFolder | kSeccomp;
+
+// A check of a start is short.
+Limits CheckLimits() {
+  Limits limits;
+  limits.wall_time = std::chrono::seconds(30);
+  return limits;
+}
+
+// The part of `walls` that a failed step belongs to; 0 = none, or the machine is short of something.
+uint32_t RefusedPart(const LaunchFailure& failure, uint32_t walls) {
+  if (failure.error == EAGAIN || failure.error == ENOMEM || failure.error == EMFILE || failure.error == ENFILE)
+    return 0;
+  const uint32_t user = walls & kUserNamespace;
+  switch (failure.step) {
+    case LaunchStep::kNamespaces:
+      if ((walls & kRootFolder) != 0) return kRootFolder;  // one of many
+      return user != 0 ? user : walls & kNamespaces;
+    case LaunchStep::kIdMap:
+      return user;
+    case LaunchStep::kMounts:
+    case LaunchStep::kHide:
+    case LaunchStep::kFolder:
+      return (walls & kRootFolder) != 0 ? walls & kRootFolder : walls & kMountNamespace;
+    case LaunchStep::kRoot:
+      return walls & kRootFolder;
+    case LaunchStep::kNetwork:
+      return walls & kNetNamespace;
+    case LaunchStep::kFilter:
+      return walls & kSeccomp;
+    case LaunchStep::kLandlockRules:
+      return walls & kLandlock;
+    case LaunchStep::kProc:
+      return (walls & kRootFolder) != 0 ? walls & kRootFolder : walls & kPrivateProc;
+    case LaunchStep::kUid:
+      return walls & kOwnUid;
+    default:
+      return 0;
+  }
+}
+
+std::string PartName(uint32_t part) {
+  if (part == kOwnUid) return "a uid per room";
+  if (part == kUserNamespace) return "a user namespace";
+  if (part == kRootFolder) return "the rung namespaces";
+  if (part == kNetNamespace) return "a network namespace";
+  if (part == kSeccomp) return "a filter of system calls";
+  if (part == kLandlock) return "the rung landlock";
+  if (part == kPrivateProc) return "a private /proc";
+  return part == kMountNamespace ? "a mount namespace" : "PID and mount namespaces";
+}
+
+// The sets to try, strongest first, without those that `options` rule out.
+std::vector<uint32_t> SetsOf(const SubstrateOptions& options, bool is_root) {
+  const bool own = options.agent_uid != "shared" && is_root;
+  const bool may_share = options.agent_uid != "own";
+  const uint32_t user = is_root ? 0 : uint32_t{kUserNamespace};
+  const std::string& most = options.rung;
+  std::vector<uint32_t> sets;
+  // Agents that must be root on the machine get no wall against it.
+  if (options.agent_uid != "shared") {
+    const uint32_t network = options.network == "none" ? uint32_t{kNetNamespace} : 0;
+    if (most == "auto" || most == "full" || most == "namespaces") {
+      if (own) sets.push_back(kOwnUid | kStrong | network);
+      if (!is_root && may_share) sets.push_back(user | kStrong | network);
+    }
+    if (most != "process") {
+      if (own) sets.push_back(kOwnUid | kLandlock | kSeccomp);
+      if (!is_root && may_share) sets.push_back(kLandlock | kSeccomp);
+    }
+  }
+  if (own)
+    sets.insert(sets.end(),
+                {kOwnUid | kNamespaces | kPrivateProc, kOwnUid | kNamespaces, kOwnUid | kPidNamespace, kOwnUid});
+  if (may_share) {
+    const uint32_t keeps = options.agent_uid == "shared" ? uint32_t{kKeepsCapabilities} : 0;
+    sets.insert(sets.end(), {user | kNamespaces | kPrivateProc | keeps, user | kNamespaces | keeps, keeps});
+  }
+  return sets;
+}
+
+}  // namespace
+
+absl::Status LocalSubstrate::Probe(uint32_t refused) {
+  Grant& grant = ground_.grant;
+  const SubstrateOptions& options = ground_.options;
+  const bool is_root = geteuid() == 0;
+  if (!is_root && options.agent_uid != "shared") grant.refused.push_back("a uid per room (ingot is not root)");
+  for (const uint32_t walls : SetsOf(options, is_root)) {
+    if ((walls & refused) != 0) continue;
+    INGOT_ASSIGN_OR_RETURN(const Refusal refusal, Try(walls));
+    if (refusal.part == 0) return NoteGrant(walls, refused);
+    refused |= refusal.part;
+    grant.refused.push_back(absl::StrCat(PartName(refusal.part), " (", refusal.reason, ")"));
+    ground_.launcher.reset();
+    ground_.uids.reset();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("agents cannot be started with sandbox.agent_uid: ", options.agent_uid,
+                   ". Not granted: ", absl::StrJoin(grant.refused, "; ")));
+}
+
+absl::Status LocalSubstrate::NoteGrant(uint32_t walls, uint32_t refused) {
+  Grant& grant = ground_.grant;
+  grant.own_uid = (walls & kOwnUid) != 0;
+  grant.first_uid = grant.own_uid ? ground_.options.uid_base : 0;
+  grant.user_namespace = (walls & kUserNamespace) != 0;
+  grant.pid_namespace = (walls & kPidNamespace) != 0;
+  grant.mount_namespace = (walls & kMountNamespace) != 0;
+  grant.private_proc = (walls & kPrivateProc) != 0;
+  grant.root_folder = (walls & kRootFolder) != 0;
+  grant.own_network = (walls & kNetNamespace) != 0;
+  grant.seccomp = (walls & kSeccomp) != 0;
+  grant.landlock = (walls & kLandlock) != 0 ? launcher::LandlockVersion() : 0;
+  grant.rung = grant.root_folder ? Rung::kNamespaces : grant.landlock > 0 ? Rung::kLandlock : Rung::kProcess;
+  if (!grant.root_folder) return absl::OkStatus();
+  const std::string& most = ground_.options.rung;
+  if ((most == "auto" || most == "full") && (refused & kGroupsRefused) == 0) {
+    auto groups = ControlGroups::Make();
+    if (groups.ok()) {
+      ground_.groups = *std::move(groups);
+      grant.groups = ground_.groups->version();
+      grant.rung = Rung::kFull;
+    } else {
+      grant.refused.push_back(absl::StrCat("the rung full (", groups.status().message(), ")"));
+    }
+  }
+  // Overlayfs, with a room that is layered.
+  grant.layers = true;
+  RoomOptions layered;
+  layered.takes_snapshots = true;
+  const auto room = LocalRoom::Make(ground_, layered);
+  if (room.ok()) return absl::OkStatus();
+  grant.layers = false;
+  grant.refused.push_back(absl::StrCat("snapshots without copies, and images (", room.status().message(), ")"));
+  return LocalRoom::Make(ground_, RoomOptions()).status();
+}
+
+absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::Try(uint32_t walls) {
+  std::optional<int64_t> uid;
+  if ((walls & kOwnUid) != 0) {
+    if (const absl::Status opened = OpenUids(); !opened.ok()) return Refusal{kOwnUid, std::string(opened.message())};
+    INGOT_ASSIGN_OR_RETURN(uid, ground_.uids->Take());
+  }
+  const SubstrateOptions& options = ground_.options;
+  LauncherOptions wall{
+      .walls = walls, .work_root = ground_.work_root, .hidden = options.hidden, .visible = {}, .filter = ""};
+  if ((walls & (kRootFolder | kLandlock)) != 0) wall.visible = ShownPaths(options);
+  if ((walls & kLandlock) != 0) wall.visible = WithoutHidden(wall.visible, options.hidden);
+  if ((walls & kSeccomp) != 0) {
+    INGOT_ASSIGN_OR_RETURN(wall.filter, MakeFilter({.tcp_only = (walls & kLandlock) != 0}));
+  }
+  LaunchFailure failure;
+  auto launcher = Launcher::Make(std::move(wall), failure);
+  const uint32_t part = RefusedPart(failure, walls);
+  if (!launcher.ok() && part != 0) return Refusal{part, DescribeFailure(failure)};
+  INGOT_RETURN_IF_ERROR(launcher.status());
+  ground_.launcher = *std::move(launcher);
+  absl::StatusOr<Refusal> refusal = CheckReach(walls, uid.value_or(0));
+  if (uid.has_value()) ground_.uids->Give(*uid);
+  return refusal;
+}
+
+absl::Status LocalSubstrate::OpenUids() {
+  auto uids = UidRange::Open(ground_.options.uid_base, kUidLocks);
+  if (!uids.ok())
+    uids = UidRange::Open(ground_.options.uid_base, ground_.work_root + "/uids");  // no /run, or read-only
+  INGOT_RETURN_IF_ERROR(uids.status());
+  ground_.uids = *std::move(uids);
+  struct stat info;
+  if (stat(ground_.work_root.c_str(), &info) == 0 && info.st_uid == geteuid() && (info.st_mode & S_IXOTH) == 0) {
+    chmod(ground_.work_root.c_str(),
+          (info.st_mode & 07777) | S_IXGRP | S_IXOTH);  // rooms pass it; its entries stay private
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::CheckReach(uint32_t walls, int64_t uid) {
+  std::vector<Wish> wishes = Wishes(ground_.options.programs);
+  wishes.push_back({"agents.work_root", ground_.work_root, true});
+  LaunchFailure failure;
+  OpenOptions open{
+      .uid = uid, .work_root = ground_.work_root, .room = "", .image = "", .layers = {}, .binds = {}, .groups = {}};
+  const auto room = ground_.launcher->Open(open, failure);
+  INGOT_RETURN_IF_ERROR(room.status());
+  StartOptions start{.checks = true, .working_dir = "", .path = "", .arguments = {}, .variables = {}, .limits = {}};
+  for (const Wish& wish : wishes) start.arguments.push_back((wish.executes ? "x" : "r") + wish.path);
+  if (failure.step == LaunchStep::kNone) {
+    const auto outcome = RunInOpenRoom(room->socket, start, "", CheckLimits(), nullptr, nullptr, failure);
+    INGOT_RETURN_IF_ERROR(outcome.status());
+  }
+  if (failure.step == LaunchStep::kNone) return Refusal{};
+  if (failure.step != LaunchStep::kReach) {
+    const uint32_t part = RefusedPart(failure, walls);
+    if (part == 0)
+      return ErrnoStatus(failure.error, absl::StrCat("cannot start agents (", DescribeFailure(failure), ")"));
+    return Refusal{part, DescribeFailure(failure)};
+  }
+  const Wish& wish = wishes[static_cast<size_t>(failure.index)];
+  const std::string reason =
+      absl::StrCat(wish.program, ": ", (walls & kOwnUid) != 0 ? absl::StrCat("uid ", uid) : "a room", " cannot ",
+                   wish.executes ? "enter or execute " : "read ", wish.path, ": ", ClosedPart(wish.path),
+                   "; chmod o+x opens a folder");
+  if ((walls & (kRootFolder | kLandlock)) != 0) {
+    return Refusal{walls & (kRootFolder | kLandlock),
+                   absl::StrCat(reason, ", and sandbox.visible shows a path to rooms")};
+  }
+  if ((walls & kOwnUid) != 0) return Refusal{kOwnUid, reason};
+  return absl::FailedPreconditionError(reason);
+}
+
+}  // namespace ingot::sandbox

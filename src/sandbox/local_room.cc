@@ -1,0 +1,363 @@
+#include "sandbox/local_room.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/strings/numbers.h"
+#include "base/log.h"
+#include "sandbox/running_command.h"
+
+namespace ingot::sandbox {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kEndPatienceMs = 5'000;
+constexpr size_t kMostLayers = 32;  // more are merged into one
+
+std::vector<LaunchLimit> LaunchLimits(const Limits& limits, int64_t processes) {
+  std::vector<LaunchLimit> list = {{RLIMIT_CORE, 0}};
+  const auto add = [&list](int resource, int64_t value) {
+    if (value > 0) list.push_back({resource, static_cast<uint64_t>(value)});
+  };
+  add(RLIMIT_AS, limits.memory_bytes);
+  add(RLIMIT_NOFILE, limits.open_files);
+  add(RLIMIT_CPU, limits.cpu_seconds);
+  add(RLIMIT_FSIZE, limits.file_bytes);
+  add(RLIMIT_NPROC, processes);
+  return list;
+}
+
+// The status of a command that did not start.
+absl::Status FailureStatus(const LaunchFailure& failure, const Command& command) {
+  const std::string& name = command.argv[0];
+  switch (failure.step) {
+    case LaunchStep::kWorkingFolder:
+      return ErrnoStatus(failure.error, absl::StrCat("cannot enter the working folder '", command.working_dir,
+                                                     "' to run '", name, "'"));
+    case LaunchStep::kExec:
+      if (name.find('/') != std::string::npos)
+        return ErrnoStatus(failure.error, absl::StrCat("cannot execute '", name, "'"));
+      if (failure.error == ENOENT) {
+        return absl::NotFoundError(absl::StrCat("no executable '", name, "' in PATH=", SearchPath(command.env)));
+      }
+      return ErrnoStatus(failure.error, absl::StrCat("cannot execute '", name, "' of PATH=", SearchPath(command.env)));
+    default:
+      return ErrnoStatus(failure.error, absl::StrCat("cannot start '", name, "' (", DescribeFailure(failure), ")"));
+  }
+}
+
+// Waits until the other end of a room's socket is gone.
+void AwaitEnd(const Fd& socket) {
+  shutdown(socket.get(), SHUT_WR);
+  char left[256];
+  for (pollfd end{socket.get(), POLLIN, 0}; poll(&end, 1, kEndPatienceMs) == 1;) {
+    const ssize_t got = recv(socket.get(), left, sizeof(left), 0);
+    if (got == 0 || (got < 0 && errno != EINTR)) return;
+  }
+}
+
+absl::Status RunCopier(const std::vector<std::string>& argv) {
+  const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const Command command{.argv = argv, .env = {{"PATH", "/usr/bin:/bin"}}, .working_dir = "/", .stdin_text = ""};
+  INGOT_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, {null.get(), null.get(), null.get()}, {}));
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot copy ", argv[argv.size() - 2], " to ", argv.back(), ": is the disk full?"));
+}
+
+absl::Status ChownTree(const std::string& folder, uid_t uid) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (lchown(it->path().c_str(), uid, uid) != 0)
+      return ErrnoStatus(errno, absl::StrCat("cannot give away ", it->path().string()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CopyFiles(const std::string& from, const std::string& to) {
+  return RunCopier({"cp", "-a", "--reflink=auto", from + "/.", to});
+}
+
+absl::StatusOr<std::unique_ptr<LocalRoom>> LocalRoom::Make(LocalGround& ground, const RoomOptions& options) {
+  std::unique_ptr<LocalRoom> room(new LocalRoom(ground, options));
+  const Grant& grant = ground.grant;
+  if ((!options.image.empty() || !options.binds.empty()) && !grant.root_folder) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("an image needs the rung namespaces, and agents have the ", grant.Describe()));
+  }
+  const auto* const snapshot = dynamic_cast<const LocalSnapshot*>(options.from.get());
+  room->image_ = snapshot != nullptr ? snapshot->image : options.image;
+  room->layered_ = grant.layers && (snapshot != nullptr || options.takes_snapshots || !room->image_.empty());
+  if (!room->image_.empty() && !grant.layers) {
+    return absl::FailedPreconditionError("an image needs overlayfs, which this machine does not grant");
+  }
+  std::error_code error;
+  if (!room->image_.empty() && !fs::is_directory(room->image_, error)) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no image folder ", room->image_));
+  }
+  INGOT_RETURN_IF_ERROR(room->MakeFolders());
+  if (snapshot != nullptr) INGOT_RETURN_IF_ERROR(room->FillFromSnapshot(*snapshot));
+  base::MutexLock lock(room->mu_);
+  INGOT_RETURN_IF_ERROR(room->Open());
+  return room;
+}
+
+absl::Status LocalRoom::MakeFolders() {
+  const auto* const snapshot = dynamic_cast<const LocalSnapshot*>(options_.from.get());
+  if (snapshot != nullptr && has_uid_per_snapshot()) {
+    uid_ = snapshot->uid;  // the files are this uid's
+  } else if (ground_.uids != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(const int64_t uid, ground_.uids->Take());
+    uid_ = std::make_shared<UidLease>(*ground_.uids, uid);
+  }
+  const auto owner = uid_ != nullptr ? std::optional(static_cast<uid_t>(uid_->uid())) : std::nullopt;
+  INGOT_ASSIGN_OR_RETURN(WorkDir folder, WorkDir::Create(ground_.work_root, owner));
+  folder_.emplace(std::move(folder));
+  path_ = folder_->path();
+  work_ = folder_->work();
+  home_ = folder_->home();
+  tmp_ = folder_->tmp();
+  if (uid_ != nullptr && ground_.grant.mount_namespace) {
+    const std::string line = absl::StrCat("agent:x:", uid_->uid(), ":", uid_->uid(), "::", home_, ":/bin/sh\n");
+    INGOT_RETURN_IF_ERROR(folder_->WriteBeside("passwd", ground_.known_users + line));  // launcher/wall.h, NameUid
+    chmod((path_ + "/passwd").c_str(), 0644);                                           // whatever the umask
+  }
+  for (const Bind& bind : options_.binds)
+    INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/", bind.folder)));
+  if (layered_) INGOT_RETURN_IF_ERROR(MakeUpper());
+  if (ground_.groups != nullptr) {
+    GroupLimits limits = ground_.options.totals;
+    if (options_.totals.memory_bytes > 0) limits.memory_bytes = options_.totals.memory_bytes;
+    if (options_.totals.processes > 0) limits.processes = options_.totals.processes;
+    if (options_.totals.cpus > 0) limits.cpus = options_.totals.cpus;
+    INGOT_ASSIGN_OR_RETURN(ControlGroup group, ground_.groups->NewGroup(limits));
+    group_.emplace(std::move(group));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> LocalRoom::LayerParts() const {
+  std::vector<std::string> parts = {"work", "home"};
+  if (!image_.empty()) parts.push_back("root");
+  return parts;
+}
+
+absl::Status LocalRoom::MakeUpper() {
+  for (const char* const folder : {"/upper", "/overlay", "/empty"}) {
+    if (mkdir((path_ + folder).c_str(), 0755) != 0 && errno != EEXIST)
+      return ErrnoStatus(errno, absl::StrCat("cannot make ", path_, folder));
+  }
+  for (const std::string& part : LayerParts()) {
+    INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/upper/", part)));
+    if (part == "root") chmod((path_ + "/upper/root").c_str(), 0755);
+    const std::string scratch = absl::StrCat(path_, "/overlay/", part);
+    if (mkdir(scratch.c_str(), 0700) != 0 && errno != EEXIST)
+      return ErrnoStatus(errno, absl::StrCat("cannot make ", scratch));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalRoom::FillFromSnapshot(const LocalSnapshot& snapshot) {
+  layers_ = snapshot.layers;
+  if (layered_) return absl::OkStatus();
+  for (const std::string part : {"work", "home"}) {
+    const std::string to = absl::StrCat(path_, "/", part);
+    INGOT_RETURN_IF_ERROR(CopyFiles(absl::StrCat(layers_[0]->path(), "/", part), to));
+    if (uid_ != nullptr) INGOT_RETURN_IF_ERROR(ChownTree(to, static_cast<uid_t>(uid_->uid())));
+    if (uid_ != nullptr && lchown(to.c_str(), uid_->uid(), uid_->uid()) != 0)
+      return ErrnoStatus(errno, "cannot give away a folder");
+  }
+  return absl::OkStatus();
+}
+
+LocalRoom::~LocalRoom() {
+  {
+    base::MutexLock lock(mu_);
+    Close();
+  }
+  group_.reset();
+  opened_ = {};
+  folder_.reset();  // before another room gets the uid
+}
+
+absl::Status LocalRoom::Open() {
+  OpenOptions open{.uid = uid_ != nullptr ? uid_->uid() : 0,
+                   .fake_root = !image_.empty(),
+                   .layered = layered_,
+                   .work_root = ground_.work_root,
+                   .room = path_,
+                   .image = image_,
+                   .layers = {},
+                   .binds = {},
+                   .groups = {}};
+  for (const auto& layer : layers_) {
+    if (layered_) open.layers.push_back(layer->path());
+  }
+  for (const Bind& bind : options_.binds) open.binds.push_back(absl::StrCat(bind.folder, "=", bind.at));
+  if (group_.has_value()) {
+    for (const Fd& entrance : group_->entrances()) open.groups.push_back(entrance.get());
+  }
+  LaunchFailure failure;
+  INGOT_ASSIGN_OR_RETURN(OpenedRoom opened, ground_.launcher->Open(open, failure));
+  if (failure.step != LaunchStep::kNone) {
+    return ErrnoStatus(failure.error, absl::StrCat("cannot open a room (", DescribeFailure(failure), ")"));
+  }
+  opened_ = std::move(opened);
+  if (layered_) folder_->SetView(opened_.work.get());
+  return absl::OkStatus();
+}
+
+void LocalRoom::Close() {
+  if (!opened_.socket.valid()) return;
+  AwaitEnd(opened_.socket);
+  opened_.socket.Reset();
+}
+
+std::string LocalRoom::InsideUrl(const std::string& url) const {
+  const size_t host = url.find("://");
+  if (host == std::string::npos) return url;
+  const size_t path = url.find('/', host + 3);
+  const size_t colon = url.rfind(':', path);
+  int port = url.starts_with("https") ? 443 : 80;
+  if (colon > host)
+    (void)absl::SimpleAtoi(url.substr(colon + 1, path == std::string::npos ? path : path - colon - 1), &port);
+  gateway_port_ = port;
+  if (!ground_.grant.own_network) return url;
+  return absl::StrCat(url.substr(0, host + 3), "127.0.0.1:", kInsidePort,
+                      path == std::string::npos ? "" : url.substr(path));
+}
+
+absl::Status LocalRoom::WriteFile(const std::string& relative, std::string_view content) {
+  return folder_->WriteFile(relative, content);
+}
+
+absl::StatusOr<std::string> LocalRoom::ReadFile(const std::string& relative, int64_t limit_bytes) {
+  return folder_->ReadFile(relative, limit_bytes);
+}
+
+absl::StatusOr<std::string> LocalRoom::ReadBound(const std::string& folder, const std::string& relative,
+                                                 int64_t limit_bytes) {
+  return folder_->ReadFileOf(folder, relative, limit_bytes);
+}
+
+absl::Status LocalRoom::FillBound(const std::string& folder, const std::string& source) {
+  const std::string target = absl::StrCat(path_, "/", folder);
+  INGOT_RETURN_IF_ERROR(folder_->Empty(target));
+  INGOT_RETURN_IF_ERROR(CopyFiles(source, target));
+  return uid_ != nullptr ? ChownTree(target, static_cast<uid_t>(uid_->uid())) : absl::OkStatus();
+}
+
+absl::Status LocalRoom::Stop(char order) {
+  char answer = 0;
+  pollfd ready{opened_.socket.get(), POLLIN, 0};
+  if (send(opened_.socket.get(), &order, 1, MSG_NOSIGNAL) == 1 && poll(&ready, 1, kEndPatienceMs) == 1 &&
+      recv(opened_.socket.get(), &answer, 1, 0) == 1 && answer == order) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError("the room's first process does not answer");
+}
+
+absl::Status LocalRoom::FillLayer(const Layer& layer) {
+  if (runs_ || !layered_) {
+    if (runs_) INGOT_RETURN_IF_ERROR(Stop(kFreeze));
+    absl::Status copied;
+    for (const std::string& part : LayerParts()) {
+      const std::string to = absl::StrCat(layer.path(), "/", part);
+      mkdir(to.c_str(), 0755);
+      if (copied.ok()) copied = CopyFiles(absl::StrCat(path_, layered_ ? "/upper/" : "/", part), to);
+    }
+    if (runs_) INGOT_RETURN_IF_ERROR(Stop(kThaw));
+    return copied;
+  }
+  Close();
+  opened_ = {};
+  for (const std::string& part : LayerParts()) {
+    const std::string from = absl::StrCat(path_, "/upper/", part), to = absl::StrCat(layer.path(), "/", part);
+    if (rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot freeze ", from));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
+  auto snapshot = std::make_shared<LocalSnapshot>();
+  snapshot->uid = uid_;
+  snapshot->image = image_;
+  INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
+  const auto layer = std::make_shared<const Layer>(std::move(made));
+  chmod(layer->path().c_str(), 0711);  // overlays of rooms read through it
+  base::MutexLock lock(mu_);
+  const bool moves = layered_ && !runs_;
+  const absl::Status filled = FillLayer(*layer);
+  if (filled.ok()) {
+    snapshot->layers.push_back(layer);
+    if (layered_) snapshot->layers.insert(snapshot->layers.end(), layers_.begin(), layers_.end());
+  }
+  if (moves) {
+    if (filled.ok()) layers_ = snapshot->layers;
+    INGOT_RETURN_IF_ERROR(MakeUpper());
+    INGOT_RETURN_IF_ERROR(Open());
+  }
+  INGOT_RETURN_IF_ERROR(filled);
+  if (snapshot->layers.size() > kMostLayers) {
+    return absl::ResourceExhaustedError(absl::StrCat("a room has at most ", kMostLayers, " snapshots below it"));
+  }
+  return snapshot;
+}
+
+absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& limits, const Cancellation* cancel) {
+  INGOT_RETURN_IF_ERROR(limits.Validate());
+  INGOT_RETURN_IF_ERROR(CheckCommand(command));
+  if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
+  const bool counts_processes = uid_ != nullptr || ground_.grant.user_namespace;
+  StartOptions start{.checks = false,
+                     .gateway_port = gateway_port_,
+                     .working_dir = command.working_dir,
+                     .path = SearchPath(command.env),
+                     .arguments = command.argv,
+                     .variables = {},
+                     .limits = LaunchLimits(limits, counts_processes ? ground_.options.totals.processes : 0)};
+  for (const auto& [name, value] : command.env) start.variables.push_back(absl::StrCat(name, "=", value));
+  DiskWatch disk(path_, ground_.options.disk);
+  {
+    base::MutexLock lock(mu_);
+    char byte;
+    const bool gone = !opened_.socket.valid() || recv(opened_.socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    if (gone) {
+      opened_ = {};
+      INGOT_RETURN_IF_ERROR(Open());
+    }
+    runs_ = true;
+  }
+  LaunchFailure failure;
+  auto outcome = RunInOpenRoom(opened_.socket, start, command.stdin_text, limits, cancel, &disk, failure);
+  {
+    base::MutexLock lock(mu_);
+    runs_ = false;
+  }
+  if (outcome.ok() && failure.step != LaunchStep::kNone) return FailureStatus(failure, command);
+  return outcome;
+}
+
+absl::StatusOr<std::string> LocalRoom::Keep(const std::string& name, const std::map<std::string, std::string>& beside) {
+  for (const auto& [file, content] : beside) INGOT_RETURN_IF_ERROR(folder_->WriteBeside(file, content));
+  {
+    base::MutexLock lock(mu_);
+    Close();
+  }
+  return folder_->Detach(name);
+}
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,112 @@
+// A LocalRoom is a room of the LocalSubstrate: folders, a uid, a control group, and a first process that stays until the
+// room goes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "sandbox/control_groups.h"
+#include "sandbox/launcher.h"
+#include "sandbox/substrate.h"
+#include "sandbox/uid_range.h"
+#include "sandbox/workdir.h"
+
+namespace ingot::sandbox {
+
+// A uid that goes back to its range with the last room or snapshot that has it.
+class UidLease {
+ public:
+  UidLease(UidRange& range, int64_t uid) : range_(range), uid_(uid) {}
+  ~UidLease() { range_.Give(uid_); }
+  UidLease(const UidLease&) = delete;
+  UidLease& operator=(const UidLease&) = delete;
+  int64_t uid() const { return uid_; }
+
+ private:
+  UidRange& range_;
+  const int64_t uid_;
+};
+
+// The frozen files between two snapshots, or all files of a copy: work/, home/ and, of an image, root/.
+using Layer = WorkDir;
+
+class LocalSnapshot final : public Snapshot {
+ public:
+  // Files of the layers belong to this uid. Gone after the layers are.
+  std::shared_ptr<const UidLease> uid;
+  std::string image;
+  std::vector<std::shared_ptr<const Layer>> layers;  // the top one first
+};
+
+// The facts that all rooms of a substrate share. They outlive the rooms.
+struct LocalGround {
+  SubstrateOptions options;
+  std::string work_root;    // without links
+  std::string known_users;  // /etc/passwd
+  Grant grant;
+  std::unique_ptr<UidRange> uids;         // null: rooms have Ingot's uid
+  std::unique_ptr<ControlGroups> groups;  // null: rooms have no totals
+  std::unique_ptr<Launcher> launcher;
+};
+
+// Copies the entries of a folder with owners, modes and times into another one, as clones where the file system has them.
+absl::Status CopyFiles(const std::string& from, const std::string& to);
+
+class LocalRoom final : public Room {
+ public:
+  static absl::StatusOr<std::unique_ptr<LocalRoom>> Make(LocalGround& ground, const RoomOptions& options);
+  ~LocalRoom() override;
+
+  const std::string& work() const override { return work_; }
+  const std::string& home() const override { return home_; }
+  const std::string& tmp() const override { return tmp_; }
+  std::string InsideUrl(const std::string& url) const override;
+  absl::Status WriteFile(const std::string& relative, std::string_view content) override;
+  absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) override;
+  absl::StatusOr<std::string> AddFolder(const std::string& name) override { return folder_->AddFolder(name); }
+  Fd TakeListener() override { return std::move(opened_.listener); }
+  absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
+                                        int64_t limit_bytes) override;
+  absl::Status FillBound(const std::string& folder, const std::string& source) override;
+  absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() override;
+  absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) override;
+  absl::StatusOr<std::string> Keep(const std::string& name, const std::map<std::string, std::string>& beside) override;
+
+ private:
+  LocalRoom(LocalGround& ground, RoomOptions options) : ground_(ground), options_(std::move(options)) {}
+
+  absl::Status MakeFolders();
+  absl::Status FillFromSnapshot(const LocalSnapshot& snapshot);
+  // Starts the first process. A room whose first process died gets another one.
+  absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the first process and waits for its end.
+  void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status MakeUpper();
+  // Gives the layer the files of upper/: moved if nothing runs, else copied while everything is stopped.
+  absl::Status FillLayer(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Stop(char order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<std::string> LayerParts() const;
+  bool has_uid_per_snapshot() const { return ground_.grant.root_folder; }
+
+  LocalGround& ground_;
+  const RoomOptions options_;
+  bool layered_ = false;
+  std::string image_;
+  std::shared_ptr<const UidLease> uid_;  // null: Ingot's own
+  std::vector<std::shared_ptr<const Layer>> layers_;
+  std::string path_, work_, home_, tmp_;
+  std::optional<WorkDir> folder_;
+  std::optional<ControlGroup> group_;
+  mutable int gateway_port_ = 0;
+
+  // Guards the first process against a snapshot that is taken while a command runs or begins.
+  base::Mutex mu_;
+  bool runs_ ABSL_GUARDED_BY(mu_) = false;
+  OpenedRoom opened_;  // its socket is guarded by mu_; the rest changes between commands alone
+};
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,37 @@
+// A Relay carries connections of rooms to a gateway of another process: it accepts on the listening sockets of rooms, connects
+// to the gateway's address for each connection, and copies bytes both ways. One thread serves all of them. Where the gateway
+// is this process, it accepts on the sockets itself, and nothing is copied. Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "sandbox/spawn.h"
+
+namespace ingot::sandbox {
+
+class Relay {
+ public:
+  static absl::StatusOr<std::shared_ptr<Relay>> Start();
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  // Serves a listening socket until the returned object goes. `url`: of the gateway, "http://HOST:PORT/.."; HOST is an IP
+  // address or a name. INVALID_ARGUMENT: it is none. The relay outlives the object.
+  absl::StatusOr<std::shared_ptr<void>> Serve(Fd listener, const std::string& url);
+
+ private:
+  struct Address;
+  class Loop;
+  Relay();
+  const std::unique_ptr<Loop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,23 @@
+// The system calls that commands of a room may not make, as a program for seccomp(2). A deny list: agents run compilers,
+// npm and git. Denied calls fail with EPERM; clone3 fails with ENOSYS, so that the C library falls back to clone, whose
+// flags a filter can see.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::sandbox {
+
+struct FilterOptions {
+  // True: sockets of the internet protocols are TCP only, as Landlock holds no others.
+  bool tcp_only = false;
+};
+
+// Denied: new user, mount and other namespaces, mounts, modules, kexec, keys, io_uring, bpf, perf events, userfaultfd,
+// handles of files, descriptors of other processes, clocks, swap, typing into a terminal (TIOCSTI), and sockets but those
+// of unix and the internet protocols: AF_VSOCK reaches the hypervisor whatever the namespace. Returns struct sock_filter's
+// bytes.
+absl::StatusOr<std::string> MakeFilter(const FilterOptions& options);
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,51 @@
+// The experts of a step: which of them the rows of its forest took, and the load-balancing term that its gradient holds.
+//
+// A row of a merged tree counts m(u) times, the number of calls through it. Loads, entropy, term and gradient are then
+// those of the calls each by itself. A cut forest has a term per part, weighted by the part's share of all m(u).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/transformer.h"
+#include "trainer/metrics.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+// m(u) of every row: the number of calls whose path it is on.
+std::vector<float> CallsThrough(const tree::PackedForest& forest);
+
+class ExpertRecord {
+ public:
+  // `balance`: coefficient of the load-balancing term; 0 = loads are counted and no term is added.
+  ExpertRecord(const tree::PackedForest& forest, int64_t layers, double balance);
+
+  // What a layer is to be told of rows [begin, end). `device`: the rows' own.
+  model::Aux AuxOf(int32_t begin, int32_t end, at::Device device) const;
+  // Records what it told. A layer without experts tells nothing.
+  void Add(int64_t layer, const model::Aux& aux);
+
+  // experts/load_max and load_min (an expert's load over the mean load of its layer, over all layers),
+  // experts/router_entropy (nats per row), experts/balance_loss. Nothing where there are no experts.
+  void Report(StepMetrics& metrics) const;
+
+  // The loads of a layer's experts, fp64 [experts]; undefined = it has none.
+  const at::Tensor& load(int64_t layer) const { return loads_[static_cast<size_t>(layer)]; }
+
+ private:
+  std::vector<float> through_;
+  double total_ = 0;  // of through_
+  const double balance_;
+  std::vector<at::Tensor> loads_;
+  double entropy_ = 0, rows_ = 0, balance_loss_ = 0;
+};
+
+// The bias update without a loss (DeepSeek-V3, arXiv 2412.19437, section 2.1.2): each expert's bias on its choice moves
+// by `rate` up if its load is below its layer's mean, and down if it is above. Changes the model's parameters.
+void UpdateRouterBiases(const model::Transformer& model, const ExpertRecord& record, double rate);
+
+}  // namespace ingot::trainer

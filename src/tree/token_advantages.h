@@ -1,0 +1,39 @@
+// The advantages that single tokens have from the terms of a grade (TermValue.tokens), beside those of the rewards. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/tree.pb.h"
+
+namespace ingot::tree {
+
+// Whether some token of the graded episode has an advantage of its own.
+inline bool HasTokenAdvantages(const v1::Grade& grade) {
+  for (const v1::TermValue& term : grade.terms()) {
+    if (term.weight() != 0 && !term.tokens().empty()) return true;
+  }
+  return false;
+}
+
+// The sum over the terms of weight * value, one per sampled token of the call; empty = no term has values for it.
+// DATA_LOSS: a term has another number of values than the `sampled` tokens.
+inline absl::StatusOr<std::vector<double>> TokenAdvantages(const v1::Grade& grade, const std::string& call_id,
+                                                           size_t sampled) {
+  std::vector<double> sum;
+  for (const v1::TermValue& term : grade.terms()) {
+    const auto found = term.tokens().find(call_id);
+    if (found == term.tokens().end() || term.weight() == 0) continue;
+    const auto& values = found->second.values();
+    if (static_cast<size_t>(values.size()) != sampled) {
+      return absl::DataLossError(absl::StrCat("call ", call_id, ": term '", term.term(), "' has ", values.size(),
+                                              " values for ", sampled, " sampled tokens"));
+    }
+    sum.resize(sampled, 0.0);
+    for (size_t t = 0; t < sampled; ++t) sum[t] += term.weight() * static_cast<double>(values[static_cast<int>(t)]);
+  }
+  return sum;
+}
+
+}  // namespace ingot::tree

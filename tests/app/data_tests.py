@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Data without training: data_tests.py BINARY SOURCE_DIR CASE.
+
+collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, regrade, export to SFT rows and ATIF, import
+cases     the filter of test cases on the shipped example
+graded_eval  the terms of a run beside the outcome of its evaluations
+distil    on-policy distillation: a student approaches a teacher on another server
+
+With INGOT_HARBOR=FOLDER, in which Harbor's package lies, the exported trajectories are validated by its models.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from run_tests import Ingot, check
+
+SMALL = {
+    "model.hidden_size": 64, "model.intermediate_size": 128, "model.layers": 2, "model.heads": 2, "model.kv_heads": 1,
+    "gateway.max_new_tokens": 16, "http.port": 0, "goal.first_steps": 0, "goal.last_steps": 0, "eval.tasks": "",
+}
+
+
+def command(ingot, *argv, code=0):
+    done = subprocess.run([ingot.binary, *map(str, argv)], cwd=ingot.source, capture_output=True, text=True, timeout=400)
+    check(done.returncode == code, f"{argv}: exit code {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def lines(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def sets(folder, settings):
+    argv = ["--set", f"run.root={folder}"]
+    for key, value in settings.items():
+        argv += ["--set", f"{key}={value}"]
+    return argv
+
+
+def validate(trajectories):
+    package = os.environ.get("INGOT_HARBOR")
+    if not package:
+        print("ATIF: not validated by Harbor (INGOT_HARBOR names no folder)")
+        return
+    sys.path.insert(0, package)
+    from harbor.models.trajectories import Trajectory
+    for trajectory in trajectories:
+        Trajectory.model_validate(trajectory)
+    print(f"ATIF: Harbor's models accept {len(trajectories)} trajectories")
+
+
+def case_collect(ingot):
+    folder = pathlib.Path(ingot.folder)
+    tasks = folder / "tasks.jsonl"
+    source = lines(pathlib.Path(ingot.source) / "examples/smoke/train.jsonl")[:4]
+    # A random model's answer is no letter; the verifier below accepts any, so that half of the tasks are always right.
+    for i, task in enumerate(source):
+        task["pattern"] = "[^~]*" if i % 2 == 0 else "never"
+    tasks.write_text("".join(json.dumps(task) + "\n" for task in source), encoding="utf-8")
+    recipe = {"name": "any", "command": ["/usr/bin/python3", "-I", "-S", "${cwd}/examples/agents/tool_agent.py", "task.json"],
+              "files": {"task.json": '{"prompt": ${json:task.prompt}}'}, "timeout_s": 60,
+              "verifier": {"kind": "command", "command": ["sh", "-c", "test \"$0\" != never", "${task.pattern}"]}}
+    settings = {**SMALL, "run.name": "pool", "data.tasks": tasks, "data.sft": "", "sft.max_steps": 0, "agents.recipes": json.dumps([recipe])}
+    output = command(ingot, "collect", ingot.config, "--samples", 3, "--temperature", 1.2, *sets(folder, settings))
+    check("12 episodes, 0 failed, mean outcome 0.5" in output, output)
+    pool = folder / "pool"
+    check(json.loads((pool / "collection.json").read_text())["episodes"] == 12, "collection.json lacks the result")
+
+    rated = folder / "rated.jsonl"
+    command(ingot, "tasks", "rate", pool, rated)
+    rates = {task["task_id"]: (task["pass_rate"], task["pass_rate_samples"]) for task in lines(rated)}
+    check(rates == {task["task_id"]: (1.0 if i % 2 == 0 else 0.0, 3) for i, task in enumerate(source)}, rates)
+    output = command(ingot, "tasks", "filter", rated, folder / "none.jsonl", "--question-field", "prompt", code=2)
+    check("trivial" in output and "impossible" in output, output)
+    command(ingot, "tasks", "filter", tasks, folder / "some.jsonl", "--rated", pool, "--max-rate", 2)
+    check([task["task_id"] for task in lines(folder / "some.jsonl")] == [source[0]["task_id"], source[2]["task_id"]], "filter")
+    command(ingot, "tasks", "filter", tasks, folder / "some.jsonl", "--guesses", pool)
+    check([task["task_id"] for task in lines(folder / "some.jsonl")] == [source[1]["task_id"], source[3]["task_id"]], "guesses")
+
+    regraded = json.loads(command(ingot, "regrade", pool, "--json", "--set", "rewards.terms=[{kind: outcome, weight: 2}]"))
+    check(regraded["groups"] == 4 and abs(regraded["regraded"] - 1.0) < 1e-9, regraded)
+
+    rows = folder / "rows.jsonl"
+    command(ingot, "export", pool, rows, "--as", "sft")
+    check(len(lines(rows)) == 6 and all(row["outcome"] == 1 and row["learnt"] for row in lines(rows)), "rows")
+    train = {**SMALL, "run.name": "from-rows", "data.tasks": "", "data.sft": rows, "sft.max_steps": 2, "sft.batch_size": 2}
+    code, output = ingot.run("train", train, timeout=120)
+    check(code == 0, output)
+
+    atif = folder / "atif.jsonl"
+    command(ingot, "export", pool, atif, "--as", "atif")
+    trajectories = lines(atif)
+    check(len(trajectories) == 12, len(trajectories))
+    validate(trajectories)
+    text_only = {"schema_version": "ATIF-v1.7", "agent": {"name": "other", "version": "1"}, "extra": {"outcome": 1, "task_id": "text"},
+                 "steps": [{"step_id": 1, "source": "user", "message": "item nn"},
+                           {"step_id": 2, "source": "agent", "message": "f"}]}
+    validate([text_only])
+    (folder / "text.json").write_text(json.dumps(text_only, indent=1), encoding="utf-8")
+    output = command(ingot, "import", ingot.config, atif, folder / "text.json", *sets(folder, {**settings, "run.name": "imported"}))
+    check("13 episodes of 5 tasks" in output and "1 of them encoded" in output, output)
+    command(ingot, "export", folder / "imported", folder / "again.jsonl")
+    again = lines(folder / "again.jsonl")
+    check([row["ids"] for row in again if "encoded" not in row] == [row["ids"] for row in lines(rows)], "ids differ after ATIF")
+    check(sum(row.get("encoded", False) for row in again) == 1, "the encoded row is not marked")
+
+
+def case_graded_eval(ingot):
+    """The terms of a run are applied to its evaluations too, beside the outcome."""
+    tasks = pathlib.Path(ingot.folder) / "held_out.jsonl"
+    tasks.write_text("".join(json.dumps(task) + "\n" for task in lines(pathlib.Path(ingot.source) / "examples/smoke/eval.jsonl")[:4]))
+    terms = "[{kind: outcome}, {kind: overlong, weight: 0.5, overlong: {max_tokens: 8, soft_tokens: 4}}]"
+    settings = {**SMALL, "run.name": "graded", "sft.max_steps": 10, "eval.tasks": tasks, "eval.avg_n": 2, "rewards.terms": terms,
+                "scheduler.total_steps": 1, "scheduler.groups_per_step": 2, "scheduler.group_size": 2, "scheduler.max_drops_per_batch": 1}
+    code, output = ingot.run("train", settings, timeout=240)
+    check(code == 0, output)
+    row, = [row for row in ingot.metrics("graded") if "eval/reward_mean" in row]
+    check(row["eval/ungraded"] == 0 and -1 <= row["eval/term/overlong"] <= 0, row)
+    check(abs(row["eval/graded_mean"] - (row["eval/term/outcome"] + 0.5 * row["eval/term/overlong"])) < 1e-9, row)
+    check(abs(row["eval/term/outcome"] - row["eval/reward_mean"]) < 1e-9, row)
+
+
+def case_cases(ingot):
+    out = pathlib.Path(ingot.folder) / "problems.jsonl"
+    output = command(ingot, "tasks", "cases", "examples/recipes/cases.jsonl", out, "--allow-process", "--timeout", 60)
+    check("1 of 2 problems stay" in output and "cases kept, fewer than 40" in output, output)
+    problem, = lines(out)
+    check(problem["task_id"] == "sum" and len(problem["tests"]) == 50 and "submissions" not in problem, problem["task_id"])
+    for test in problem["tests"]:
+        check(int(test["output"]) == sum(map(int, test["input"].split())), test)
+
+
+def case_distil(ingot):
+    folder = pathlib.Path(ingot.folder)
+    base = {**SMALL, "sft.max_steps": 200, "sft.batch_size": 8, "sft.learning_rate": 3e-3}
+    code, output = ingot.run("train", {**base, "run.name": "teacher", "data.tasks": ""}, timeout=240)
+    check(code == 0, output)
+    token = folder / "teacher.token"
+    token.write_text("the-token-of-the-teacher-012345678\n")
+    token.chmod(0o600)
+    model, = (folder / "teacher").glob("**/model.safetensors"),
+    served = sorted(path.parent for path in model)[-1]
+    server = subprocess.Popen([ingot.binary, "serve", str(served), "--port", "0", "--rollout-port", "0", "--threads", "1",
+                               "--token-file", str(token)], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
+    try:
+        line = server.stdout.readline()
+        check("token ids at" in line, f"serve said: {line}")
+        models = [{"name": "big", "weights": "external", "address": line.split("token ids at ")[1].strip(), "token_file": str(token)}]
+        student = {**SMALL, "run.name": "student", "sft.max_steps": 50, "sft.batch_size": 8, "sft.learning_rate": 3e-3, "run.seed": 5,
+                   "gateway.models": json.dumps(models), "gateway.max_new_tokens": 24,
+                   "rewards.terms": "[{kind: teacher, teacher: {model: big}}]",
+                   "scheduler.total_steps": 30, "scheduler.groups_per_step": 8, "scheduler.group_size": 4, "scheduler.max_staleness": 0,
+                   "trainer.learning_rate": 1e-3, "trainer.loss_aggregation": "token", "trainer.reference_kl_coefficient": 0,
+                   "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0, "trainer.advantage_normalization": "none"}
+        code, output = ingot.run("train", student, timeout=280)
+        check(code == 0, output)
+        rows = [row for row in ingot.metrics("student") if "reward/term/teacher/reverse_kl" in row]
+        kl = [row["reward/term/teacher/reverse_kl"] for row in rows]
+        print("reverse KL by step:", " ".join(f"{value:.3f}" for value in kl))
+        check(len(kl) == 30 and sum(kl[-3:]) < 0.6 * sum(kl[:3]), kl)
+        check(all(row["batch/groups_filtered"] == 0 and row["batch/loss_tokens"] > 0 for row in rows), "groups were filtered")
+        # The same run under an unknown name is refused before it starts.
+        code, output = ingot.run("train", {**student, "run.name": "unknown", "rewards.terms": "[{kind: teacher, teacher: {model: small}}]"})
+        check(code == 2 and "teacher.model is 'small'" in output, output)
+    finally:
+        server.terminate()
+        check(server.wait(timeout=30) == 0, "the teacher's server did not end in order")
+
+
+def main():
+    binary, source, name = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="ingot-data-") as folder:
+        globals()["case_" + name](Ingot(binary, source, folder))
+
+
+if __name__ == "__main__":
+    main()

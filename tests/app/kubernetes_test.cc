@@ -1,0 +1,206 @@
+// The objects of a run on Kubernetes, and the watch over them. kubernetes_objects_test.py holds them against the API's
+// schemas.
+#include "app/kubernetes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <atomic>
+
+#include "app/kubernetes_launcher.h"
+
+namespace ingot::app {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+RunConfig Clustered() {
+  RunConfig config;
+  config.name = "math-1";
+  config.root = "/runs";
+  config.tasks = "tasks.jsonl";
+  config.agents.recipes.emplace_back();
+  config.gateway.admin_key_file = "/run/ingot/admin";
+  ClusterOptions& cluster = config.cluster;
+  cluster.rollout_engines = 8;
+  cluster.registry.kind = RegistryKind::kEtcd;
+  cluster.registry.endpoints = {"etcd:2379"};
+  const std::map<std::string, std::string> small = {{"cpu", "4"}, {"memory", "16Gi"}};
+  cluster.groups = {{"control", 1, {"datapool", "scheduler", "agents"}, 1, {}, small},
+                    {"front", 1, {"gateway"}, 1, {}, small},
+                    {"trainer", 1, {"trainer"}, 1, {}, {{"cpu", "16"}, {"memory", "200Gi"}, {"nvidia.com/gpu", "8"}}},
+                    {"engines", 2, {"rollout"}, 4, {}, {{"cpu", "8"}, {"memory", "64Gi"}, {"nvidia.com/gpu", "4"}}}};
+  KubernetesOptions& options = cluster.kubernetes;
+  options.image = "registry.example/ingot:1";
+  options.volume_claim = "runs";
+  options.token_secret = "run-token";
+  options.tls_secret = "run-tls";
+  options.env = {{"PGPASSWORD", "pool/password"}};
+  return config;
+}
+
+std::string Fault(const RunConfig& config) {
+  return std::string(RenderKubernetes(config, "run:\n  name: math-1\n").status().message());
+}
+
+std::vector<YAML::Node> Rendered(const RunConfig& config) {
+  const auto objects = RenderKubernetes(config, "run:\n  name: math-1\n\n  # \"quoted\"\n");
+  EXPECT_TRUE(objects.ok()) << objects.status();
+  return YAML::LoadAll(PrintYaml(*objects));
+}
+
+YAML::Node Named(const std::vector<YAML::Node>& objects, const std::string& kind, const std::string& name) {
+  for (const YAML::Node& one : objects) {
+    if (one["kind"].as<std::string>() == kind && one["metadata"]["name"].as<std::string>() == name) return one;
+  }
+  ADD_FAILURE() << "no " << kind << " " << name;
+  return {};
+}
+
+std::vector<std::string> Texts(const YAML::Node& list) { return list.as<std::vector<std::string>>(); }
+
+TEST(Kubernetes, EachGroupIsTheKindOfObjectThatKeepsWhatItHasToKeep) {
+  const auto objects = Rendered(Clustered());
+  EXPECT_EQ(Named(objects, "ConfigMap", "ingot-math-1")["data"]["run.yaml"].as<std::string>(),
+            "run:\n  name: math-1\n\n  # \"quoted\"\n");
+  EXPECT_EQ(Named(objects, "Service", "ingot-math-1")["spec"]["clusterIP"].as<std::string>(), "None");
+  EXPECT_EQ(Named(objects, "StatefulSet", "ingot-math-1-engines")["spec"]["replicas"].as<int>(), 2);
+  Named(objects, "StatefulSet", "ingot-math-1-control");
+  Named(objects, "Deployment", "ingot-math-1-front");
+  Named(objects, "Job", "ingot-math-1-trainer");
+  EXPECT_EQ(objects.size(), 8) << "and a budget for control and trainer";
+  EXPECT_EQ(DecidingJob(Clustered()), "ingot-math-1-trainer");
+}
+
+TEST(Kubernetes, APodRunsTheAgentOfItsNode) {
+  const auto objects = Rendered(Clustered());
+  const YAML::Node pod = Named(objects, "StatefulSet", "ingot-math-1-engines")["spec"]["template"]["spec"];
+  const YAML::Node container = pod["containers"][0];
+  EXPECT_THAT(Texts(container["args"]),
+              ElementsAre("node", "/etc/ingot/run.yaml", "--group", "engines", "--resume", "--set",
+                          "cluster.takeover_s=0", "--set", "cluster.host=$(POD_IP)", "--set",
+                          "cluster.token_file=/run/ingot/token", "--set", "cluster.tls.certificate=/run/ingot/tls.crt",
+                          "--set", "cluster.tls.key=/run/ingot/tls.key", "--set", "cluster.tls.ca=/run/ingot/ca.crt"));
+  EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"].as<std::string>(), "4");
+  EXPECT_EQ(container["env"][1]["name"].as<std::string>(), "INGOT_NODE");
+  EXPECT_EQ(container["env"][1]["valueFrom"]["fieldRef"]["fieldPath"].as<std::string>(),
+            "metadata.labels['apps.kubernetes.io/pod-index']");
+  EXPECT_EQ(container["env"][2]["valueFrom"]["secretKeyRef"]["key"].as<std::string>(), "password");
+  EXPECT_THAT(Texts(container["livenessProbe"]["exec"]["command"]), Contains("--probe"));
+}
+
+TEST(Kubernetes, APodHasTheTimeToStopInOrder) {
+  RunConfig config = Clustered();
+  config.cluster.trainer_stop_s = 900;
+  const YAML::Node spec = Named(Rendered(config), "Job", "ingot-math-1-trainer")["spec"];
+  EXPECT_EQ(spec["template"]["spec"]["terminationGracePeriodSeconds"].as<int>(), 960);
+}
+
+TEST(Kubernetes, AQueueAdmitsEveryWorkload) {
+  RunConfig config = Clustered();
+  config.cluster.kubernetes.queue = "team-a";
+  config.cluster.kubernetes.jobset = true;
+  const auto objects = Rendered(config);
+  const YAML::Node set = Named(objects, "JobSet", "ingot-math-1-trainer");
+  EXPECT_EQ(set["spec"]["failurePolicy"]["maxRestarts"].as<int>(), 0);
+  EXPECT_EQ(DecidingJob(config), "ingot-math-1-trainer-trainer-0");
+  for (const YAML::Node& one : objects) {
+    const bool workload = one["spec"] && (one["spec"]["template"] || one["spec"]["replicatedJobs"]);
+    EXPECT_EQ(workload, static_cast<bool>(one["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]));
+  }
+}
+
+TEST(Kubernetes, WhatCannotRunThereIsRefusedWithWhatToDo) {
+  RunConfig config = Clustered();
+  EXPECT_EQ(Fault(config), "");
+  config.name = "Math_1";
+  EXPECT_THAT(Fault(config), HasSubstr("run.name 'Math_1'"));
+  config = Clustered();
+  config.cluster.registry.kind = RegistryKind::kLocal;
+  EXPECT_THAT(Fault(config), HasSubstr("cluster.registry.kind=etcd"));
+  config = Clustered();
+  config.cluster.kubernetes.image.clear();
+  EXPECT_THAT(Fault(config), HasSubstr("cluster.kubernetes.image"));
+  config = Clustered();
+  config.cluster.kubernetes.volume_claim.clear();
+  EXPECT_THAT(Fault(config), HasSubstr("cluster.kubernetes.volume_claim"));
+  config = Clustered();
+  config.cluster.kubernetes.token_secret.clear();
+  EXPECT_THAT(Fault(config), HasSubstr("kubectl create secret"));
+  config = Clustered();
+  config.cluster.kubernetes.tls_secret.clear();
+  EXPECT_THAT(Fault(config), HasSubstr("cluster.kubernetes.tls_secret"));
+  config = Clustered();
+  config.cluster.groups[2].resources.erase("memory");
+  EXPECT_THAT(Fault(config), HasSubstr("('trainer'): resources must say how much memory"));
+  config = Clustered();
+  config.cluster.kubernetes.env["PGPASSWORD"] = "pool";
+  EXPECT_THAT(Fault(config), HasSubstr("SECRET/KEY"));
+  config = Clustered();
+  config.cluster.groups.clear();
+  EXPECT_THAT(Fault(config), HasSubstr("cluster.groups"));
+}
+
+// kubectl as a list of answers; it notes what it was asked.
+class KubernetesLauncherTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<int> Launch() {
+    JobOptions options;
+    options.poll = std::chrono::milliseconds(0);
+    options.on_status = [this](const std::string& line) { lines_.push_back(line); };
+    options.run = [this](const std::vector<std::string>& argv) -> absl::StatusOr<std::string> {
+      EXPECT_EQ(argv[0], "kubectl");
+      verbs_.push_back(argv[3]);
+      if (argv[3] == "apply") return applied_;
+      if (argv[3] == "delete") return std::string();
+      std::vector<std::string>& answers = argv[4] == "pods" ? pods_ : conditions_;
+      if (answers.empty()) return std::string();
+      const std::string answer = answers.front();
+      answers.erase(answers.begin());
+      return answer;
+    };
+    KubernetesLauncher launcher(config_, "run: {}\n", "/runs/math-1/kubernetes.yaml", options);
+    INGOT_RETURN_IF_ERROR(launcher.Start());
+    return launcher.Watch(stop_);
+  }
+
+  const RunConfig config_ = Clustered();
+  absl::StatusOr<std::string> applied_ = std::string();
+  std::vector<std::string> conditions_, pods_, lines_, verbs_;
+  std::atomic<bool> stop_ = false;
+};
+
+TEST_F(KubernetesLauncherTest, FollowsTheTrainersJobAndThenRemovesTheOthers) {
+  conditions_ = {"", "0", "1", "SuccessCriteriaMet=True Complete=True 0"};
+  pods_ = {"pod/ingot-math-1-engines-0", ""};
+  const auto code = Launch();
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+  EXPECT_THAT(lines_, ElementsAre("job ingot-math-1-trainer is starting", "job ingot-math-1-trainer is running",
+                                  "job ingot-math-1-trainer is complete", "job ingot-math-1-trainer is being stopped"));
+  EXPECT_THAT(verbs_, ElementsAre("apply", "get", "get", "get", "get", "delete", "get", "get"));
+}
+
+TEST_F(KubernetesLauncherTest, AFailedJobFailsTheRun) {
+  conditions_ = {"FailureTarget=True Failed=True "};
+  EXPECT_EQ(*Launch(), 1);
+}
+
+TEST_F(KubernetesLauncherTest, WhatWasAppliedInVainIsRemoved) {
+  applied_ = absl::UnavailableError("forbidden");
+  EXPECT_TRUE(absl::IsUnavailable(Launch().status()));
+  EXPECT_THAT(verbs_, ElementsAre("apply", "delete"));
+}
+
+TEST_F(KubernetesLauncherTest, StopsInOrderAndWaitsForThePods) {
+  stop_ = true;
+  pods_ = {"pod/ingot-math-1-trainer-0-x7k2p", ""};
+  EXPECT_TRUE(absl::IsCancelled(Launch().status()));
+  EXPECT_THAT(verbs_, ElementsAre("apply", "delete", "get", "get"));
+}
+
+}  // namespace
+}  // namespace ingot::app

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Models that people train, through the ingot binary: model_run_tests.py BINARY SOURCE_DIR lora|experts.
+
+Exits with 0 if every check holds. Trains an adapter by RL over a frozen base, takes it out as a PEFT folder, folds it in, and serves two adapters beside their base.
+"""
+import array
+import http.client
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+
+from run_tests import SHORT, Ingot, check
+
+ADAPTER = "adapter_model.safetensors"
+
+
+def model(ingot, *argv, code=0):
+    done = subprocess.run([ingot.binary, "model", *argv], cwd=ingot.source, capture_output=True, text=True, timeout=120)
+    check(done.returncode == code, f"ingot model {' '.join(argv)}: {done.returncode} {done.stderr}")
+    return json.loads(done.stdout) if code == 0 else done.stderr
+
+
+def tensors(path):
+    """(header, floats by name) of a safetensors file of fp32."""
+    data = pathlib.Path(path).read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    values = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            values[name] = array.array("f", data[8 + size + begin:8 + size + end])
+    return header, values
+
+
+def write_adapter(source, out, factor):
+    """A copy of a PEFT folder with every B times `factor`."""
+    out.mkdir()
+    (out / "adapter_config.json").write_bytes((source / "adapter_config.json").read_bytes())
+    header, values = tensors(source / ADAPTER)
+    body = b"".join(array.array("f", [x * factor for x in values[name]] if "lora_B" in name else values[name]).tobytes()
+                    for name in sorted(values, key=lambda name: header[name]["data_offsets"][0]))
+    text = json.dumps(header).encode()
+    (out / ADAPTER).write_bytes(len(text).to_bytes(8, "little") + text + body)
+
+
+def checkpoint_of(ingot, name):
+    return sorted(pathlib.Path(f"{ingot.folder}/{name}/checkpoints").glob("step-*"))[-1]
+
+
+def train(ingot):
+    code, output = ingot.run("train", dict(SHORT, **{"run.name": "base", "scheduler.total_steps": 1}))
+    check(code == 0, output)
+    base = checkpoint_of(ingot, "base")
+    code, output = ingot.run("train", dict(SHORT, **{
+        "run.name": "lora", "scheduler.total_steps": 2, "model.path": base, "data.sft": "", "trainer.lora.rank": 4,
+        "trainer.lora.alpha": 8, "trainer.learning_rate": 0.02, "trainer.warmup_steps": 0, "numerics": "exact",
+        "trainer.reference_kl_coefficient": 0, "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0}))
+    check(code == 0, output)
+    rows = [row for row in ingot.metrics("lora") if "mismatch/probe_tokens" in row]
+    check(len(rows) == 2 and all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), f"mismatch: {rows}")
+    return base, checkpoint_of(ingot, "lora")
+
+
+def check_folders(ingot, base, trained, adapter):
+    frozen, moved = tensors(base / "model.safetensors")[1], tensors(trained / "model.safetensors")[1]
+    check(all(moved[name] == frozen[name] for name in frozen), "the base has changed")
+    factors = [name for name in moved if name not in frozen]
+    check(factors and any(any(moved[name]) for name in factors if "lora_B" in name), "no adapter was trained")
+    info = model(ingot, "info", "--model", str(trained))
+    check(info["trained_parameters"] == sum(len(moved[name]) for name in factors), f"info: {info}")
+    merged = pathlib.Path(ingot.folder) / "merged"
+    model(ingot, "merge", "--model", str(trained), str(merged))
+    model(ingot, "adapter", "--model", str(trained), "--base", "base", str(adapter))
+    ids = "1,2,3,70,71,72"
+    first = model(ingot, "logits", "--model", str(trained), "--ids", ids, "--all")["logits"]
+    with_adapter = model(ingot, "logits", "--model", str(base), "--adapter", str(adapter), "--ids", ids, "--all")["logits"]
+    folded = model(ingot, "logits", "--model", str(merged), "--ids", ids, "--all")["logits"]
+    plain = model(ingot, "logits", "--model", str(base), "--ids", ids)["logits"]
+    check(first == with_adapter, "an adapter beside its base is not the checkpoint's model")
+    gap = max(abs(a - b) for x, y in zip(first, folded) for a, b in zip(x, y))
+    check(gap < 1e-4, f"the folded model differs by {gap}")
+    check(plain[0] != first[-1], "the adapter does nothing")
+    check("another base" in model(ingot, "merge", "--model", str(base), "--adapter", str(adapter_of_another(adapter)), str(merged), code=2),
+          "an adapter of another base was taken")
+    check("outside the vocabulary" in model(ingot, "logits", "--model", str(base), "--ids", "1,999999", code=2), "ids")
+
+
+def check_bench(ingot, base):
+    done = subprocess.run([ingot.binary, "bench", "rollout", "--model", str(base), "--streams", "1,3", "--new-tokens", "8",
+                           "--prompt-tokens", "40", "--repeat", "1"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, done.stderr)
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    check([(f["figure"], f["streams"]) for f in figures] == [("prefill", 1), ("decode", 1), ("decode", 3)], figures)
+    check(all(f["tokens_per_second"] > 0 for f in figures), figures)
+
+
+def adapter_of_another(adapter):
+    """A copy whose factors have one row or column less."""
+    out = adapter.with_name("another")
+    out.mkdir()
+    (out / "adapter_config.json").write_bytes((adapter / "adapter_config.json").read_bytes())
+    header, values = tensors(adapter / ADAPTER)
+    begin, body = 0, b""
+    for name in sorted(values):
+        rows, columns = header[name]["shape"]
+        shape = [rows, columns - 1] if "lora_A" in name else [rows - 1, columns]
+        size = 4 * shape[0] * shape[1]
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, begin + size]}
+        body += bytes(size)
+        begin += size
+    text = json.dumps(header).encode()
+    (out / ADAPTER).write_bytes(len(text).to_bytes(8, "little") + text + body)
+    return out
+
+
+def check_serving(ingot, base, adapter):
+    strong = adapter.with_name("strong")
+    write_adapter(adapter, strong, -6.0)
+    server = subprocess.Popen([ingot.binary, "serve", str(base), "--port", "0", "--model", "plain", "--adapter",
+                               f"first={adapter}", "--adapter", f"second={strong}"], cwd=ingot.source,
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        address = server.stdout.readline().split("http://")[1].split("/")[0]
+
+        def ask(name):
+            connection = http.client.HTTPConnection(address, timeout=60)
+            body = {"model": name, "messages": [{"role": "user", "content": "item kt " * 20}], "max_tokens": 12,
+                    "temperature": 0, "logprobs": True}
+            connection.request("POST", "/v1/chat/completions", json.dumps(body),
+                               {"Authorization": "Bearer any", "Content-Type": "application/json"})
+            answer = json.loads(connection.getresponse().read())
+            check("choices" in answer, answer)
+            return [entry["logprob"] for entry in answer["choices"][0]["logprobs"]["content"]]
+
+        names = ["plain", "first", "second"]
+        alone = {name: ask(name) for name in names}
+        check(len({str(alone[name]) for name in names}) == 3, f"the adapters are not told apart: {alone}")
+        together = {}
+        threads = [threading.Thread(target=lambda name=name, i=i: together.__setitem__((name, i), ask(name)))
+                   for i in range(4) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        check(len(together) == 12 and all(alone[name] == answer for (name, _), answer in together.items()),
+              f"beside the others an adapter answers otherwise: {alone} {together}")
+    finally:
+        server.terminate()
+        check(server.wait(timeout=30) == 0, "serve did not end in order")
+
+
+def write_tensors(path, shapes, values):
+    header, begin = {}, 0
+    for name in sorted(values):
+        header[name] = {"dtype": "F32", "shape": shapes[name], "data_offsets": [begin, begin + 4 * len(values[name])]}
+        begin += 4 * len(values[name])
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(values[name].tobytes() for name in sorted(values)))
+
+
+def write_experts(base, out, experts=4):
+    """A qwen3_moe folder whose experts are slices of a dense folder's feed-forward parts."""
+    out.mkdir()
+    for file in base.iterdir():
+        if file.is_file() and not file.name.startswith(("model", "optimizer", "state", "config")):
+            (out / file.name).write_bytes(file.read_bytes())
+    config = json.loads((base / "config.json").read_text())
+    hidden, width = config["hidden_size"], config["intermediate_size"] // experts
+    config.update(model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], num_experts=experts, num_experts_per_tok=2,
+                  moe_intermediate_size=width, norm_topk_prob=True)
+    (out / "config.json").write_text(json.dumps(config))
+    header, dense = tensors(base / "model.safetensors")
+    values = {name: array for name, array in dense.items() if ".mlp." not in name}
+    shapes = {name: header[name]["shape"] for name in values}
+    draw = random.Random(5)
+    for layer in range(config["num_hidden_layers"]):
+        mlp = f"model.layers.{layer}.mlp."
+        values[mlp + "gate.weight"] = array.array("f", [draw.gauss(0, 0.3) for _ in range(experts * hidden)])
+        shapes[mlp + "gate.weight"] = [experts, hidden]
+        for e in range(experts):
+            for name in ("gate_proj", "up_proj"):
+                own = f"{mlp}experts.{e}.{name}.weight"
+                values[own] = dense[f"{mlp}{name}.weight"][e * width * hidden:(e + 1) * width * hidden]
+                shapes[own] = [width, hidden]
+            down, own = dense[mlp + "down_proj.weight"], f"{mlp}experts.{e}.down_proj.weight"
+            values[own] = array.array("f", [2 * down[row * width * experts + e * width + i]
+                                            for row in range(hidden) for i in range(width)])
+            shapes[own] = [hidden, width]
+    write_tensors(out / "model.safetensors", shapes, values)
+
+
+def case_experts(ingot):
+    """RL on a mixture of experts: rollout and trainer agree to the bit, and loads are reported."""
+    code, output = ingot.run("train", dict(SHORT, **{"run.name": "base", "scheduler.total_steps": 1}))
+    check(code == 0, output)
+    folder = pathlib.Path(ingot.folder) / "experts-model"
+    write_experts(checkpoint_of(ingot, "base"), folder)
+    check(model(ingot, "info", "--model", str(folder))["experts"] == 4, "info")
+    code, output = ingot.run("train", dict(SHORT, **{
+        "run.name": "experts", "scheduler.total_steps": 2, "model.path": folder, "numerics": "exact", "sft.max_steps": 10,
+        "trainer.expert_balance": 0.01, "scheduler.max_drops_per_batch": 8}))
+    check(code == 0, output)
+    rows = [row for row in ingot.metrics("experts") if "mismatch/probe_tokens" in row]
+    check(len(rows) == 2 and all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), f"mismatch: {rows}")
+    check(all(row["experts/load_max"] >= 1 >= row["experts/load_min"] and row["experts/balance_loss"] > 0 and
+              0 < row["experts/router_entropy"] < 1.4 for row in rows), f"loads: {rows}")
+    first, last = tensors(folder / "model.safetensors")[1], tensors(checkpoint_of(ingot, "experts") / "model.safetensors")[1]
+    check(sorted(first) == sorted(last), "the checkpoint has other tensors")
+    still = [name for name in first if first[name] == last[name]]
+    check(not any("gate.weight" in name for name in still), f"routers were not trained: {still}")
+
+
+def case_lora(ingot):
+    base, trained = train(ingot)
+    adapter = pathlib.Path(ingot.folder) / "adapter"
+    check_folders(ingot, base, trained, adapter)
+    check_serving(ingot, base, adapter)
+    check_bench(ingot, base)
+    refused = ingot.run("train", dict(SHORT, **{"run.name": "refused", "model.path": base, "trainer.lora.rank": 4,
+                                                "trainer.lora.targets": "[q_proj, nothing]"}))
+    check(refused[0] == 2 and "nothing" in refused[1], refused)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
+        globals()[f"case_{sys.argv[3]}"](Ingot(sys.argv[1], sys.argv[2], folder))
+    print(f"{sys.argv[3]}: passed")
+
+
+if __name__ == "__main__":
+    main()

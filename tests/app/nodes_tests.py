@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Runs the ingot binary as several nodes of this machine: nodes_tests.py BINARY SOURCE_DIR CASE.
+
+Cases: nodes (a node with scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes), mutual_tls
+(roles that show each other certificates train a run).
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+from run_tests import SHORT, Ingot, check, check_run, wait_until
+
+
+def secret(ingot, name):
+    path = pathlib.Path(ingot.folder) / name
+    path.write_text(f"the-{name}-of-the-nodes-0123456789\n")
+    path.chmod(0o600)
+    return path
+
+
+def settings(ingot, name, groups, **more):
+    return {**SHORT, "run.name": name, "scheduler.total_steps": 12, "cluster.groups": json.dumps(groups),
+            "cluster.token_file": secret(ingot, "token"), "gateway.admin_key_file": secret(ingot, "admin"),
+            "cluster.registry.ttl_s": 2, "cluster.takeover_s": 2, **more}
+
+
+def start_node(ingot, own, group, node=0):
+    argv = ingot.argv("node", own, ("--group", group, "--node", str(node)))
+    output = open(f"{ingot.folder}/{group}-{node}.out", "w", encoding="utf-8")
+    return subprocess.Popen(argv, cwd=ingot.source, stdout=output, stderr=subprocess.STDOUT)
+
+
+def output_of(ingot, group, node=0):
+    return pathlib.Path(f"{ingot.folder}/{group}-{node}.out").read_text(encoding="utf-8")
+
+
+def status(ingot, own):
+    done = subprocess.run(ingot.argv("status", own), cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    return done.returncode, {line.split()[0]: line for line in done.stdout.splitlines()}
+
+
+def case_nodes(ingot):
+    groups = [{"name": "trainers", "nodes": 2, "roles": ["trainer"]},
+              {"name": "front", "roles": ["scheduler", "gateway"]},
+              {"name": "rest", "roles": ["datapool", "rollout", "agents"]}]
+    own = settings(ingot, "spread", groups, **{"cluster.trainer_ranks": 2, "cluster.min_trainer_ranks": 2})
+    nodes = {}
+    try:
+        for group, node in (("trainers", 1), ("rest", 0), ("front", 0), ("trainers", 0)):
+            nodes[group, node] = start_node(ingot, own, group, node)
+        driver = nodes["trainers", 0]
+        wait_until(lambda: ingot.rows("spread") >= 3 or driver.poll() is not None, "row 3")
+        check(driver.poll() is None, output_of(ingot, "trainers"))
+        code, lines = status(ingot, own)
+        check(code == 0 and "scheduler, gateway" in lines["front-0"] and "trainer-1" in lines["trainers-1"],
+              f"ingot status: {code} {lines}")
+        probe = ingot.run("node", own, ("--group", "front", "--probe", "ready"), timeout=60)
+        check(probe[0] == 0 and "gateway" in probe[1], f"the probe of a node that is well: {probe}")
+        nodes["front", 0].kill()  # its roles die with it
+        nodes["front", 0].wait()
+        probe = ingot.run("node", own, ("--group", "front", "--probe", "alive"), timeout=60)
+        check(probe[0] == 1, f"the probe of a node that is gone: {probe}")
+        code = driver.wait(timeout=400)
+        check(code == 0, f"exit code {code}: {output_of(ingot, 'trainers')}")
+        said = output_of(ingot, "trainers")
+        check("scheduler is started here" in said and "gateway is started here" in said, said)
+        check_run(ingot, "spread", 12)
+        check(nodes["trainers", 1].wait(timeout=60) == 0, output_of(ingot, "trainers", 1))
+    finally:
+        for process in nodes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(timeout=60)
+
+
+def openssl(folder, line):
+    done = subprocess.run(["openssl", *line.split()], cwd=folder, capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, f"openssl {line}: {done.stderr}")
+
+
+def case_mutual_tls(ingot):
+    folder = pathlib.Path(ingot.folder) / "tls"
+    folder.mkdir()
+    (folder / "san").write_text("subjectAltName=DNS:roles.ingot\n")
+    ec = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    openssl(folder, f"req -x509 {ec} -days 2 -subj /CN=ca -keyout ca.key -out ca.pem")
+    openssl(folder, f"req {ec} -subj /CN=role -keyout role.key -out role.csr")
+    openssl(folder, "x509 -req -in role.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile san -out role.pem")
+    os.chmod(folder / "role.key", 0o600)
+    own = {**SHORT, "run.name": "mutual", "scheduler.total_steps": 4, "cluster.token_file": secret(ingot, "token"),
+           "cluster.tls.certificate": folder / "role.pem", "cluster.tls.key": folder / "role.key",
+           "cluster.tls.ca": folder / "ca.pem", "cluster.tls.name": "roles.ingot", "cluster.tls.mutual": "true"}
+    launch = ingot.start("launch", own)
+    wait_until(lambda: ingot.rows("mutual") >= 2, "row 2", launch)
+    code, lines = status(ingot, own)
+    check(code == 0, f"ingot status with a certificate: {lines}")
+    # The same token without a certificate of its own: every role refuses, and says why.
+    code, lines = status(ingot, {**own, "cluster.tls.mutual": "false"})
+    check(code == 1 and "shows no certificate" in lines["datapool"], f"ingot status without a certificate: {lines}")
+    output, _ = launch.communicate(timeout=300)
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+    check_run(ingot, "mutual", 4)
+
+
+def main():
+    binary, source, case = sys.argv[1:4]
+    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
+        globals()[f"case_{case}"](Ingot(binary, source, folder))
+    print(f"{case}: passed")
+
+
+if __name__ == "__main__":
+    main()

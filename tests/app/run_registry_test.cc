@@ -1,0 +1,268 @@
+// How the roles of a run find each other by name, over real connections and a local registry.
+#include "app/run_registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "app/grpc_server.h"
+#include "app/takeover.h"
+#include "datapool/grpc_client.h"
+#include "proto/datapool.grpc.pb.h"
+#include "proto/grpc_status.h"
+
+namespace ingot::app {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A pool that tells its number, and answers once it may.
+class NumberedPool final : public v1::DataPool::Service {
+ public:
+  NumberedPool(int number, const std::atomic<bool>& may_answer, std::atomic<int>& asked)
+      : number_(number), may_answer_(may_answer), asked_(asked) {}
+  grpc::Status Status(grpc::ServerContext*, const v1::PoolStatusRequest*, v1::PoolStatusResponse* response) override {
+    ++asked_;
+    while (!may_answer_) std::this_thread::sleep_for(milliseconds(1));
+    response->set_journal_end(number_);
+    return grpc::Status::OK;
+  }
+
+ private:
+  const int number_;
+  const std::atomic<bool>& may_answer_;
+  std::atomic<int>& asked_;
+};
+
+class RunRegistryTest : public ::testing::Test {
+ protected:
+  RunRegistryTest() {
+    std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-run-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    config_.name = "run";
+    config_.cluster.registry.ttl_s = 2;
+    access_.token = "the-token-of-this-run-0123456789";
+    caller_ = Open();
+    EXPECT_TRUE(caller_->Follow().ok());
+  }
+  ~RunRegistryTest() override {
+    may_answer_ = true;
+    pool_.reset();
+    caller_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::unique_ptr<RunRegistry> Open() {
+    auto opened = RunRegistry::Open(config_, folder_, access_);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return *std::move(opened);
+  }
+  // A process that serves the pool.
+  struct Process {
+    std::unique_ptr<GrpcServer> server;
+    std::unique_ptr<RunRegistry> registry;
+  };
+  Process Serve(int number) {
+    Process process;
+    std::vector<std::unique_ptr<grpc::Service>> services;
+    services.push_back(std::make_unique<NumberedPool>(number, may_answer_, asked_));
+    process.server = *GrpcServer::Start("127.0.0.1:0", std::move(services), access_);
+    process.registry = Open();
+    const absl::Status registered =
+        process.registry->Register("datapool", absl::StrCat("127.0.0.1:", process.server->port()));
+    EXPECT_TRUE(registered.ok()) << registered;
+    return process;
+  }
+  void Connect() { pool_ = datapool::NewGrpcClient(caller_->To("datapool"), seconds(30)); }
+  // The number of the pool that answers; -1 = none did.
+  int Ask() {
+    const auto status = pool_->Status();
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? static_cast<int>(status->journal_end()) : -1;
+  }
+
+  std::string folder_;
+  RunConfig config_;
+  RpcAccess access_;
+  std::atomic<bool> may_answer_ = true;
+  std::atomic<int> asked_ = 0;
+  std::unique_ptr<RunRegistry> caller_;
+  std::unique_ptr<datapool::Client> pool_;
+};
+
+TEST_F(RunRegistryTest, ARoleIsFoundByItsName) {
+  const Process process = Serve(1);
+  Connect();
+  EXPECT_EQ(Ask(), 1);
+}
+
+TEST_F(RunRegistryTest, ACallWaitsForARoleThatIsYetToRegister) {
+  Connect();
+  std::atomic<int> answer = 0;
+  std::thread asking([&] { answer = Ask(); });
+  const Process process = Serve(1);
+  asking.join();
+  EXPECT_EQ(answer, 1);
+}
+
+TEST_F(RunRegistryTest, ACallThatDoesNotWaitIsToldWhichRoleIsMissing) {
+  const auto stub = v1::DataPool::NewStub(caller_->To("datapool").Now());
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+  v1::PoolStatusResponse response;
+  const grpc::Status status = stub->Status(&context, {}, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("the role datapool is not registered in the registry in"));
+}
+
+TEST_F(RunRegistryTest, ACallToADeadPlaceGoesToTheNewOne) {
+  Process first = Serve(1);
+  Connect();
+  EXPECT_EQ(Ask(), 1);
+  first.server.reset();
+  std::atomic<int> answer = 0;
+  std::thread asking([&] { answer = Ask(); });
+  const Process second = Serve(2);
+  asking.join();
+  EXPECT_EQ(answer, 2);
+  EXPECT_EQ(Ask(), 2);
+}
+
+TEST_F(RunRegistryTest, ACallThatRunsAtThePlaceThatWasLeftIsMadeAgain) {
+  may_answer_ = false;
+  const Process first = Serve(1);
+  Connect();
+  std::atomic<int> answer = 0;
+  std::thread asking([&] { answer = Ask(); });
+  while (asked_ == 0) std::this_thread::yield();
+  Process second = Serve(2);
+  while (asked_ == 1) std::this_thread::yield();  // the second place is asked though the first still holds the call
+  may_answer_ = true;
+  asking.join();
+  EXPECT_EQ(answer, 2);
+}
+
+TEST_F(RunRegistryTest, ListsTheRolesThatAreThere) {
+  const Process pool = Serve(1);
+  {
+    const auto engine = Open();
+    ASSERT_TRUE(engine->Register(RoleName("rollout", 0), "10.0.0.7:4321").ok());
+    std::vector<std::string> shown;
+    const std::vector<RolePlace> places = *caller_->Places();
+    for (const RolePlace& place : places) {
+      shown.push_back(place.name);
+      EXPECT_EQ(place.pid, getpid());
+      EXPECT_FALSE(place.node.empty());
+    }
+    EXPECT_THAT(shown, ElementsAre("datapool", "rollout-0"));
+    EXPECT_EQ(places.back().address, "10.0.0.7:4321");
+  }
+  EXPECT_EQ(caller_->Places()->size(), 1);
+}
+
+TEST_F(RunRegistryTest, TellsForWhomAProcessWaitsAndWhy) {
+  ASSERT_TRUE(caller_->Register("scheduler", "127.0.0.1:1").ok());
+  const auto waits = [&]() -> std::string {
+    const std::vector<RolePlace> places = *caller_->Places();
+    for (const RolePlace& place : places) {
+      if (place.name == "scheduler") return place.waits;
+    }
+    return "the scheduler is gone";
+  };
+  Connect();
+  std::thread asking([&] { Ask(); });
+  while (waits().empty()) std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(waits(), "datapool (Status: not registered)");
+  may_answer_ = false;
+  const Process process = Serve(1);
+  while (waits() != "datapool (Status)")
+    std::this_thread::sleep_for(milliseconds(20));  // it is there, and takes its time
+  may_answer_ = true;
+  asking.join();
+  while (!waits().empty()) std::this_thread::sleep_for(milliseconds(20));
+}
+
+TEST_F(RunRegistryTest, TellsWhichNodesRunWhat) {
+  const auto node = Open();
+  ASSERT_TRUE(node->RegisterNode("engines-0", "", milliseconds(0)).ok());
+  node->UpdateNodes("rollout-0, rollout-1 (NOT RUNNING)");
+  std::vector<NodePlace> nodes = *caller_->Nodes();
+  while (nodes.size() == 1 && nodes[0].roles.empty()) nodes = *caller_->Nodes();
+  ASSERT_EQ(nodes.size(), 1);
+  EXPECT_EQ(nodes[0].name, "engines-0");
+  EXPECT_EQ(nodes[0].machine, MachineName());
+  EXPECT_EQ(nodes[0].roles, "rollout-0, rollout-1 (NOT RUNNING)");
+  const absl::Status second = Open()->RegisterNode("engines-0", "", milliseconds(0));
+  EXPECT_TRUE(absl::IsFailedPrecondition(second)) << second;
+}
+
+// Polls until roles arrive, or `patience` is over.
+std::vector<std::string> ArrivedWithin(Takeover& takeover, milliseconds patience) {
+  std::vector<std::string> names;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (names.empty() && std::chrono::steady_clock::now() < end) {
+    for (const RoleSpec& spec : takeover.Arrived()) names.push_back(spec.name);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return names;
+}
+
+RoleSpec Named(const std::string& name) {
+  RoleSpec spec;
+  spec.name = name;
+  return spec;
+}
+
+TEST_F(RunRegistryTest, TheRolesOfADeadNodeMoveOnceAndForGood) {
+  auto front = Open();
+  ASSERT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
+  Takeover takeover(*caller_, {{"front-0", {Named("gateway"), Named("scheduler")}}, {"never-0", {Named("agents")}}},
+                    milliseconds(300), milliseconds(10));
+  EXPECT_THAT(ArrivedWithin(takeover, milliseconds(600)), ElementsAre()) << "its agent is there";
+  front.reset();
+  EXPECT_THAT(ArrivedWithin(takeover, seconds(30)), ElementsAre("gateway", "scheduler"));
+  const absl::Status back = Open()->RegisterNode("front-0", "", milliseconds(0));
+  EXPECT_TRUE(absl::IsFailedPrecondition(back));
+  EXPECT_THAT(std::string(back.message()), HasSubstr("has taken its roles over"));
+  EXPECT_THAT(ArrivedWithin(takeover, milliseconds(500)), ElementsAre());
+}
+
+TEST_F(RunRegistryTest, ANodeThatComesBackInTimeKeepsItsRoles) {
+  auto front = Open();
+  ASSERT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
+  Takeover takeover(*caller_, {{"front-0", {Named("gateway")}}}, seconds(60), milliseconds(10));
+  front.reset();
+  EXPECT_THAT(ArrivedWithin(takeover, milliseconds(100)), ElementsAre());
+  front = Open();
+  EXPECT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
+}
+
+TEST_F(RunRegistryTest, OneLauncherAtATimeDrivesARun) {
+  auto first = Open();
+  ASSERT_TRUE(first->ClaimRun().ok());
+  const auto second = Open();
+  const absl::Status refused = second->ClaimRun();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("'run' is launched already"));
+  first.reset();
+  EXPECT_TRUE(second->ClaimRun().ok());
+}
+
+TEST_F(RunRegistryTest, ARegistryThatIsNotThereIsOneError) {
+  config_.cluster.registry.kind = RegistryKind::kEtcd;
+  config_.cluster.registry.endpoints = {"127.0.0.1:1"};
+  config_.cluster.registry.user = "ingot";
+  config_.cluster.registry.password_file = folder_ + "/none";
+  const absl::Status unread = RunRegistry::Open(config_, folder_, access_).status();
+  EXPECT_THAT(std::string(unread.message()), HasSubstr("cluster.registry.password_file"));
+}
+
+}  // namespace
+}  // namespace ingot::app

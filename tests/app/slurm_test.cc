@@ -1,0 +1,146 @@
+#include "app/slurm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace ingot::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+SlurmScript Script() {
+  SlurmScript script;
+  script.name = "smoke";
+  script.folder = "/shared/a run";
+  script.binary = "/opt/ingot";
+  script.groups = {{"engines", 2, {"rollout"}, 1, {}}, {"control", 1, {"gateway", "trainer"}, 1, {}}};
+  script.options = {"--time=01:00:00"};
+  script.drain_s = 90;
+  return script;
+}
+
+TEST(SlurmScript, NodesOfOneKindAreOneJobThatOutlivesANode) {
+  const std::string text = RenderSlurm(Script());
+  EXPECT_THAT(text, HasSubstr("#SBATCH --nodes=3\n#SBATCH --ntasks-per-node=1\n#SBATCH --no-kill\n#SBATCH --time="));
+  EXPECT_THAT(text, HasSubstr("#SBATCH --signal=B:TERM@120\n"));
+  EXPECT_THAT(text, HasSubstr("srun --relative=0 --nodes=2 --ntasks=2"));
+  EXPECT_THAT(text, HasSubstr("srun --relative=2 --nodes=1 --ntasks=1"));
+  EXPECT_THAT(text, HasSubstr("/opt/ingot node '/shared/a run/config.yaml' --group control --resume &\ndeciding=$!\n"));
+  EXPECT_THAT(text, Not(HasSubstr("--group engines --resume &\ndeciding")));
+  EXPECT_THAT(text, Not(HasSubstr("hetjob")));
+}
+
+TEST(SlurmScript, GroupsWithOptionsOfTheirOwnAreAHeterogeneousJob) {
+  SlurmScript script = Script();
+  script.groups[0].slurm = {"--gres=gpu:8"};
+  const std::string text = RenderSlurm(script);
+  EXPECT_THAT(text, HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --no-kill\n"
+                              "#SBATCH --time=01:00:00\n#SBATCH --gres=gpu:8\n#SBATCH hetjob\n#SBATCH --nodes=1\n"));
+  EXPECT_THAT(text, HasSubstr("srun --het-group=0 --nodes=2"));
+  EXPECT_THAT(text, HasSubstr("srun --het-group=1 --nodes=1"));
+}
+
+TEST(SlurmScript, IsAScriptThatAShellCanRead) {
+  std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-sbatch-XXXXXX";
+  const std::string folder = ::mkdtemp(pattern.data());
+  std::ofstream(folder + "/script") << RenderSlurm(Script());
+  EXPECT_EQ(std::system(("bash -n " + folder + "/script").c_str()), 0);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(SubmitSlurm, TakesTheJobsNumberAndTellsARefusal) {
+  std::vector<std::string> asked;
+  const auto answers = [&](const std::string& answer) {
+    return [&asked, answer](const std::vector<std::string>& argv) -> absl::StatusOr<std::string> {
+      asked = argv;
+      return answer;
+    };
+  };
+  EXPECT_EQ(*SubmitSlurm("run.sbatch", answers("417;posed")), "417");
+  EXPECT_THAT(asked, ElementsAre("sbatch", "--parsable", "run.sbatch"));
+  EXPECT_TRUE(absl::IsUnavailable(SubmitSlurm("run.sbatch", answers("who knows")).status()));
+  const absl::Status missing = SubmitSlurm("run.sbatch", [](const auto&) {
+                                 return absl::UnavailableError("sbatch: no such partition");
+                               }).status();
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("no such partition"));
+}
+
+TEST(RunHere, GivesTheOutputOrTheError) {
+  EXPECT_EQ(*RunHere({"/bin/echo", "two", "words"}), "two words");
+  const absl::Status failed = RunHere({"/bin/sh", "-c", "echo because >&2; exit 3"}).status();
+  EXPECT_TRUE(absl::IsUnavailable(failed));
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("because"));
+  EXPECT_FALSE(RunHere({"/no/such/program"}).ok());
+}
+
+// Slurm as a list of the states that squeue shows one after the other.
+class WatchSlurmTest : public ::testing::Test {
+ protected:
+  WatchSlurmTest() {
+    std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-slurm-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    watch_.poll = std::chrono::milliseconds(0);
+    watch_.on_status = [this](const std::string& line) { lines_.push_back(line); };
+    watch_.run = [this](const std::vector<std::string>& argv) -> absl::StatusOr<std::string> {
+      if (argv.front() == "scancel") {
+        cancels_.push_back(argv[1]);
+        states_.clear();
+        return std::string();
+      }
+      if (states_.empty()) return std::string("70 RUNNING\n");  // somebody else's job
+      const std::string state = states_.front();
+      states_.erase(states_.begin());
+      if (state == "busy") return absl::UnavailableError("slurmctld is busy");
+      return "70 RUNNING\n" + state;
+    };
+  }
+  ~WatchSlurmTest() override { std::filesystem::remove_all(folder_); }
+
+  absl::StatusOr<int> Watch() {
+    SlurmScript script;
+    script.folder = folder_;
+    return SlurmLauncher(script, watch_, "7").Watch(stop_);
+  }
+
+  std::string folder_;
+  JobOptions watch_;
+  std::vector<std::string> states_, lines_, cancels_;
+  std::atomic<bool> stop_ = false;
+};
+
+TEST_F(WatchSlurmTest, FollowsAJobToItsExitCode) {
+  states_ = {"7 PENDING", "7 PENDING", "busy", "7 RUNNING", "7 COMPLETING"};
+  std::ofstream(folder_ + "/launch.exit") << "3\n";
+  const auto code = Watch();
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 3);
+  EXPECT_THAT(lines_, ElementsAre("job 7 is PENDING", "slurmctld is busy", "job 7 is RUNNING", "job 7 is COMPLETING"));
+}
+
+TEST_F(WatchSlurmTest, KnowsTheFirstPartOfAHeterogeneousJob) {
+  states_ = {"7+0 RUNNING\n7+1 RUNNING"};
+  std::ofstream(folder_ + "/launch.exit") << "0\n";
+  EXPECT_EQ(*Watch(), 0);
+  EXPECT_THAT(lines_, ElementsAre("job 7 is RUNNING"));
+}
+
+TEST_F(WatchSlurmTest, AJobThatWasKilledHasNoExitCode) {
+  states_ = {"7 RUNNING"};
+  EXPECT_TRUE(absl::IsAborted(Watch().status()));
+}
+
+TEST_F(WatchSlurmTest, StopsTheJobOnceAndInOrder) {
+  states_ = {"7 RUNNING", "7 RUNNING"};
+  stop_ = true;
+  EXPECT_TRUE(absl::IsCancelled(Watch().status()));
+  EXPECT_THAT(cancels_, ElementsAre("--signal=INT"));
+}
+
+}  // namespace
+}  // namespace ingot::app

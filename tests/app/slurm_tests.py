@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Runs the ingot binary on a posed Slurm cluster, four nodes on this machine: slurm_tests.py BINARY SOURCE_DIR CASE.
+
+Cases: slurm (a run on three nodes, of which one dies), slurm_stop (a job that is told to stop drains, and goes on later).
+Exits with 0 if every check holds, and with 77 where Slurm is not installed or this user is not root.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from run_tests import SHORT, Ingot, check, check_run, wait_until
+
+NODES = 4
+CONF = """ClusterName=posed
+SlurmctldHost=localhost
+SlurmctldPort={controller}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/controller.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/log/controller.log
+SlurmdLogFile={folder}/log/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SlurmdTimeout=20
+KillWait=10
+SchedulerParameters=bf_interval=1,sched_interval=1
+NodeName=node[1-{nodes}] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=8 RealMemory=4000
+PartitionName=all Nodes=node[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing():
+    """Why no cluster can be posed here; empty = it can."""
+    for program in ("munged", "slurmctld", "slurmd", "sbatch"):
+        if shutil.which(program) is None:
+            return f"no {program} here: `scripts/setup.sh services` installs it"
+    return "" if os.getuid() == 0 else "only root can pose a Slurm cluster"
+
+
+def consecutive_ports(count):
+    """The first of so many free ports in a row."""
+    for first in range(20011, 60000, 97):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as one:
+                    one.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+    check(False, "no free ports in a row")
+
+
+class Cluster:
+    """Slurm's daemons. They end with `close`."""
+
+    def __init__(self, folder):
+        self.folder, self.daemons, self.nodes = pathlib.Path(folder), [], {}
+        self.folder.chmod(0o755)
+        for name in ("state", "spool", "log"):
+            (self.folder / name).mkdir()
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        shutil.chown(key, "munge", "munge")
+        (self.folder / "munge").mkdir(mode=0o755)
+        shutil.chown(self.folder / "munge", "munge")
+        munge = self.folder / "munge"
+        self.spawn("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground", "--force",
+                   f"--key-file={key}", f"--socket={munge}/socket", f"--pid-file={munge}/pid", f"--log-file={munge}/log",
+                   f"--seed-file={munge}/seed")
+        wait_until((munge / "socket").exists, "munge's socket", seconds=30)
+        first = consecutive_ports(NODES + 1)
+        conf = self.folder / "slurm.conf"
+        conf.write_text(CONF.format(controller=first, folder=folder, nodes=NODES, first=first + 1, last=first + NODES))
+        os.environ["SLURM_CONF"] = str(conf)
+        self.spawn("slurmctld", "-D", "-c", "-f", str(conf))
+        for i in range(1, NODES + 1):
+            self.nodes[f"node{i}"] = self.spawn("slurmd", "-D", "-N", f"node{i}", "-f", str(conf))
+        wait_until(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == str(NODES), "idle nodes", seconds=60)
+
+    def spawn(self, *argv):
+        log = open(self.folder / "log" / "daemons", "ab")
+        self.daemons.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        return self.daemons[-1]
+
+    def ask(self, *argv):
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60).stdout.strip()
+
+    def agents(self, node):
+        """The process ids of the node agents that run on `node`."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if entry.name.isdigit() and b"node" in words[1:2] and b"--group" in words:
+                    if f"SLURMD_NODENAME={node}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+            except OSError:
+                pass
+        return found
+
+    def kill_node(self, node):
+        """As the death of a machine: its daemon, the steps' daemons and every process of theirs."""
+        agents = self.agents(node)
+        steps = [int(pathlib.Path(f"/proc/{agent}/stat").read_text().rsplit(")", 1)[1].split()[1]) for agent in agents]
+        self.nodes[node].kill()
+        for pid in steps + agents:
+            os.kill(pid, signal.SIGKILL)
+
+    def close(self):
+        self.ask("scancel", "--me")
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+        for daemon in reversed(self.daemons):
+            try:
+                daemon.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+
+
+def settings(ingot, name):
+    token = pathlib.Path(ingot.folder) / "token"
+    token.write_text("the-token-of-the-posed-run-0123456789\n")
+    token.chmod(0o600)
+    groups = [{"name": "engines", "nodes": 2, "roles": ["rollout"]},
+              {"name": "control", "roles": ["datapool", "scheduler", "gateway", "trainer", "agents"]}]
+    return {**SHORT, "run.name": name, "scheduler.total_steps": 12, "cluster.launcher": "slurm",
+            "cluster.rollout_engines": 2, "cluster.groups": json.dumps(groups), "cluster.token_file": token,
+            "cluster.slurm": "['--time=01:00:00']"}
+
+
+def output_of(ingot, name):
+    log = pathlib.Path(ingot.folder) / name / "logs" / "slurm.log"
+    return log.read_text() if log.exists() else ""
+
+
+def case_slurm(ingot, cluster):
+    """A run on three nodes trains all its steps, though a node with an engine dies in its middle."""
+    own = settings(ingot, "job")
+    plan = ingot.run("launch", own, ("--dry-run",), timeout=60)
+    check(plan[0] == 0 and plan[1].startswith("#!/bin/bash") and not (pathlib.Path(ingot.folder) / "job").exists(),
+          f"the plan: {plan}")
+    launch = ingot.start("launch", own)
+    wait_until(lambda: ingot.rows("job") >= 3, "row 3", launch)
+    status = subprocess.run(ingot.argv("status", own), cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    check(status.returncode == 0 and [line.split()[0] for line in status.stdout.splitlines()] ==
+          ["datapool", "scheduler", "rollout-0", "rollout-1", "gateway", "engines-0", "engines-1", "control-0"], f"ingot status: {status}")
+    victims = [node for node in cluster.nodes if any(
+        b"engines" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in cluster.agents(node))]
+    check(len(victims) == 2, f"nodes with engines: {victims}")
+    cluster.kill_node(victims[-1])
+    output, _ = launch.communicate(timeout=400)
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}\n{output_of(ingot, 'job')}")
+    check_run(ingot, "job", 12)
+    check("Node failure" in output_of(ingot, "job"), output_of(ingot, "job"))
+
+
+def case_slurm_stop(ingot, cluster):
+    """SIGTERM to the launcher stops the job in order, with a checkpoint; a later launch goes on."""
+    own = settings(ingot, "stopped")
+    launch = ingot.start("launch", own)
+    wait_until(lambda: ingot.rows("stopped") >= 3, "row 3", launch)
+    launch.send_signal(signal.SIGTERM)
+    output, _ = launch.communicate(timeout=200)
+    check(launch.returncode == 130 and "in order" in output, f"exit code {launch.returncode}: {output}")
+    rows = ingot.rows("stopped")
+    check(rows < 12, f"{rows} rows: the run was not stopped")
+    code, output = ingot.run("launch", own, ("--resume",), timeout=400)
+    check(code == 0, f"exit code {code}: {output}\n{output_of(ingot, 'stopped')}")
+    check_run(ingot, "stopped", 12)
+
+
+def main():
+    binary, source, case = sys.argv[1:4]
+    reason = missing()
+    if reason:
+        print(f"SKIPPED {case}: {reason}")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
+        os.chmod(folder, 0o755)  # munge runs as a user of its own
+        (pathlib.Path(folder) / "slurm").mkdir()
+        cluster = None
+        try:
+            cluster = Cluster(f"{folder}/slurm")
+            globals()[f"case_{case}"](Ingot(binary, source, folder), cluster)
+        finally:
+            if cluster is not None:
+                cluster.close()
+    print(f"{case}: passed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+// Adapters that `peft` wrote (make_lora_golden.py) give its logits and its gradients.
+#include "model/peft.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "model/sequence_attention.h"
+#include "model/transformer.h"
+
+namespace ingot::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kData = INGOT_SOURCE_DIR "/tests/model/testdata/";
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+at::Tensor TensorOf(const base::json::value& value, double unit) {
+  std::vector<int64_t> shape;
+  for (const auto& extent : value.at(0).as_array()) shape.push_back(extent.to_number<int64_t>());
+  std::vector<double> numbers;
+  for (const auto& number : value.at(1).as_array()) numbers.push_back(number.to_number<double>() * unit);
+  return at::tensor(numbers, at::kDouble).view(shape).to(at::kFloat);
+}
+
+class Peft : public ::testing::Test {
+ protected:
+  Peft() : dir_(::testing::TempDir() + "/peft_" + std::to_string(getpid())) {
+    std::filesystem::create_directories(dir_);
+    std::filesystem::copy_file(kData + "lora/adapter_config.json", dir_ + "/adapter_config.json");
+    std::map<std::string, at::Tensor> tensors;
+    const auto text = base::ParseJson(ReadText(kData + "lora/adapter.json"));
+    for (const auto& [name, value] : text->as_object()) tensors[std::string(name)] = TensorOf(value, 1.0 / 1024);
+    EXPECT_TRUE(SaveSafetensors(dir_ + "/adapter_model.safetensors", tensors, {}).ok());
+    base_ = *LoadModelDir(kData + "qwen3");
+    golden_ = *base::ParseJson(ReadText(kData + "lora/golden.json"));
+    std::vector<int64_t> ids;
+    for (const auto& id : golden_.at("token_ids").as_array()) ids.push_back(id.to_number<int64_t>());
+    ids_ = at::tensor(ids, at::kLong);
+  }
+  ~Peft() override { std::filesystem::remove_all(dir_); }
+
+  ModelFolder Adapted() const {
+    ModelFolder model = base_;
+    const absl::Status added = AddAdapters(dir_, &model);
+    EXPECT_TRUE(added.ok()) << added;
+    return model;
+  }
+  at::Tensor LogitsOf(const ModelFolder& folder) const {
+    const auto model = Transformer::Create(folder.config, folder.parameters);
+    EXPECT_TRUE(model.ok()) << model.status();
+    SequenceAttention attention;
+    return model->Logits(model->Hidden(ids_, at::arange(ids_.size(0), at::kLong), attention));
+  }
+  void Edit(const std::string& key, const std::string& json) const {
+    base::json::value config = *base::ParseJson(ReadText(kData + "lora/adapter_config.json"));
+    config.as_object()[key] = *base::ParseJson(json);
+    std::ofstream(dir_ + "/adapter_config.json") << base::PrintJson(config);
+  }
+
+  const std::string dir_;
+  ModelFolder base_;
+  base::json::value golden_;
+  at::Tensor ids_;
+};
+
+TEST_F(Peft, AnAdapterOfPeftGivesItsLogits) {
+  const at::Tensor logits = LogitsOf(Adapted());
+  double largest = 0;
+  for (int64_t r = 0; r < logits.size(0); ++r) {
+    for (int64_t i = 0; i < logits.size(1); ++i) {
+      largest = std::max(largest,
+                         std::abs(logits[r][i].item<double>() - golden_.at("logits").at(r).at(i).to_number<double>()));
+    }
+  }
+  EXPECT_LT(largest, 1e-5);
+  EXPECT_GT((logits - LogitsOf(base_)).abs().max().item<double>(), 0.1) << "the adapter does something";
+}
+
+TEST_F(Peft, GradientsAreThoseOfPeftAndTheBaseGetsNone) {
+  ModelFolder folder = Adapted();
+  const ModelSpec spec = SpecOf(folder.config);
+  for (const auto& [name, tensor] : spec.Tensors())
+    folder.parameters.tensors().at(name).requires_grad_(tensor->trained);
+  const at::Tensor logits = LogitsOf(folder);
+  const int64_t last = ids_.size(0) - 1;
+  at::cross_entropy_loss(logits.slice(0, 0, last), ids_.slice(0, 1, last + 1)).backward();
+  const auto& gradients = golden_.at("gradients").as_object();
+  size_t compared = 0;
+  for (const auto& [name, tensor] : folder.parameters.tensors()) {
+    const auto* wanted = gradients.if_contains(name);
+    ASSERT_EQ(tensor.grad().defined(), wanted != nullptr) << name;
+    if (wanted == nullptr) continue;
+    const at::Tensor expected = TensorOf(*wanted, 1);
+    EXPECT_LT(((tensor.grad() - expected).norm() / expected.norm()).item<double>(), 2e-5) << name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, gradients.size());
+}
+
+TEST_F(Peft, AFoldedAdapterGivesTheSameLogitsToRounding) {
+  ModelFolder folder = Adapted();
+  const at::Tensor expected = LogitsOf(folder);
+  FoldAdapters(&folder);
+  EXPECT_EQ(folder.config.lora.rank, 0);
+  EXPECT_EQ(folder.parameters.tensors().size(), base_.parameters.tensors().size());
+  EXPECT_LT((LogitsOf(folder) - expected).abs().max().item<double>(), 1e-5);
+}
+
+TEST_F(Peft, ASavedAdapterIsReadBackEqual) {
+  const ModelFolder folder = Adapted();
+  const std::string out = dir_ + "/out";
+  ASSERT_TRUE(SaveAdapter(out, folder.config, folder.parameters, "qwen3").ok());
+  const auto first = LoadAdapter(dir_, base_.config), second = LoadAdapter(out, base_.config);
+  ASSERT_TRUE(first.ok() && second.ok()) << second.status();
+  EXPECT_EQ(first->lora, second->lora);
+  for (const auto& [name, tensor] : first->tensors) EXPECT_TRUE(at::equal(tensor, second->tensors.at(name))) << name;
+}
+
+TEST_F(Peft, NewAdaptersComputeTheBase) {
+  ModelFolder folder = base_;
+  ASSERT_TRUE(AddAdapters({.rank = 4, .alpha = 8, .targets = {"down_proj", "q_proj"}}, 7, &folder).ok());
+  EXPECT_TRUE(at::equal(LogitsOf(folder), LogitsOf(base_)));
+  EXPECT_EQ(SpecOf(folder.config).trained_elements(),
+            2 * (4 * (16 + 32) + 4 * (24 + 16)));  // 2 layers; q 16 -> 32, down 24 -> 16
+}
+
+TEST_F(Peft, AModelWithAdaptersIsSavedAndLoadedWhole) {
+  const ModelFolder folder = Adapted();
+  ASSERT_TRUE(SaveModelDir(dir_ + "/model", folder.config, folder.parameters).ok());
+  const auto again = LoadModelDir(dir_ + "/model");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->config.lora, folder.config.lora);
+  EXPECT_TRUE(at::equal(LogitsOf(*again), LogitsOf(folder)));
+}
+
+TEST_F(Peft, RefusesWhatItCannotCompute) {
+  const std::pair<const char*, const char*> cases[] = {{"peft_type", R"("IA3")"},
+                                                       {"r", "0"},
+                                                       {"bias", R"("all")"},
+                                                       {"use_dora", "true"},
+                                                       {"modules_to_save", R"(["lm_head"])"},
+                                                       {"rank_pattern", R"({"q_proj": 8})"}};
+  for (const auto& [key, json] : cases) {
+    Edit(key, json);
+    const auto adapter = LoadAdapter(dir_, base_.config);
+    ASSERT_FALSE(adapter.ok()) << key;
+    EXPECT_EQ(adapter.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(adapter.status().message()), HasSubstr(key));
+  }
+  Edit("r", "3");
+  ModelConfig wider = base_.config;
+  wider.hidden_size = 32;
+  EXPECT_THAT(std::string(LoadAdapter(dir_, wider).status().message()), HasSubstr("another base's"));
+}
+
+TEST(Average, IsTheMeanOfTwoModelsAndRefusesOthers) {
+  const ModelFolder a = *LoadModelDir(kData + "qwen3");
+  Parameters b;
+  for (const auto& [name, tensor] : a.parameters.tensors()) b.tensors()[name] = tensor + 1;
+  const auto mean = Average(a.parameters, b);
+  ASSERT_TRUE(mean.ok());
+  const at::Tensor difference = mean->at("model.norm.weight") - a.parameters.at("model.norm.weight");
+  EXPECT_LT((difference - 0.5).abs().max().item<double>(), 1e-6);
+  b.tensors().erase("model.norm.weight");
+  EXPECT_THAT(std::string(Average(a.parameters, b).status().message()), HasSubstr("model.norm.weight"));
+}
+
+}  // namespace
+}  // namespace ingot::model

@@ -1,0 +1,185 @@
+// Verifiers of multiple choice, ids, code and Harbor tasks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+#include "reward/verifier.h"
+#include "reward/verifiers/choice.h"
+#include "reward/verifiers/code.h"
+#include "reward/verifiers/harbor.h"
+#include "sandbox/test_room.h"
+
+namespace ingot::reward {
+namespace {
+
+using base::json::object;
+using testing::HasSubstr;
+
+class VerifierKindsTest : public testing::Test {
+ protected:
+  absl::StatusOr<Verdict> Score(const object& task, const std::string& answer) {
+    INGOT_ASSIGN_OR_RETURN(const auto verifier, Verifier::Make(options_));
+    if (substrate_ == nullptr) substrate_ = sandbox::SharedUidSubstrate(folder_.path());
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate_->Prepare());
+    const std::string payload = base::PrintJson(task);
+    VerifierInput input;
+    input.task = payload;
+    input.answer = answer;
+    input.room = room.get();
+    input.substrate = substrate_.get();
+    input.workdir = room->work();
+    input.own_home = input.own_tmp = room->tmp();
+    input.cwd = folder_.path();
+    return verifier->Verify(input);
+  }
+  double Reward(const object& task, const std::string& answer) {
+    const auto verdict = Score(task, answer);
+    EXPECT_TRUE(verdict.ok()) << verdict.status();
+    return verdict.ok() ? verdict->reward : -1;
+  }
+  const sandbox::TestFolder folder_;
+  std::unique_ptr<sandbox::Substrate> substrate_;
+  VerifierOptions options_;
+};
+
+TEST_F(VerifierKindsTest, AnAnswerThatNamesSeveralChoicesIsWrong) {
+  options_.kind = "choice";
+  const object task{{"answer", "B"}};
+  EXPECT_EQ(Reward(task, "B"), 1);
+  EXPECT_EQ(Reward(task, "b"), 1);
+  EXPECT_EQ(Reward(task, "(B)"), 1);
+  EXPECT_EQ(Reward(task, "The answer is B."), 1);
+  EXPECT_EQ(Reward(task, R"(A dog barks, so \boxed{B})"), 1);
+  EXPECT_EQ(Reward(task, "A cat is B"), 1);
+  EXPECT_EQ(Reward(task, "C"), 0);
+  const auto several = Score(task, "A, B or C");
+  ASSERT_TRUE(several.ok());
+  EXPECT_EQ(several->reward, 0);
+  EXPECT_EQ(several->signals.at("several_choices"), 1);
+  EXPECT_EQ(Reward(task, "A and B"), 0);
+  const auto none = Score(task, "I do not know");
+  ASSERT_TRUE(none.ok());
+  EXPECT_TRUE(none->signals.contains("answer_malformed"));
+  EXPECT_EQ(Score({{"answer", "Z"}}, "B").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(VerifierKindsTest, FBetaWeighsRecallAndReportsTheReturnedIds) {
+  options_.kind = "f_beta";
+  options_.f_beta.beta = 2;
+  const object task{{"answer", {"a", "b", "c", "d"}}};
+  // 2 of 3 ids are right, 2 of 4 are found: P 2/3, R 1/2; 5 * (1/3) / (4 * 2/3 + 1/2) = (5/3) / (19/6) = 10/19.
+  const auto verdict = Score(task, R"(["a", "b", "x", "a"])");
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  EXPECT_NEAR(verdict->reward, 10.0 / 19, 1e-12);
+  EXPECT_NEAR(verdict->signals.at("recall"), 0.5, 1e-12);
+  EXPECT_EQ(verdict->facts.at("returned"), R"(["a","b","x"])");
+  EXPECT_EQ(Reward(task, "d\nc\nb\na\n"), 1);
+  EXPECT_EQ(Reward(task, "[]"), 0);
+  EXPECT_TRUE(Score(task, "[[1]]")->signals.contains("answer_malformed"));
+  EXPECT_FALSE(Score({{"answer", base::json::array()}}, "a").ok());
+}
+
+TEST_F(VerifierKindsTest, ACommandMayReportFacts) {
+  options_.kind = "command";
+  options_.reward_from = "json";
+  options_.command = {"sh", "-c", R"(echo '{"reward": 0.5, "facts": {"seen": ["a"]}}')"};
+  const auto verdict = Score({}, "x");
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  EXPECT_EQ(verdict->facts.at("seen"), R"(["a"])");
+}
+
+TEST(ProgramOfTest, TheLastFencedBlockIsTheProgram) {
+  EXPECT_EQ(ProgramOf("Here:\n```python\nprint(1)\n```\nbetter:\n```\nprint(2)\n```\nDone"), "print(2)\n");
+  EXPECT_EQ(ProgramOf("print(3)"), "print(3)");
+}
+
+TEST_F(VerifierKindsTest, AProgramIsRunOnItsTests) {
+  options_.kind = "code";
+  options_.timeout_s = 20;
+  options_.code.score = "fraction";
+  const object task{{"tests",
+                     {object{{"input", "3\n"}, {"output", "9"}}, object{{"input", "-4\n"}, {"output", "16\n"}},
+                      object{{"code", "assert square(5) == 25"}}, object{{"code", "assert square(0) == 0"}}}}};
+  const std::string right =
+      "```python\nimport sys\ndef square(x): return x * x\n"
+      "if __name__ == '__main__': print(square(int(input())))\n```";
+  EXPECT_EQ(Reward(task, right), 1);
+  // abs instead of the square: right on 0 alone.
+  const std::string wrong = "def square(x): return abs(x)\nif __name__ == '__main__': print(square(int(input())))";
+  EXPECT_EQ(Reward(task, wrong), 0.25);
+  options_.code.score = "all";
+  EXPECT_EQ(Reward(task, wrong), 0);
+  EXPECT_EQ(Reward(task, right), 1);
+  const auto broken = Score(task, "def square(x:");
+  ASSERT_TRUE(broken.ok());
+  EXPECT_EQ(broken->reward, 0);
+  EXPECT_THAT(broken->detail, HasSubstr("SyntaxError"));
+  EXPECT_FALSE(Score({{"tests", "none"}}, right).ok());
+}
+
+TEST_F(VerifierKindsTest, AProgramThatEndsEarlyOrHangsHasNotPassed) {
+  options_.kind = "code";
+  options_.timeout_s = 2;
+  const object task{{"tests", {object{{"code", "assert square(5) == 25"}}}}};
+  EXPECT_EQ(Reward(task, "import os\nprint('passed')\nos._exit(0)"), 0);
+  EXPECT_EQ(Reward(task, "import sys\nsys.exit(0)"), 0);
+  const auto hangs = Score(task, "while True: pass");
+  ASSERT_TRUE(hangs.ok()) << hangs.status();
+  EXPECT_EQ(hangs->reward, 0);
+  EXPECT_EQ(hangs->signals.at("tests_timed_out"), 1);
+}
+
+TEST(HarborPathsTest, OnlyTheTwoAbsolutePathsAreReplaced) {
+  EXPECT_EQ(WithHarborPaths("cd /tests && pytest /tests/a.py > /logs/verifier/reward.txt", "/w"),
+            "cd /w/tests && pytest /w/tests/a.py > /w/logs/verifier/reward.txt");
+  EXPECT_EQ(WithHarborPaths("ls /app/tests ./tests /testsuite /tests-old x/logs", "/w"),
+            "ls /app/tests ./tests /testsuite /tests-old x/logs");
+}
+
+class HarborTest : public VerifierKindsTest {
+ protected:
+  HarborTest() {
+    options_.kind = "harbor";
+    options_.timeout_s = 30;
+  }
+  // Scores a task whose test.sh is `script`.
+  absl::StatusOr<Verdict> Run(const std::string& script) {
+    const std::string tests = folder_.path() + "/task/tests";
+    std::filesystem::create_directories(tests);
+    std::ofstream(tests + "/test.sh") << script;
+    std::ofstream(tests + "/expected.txt") << "42\n";
+    return Score({{"tests_dir", "task/tests"}}, "");
+  }
+};
+
+TEST_F(HarborTest, TheRewardIsWhatTestShLeaves) {
+  const auto text =
+      Run("#!/bin/bash\ngrep -q 42 /tests/expected.txt && echo 0.75 > /logs/verifier/reward.txt\nexit 3\n");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(text->reward, 0.75);
+  const auto json =
+      Run("echo '{\"reward\": 1, \"style\": 0.5}' > /logs/verifier/reward.json\necho 0 > /logs/verifier/reward.txt");
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ(json->reward, 1);
+  EXPECT_EQ(json->signals.at("style"), 0.5);
+}
+
+TEST_F(HarborTest, NoRewardIsAnErrorAndNeverAZero) {
+  EXPECT_THAT(std::string(Run("echo done; exit 0").status().message()), HasSubstr("reward.txt"));
+  EXPECT_FALSE(Run("echo many > /logs/verifier/reward.txt").ok());
+  EXPECT_FALSE(Run(": > /logs/verifier/reward.txt").ok());
+  EXPECT_FALSE(Run("echo '{\"a\": 1, \"b\": 2}' > /logs/verifier/reward.json").ok());
+  EXPECT_FALSE(Score({{"tests_dir", "nowhere"}}, "").ok());
+  options_.timeout_s = 0.5;
+  EXPECT_FALSE(Run("sleep 30").ok());
+  options_.timeout_is_zero = true;
+  const auto zero = Run("sleep 30");
+  ASSERT_TRUE(zero.ok()) << zero.status();
+  EXPECT_EQ(zero->reward, 0);
+}
+
+}  // namespace
+}  // namespace ingot::reward

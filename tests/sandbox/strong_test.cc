@@ -1,0 +1,309 @@
+// Rooms of the rungs `landlock`, `namespaces` and `full`, where this machine grants them: as root, and as a user who is not.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "sandbox/launch_messages.h"
+#include "sandbox/relay.h"
+#include "sandbox/test_room.h"
+
+namespace ingot::sandbox {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+constexpr uid_t kNobody = 65534;
+
+Command Shell(const std::string& script, const Room* room = nullptr) {
+  return {.argv = {"/bin/sh", "-c", script},
+          .env = {{"PATH", "/usr/bin:/bin"}},
+          .working_dir = room == nullptr ? "" : room->work(),
+          .stdin_text = ""};
+}
+
+// Runs `body` as another uid in a process of its own, and fails with it.
+void As(uid_t uid, const std::function<void()>& body) {
+  if (geteuid() == uid) return body();
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(1);
+    body();
+    std::fflush(stdout);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "the failures stand above";
+}
+
+class StrongTest : public testing::Test {
+ protected:
+  std::unique_ptr<LocalSubstrate> Make(const std::string& rung = "auto") {
+    options_.work_root = folder_.path() + "/work-" + std::to_string(geteuid());
+    options_.rung = rung;
+    auto substrate = LocalSubstrate::Make(options_);
+    EXPECT_TRUE(substrate.ok()) << substrate.status();
+    if (substrate.ok()) std::printf("%s\n", (*substrate)->grant().Describe().c_str());
+    return substrate.ok() ? *std::move(substrate) : nullptr;
+  }
+  // Null: this machine grants less.
+  std::unique_ptr<LocalSubstrate> MakeNamespaces() {
+    auto substrate = Make();
+    return substrate != nullptr && substrate->grant().rung >= Rung::kNamespaces ? std::move(substrate) : nullptr;
+  }
+
+  const TestFolder folder_;
+  SubstrateOptions options_;
+};
+
+TEST_F(StrongTest, ARoomSeesProgramsAndItsOwnFoldersAlone) {
+  const auto substrate = MakeNamespaces();
+  if (substrate == nullptr) GTEST_SKIP() << "not granted";
+  std::ofstream(folder_.path() + "/outside") << "secret";
+  auto room = substrate->Prepare();
+  ASSERT_TRUE(room.ok()) << room.status();
+  ASSERT_TRUE((*room)->WriteFile("in/note", "hello").ok());
+  const auto outcome =
+      (*room)->Run(Shell("cat in/note; echo; cat " + folder_.path() +
+                             "/outside 2>&1; ls /; ls -d /proc/[0-9]* | wc -l; touch /x 2>&1; "
+                             "echo t > /tmp/t && cat /tmp/t; echo made > out; hostname; ls /sys/class/net 2>/dev/null",
+                         room->get()),
+                   Limits{}, nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(outcome->out, HasSubstr("hello\n"));
+  EXPECT_THAT(outcome->out, testing::Not(HasSubstr("secret")));
+  EXPECT_THAT(outcome->out, testing::Not(HasSubstr("\nwork\n")));
+  EXPECT_THAT(outcome->out, HasSubstr("\nt\n"));
+  EXPECT_THAT(outcome->out, HasSubstr("Read-only file system"));
+  EXPECT_THAT(outcome->out, HasSubstr("room\n"));
+  EXPECT_EQ((*room)->ReadFile("out", 100).value(), "made\n");
+  // A second command finds the files, and no process, of the first.
+  const auto second = (*room)->Run(Shell("cat out", room->get()), Limits{}, nullptr);
+  EXPECT_EQ(second->out, "made\n");
+}
+
+// A listener of 127.0.0.1 that answers each connection with `text`.
+class Greeter {
+ public:
+  explicit Greeter(std::string text) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), text_(std::move(text)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd_.get(), 16), 0);
+    getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] {
+      while (true) {
+        const Fd client(accept(fd_.get(), nullptr, nullptr));
+        if (!client.valid()) return;
+        char byte;
+        [[maybe_unused]] const ssize_t got = read(client.get(), &byte, 1);
+        [[maybe_unused]] const ssize_t sent = write(client.get(), text_.data(), text_.size());
+      }
+    });
+  }
+  ~Greeter() {
+    shutdown(fd_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  int port() const { return port_; }
+
+ private:
+  const Fd fd_;
+  const std::string text_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+std::string Dial(int port) {
+  return absl::StrCat("python3 -c 'import socket\ns=socket.create_connection((\"127.0.0.1\",", port,
+                      "),5)\ns.sendall(b\"x\")\nprint(s.recv(100).decode())' 2>&1 | tail -1");
+}
+
+TEST_F(StrongTest, ARoomReachesTheGatewayAndNoOtherPort) {
+  const auto substrate = MakeNamespaces();
+  if (substrate == nullptr) GTEST_SKIP() << "not granted";
+  const Greeter gateway("gateway here"), other("another service");
+  auto room = substrate->Prepare().value();
+  const std::string url = absl::StrCat("http://127.0.0.1:", gateway.port(), "/s/1/v1");
+  EXPECT_EQ(room->InsideUrl(url), absl::StrCat("http://127.0.0.1:", kInsidePort, "/s/1/v1"));
+  const auto relay = Relay::Start().value();
+  auto served = relay->Serve(room->TakeListener(), url);
+  ASSERT_TRUE(served.ok()) << served.status();
+  EXPECT_EQ(room->Run(Shell(Dial(kInsidePort)), Limits{}, nullptr)->out, "gateway here\n");
+  EXPECT_EQ(room->Run(Shell(Dial(kInsidePort)), Limits{}, nullptr)->out, "gateway here\n");
+  EXPECT_THAT(room->Run(Shell(Dial(other.port())), Limits{}, nullptr)->out, HasSubstr("refused"));
+  EXPECT_FALSE(room->TakeListener().valid()) << "it is taken once";
+}
+
+TEST_F(StrongTest, TotalsOfMemoryAreHeldOverAllProcesses) {
+  options_.totals.memory_bytes = 96 << 20;
+  const auto substrate = Make("full");
+  if (substrate->grant().rung != Rung::kFull) GTEST_SKIP() << "not granted";
+  auto room = substrate->Prepare().value();
+  const auto outcome = room->Run(Shell("for i in 1 2 3 4 5 6; do python3 -c 'x=bytearray(40<<20)\nimport time; "
+                                       "time.sleep(2); print(1)' & done; wait"),
+                                 Limits{}, nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_LT(outcome->out.size(), 12u) << "some were killed: " << outcome->out;
+}
+
+TEST_F(StrongTest, DiskBeyondTheLimitEndsTheCommand) {
+  options_.disk.bytes = 20 << 20;
+  for (const char* rung : {"process", "auto"}) {
+    const auto substrate = Make(rung);
+    auto room = substrate->Prepare().value();
+    Limits limits;
+    limits.wall_time = seconds(60);
+    const auto outcome =
+        room->Run(Shell("i=0; while :; do head -c 4000000 /dev/zero > f$i; i=$((i+1)); sleep 0.05; done", room.get()),
+                  limits, nullptr);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->ending, Ending::kDiskFull);
+    EXPECT_THAT(Describe(*outcome, limits), HasSubstr("sandbox.disk_bytes"));
+  }
+}
+
+TEST_F(StrongTest, ARoomOfThePoolIsReadyAndUnused) {
+  options_.pool = 2;
+  const auto substrate = Make();
+  for (int i = 0; i < 5; ++i) {
+    auto room = substrate->Prepare();
+    ASSERT_TRUE(room.ok()) << room.status();
+    EXPECT_EQ((*room)->Run(Shell("ls; echo used > mark; ls", room->get()), Limits{}, nullptr)->out, "mark\n");
+  }
+}
+
+TEST_F(StrongTest, ASnapshotKeepsFilesAndAForkGoesItsOwnWay) {
+  for (const char* rung : {"auto", "process"}) {
+    const auto substrate = Make(rung);
+    RoomOptions options;
+    options.takes_snapshots = true;
+    auto trunk = substrate->Prepare(options);
+    ASSERT_TRUE(trunk.ok()) << trunk.status();
+    Room& room = **trunk;
+    ASSERT_TRUE(
+        room.Run(Shell("echo one > a; echo two > b; mkdir d; echo x > d/x; echo h > ~/h", &room), Limits{}, nullptr)
+            .ok());
+    auto snapshot = room.TakeSnapshot();
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    ASSERT_TRUE(room.Run(Shell("echo changed > a; rm b", &room), Limits{}, nullptr)->ok());
+    RoomOptions fork;
+    fork.from = *snapshot;
+    for (int i = 0; i < 2; ++i) {
+      auto leaf = substrate->Prepare(fork);
+      ASSERT_TRUE(leaf.ok()) << leaf.status();
+      const auto outcome =
+          (*leaf)->Run(Shell("cat a b d/x; echo leaf > a; rm -r d; cat a; ls", leaf->get()), Limits{}, nullptr);
+      EXPECT_EQ(outcome->out, "one\ntwo\nx\nleaf\na\nb\n") << outcome->err << i << rung;
+      EXPECT_EQ((*leaf)->ReadFile("a", 100).value(), "leaf\n");
+      ASSERT_TRUE((*leaf)->WriteFile("new", "from outside").ok());
+      EXPECT_EQ((*leaf)->Run(Shell("cat new", leaf->get()), Limits{}, nullptr)->out, "from outside");
+      // A fork of a fork.
+      auto deeper = (*leaf)->TakeSnapshot();
+      ASSERT_TRUE(deeper.ok()) << deeper.status();
+      fork.from = *deeper;
+      auto twig = substrate->Prepare(fork);
+      ASSERT_TRUE(twig.ok()) << twig.status();
+      EXPECT_EQ((*twig)->Run(Shell("cat a; ls", twig->get()), Limits{}, nullptr)->out, "leaf\na\nb\nnew\n");
+      fork.from = *snapshot;
+    }
+    EXPECT_EQ(room.Run(Shell("cat a; ls", &room), Limits{}, nullptr)->out, "changed\na\nd\n");
+  }
+}
+
+TEST_F(StrongTest, ASnapshotOfARunningCommandIsWholeAndTheCommandGoesOn) {
+  const auto substrate = Make();
+  RoomOptions options;
+  options.takes_snapshots = true;
+  auto room = substrate->Prepare(options).value();
+  std::thread runner;
+  absl::StatusOr<Outcome> outcome;
+  runner = std::thread([&] {
+    Limits limits;
+    limits.wall_time = seconds(60);
+    outcome =
+        room->Run(Shell("echo before > f; while [ ! -e go ]; do sleep 0.02; done; echo after >> f; cat f", room.get()),
+                  limits, nullptr);
+  });
+  while (!room->ReadFile("f", 100).ok()) std::this_thread::sleep_for(milliseconds(10));
+  const auto snapshot = room->TakeSnapshot();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  ASSERT_TRUE(room->WriteFile("go", "").ok());
+  runner.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->out, "before\nafter\n");
+  RoomOptions fork;
+  fork.from = *snapshot;
+  auto leaf = substrate->Prepare(fork).value();
+  EXPECT_EQ(leaf->Run(Shell("cat f; ls", leaf.get()), Limits{}, nullptr)->out, "before\nf\n");
+}
+
+TEST_F(StrongTest, AUserWhoIsNotRootHasNamespacesToo) {
+  As(geteuid() == 0 ? kNobody : geteuid(), [this] {
+    const auto substrate = Make();
+    if (substrate == nullptr || substrate->grant().rung < Rung::kNamespaces) return;
+    RoomOptions options;
+    options.takes_snapshots = true;
+    auto room = substrate->Prepare(options);
+    ASSERT_TRUE(room.ok()) << room.status();
+    const auto outcome = (*room)->Run(
+        Shell("echo x > f; id -u; ls -a / | wc -l; touch /y 2>&1; ls /root /home", room->get()), Limits{}, nullptr);
+    EXPECT_THAT(outcome->out, HasSubstr("65534\n")) << outcome->err;
+    auto snapshot = (*room)->TakeSnapshot();
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    RoomOptions fork;
+    fork.from = *snapshot;
+    auto leaf = substrate->Prepare(fork);
+    ASSERT_TRUE(leaf.ok()) << leaf.status();
+    EXPECT_EQ((*leaf)->Run(Shell("cat f", leaf->get()), Limits{}, nullptr)->out, "x\n");
+  });
+}
+
+TEST_F(StrongTest, LandlockKeepsARoomToItsFoldersAndTheGatewaysPort) {
+  const auto substrate = Make("landlock");
+  if (substrate->grant().rung != Rung::kLandlock) GTEST_SKIP() << "not granted";
+  const Greeter gateway("gateway here"), other("another service");
+  std::ofstream(folder_.path() + "/outside") << "secret";
+  auto room = substrate->Prepare().value();
+  const std::string url = absl::StrCat("http://127.0.0.1:", gateway.port(), "/v1");
+  EXPECT_EQ(room->InsideUrl(url), url);
+  const auto outcome = room->Run(
+      Shell("echo mine > f; cat f; cat " + folder_.path() + "/outside 2>&1; touch /tmp/planted 2>&1; true", room.get()),
+      Limits{}, nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(outcome->out, HasSubstr("mine\n")) << outcome->err;
+  EXPECT_THAT(outcome->out, HasSubstr("ermission denied"));
+  EXPECT_FALSE(std::filesystem::exists("/tmp/planted"));
+  EXPECT_EQ(room->Run(Shell(Dial(gateway.port())), Limits{}, nullptr)->out, "gateway here\n");
+  EXPECT_THAT(room->Run(Shell(Dial(other.port())), Limits{}, nullptr)->out, HasSubstr("ermission"));
+}
+
+TEST_F(StrongTest, RequireAsksForARungAndNamesWhatIsMissing) {
+  options_.work_root = folder_.path() + "/work";
+  options_.rung = "process";
+  options_.require = "namespaces";
+  EXPECT_THAT(std::string(MakeSubstrate(options_).status().message()),
+              testing::AllOf(HasSubstr("sandbox.require is namespaces"), HasSubstr("rung process")));
+  options_.rung = "auto";
+  const auto most = MakeSubstrate(options_);
+  if (most.ok()) {
+    EXPECT_GE((*most)->grant().rung, Rung::kNamespaces);
+  }
+}
+
+}  // namespace
+}  // namespace ingot::sandbox
