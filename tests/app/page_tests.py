@@ -77,7 +77,7 @@ def check_walls(ingot, folder):
             connection.request("POST", "/ingot/v1/episodes", "{}", {"Content-Type": "application/json"})
             answer = connection.getresponse()
             body = json.loads(answer.read())
-            if answer.status == 200:
+            if answer.status in (200, 201):
                 break
             time.sleep(0.2)
         key = body.get("api_key", body.get("key", ""))
