@@ -24,7 +24,7 @@ SMALL = {
 
 
 def command(ingot, *argv, code=0):
-    done = subprocess.run([ingot.binary, *map(str, argv)], cwd=ingot.source, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([ingot.binary, *map(str, argv)], cwd=ingot.source, capture_output=True, text=True, timeout=400)
     check(done.returncode == code, f"{argv}: exit code {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout + done.stderr
 
@@ -73,7 +73,7 @@ def case_collect(ingot):
     command(ingot, "tasks", "rate", pool, rated)
     rates = {task["task_id"]: (task["pass_rate"], task["pass_rate_samples"]) for task in lines(rated)}
     check(rates == {task["task_id"]: (1.0 if i % 2 == 0 else 0.0, 3) for i, task in enumerate(source)}, rates)
-    output = command(ingot, "tasks", "filter", rated, folder / "none.jsonl", "--question-field", "prompt", code=1)
+    output = command(ingot, "tasks", "filter", rated, folder / "none.jsonl", "--question-field", "prompt", code=2)
     check("trivial" in output and "impossible" in output, output)
     command(ingot, "tasks", "filter", tasks, folder / "some.jsonl", "--rated", pool, "--max-rate", 2)
     check([task["task_id"] for task in lines(folder / "some.jsonl")] == [source[0]["task_id"], source[2]["task_id"]], "filter")
@@ -126,7 +126,7 @@ def case_graded_eval(ingot):
 def case_cases(ingot):
     out = pathlib.Path(ingot.folder) / "problems.jsonl"
     output = command(ingot, "tasks", "cases", "examples/recipes/cases.jsonl", out, "--allow-process", "--timeout", 60)
-    check("1 of 3 problems stay" in output and "7 of 10 submissions pass" in output, output)
+    check("1 of 2 problems stay" in output and "cases kept, fewer than 40" in output, output)
     problem, = lines(out)
     check(problem["task_id"] == "sum" and len(problem["tests"]) == 50 and "submissions" not in problem, problem["task_id"])
     for test in problem["tests"]:
@@ -135,7 +135,7 @@ def case_cases(ingot):
 
 def case_distil(ingot):
     folder = pathlib.Path(ingot.folder)
-    base = {**SMALL, "sft.max_steps": 120, "sft.batch_size": 8, "sft.learning_rate": 3e-3}
+    base = {**SMALL, "sft.max_steps": 200, "sft.batch_size": 8, "sft.learning_rate": 3e-3}
     code, output = ingot.run("train", {**base, "run.name": "teacher", "data.tasks": ""}, timeout=240)
     check(code == 0, output)
     token = folder / "teacher.token"
@@ -149,11 +149,11 @@ def case_distil(ingot):
         line = server.stdout.readline()
         check("token ids at" in line, f"serve said: {line}")
         models = [{"name": "big", "weights": "external", "address": line.split("token ids at ")[1].strip(), "token_file": str(token)}]
-        student = {**SMALL, "run.name": "student", "data.sft": "", "sft.max_steps": 0, "run.seed": 5,
+        student = {**SMALL, "run.name": "student", "sft.max_steps": 50, "sft.batch_size": 8, "sft.learning_rate": 3e-3, "run.seed": 5,
                    "gateway.models": json.dumps(models), "gateway.max_new_tokens": 24,
                    "rewards.terms": "[{kind: teacher, teacher: {model: big}}]",
-                   "scheduler.total_steps": 30, "scheduler.groups_per_step": 4, "scheduler.group_size": 4, "scheduler.max_staleness": 0,
-                   "trainer.learning_rate": 3e-3, "trainer.loss_aggregation": "token", "trainer.reference_kl_coefficient": 0,
+                   "scheduler.total_steps": 30, "scheduler.groups_per_step": 8, "scheduler.group_size": 4, "scheduler.max_staleness": 0,
+                   "trainer.learning_rate": 1e-3, "trainer.loss_aggregation": "token", "trainer.reference_kl_coefficient": 0,
                    "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0, "trainer.advantage_normalization": "none"}
         code, output = ingot.run("train", student, timeout=280)
         check(code == 0, output)

@@ -47,7 +47,7 @@ TEST(RewardsSchema, LoadsTheExamplesOfItsPage) {
     EXPECT_TRUE(options.Validate().ok()) << options.Validate() << yaml;
     ++examples;
   }
-  EXPECT_EQ(examples, 8);
+  EXPECT_EQ(examples, 9);
 }
 
 TEST(RewardsSchema, RefusesUnknownKindsAndKeys) {
