@@ -152,15 +152,15 @@ def case_distil(ingot):
         student = {**SMALL, "run.name": "student", "sft.max_steps": 50, "sft.batch_size": 8, "sft.learning_rate": 3e-3, "run.seed": 5,
                    "gateway.models": json.dumps(models), "gateway.max_new_tokens": 24,
                    "rewards.terms": "[{kind: teacher, teacher: {model: big}}]",
-                   "scheduler.total_steps": 30, "scheduler.groups_per_step": 8, "scheduler.group_size": 4, "scheduler.max_staleness": 0,
-                   "trainer.learning_rate": 1e-3, "trainer.loss_aggregation": "token", "trainer.reference_kl_coefficient": 0,
+                   "scheduler.total_steps": 50, "scheduler.groups_per_step": 8, "scheduler.group_size": 4, "scheduler.max_staleness": 0,
+                   "trainer.learning_rate": 2e-3, "trainer.loss_aggregation": "token", "trainer.reference_kl_coefficient": 0,
                    "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0, "trainer.advantage_normalization": "none"}
-        code, output = ingot.run("train", student, timeout=280)
+        code, output = ingot.run("train", student, timeout=500)
         check(code == 0, output)
         rows = [row for row in ingot.metrics("student") if "reward/term/teacher/reverse_kl" in row]
         kl = [row["reward/term/teacher/reverse_kl"] for row in rows]
         print("reverse KL by step:", " ".join(f"{value:.3f}" for value in kl))
-        check(len(kl) == 30 and sum(kl[-3:]) < 0.6 * sum(kl[:3]), kl)
+        check(len(kl) == 50 and sum(kl[-5:]) < 0.7 * sum(kl[:5]), kl)
         check(all(row["batch/groups_filtered"] == 0 and row["batch/loss_tokens"] > 0 for row in rows), "groups were filtered")
         # The same run under an unknown name is refused before it starts.
         code, output = ingot.run("train", {**student, "run.name": "unknown", "rewards.terms": "[{kind: teacher, teacher: {model: small}}]"})
