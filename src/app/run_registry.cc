@@ -23,8 +23,7 @@ namespace json = base::json;
 std::string RolesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/roles/"); }
 
 // `began` tells processes of one machine apart that had one process number after the other.
-std::string PlaceText(const std::string& address, const std::string& waits = "") {
-  static const int64_t began = base::Clock::Real().UnixNanos();
+std::string PlaceText(const std::string& address, int64_t began, const std::string& waits = "") {
   json::object place{
       {"address", address}, {"node", MachineName()}, {"pid", static_cast<int64_t>(getpid())}, {"began", began}};
   if (!waits.empty()) place["waits"] = waits;
@@ -97,7 +96,11 @@ absl::StatusOr<std::unique_ptr<RunRegistry>> RunRegistry::Open(const RunConfig& 
 
 RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess access,
                          std::unique_ptr<registry::Registry> registry)
-    : run_(std::move(run)), config_(std::move(config)), access_(std::move(access)), registry_(std::move(registry)) {}
+    : run_(std::move(run)),
+      config_(std::move(config)),
+      access_(std::move(access)),
+      registry_(std::move(registry)),
+      began_(base::Clock::Real().UnixNanos()) {}
 
 RunRegistry::~RunRegistry() {
   {
@@ -176,7 +179,7 @@ absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, 
 }
 
 absl::Status RunRegistry::Register(const std::string& name, const std::string& address) {
-  INGOT_RETURN_IF_ERROR(Keep(RolesPrefix(run_) + name, name, PlaceText(address), std::nullopt));
+  INGOT_RETURN_IF_ERROR(Keep(RolesPrefix(run_) + name, name, PlaceText(address, began_), std::nullopt));
   base::MutexLock lock(mu_);
   if (own_ != nullptr) return absl::OkStatus();
   own_ = registrations_.back().get();
@@ -208,7 +211,7 @@ void RunRegistry::TellWaits() {
     base::MutexLock lock(mu_);
     if (waits != told) {
       INGOT_LOG(info, "waits for {}", waits.empty() ? "nobody any more" : waits);
-      own_->Update(PlaceText(own_address_, waits));
+      own_->Update(PlaceText(own_address_, began_, waits));
       told = waits;
     }
     const std::chrono::nanoseconds next = clock.Now() + std::chrono::seconds(1);
@@ -219,8 +222,8 @@ void RunRegistry::TellWaits() {
 }
 
 absl::Status RunRegistry::ClaimRun() {
-  const absl::Status claimed =
-      Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", PlaceText("none"), ttl() + std::chrono::seconds(3));
+  const absl::Status claimed = Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", PlaceText("none", began_),
+                                    ttl() + std::chrono::seconds(3));
   return absl::IsAlreadyExists(claimed)
              ? absl::FailedPreconditionError(absl::StrCat("the run '", run_, "' is launched already: ",
                                                           claimed.message(), "; choose another run.name, or stop it"))

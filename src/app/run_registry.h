@@ -109,6 +109,7 @@ class RunRegistry {
   const RegistryConfig config_;
   const RpcAccess access_;
   const std::unique_ptr<registry::Registry> registry_;
+  const int64_t began_;  // Unix time in ns: tells registries of one process apart
   base::Mutex mu_;
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);  // by the roles' names
   std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mu_);             // of the roles that are called

@@ -108,7 +108,7 @@ TEST(Kubernetes, AQueueAdmitsEveryWorkload) {
   EXPECT_EQ(set["spec"]["failurePolicy"]["maxRestarts"].as<int>(), 0);
   EXPECT_EQ(DecidingJob(config), "ingot-math-1-trainer-trainer-0");
   for (const YAML::Node& one : objects) {
-    const bool workload = one["spec"]["template"] || one["spec"]["replicatedJobs"];
+    const bool workload = one["spec"] && (one["spec"]["template"] || one["spec"]["replicatedJobs"]);
     EXPECT_EQ(workload, static_cast<bool>(one["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]));
   }
 }
