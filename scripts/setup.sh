@@ -19,7 +19,7 @@ apt_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev libbenchmark-dev libyaml-cpp-dev libcli11-dev
   libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
-  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev prometheus-cpp-dev
+  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev libtomlplusplus-dev prometheus-cpp-dev
 )
 pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 # Programs that the verifier `math` runs in the sandbox.
@@ -32,7 +32,7 @@ case "$profile" in
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
                        "nvidia-nccl-cu13==2.28.9") ;;
   services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap
-                           crun skopeo umoci buildah debootstrap) ;;
+                           crun skopeo umoci buildah busybox-static debootstrap) ;;
   *) echo "setup: unknown profile '$profile': base, check, cuda or services" >&2; exit 2 ;;
 esac
 
