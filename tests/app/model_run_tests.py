@@ -57,7 +57,7 @@ def train(ingot):
     check(code == 0, output)
     base = checkpoint_of(ingot, "base")
     code, output = ingot.run("train", dict(SHORT, **{
-        "run.name": "lora", "scheduler.total_steps": 2, "model.path": base, "data.sft": "", "trainer.lora.rank": 4,
+        "run.name": "lora", "scheduler.total_steps": 2, "model.path": base, "sft.max_steps": 10, "trainer.lora.rank": 4,
         "trainer.lora.alpha": 8, "trainer.learning_rate": 0.02, "trainer.warmup_steps": 0, "numerics": "exact",
         "trainer.reference_kl_coefficient": 0, "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0}))
     check(code == 0, output)
@@ -129,16 +129,17 @@ def check_serving(ingot, base, adapter):
 
         def ask(name):
             connection = http.client.HTTPConnection(address, timeout=60)
-            body = {"model": name, "messages": [{"role": "user", "content": "item kt " * 20}], "max_tokens": 12,
-                    "temperature": 0, "logprobs": True}
-            connection.request("POST", "/v1/chat/completions", json.dumps(body),
+            body = {"model": name, "prompt": "item kt " * 20, "max_tokens": 12, "temperature": 0, "logprobs": 1,
+                    "ignore_eos": True}
+            connection.request("POST", "/v1/completions", json.dumps(body),
                                {"Authorization": "Bearer any", "Content-Type": "application/json"})
             answer = json.loads(connection.getresponse().read())
             check("choices" in answer, answer)
-            return [entry["logprob"] for entry in answer["choices"][0]["logprobs"]["content"]]
+            return answer["choices"][0]["logprobs"]["token_logprobs"]
 
         names = ["plain", "first", "second"]
         alone = {name: ask(name) for name in names}
+        check(all(len(answer) >= 8 for answer in alone.values()), alone)
         check(len({str(alone[name]) for name in names}) == 3, f"the adapters are not told apart: {alone}")
         together = {}
         threads = [threading.Thread(target=lambda name=name, i=i: together.__setitem__((name, i), ask(name)))
