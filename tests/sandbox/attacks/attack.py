@@ -255,7 +255,7 @@ ATTACKS = {
     "memory_of_many": memory_of_many,
     "disk_one_file": lambda: disk(1, 80 << 20),
     "disk_many_files": lambda: disk(20, 4 << 20),
-    "many_empty_files": lambda: disk(20000, 0),
+    "many_empty_files": lambda: disk(8000, 0),
     "shared_memory": shared_memory,
     "cpu": cpu,
     "keyctl": lambda: call(250, 0, -3, 0, 0, 0),
