@@ -140,6 +140,15 @@ TrainingSeams EmbeddedRun::Seams() {
   return seams;
 }
 
+RunPage::Roles EmbeddedRun::PageRoles(const ModelSetup& model) const {
+  RunPage::Roles roles;
+  roles.pool = parts_->pool.get();
+  roles.scheduler = parts_->scheduler.get();
+  roles.engines = {{"engine", parts_->engine.get()}};
+  roles.tokenizer = model.text.tokenizer;
+  return roles;
+}
+
 void EmbeddedRun::Stop() {
   if (parts_ == nullptr) return;
   parts_->scheduler_tick.Cancel();

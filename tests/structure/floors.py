@@ -59,6 +59,8 @@ TABLE = {
     "gateway/api": BASE + ("text", "proto") + GATEWAY_VALUES,
     "gateway/prompt": BASE + ("tree", "text", "proto") + GATEWAY_VALUES,
     "trainer": BASE + ("tree", "model", "kernels", "kernels/torch", "weights", "dataset", "text", "proto", "torch"),
+    "view": BASE + ("tree", "text", "proto", "http", "datapool/client.h"),
+    "loggers": BASE + ("view", "tree", "proto", "datapool/client.h"),
     "agents": BASE + ("reward", "sandbox", "proto"),
 }
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
