@@ -177,6 +177,15 @@ TEST_F(StrongTest, DiskBeyondTheLimitEndsTheCommand) {
   }
 }
 
+TEST_F(StrongTest, ACommandThatEndsBeforeItsDiskIsCountedIsCountedAtItsEnd) {
+  options_.disk.files = 100;
+  const auto substrate = Make("process");
+  const std::string make = "i=0; while [ $i -lt 150 ]; do : > f$i; i=$((i+1)); done";
+  auto room = substrate->Prepare().value();
+  EXPECT_EQ(room->Run(Shell(make, room.get()), Limits{}, nullptr)->ending, Ending::kDiskFull);
+  EXPECT_EQ(substrate->Prepare().value()->Run(Shell("true"), Limits{}, nullptr)->ending, Ending::kExited);
+}
+
 TEST_F(StrongTest, ARoomOfThePoolIsReadyAndUnused) {
   options_.pool = 2;
   const auto substrate = Make();

@@ -176,8 +176,7 @@ def disk(files, size):
     for i in range(files):
         with open(f"fill-{i}", "wb") as file:
             file.write(bytes(size))
-            time.sleep(0.05 if size else 0)
-    time.sleep(3)
+            time.sleep(0.02 if size else 0)
     return True
 
 
