@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test test-agents test-tokenizers test-torch check build binary configure setup format bundle cuda gpu-check clean
+.PHONY: smoke test test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle cuda gpu-check clean
 
 smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
@@ -65,6 +65,17 @@ gpu-check:
 test-agents: build
 	python3 tests/clients/run.py $(BUILD)/ingot
 	python3 tests/clients/smollm2.py $(BUILD)/ingot
+
+# The page of real runs in a headless Chromium, driven by playwright-core from npm.
+test-page: build
+	@scripts/setup.sh page
+	python3 tests/page/run.py $(BUILD)/ingot . build/page-screenshots
+
+# A run's record in real servers of MLflow and Trackio, from PyPI. OTELCOL=PROGRAM adds an OpenTelemetry collector.
+test-loggers: build
+	[ -x build/peers-loggers/bin/python ] || python3 -m venv build/peers-loggers
+	build/peers-loggers/bin/pip install --quiet mlflow trackio
+	build/peers-loggers/bin/python tests/loggers/servers.py $(BUILD)/ingot . $(OTELCOL)
 
 format:
 	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 -i

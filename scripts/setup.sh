@@ -4,6 +4,7 @@
 #   scripts/setup.sh            what `make build`, `make smoke` and `make test` need
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
 #   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
+#   scripts/setup.sh page       that, and the browser of `make test-page`
 #   scripts/setup.sh services   what some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm, tools of images), and schemas of
 #                               Kubernetes; no server is started by the installation, and `make test` installs none: a test
 #                               without its server is skipped
@@ -19,8 +20,10 @@ apt_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev libbenchmark-dev libyaml-cpp-dev libcli11-dev
   libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
-  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev prometheus-cpp-dev
+  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev libtomlplusplus-dev prometheus-cpp-dev
 )
+# The page of a run is bundled with Node.js 18 or newer. An installation from elsewhere serves too.
+command -v npm >/dev/null || apt_packages+=(nodejs npm)
 pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 # Programs that the verifier `math` runs in the sandbox.
 verifier_packages=("math-verify==0.9.0" "latex2sympy2_extended==1.11.0" "antlr4-python3-runtime==4.13.2" "sympy==1.14.0"
@@ -31,9 +34,10 @@ case "$profile" in
   # These wheels compile. A run on a card needs torch's own CUDA libraries too: pip install torch==2.11.0.
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
                        "nvidia-nccl-cu13==2.28.9") ;;
+  page) apt_packages+=(chromium) ;;
   services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap
-                           crun skopeo umoci buildah debootstrap) ;;
-  *) echo "setup: unknown profile '$profile': base, check, cuda or services" >&2; exit 2 ;;
+                           crun skopeo umoci buildah busybox-static debootstrap) ;;
+  *) echo "setup: unknown profile '$profile': base, check, cuda, page or services" >&2; exit 2 ;;
 esac
 
 # Debian starts a server when its package is installed, unless policy-rc.d says no (101). The file stays only while apt

@@ -78,6 +78,26 @@ struct InspectArgs {
 };
 int Inspect(const InspectArgs& args);
 
+struct ViewArgs {
+  std::string run_dir;
+  std::string host = "127.0.0.1";
+  int port = 0;        // 0 = a free one
+  bool files = false;  // also beside a process that serves the run's page
+};
+int View(const ViewArgs& args);
+
+struct ReportArgs {
+  std::string run_dir;
+  std::string out;  // the HTML file, replaced; empty = NAME.html in the current folder
+};
+int Report(const ReportArgs& args);
+
+struct CompareArgs {
+  std::vector<std::string> run_dirs;
+  std::string html;  // file for the curves, replaced; empty = the table alone
+};
+int Compare(const CompareArgs& args);
+
 struct RegradeArgs {
   std::string run_dir;
   std::vector<std::string> overrides;  // KEY=VALUE, such as rewards.terms=[...]
@@ -140,5 +160,9 @@ int TasksCases(const TasksCasesArgs& args);
 
 int ConfigCheck(const RunArgs& args);
 int ConfigExplain(const std::string& key);
+int ConfigSchema();
+// `config` empty = the defaults.
+int Doctor(const RunArgs& args);
+int Init(const std::string& folder);
 
 }  // namespace ingot::app

@@ -6,8 +6,14 @@ namespace ingot::app {
 
 void AddRunArgs(CLI::App& parser, RunArgs& args) {
   parser.add_option("config", args.config, "the run's YAML file")->required();
-  parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
-      ->allow_extra_args(false);
+  parser
+      .add_option("--set,overrides", args.overrides,
+                  "override one key: trainer.learning_rate=1e-3, with --set before it or without (repeatable)")
+      ->allow_extra_args(false)
+      ->check([](const std::string& word) {
+        return word.find('=') == std::string::npos ? "'" + word + "' is one argument too many: KEY=VALUE is expected"
+                                                   : "";
+      });
 }
 
 std::function<int()> DeclareRegrade(CLI::App& parser) {

@@ -12,6 +12,7 @@
 #include "app/model_setup.h"
 #include "app/run_config.h"
 #include "app/run_dir.h"
+#include "app/run_page.h"
 #include "app/training.h"
 #include "base/metrics.h"
 #include "base/status.h"
@@ -33,6 +34,8 @@ class EmbeddedRun {
   absl::Status StartAgents();
   // Seams for RunTraining; on_first_version starts the agents.
   TrainingSeams Seams();
+  // The roles for the run's page, which must end before them.
+  RunPage::Roles PageRoles(const ModelSetup& model) const;
   // Stops agents, gateway, scheduler, engine and pool, in this order.
   void Stop();
 

@@ -10,6 +10,7 @@
 
 #include "app/commands.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/stored_groups.h"
 #include "app/stored_run.h"
 #include "app/text_parts.h"
@@ -183,7 +184,13 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
   Exporter exporter(args, run.config().gateway);
   INGOT_RETURN_IF_ERROR(exporter.Open());
   if (args.as == "atif") INGOT_RETURN_IF_ERROR(exporter.ReadText(run.config().model));
-  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) { return exporter.Add(group); }));
+  Progress progress("export");
+  int64_t visited = 0;
+  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) {
+    progress.Show(absl::StrCat("group ", ++visited));
+    return exporter.Add(group);
+  }));
+  progress.Clear();
   INGOT_ASSIGN_OR_RETURN(const Counts counts, exporter.Finish());
   std::printf("%ld groups, %ld finished episodes, %ld with an outcome above %g: %ld %s in %s\n",
               static_cast<long>(counts.groups), static_cast<long>(counts.episodes), static_cast<long>(counts.correct),

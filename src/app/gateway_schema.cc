@@ -18,7 +18,7 @@ void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
 
 }  // namespace
 
-void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options& http) {
+void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options& http, PageOptions& page) {
   schema.Field("gateway.model_name", &o.model_name, "first model of /v1/models; follows training");
   schema.List<gateway::ModelOptions>("gateway.models", &o.models, BindServedModel,
                                      "further models by name; calls on weights that do not follow are not trained on");
@@ -67,6 +67,10 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
                "beyond: 503, and each takes an open file; 0: 10240, or as many as the hard limit of open files leaves");
   schema.Field("http.max_body_bytes", &http.max_body_bytes, "beyond: 413");
   schema.Field("http.max_buffered_bytes", &http.max_buffered_bytes, "bodies of all requests in flight; beyond: 503");
+  schema.Field("http.dashboard", &page.enabled,
+               "serve a page about the run, on a listener of its own and behind a key; the link is printed");
+  schema.Field("http.dashboard_host", &page.host, "address of the page; TLS as for http.host");
+  schema.Field("http.dashboard_port", &page.port, "port of the page; 0: a free one");
   schema.Field("gateway.tls.certificate", &http.tls_certificate,
                "PEM file, with the certificates that signed it; empty: no TLS");
   schema.Field("gateway.tls.key", &http.tls_key, "PEM file of the certificate's private key");

@@ -1,5 +1,6 @@
 // `ingot launch` and `ingot status`: a run by the launcher that its configuration names, and its state.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -18,6 +19,8 @@
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
+#include "app/run_loggers.h"
+#include "app/run_page.h"
 #include "app/run_registry.h"
 #include "app/run_roles.h"
 #include "app/run_secrets.h"
@@ -28,6 +31,9 @@
 #include "app/threads.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "datapool/grpc_client.h"
+#include "rollout/grpc_client.h"
+#include "scheduler/grpc_client.h"
 
 namespace ingot::app {
 namespace {
@@ -74,12 +80,49 @@ void PrintLine(const RunConfig& config, const std::string& line) {
   std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
 }
 
+// The page and the loggers of a launched run, with the clients that they ask.
+struct LaunchedPage {
+  std::unique_ptr<datapool::Client> pool;
+  std::unique_ptr<scheduler::Client> scheduler;
+  std::vector<std::shared_ptr<rollout::Client>> engines;
+  std::unique_ptr<loggers::Follower> follower;
+  std::unique_ptr<RunPage> page;  // last: it ends first
+};
+
+absl::StatusOr<LaunchedPage> ServeLaunchedPage(const LoadedConfig& loaded, const RunDir& dir, RunRegistry& registry,
+                                               const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+  constexpr std::chrono::milliseconds kDeadline(5000);
+  const RunConfig& config = *loaded.config;
+  LaunchedPage served;
+  INGOT_RETURN_IF_ERROR(registry.Follow());
+  served.pool = datapool::NewGrpcClient(registry.To("datapool"), kDeadline);
+  served.scheduler = scheduler::NewGrpcClient(registry.To("scheduler"), kDeadline);
+  RunPage::Roles roles;
+  roles.pool = served.pool.get();
+  roles.scheduler = served.scheduler.get();
+  roles.tokenizer = tokenizer;
+  for (int i = 0; i < config.cluster.rollout_engines; ++i) {
+    served.engines.push_back(rollout::NewGrpcClient(registry.To(RoleName("rollout", i))));
+    roles.engines.emplace_back(RoleName("rollout", i), served.engines.back().get());
+  }
+  INGOT_ASSIGN_OR_RETURN(served.page, RunPage::OfRunning(config, dir, roles));
+  if (served.page != nullptr) std::printf("page %s\n", served.page->NewLink().c_str());
+  INGOT_ASSIGN_OR_RETURN(served.follower, FollowRun(config, dir, loaded.schema.EffectiveYaml(), served.pool.get()));
+  return served;
+}
+
 // Every role as a process of this machine.
 class LocalLauncher final : public Launcher {
  public:
   // REQUIRES: the arguments outlive it.
-  LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> doubts)
-      : args_(args), loaded_(loaded), config_(*loaded.config), binary_(std::move(binary)), doubts_(std::move(doubts)) {}
+  LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> doubts,
+                std::shared_ptr<const text::Tokenizer> tokenizer)
+      : args_(args),
+        loaded_(loaded),
+        config_(*loaded.config),
+        binary_(std::move(binary)),
+        doubts_(std::move(doubts)),
+        tokenizer_(std::move(tokenizer)) {}
 
   absl::StatusOr<std::string> Plan() const override {
     const RoleSpecs specs(config_, PartsOf(config_, FolderOf(config_), binary_));
@@ -114,6 +157,9 @@ class LocalLauncher final : public Launcher {
     supervisor_.emplace(options);
     for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
     ServeStatus();
+    if (registry_ != nullptr) {
+      INGOT_ASSIGN_OR_RETURN(page_, ServeLaunchedPage(loaded_, *dir_, *registry_, tokenizer_));
+    }
     std::printf(
         "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
         registry_ == nullptr ? "" : absl::StrCat("; `ingot status ", args_.config, "` prints their state").c_str());
@@ -168,11 +214,13 @@ class LocalLauncher final : public Launcher {
   const RunConfig& config_;
   const std::string binary_;
   const std::vector<std::string> doubts_;
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
   RpcAccess access_;
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
   std::optional<RoleSpecs> specs_;
   std::optional<Supervisor> supervisor_;
+  LaunchedPage page_;                       // before the registry whose channels it uses
   std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
   bool stopping_ = false;
 };
@@ -239,7 +287,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   JobPlan plan;
   if (here) {
-    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts);
+    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts, model.text.tokenizer);
   } else {
     INGOT_RETURN_IF_ERROR(CheckJob(config));
     plan = PlanJob(loaded, binary);

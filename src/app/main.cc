@@ -12,16 +12,19 @@
 
 #include "app/bench_command.h"
 #include "app/bench_sandbox.h"
+#include "app/command_errors.h"
 #include "app/commands.h"
 #include "app/data_commands.h"
+#include "app/harbor_command.h"
 #include "app/model_command.h"
 #include "app/process.h"
 #include "app/rollout_bench.h"
+#include "app/sandbox_serve.h"
 #include "app/simulate_command.h"
 #include "app/text_command.h"
 #include "app/thread_waits.h"
 #include "app/threads.h"
-#include "base/config.h"
+#include "app/view_commands.h"
 
 namespace {
 
@@ -313,8 +316,45 @@ Run DeclareBenchSandbox(CLI::App& parser) {
   parser.add_option("--starts", args->starts, "starts of each way and round")->capture_default_str();
   parser.add_option("--repeat", args->rounds, "rounds; every figure is their median")->capture_default_str();
   AddThreads(parser, args->threads, "threads that start");
+  parser.add_option("--idle", args->idle, "hold this many idle rooms at once, and print their memory");
   parser.add_option("--rung", args->rung, "strongest rung to try")->capture_default_str();
   return [args] { return ingot::app::BenchSandbox(*args, std::cout, std::cerr); };
+}
+
+Run DeclareSandboxServe(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::SandboxServeArgs>();
+  args->sandbox.require = "namespaces";
+  parser.add_option("--host", args->http.host, "IP address to listen on")->capture_default_str();
+  parser.add_option("--port", args->http.port, "0: the system chooses")->capture_default_str();
+  parser.add_option("--tls-certificate", args->http.tls_certificate, "PEM file");
+  parser.add_option("--tls-key", args->http.tls_key, "PEM file");
+  parser.add_option("--key-file", args->key_file, "file of the key that clients show");
+  parser.add_option("--slots", args->slots, "requests that run at a time")->capture_default_str();
+  parser.add_option("--sessions", args->sessions, "sessions at a time")->capture_default_str();
+  parser.add_option("--session-idle", args->session_idle_s, "seconds after which an unused session ends")
+      ->capture_default_str();
+  parser.add_option("--require", args->sandbox.require, "least rung: none, landlock, namespaces, full")
+      ->capture_default_str();
+  parser.add_option("--store", args->store, "folder of images");
+  return [args] { return ingot::app::SandboxServe(*args); };
+}
+
+Run DeclareImage(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::ImageArgs>();
+  parser
+      .add_option("source", args->source,
+                  "oci-archive:FILE, docker-archive:FILE, oci:FOLDER, dockerfile:FOLDER, docker://NAME")
+      ->required();
+  parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
+  return [args] { return ingot::app::UnpackImage(*args, std::cout, std::cerr); };
+}
+
+Run DeclareTasksCheck(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::TasksCheckArgs>();
+  parser.add_option("folder", args->folder, "a folder of Harbor tasks, or one task")->required();
+  parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
+  parser.add_flag("--only-read", args->only_read, "list the tasks, and run none");
+  return [args] { return ingot::app::CheckTasks(*args, std::cout, std::cerr); };
 }
 
 Run DeclareBenchRollout(CLI::App& parser) {
@@ -398,6 +438,12 @@ std::vector<Command> Commands() {
        .computes = true,
        .holds_keys = true},
       {"inspect", "print a run's trajectories as trees", DeclareInspect},
+      {.name = "view",
+       .summary = "serve a run's page, or print a link to it",
+       .declare = DeclareView,
+       .holds_keys = true},
+      {"report", "write a run's report, one HTML file", DeclareReport},
+      {"compare", "compare runs: rewards and evaluations with intervals", DeclareCompare},
       {"export", "write a run's correct episodes as data for supervised training", DeclareExport},
       {.name = "collect",
        .summary = "run the agents on the training tasks, several samples each, and train nothing",
@@ -405,14 +451,23 @@ std::vector<Command> Commands() {
        .computes = true,
        .holds_keys = true},
       {"tasks",
-       "measure and filter tasks",
+       "measure, filter and try tasks",
        nullptr,
-       {{"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
+       {{"check", "try Harbor's tasks: the solution must give 1, and doing nothing must not", DeclareTasksCheck},
+        {"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
         {"filter", "drop tasks that are trivial, impossible or easy to guess", DeclareTasksFilter},
         {"cases", "keep the test cases on which submissions agree, and the problems with enough of them",
          DeclareTasksCases}}},
       {"import", "make a pool of trajectories in ATIF, Harbor's format", DeclareImport},
       {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
+      {"sandbox",
+       "rooms without a run",
+       nullptr,
+       {{.name = "serve",
+         .summary = "execute code in rooms, over HTTP",
+         .declare = DeclareSandboxServe,
+         .holds_keys = true}}},
+      {"image", "unpack an image into a folder that rooms of agents run on", DeclareImage},
       {"simulate", "orders of finished groups beside each other, in simulated time", DeclareSimulate},
       {"bench",
        "measure this machine, one JSON object per figure",
@@ -426,7 +481,17 @@ std::vector<Command> Commands() {
        "check a configuration or explain its keys",
        nullptr,
        {{"check", "load a run's YAML, print the effective configuration or the error", DeclareRun<ConfigCheck>},
-        {"explain", "every key with its type, default and meaning", DeclareExplain}}},
+        {"explain", "every key with its type, default and meaning", DeclareExplain},
+        {"schema", "every key as a JSON Schema, for editors", DeclareConfigSchema}}},
+      {"init", "make a folder with a small run, ready to train", DeclareInit},
+      {"doctor", "say what this machine can, and what to do about it", DeclareDoctor},
+      {"completion",
+       "complete the command line in a shell",
+       nullptr,
+       {{"bash", "source <(ingot completion bash)", DeclareCompletion},
+        {"zsh", "source <(ingot completion zsh)", DeclareCompletion},
+        {"fish", "ingot completion fish | source", DeclareCompletion},
+        {"words", "the words that may come next, for these scripts", DeclareCompletionWords}}},
   };
 }
 
@@ -446,58 +511,6 @@ void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& co
   }
 }
 
-// "unknown KIND 'WORD'; the nearest is 'NAME'". REQUIRES: names are not empty.
-std::string Unknown(const std::string& kind, const std::string& word, const std::vector<std::string>& names) {
-  const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return ingot::base::EditDistance(word, a) < ingot::base::EditDistance(word, b);
-  });
-  return "unknown " + kind + " '" + word + "'; the nearest is '" + *nearest + "'";
-}
-
-// The command that the words lead to: the parser of the last known one.
-const CLI::App& Named(const CLI::App& app) {
-  const CLI::App* parser = &app;
-  while (!parser->get_subcommands().empty()) parser = parser->get_subcommands().back();
-  return *parser;
-}
-
-// An error that names the first word that `parser` does not know, with the nearest known one; empty = it knows all.
-std::string DescribeUnknown(const CLI::App& parser) {
-  std::vector<std::string> commands, options;
-  for (const CLI::App* command : parser.get_subcommands([](const CLI::App*) { return true; })) {
-    commands.push_back(command->get_name());
-  }
-  for (const CLI::Option* option : parser.get_options()) {
-    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-  }
-  for (const std::string& word : parser.remaining()) {
-    if (word.starts_with("-") && word != "--") {
-      // One letter stands for the option that begins with it.
-      const std::string name = word.substr(0, word.find('='));
-      std::vector<std::string> alike;
-      std::copy_if(options.begin(), options.end(), std::back_inserter(alike),
-                   [&](const std::string& option) { return name.size() == 2 && option[2] == name[1]; });
-      return Unknown("option", name, alike.empty() ? options : alike);
-    }
-    if (!commands.empty()) return Unknown("command", word, commands);
-    return "'" + word + "' is one argument too many";
-  }
-  return "";
-}
-
-// One line for a command line that does not parse.
-std::string DescribeError(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App& parser = Named(app);
-  std::string path;
-  for (const CLI::App* part = &parser; part->get_parent() != nullptr; part = part->get_parent()) {
-    path = " " + part->get_name() + path;
-  }
-  std::string fault = DescribeUnknown(parser);
-  if (fault.empty()) fault = error.what();
-  std::replace(fault.begin(), fault.end(), '\n', ' ');
-  return "ingot" + path + ": " + fault + "; see `ingot" + path + " --help`";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -513,7 +526,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::cerr << DescribeError(app, error) << "\n";
+    std::cerr << ingot::app::DescribeError(app, error) << "\n";
     return 2;
   }
   return code;

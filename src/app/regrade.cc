@@ -11,6 +11,7 @@
 #include "app/commands.h"
 #include "app/grading.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/reward_servers.h"
 #include "app/stored_groups.h"
 #include "app/stored_run.h"
@@ -177,7 +178,10 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   Comparison all;
   int64_t trimmed = 0;
   std::string first_ungraded;
+  Progress progress("regrade");
+  int64_t looked_at = 0;
   for (const auto& [id, of] : journal.groups) {
+    progress.Show("groups", looked_at++, std::ssize(journal.groups));
     v1::GetGroupRequest request;
     request.set_group_id(id);
     request.set_purpose(purpose);
@@ -195,6 +199,7 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
     Compare(*group, *grades, steps[of.step]);
     Compare(*group, *grades, all);
   }
+  progress.Clear();
   if (all.groups == 0) {
     return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",
                                             trimmed, " are not in the pool any more)"));

@@ -13,7 +13,8 @@ void BindSampling(base::Schema& schema, scheduler::SamplingOptions& options,
 void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& options);
 void BindTrainer(base::Schema& schema, trainer::TrainerOptions& options);
 void BindRollout(base::Schema& schema, rollout::EngineOptions& options);
-void BindGateway(base::Schema& schema, gateway::GatewayOptions& options, http::Options& http);
+void BindGateway(base::Schema& schema, gateway::GatewayOptions& options, http::Options& http, PageOptions& page);
+void BindLoggers(base::Schema& schema, LoggerOptions& options);
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& options);
 void BindWeights(base::Schema& schema, WeightsConfig& options);
 void BindAgents(base::Schema& schema, agents::RunnerOptions& options);

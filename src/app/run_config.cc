@@ -291,7 +291,8 @@ base::Schema BindSchema(RunConfig& config) {
   BindScheduler(schema, config.scheduler);
   BindTrainer(schema, config.trainer);
   BindRollout(schema, config.rollout);
-  BindGateway(schema, config.gateway, config.http);
+  BindGateway(schema, config.gateway, config.http, config.page);
+  BindLoggers(schema, config.loggers);
   BindDataPool(schema, config.datapool);
   schema.Field(
       "datapool.keep_steps", &config.scheduler.keep_steps,

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "agents/options.h"
+#include "app/logger_options.h"
+#include "app/page_options.h"
 #include "app/run_dir.h"
 #include "base/config.h"
 #include "base/metrics.h"
@@ -168,6 +170,8 @@ struct RunConfig {
   rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};
   gateway::GatewayOptions gateway;
   http::Options http;
+  PageOptions page;
+  LoggerOptions loggers;
   datapool::StoreOptions datapool;
   scheduler::SchedulerOptions scheduler;
   std::map<std::string, std::string> task_domains;  // scheduler.sampling.domains as numbers in text

@@ -1,27 +1,17 @@
 #include "app/status_endpoint.h"
 
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <optional>
-#include <string_view>
 #include <utility>
 
+#include "app/socket_question.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/printable.h"
-#include "http/unix_socket.h"
 
 namespace ingot::app {
 namespace {
 
-constexpr time_t kPatienceSeconds = 60;  // of the command, for all roles
-constexpr size_t kMostBytes = 1 << 20;
 constexpr char kPath[] = "/status";
 
 // An answer that takes a while, made on a thread of its own.
@@ -99,25 +89,8 @@ http::Opening StatusEndpoint::Head(http::RequestHead head) {
 }
 
 absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path) {
-  INGOT_ASSIGN_OR_RETURN(const int fd, http::ConnectUnix(path));
-  const timeval patience{.tv_sec = kPatienceSeconds, .tv_usec = 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  const std::string request = absl::StrCat("GET ", kPath, " HTTP/1.1\r\nHost: launcher\r\nConnection: close\r\n\r\n");
-  std::string answer;
-  ssize_t got = send(fd, request.data(), request.size(), MSG_NOSIGNAL);
-  for (std::array<char, 4096> bytes; got > 0 && answer.size() < kMostBytes;) {
-    got = recv(fd, bytes.data(), bytes.size(), 0);
-    if (got > 0) answer.append(bytes.data(), static_cast<size_t>(got));
-  }
-  const int error = got < 0 ? errno : 0;
-  close(fd);
-  constexpr std::string_view kVersion = "HTTP/1.1 ", kEnd = "\r\n\r\n";
-  const size_t end = answer.find(kEnd);
-  if (error != 0 || !answer.starts_with(kVersion) || end == std::string::npos) {
-    return absl::UnavailableError(absl::StrCat("the launcher at ", path, " gives no answer",
-                                               error == 0 ? "" : absl::StrCat(": ", std::strerror(error))));
-  }
-  return LaunchedStatus{answer.substr(kVersion.size(), 4) == "200 ", answer.substr(end + kEnd.size())};
+  INGOT_ASSIGN_OR_RETURN(SocketAnswer answer, AskSocket(path, kPath, "the launcher"));
+  return LaunchedStatus{answer.status == 200, std::move(answer.body)};
 }
 
 }  // namespace ingot::app

@@ -1,12 +1,17 @@
-// `ingot train` and `ingot config`.
+// `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
+#include <algorithm>
 #include <cstdio>
 
 #include "app/commands.h"
 #include "app/device.h"
+#include "app/doctor.h"
 #include "app/embedded.h"
+#include "app/init.h"
 #include "app/process.h"
 #include "app/resume_check.h"
+#include "app/run_loggers.h"
 #include "app/run_metrics.h"
+#include "app/run_page.h"
 #include "app/start_check.h"
 #include "app/supervised.h"
 #include "app/threads.h"
@@ -62,8 +67,14 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
               DescribeCores(SplitCores(config)).c_str(), run->url().c_str(),
               endpoints.empty() ? "none" : endpoints.back()->url().c_str(), dir.path().c_str());
   if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(run->url()).c_str());
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<RunPage> page, RunPage::OfRunning(config, dir, run->PageRoles(model)));
+  if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
+                         FollowRun(config, dir, loaded.schema.EffectiveYaml(), run->Seams().pool));
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag()));
+  if (follower != nullptr) follower->End(/*ok=*/true);
+  page.reset();       // before the roles that they show
   endpoints.clear();  // before the metrics that they show
   run->Stop();
   return result.goal_met ? 0 : 1;
@@ -108,6 +119,33 @@ int ConfigExplain(const std::string& key) {
   const absl::StatusOr<std::string> text = BindSchema(config).Explain(key);
   if (!text.ok()) return Fail(text.status());
   std::printf("%s", text->c_str());
+  return 0;
+}
+
+int ConfigSchema() {
+  RunConfig config;
+  std::printf("%s\n", BindSchema(config).JsonSchema().c_str());
+  return 0;
+}
+
+int Doctor(const RunArgs& args) {
+  RunConfig config;
+  if (!args.config.empty()) {
+    absl::StatusOr<LoadedConfig> loaded = LoadRunConfig(args.config, args.overrides);
+    if (!loaded.ok()) return Fail(loaded.status());
+    config = *loaded->config;
+  }
+  const std::vector<Finding> findings = Examine(config);
+  std::printf("%s", FormatFindings(findings).c_str());
+  const bool broken = std::any_of(findings.begin(), findings.end(),
+                                  [](const Finding& finding) { return finding.health == Health::kBroken; });
+  return broken ? 1 : 0;
+}
+
+int Init(const std::string& folder) {
+  if (const absl::Status written = WriteInitFiles(folder); !written.ok()) return Fail(written);
+  std::printf("%s holds a small run: cd %s && ingot train run.yaml\n", base::Printable(folder).c_str(),
+              base::Printable(folder).c_str());
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 
 namespace YAML {
@@ -102,6 +103,12 @@ class Schema {
   // known key or section.
   absl::StatusOr<std::string> Explain(const std::string& prefix) const;
 
+  // The keys as a JSON Schema (draft 2020-12) of the YAML file, printed, for editors. A configuration that loads is valid
+  // under it; the reverse does not hold, since it knows no bounds.
+  std::string JsonSchema() const;
+  // Every key, in the order of binding, lists last.
+  std::vector<std::string> Keys() const;
+
  private:
   struct Entry;
   struct ListEntry;
@@ -129,6 +136,7 @@ class Schema {
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
   // The known key, or section if `or_section`, that is spelt most like `key`.
   std::string Nearest(const std::string& key, bool or_section) const;
+  json::object JsonSchemaObject() const;
   static std::string ExplainList(const ListEntry& list, const std::string& prefix);
   void AddField(const std::string& key, const std::string& type, const std::string& doc,
                 std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get);

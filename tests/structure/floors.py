@@ -23,6 +23,7 @@ GROUPS = {
     "net": ("boost/beast", "boost/asio", "boost/system"),
     "openssl": ("openssl/",),
     "seccomp": ("seccomp.h",),
+    "toml": ("toml++/",),
     "rocksdb": ("rocksdb/",),
     "libpq": ("postgresql/",),
     "torch": ("ATen/", "torch/", "c10/"),
@@ -49,7 +50,7 @@ TABLE = {
     "grammar": BASE,
     "weights": BASE + ("proto", "kernels", "zstd"),
     "model": BASE + ("gguf", "kernels", "kernels/torch", "torch"),
-    "dataset": BASE + ("tree", "text", "proto"),
+    "dataset": BASE + ("tree", "text", "proto", "toml"),
     "datapool": BASE + ("tree", "proto", "rocksdb", "libpq"),
     "rollout": BASE + ("model", "weights", "kernels", "kernels/torch", "text", "grammar", "proto", "torch"),
     "reward": BASE + ("tree", "text", "sandbox", "proto", "datapool/client.h", "re2", "multiprecision"),
@@ -58,6 +59,8 @@ TABLE = {
     "gateway/api": BASE + ("text", "proto") + GATEWAY_VALUES,
     "gateway/prompt": BASE + ("tree", "text", "proto") + GATEWAY_VALUES,
     "trainer": BASE + ("tree", "model", "kernels", "kernels/torch", "weights", "dataset", "text", "proto", "torch"),
+    "view": BASE + ("tree", "text", "proto", "http", "datapool/client.h"),
+    "loggers": BASE + ("view", "tree", "proto", "datapool/client.h"),
     "agents": BASE + ("reward", "sandbox", "proto"),
 }
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP

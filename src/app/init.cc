@@ -1,0 +1,103 @@
+#include "app/init.h"
+
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "app/templates.h"
+#include "base/file.h"
+#include "base/json.h"
+
+namespace ingot::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 10> kDigits = {"zero", "one", "two",   "three", "four",
+                                                      "five", "six", "seven", "eight", "nine"};
+
+std::string Question(size_t digit) { return absl::StrCat("What comes after ", base::View(kDigits[digit]), "?"); }
+
+// Each digit's successor, some times over: a task is a line.
+std::string Tasks(int repeats) {
+  std::string lines;
+  for (int i = 0; i < repeats; ++i) {
+    for (size_t digit = 0; digit < kDigits.size(); ++digit) {
+      base::json::object task{{"task_id", absl::StrCat("after-", base::View(kDigits[digit]), "-", i)},
+                              {"prompt", Question(digit)},
+                              {"answer", std::string(kDigits[(digit + 1) % kDigits.size()])}};
+      lines += base::PrintJson(task) + "\n";
+    }
+  }
+  return lines;
+}
+
+// Conversations that teach the form of an answer, of which every second one is wrong: what is right is left to the reward.
+std::string Conversations() {
+  std::string lines;
+  for (size_t digit = 0; digit < kDigits.size(); ++digit) {
+    for (const size_t said : {digit + 1, digit + 3, digit + 7}) {
+      base::json::array messages;
+      messages.push_back(base::json::object{{"role", "user"}, {"content", Question(digit)}});
+      messages.push_back(
+          base::json::object{{"role", "assistant"}, {"content", std::string(kDigits[said % kDigits.size()])}});
+      lines += base::PrintJson(base::json::object{{"messages", std::move(messages)}}) + "\n";
+    }
+  }
+  return lines;
+}
+
+std::string WithName(std::string_view text, const std::string& name) {
+  std::string result(text);
+  constexpr std::string_view kPlace = "@NAME@";
+  for (size_t at; (at = result.find(kPlace)) != std::string::npos;) result.replace(at, kPlace.size(), name);
+  return result;
+}
+
+// A run's name from a folder's: letters, digits and dashes.
+std::string NameOf(const std::string& folder) {
+  std::string name = fs::path(folder).lexically_normal().filename().string();
+  if (name.empty() || name == ".") name = fs::current_path().filename().string();
+  for (char& c : name) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    if (!plain) c = '-';
+  }
+  return name.empty() ? "run" : name;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& name) {
+  return {{"run.yaml", WithName(templates::kRunYaml, name)},
+          {"agent.py", std::string(templates::kAgent)},
+          {"tasks.jsonl", Tasks(4)},
+          {"eval.jsonl", Tasks(1)},
+          {"conversations.jsonl", Conversations()},
+          {"README.md", WithName(templates::kReadme, name)},
+          {"AGENTS.md", WithName(templates::kAgents, name)},
+          {"skills/train.md", std::string(templates::kSkillTrain)},
+          {"skills/debug.md", std::string(templates::kSkillDebug)},
+          {"skills/port-an-agent.md", std::string(templates::kSkillPort)}};
+}
+
+absl::Status WriteInitFiles(const std::string& folder) {
+  const auto files = InitFiles(NameOf(folder));
+  std::error_code error;
+  for (const auto& [name, content] : files) {
+    if (fs::exists(fs::path(folder) / name, error)) {
+      return absl::AlreadyExistsError(absl::StrCat((fs::path(folder) / name).string(),
+                                                   " is there already: name another folder, ingot init FOLDER"));
+    }
+  }
+  for (const auto& [name, content] : files) {
+    const fs::path path = fs::path(folder) / name;
+    fs::create_directories(path.parent_path(), error);
+    if (error)
+      return absl::UnavailableError(absl::StrCat("cannot make ", path.parent_path().string(), ": ", error.message()));
+    INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path.string(), content));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

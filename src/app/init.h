@@ -1,0 +1,20 @@
+// `ingot init`: a new folder with all that a first run needs.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::app {
+
+// The files of a run that trains a small model from random weights, by name and content: its configuration, tasks,
+// conversations, an agent, and instructions for people and for coding agents. The same every time.
+std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& name);
+
+// Makes `folder` and writes InitFiles into it, all or none. ALREADY_EXISTS: a file of such a name is there.
+// UNAVAILABLE: the folder or a file cannot be written.
+absl::Status WriteInitFiles(const std::string& folder);
+
+}  // namespace ingot::app

@@ -1,0 +1,103 @@
+// `ingot report` and `ingot compare`: runs as HTML files and tables, from their folders.
+#include "view/report.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "app/commands.h"
+#include "app/process.h"
+#include "app/progress.h"
+#include "app/stored_run.h"
+#include "app/text_parts.h"
+#include "base/file.h"
+#include "base/printable.h"
+
+namespace ingot::app {
+namespace {
+
+// A run's folder, opened and read.
+struct ReadRun {
+  StoredRun stored;
+  std::unique_ptr<view::Rows> rows;
+  view::Journal journal;
+};
+
+absl::StatusOr<std::unique_ptr<ReadRun>> ReadFolder(const std::string& folder) {
+  auto run = std::make_unique<ReadRun>();
+  INGOT_ASSIGN_OR_RETURN(run->stored, OpenStoredRun(folder));
+  run->rows = std::make_unique<view::Rows>(folder + "/metrics.jsonl");
+  INGOT_RETURN_IF_ERROR(run->rows->Refresh());
+  INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
+  return run;
+}
+
+absl::Status WriteWhole(const std::string& path, const std::string& text) {
+  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path, text));
+  std::printf("%s: %zu bytes\n", base::Printable(path).c_str(), text.size());
+  return absl::OkStatus();
+}
+
+absl::Status ReportOrError(const ReportArgs& args) {
+  Progress progress("report");
+  progress.Show("reading the run");
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<ReadRun> run, ReadFolder(args.run_dir));
+  const ModelOptions& model = run->stored.config().model;
+  TextParts text;
+  if (model.path.empty()) {
+    INGOT_ASSIGN_OR_RETURN(text, MakeTextParts(model.chat_format));
+  } else {
+    INGOT_ASSIGN_OR_RETURN(text, LoadTextParts(model.path, model.chat_format));
+  }
+  view::ReportInput input;
+  input.name = run->stored.config().name;
+  input.config = run->stored.loaded.schema.EffectiveYaml();
+  input.rows = run->rows.get();
+  input.journal = &run->journal;
+  input.pool = run->stored.pool.get();
+  input.tokenizer = text.tokenizer.get();
+  progress.Show("reading evaluations and trajectories");
+  INGOT_ASSIGN_OR_RETURN(const std::string html, view::ReportHtml(input));
+  progress.Clear();
+  return WriteWhole(args.out.empty() ? input.name + ".html" : args.out, html);
+}
+
+absl::Status CompareOrError(const CompareArgs& args) {
+  std::vector<std::unique_ptr<ReadRun>> opened;
+  std::vector<view::ComparedRun> runs;
+  Progress progress("compare");
+  for (const std::string& folder : args.run_dirs) {
+    progress.Show(absl::StrCat("reading ", folder), std::ssize(opened), std::ssize(args.run_dirs));
+    auto read = ReadFolder(folder);
+    if (!read.ok()) return base::Annotate(read.status(), folder);
+    view::ComparedRun run;
+    run.name = std::filesystem::path(folder).lexically_normal().filename().string();
+    if (run.name.empty()) run.name = folder;
+    run.rows = (*read)->rows.get();
+    const std::map<int64_t, double> versions = view::EvaluatedVersions(*run.rows);
+    if (!versions.empty()) {
+      run.evaluated_version = versions.rbegin()->first;
+      run.evaluated_mean = versions.rbegin()->second;
+      INGOT_ASSIGN_OR_RETURN(run.tasks, view::EvaluatedTasks(*(*read)->stored.pool, run.evaluated_version));
+    }
+    opened.push_back(*std::move(read));
+    runs.push_back(std::move(run));
+  }
+  progress.Clear();
+  std::printf("%s", base::PrintableLines(view::CompareText(runs)).c_str());
+  return args.html.empty() ? absl::OkStatus() : WriteWhole(args.html, view::CompareHtml(runs));
+}
+
+}  // namespace
+
+int Report(const ReportArgs& args) {
+  const absl::Status status = ReportOrError(args);
+  return status.ok() ? 0 : Fail(status);
+}
+
+int Compare(const CompareArgs& args) {
+  const absl::Status status = CompareOrError(args);
+  return status.ok() ? 0 : Fail(status);
+}
+
+}  // namespace ingot::app

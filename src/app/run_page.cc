@@ -1,0 +1,186 @@
+#include "app/run_page.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "app/socket_question.h"
+#include "app/text_parts.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "gateway/options.h"
+#include "trainer/advantage.h"
+#include "tree/episode_return.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr char kLinkPath[] = "/link";
+constexpr std::chrono::seconds kStale{4};  // of a pool that was opened for reading
+
+std::string SocketOf(const std::string& folder) { return folder + "/sockets/page.sock"; }
+
+view::RunFacts FactsOf(const RunConfig& config) {
+  view::RunFacts facts;
+  const scheduler::SchedulerOptions& options = config.scheduler;
+  facts.total_steps = options.total_steps;
+  facts.groups_per_step = options.groups_per_step;
+  facts.group_size = options.group_size;
+  facts.max_staleness = options.max_staleness;
+  facts.budget = (options.max_staleness + 1) * options.groups_per_step;
+  facts.window =
+      std::max<int64_t>(1, static_cast<int64_t>(options.window_fraction * static_cast<double>(facts.budget)));
+  if (!config.agents.recipes.empty()) facts.concurrency = config.agents.concurrency;
+  for (const auto& recipe : config.agents.recipes) facts.scaffolds.push_back(recipe.name);
+  return facts;
+}
+
+// The advantages that the trainer takes for a group, as far as they do not depend on its batch.
+std::vector<std::vector<double>> GroupAdvantages(const trainer::TrainerOptions& options, const v1::Group& group) {
+  if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch") return {};
+  std::vector<trainer::EpisodeReturn> returns;
+  std::vector<size_t> places;  // of the trained episodes
+  for (int i = 0; i < group.episodes_size(); ++i) {
+    const v1::EpisodeTree& tree = group.episodes(i);
+    if (tree.episode().state() != v1::EPISODE_FINISHED) continue;
+    const auto& rewards = tree::CallRewardsOf(tree.episode());
+    std::vector<double> turns;
+    for (const v1::Call& call : tree.calls()) {
+      const auto found = rewards.find(call.call_id());
+      turns.push_back(found == rewards.end() ? 0 : found->second);
+    }
+    returns.push_back(trainer::CreditTurns(tree::RewardOf(tree.episode()), turns, options.advantage_credit));
+    places.push_back(static_cast<size_t>(i));
+  }
+  std::vector<std::vector<double>> advantages(static_cast<size_t>(group.episodes_size()));
+  if (returns.empty()) return advantages;
+  const trainer::AdvantageRule rule{options.advantage_baseline, options.advantage_normalization, false};
+  const std::vector<trainer::GroupAdvantages> found = trainer::Advantages({returns}, rule);
+  for (size_t i = 0; i < places.size(); ++i) advantages[places[i]] = found.front().turns[i];
+  return advantages;
+}
+
+view::RunSource SourceOf(const RunConfig& config, const std::string& folder,
+                         std::shared_ptr<const text::Tokenizer> tokenizer) {
+  view::RunSource source;
+  source.name = config.name;
+  source.folder = folder;
+  source.facts = FactsOf(config);
+  source.tokenizer = std::move(tokenizer);
+  source.advantages = [options = config.trainer](const v1::Group& group) { return GroupAdvantages(options, group); };
+  return source;
+}
+
+http::Options HttpOf(const RunConfig& config, const PageOptions& page) {
+  http::Options options;
+  options.host = page.host;
+  options.port = page.port;
+  options.tls_certificate = config.http.tls_certificate;
+  options.tls_key = config.http.tls_key;
+  options.allow_plaintext = config.http.allow_plaintext;
+  return options;
+}
+
+// A pool opened for reading, which is a picture of one moment, and opened again when it is old.
+class FreshPool {
+ public:
+  FreshPool(std::string folder, std::shared_ptr<datapool::Client> first)
+      : folder_(std::move(folder)), pool_(std::move(first)), opened_(std::chrono::steady_clock::now()) {}
+
+  absl::StatusOr<std::shared_ptr<datapool::Client>> Get() {
+    base::MutexLock lock(mu_);
+    if (std::chrono::steady_clock::now() - opened_ < kStale) return pool_;
+    absl::StatusOr<StoredRun> again = OpenStoredRun(folder_);
+    // The run may write just now: the earlier picture serves until the next question.
+    if (again.ok()) pool_ = std::move(again->pool);
+    opened_ = std::chrono::steady_clock::now();
+    return pool_;
+  }
+
+ private:
+  const std::string folder_;
+  base::Mutex mu_;
+  std::shared_ptr<datapool::Client> pool_ ABSL_GUARDED_BY(mu_);
+  std::chrono::steady_clock::time_point opened_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+// Serves GET /link on a socket file.
+class LinkEndpoint final : public http::Handler {
+ public:
+  static absl::StatusOr<std::unique_ptr<LinkEndpoint>> Start(const std::string& path, view::Page& page) {
+    http::Options options;
+    options.unix_socket = path;
+    options.max_connections = 16;
+    options.max_body_bytes = options.max_buffered_bytes = 4096;
+    auto endpoint = std::unique_ptr<LinkEndpoint>(new LinkEndpoint(page));
+    INGOT_ASSIGN_OR_RETURN(endpoint->server_, http::Server::Listen(options, *endpoint));
+    endpoint->server_->Serve();
+    return endpoint;
+  }
+  http::Opening Head(http::RequestHead head) override {
+    if (head.method != "GET" || head.target != kLinkPath) return {.refusal = {.status = 404}};
+    return {.exchange = http::MakeExchange([this](const std::string&) {
+              return http::Reply{.content_type = "text/plain; charset=utf-8", .body = page_.NewLink()};
+            })};
+  }
+
+ private:
+  explicit LinkEndpoint(view::Page& page) : page_(page) {}
+  view::Page& page_;
+  std::unique_ptr<http::Server> server_;  // last: it is stopped first
+};
+
+RunPage::~RunPage() { links_.reset(); }
+
+absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& config, const RunDir& dir, Roles roles) {
+  if (!config.page.enabled) return nullptr;
+  view::RunSource source = SourceOf(config, dir.path(), roles.tokenizer);
+  source.pool = [pool = roles.pool]() -> absl::StatusOr<std::shared_ptr<datapool::Client>> {
+    return std::shared_ptr<datapool::Client>(std::shared_ptr<void>(), pool);
+  };
+  source.live = [roles] {
+    view::LiveState state;
+    state.scheduler = roles.scheduler->Status();
+    for (const auto& [name, engine] : roles.engines) state.engines.emplace_back(name, engine->Status());
+    return state;
+  };
+  INGOT_ASSIGN_OR_RETURN(std::string key, gateway::ReadAdminKey(config.gateway));
+  auto run_page = std::unique_ptr<RunPage>(new RunPage());
+  auto page = view::Page::Start(HttpOf(config, config.page), std::move(key), std::move(source));
+  if (!page.ok() && config.page.port != 0) return base::Annotate(page.status(), "http.dashboard_port");
+  if (!page.ok()) {
+    INGOT_LOG(warn, "the run has no page: {}", std::string(page.status().message()));
+    return nullptr;
+  }
+  run_page->page_ = *std::move(page);
+  auto links = LinkEndpoint::Start(SocketOf(dir.path()), *run_page->page_);
+  if (links.ok()) run_page->links_ = *std::move(links);
+  if (!links.ok()) INGOT_LOG(warn, "`ingot view` finds no running page: {}", std::string(links.status().message()));
+  return run_page;
+}
+
+absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& folder, const PageOptions& options) {
+  INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenStoredRun(folder));
+  const RunConfig& config = stored.config();
+  TextParts text;
+  if (config.model.path.empty()) {
+    INGOT_ASSIGN_OR_RETURN(text, MakeTextParts(config.model.chat_format));
+  } else {
+    INGOT_ASSIGN_OR_RETURN(text, LoadTextParts(config.model.path, config.model.chat_format));
+  }
+  view::RunSource source = SourceOf(config, folder, text.tokenizer);
+  source.pool = [fresh = std::make_shared<FreshPool>(folder, std::move(stored.pool))] { return fresh->Get(); };
+  auto run_page = std::unique_ptr<RunPage>(new RunPage());
+  INGOT_ASSIGN_OR_RETURN(run_page->page_, view::Page::Start(HttpOf(config, options), "", std::move(source)));
+  return run_page;
+}
+
+absl::StatusOr<std::string> AskForLink(const std::string& folder) {
+  INGOT_ASSIGN_OR_RETURN(const SocketAnswer answer, AskSocket(SocketOf(folder), kLinkPath, "the run"));
+  if (answer.status != 200) return absl::UnavailableError("the run's page gives no link");
+  return answer.body;
+}
+
+}  // namespace ingot::app

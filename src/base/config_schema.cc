@@ -1,0 +1,99 @@
+// A Schema as JSON Schema, for editors.
+#include <sstream>
+#include <utility>
+
+#include "base/config_entry.h"
+#include "base/json.h"
+
+namespace ingot::base {
+namespace {
+
+// The object of a section of `root`, made where it is missing. `words`: the section's path.
+json::object& Section(json::object& root, const std::vector<std::string>& words) {
+  json::object* at = &root;
+  for (const std::string& word : words) {
+    json::object& properties = (*at)["properties"].as_object();
+    if (!properties.contains(word)) {
+      properties[word] =
+          json::object{{"type", "object"}, {"additionalProperties", false}, {"properties", json::object()}};
+    }
+    at = &properties[word].as_object();
+  }
+  return *at;
+}
+
+std::vector<std::string> Words(const std::string& key) {
+  std::vector<std::string> words;
+  std::stringstream path(key);
+  for (std::string word; std::getline(path, word, '.');) words.push_back(word);
+  return words;
+}
+
+json::object TypeOf(const std::string& type) {
+  if (type == "bool") return {{"type", "boolean"}};
+  // 1_000_000 is a number to the configuration and a word to YAML 1.2.
+  if (type == "int") return {{"type", json::array{"integer", "string"}}, {"pattern", "^-?[0-9_]+$"}};
+  if (type == "number") return {{"type", "number"}};
+  if (type == "list of strings") return {{"type", "array"}, {"items", json::object{{"type", "string"}}}};
+  if (type == "mapping of strings") return {{"type", "object"}};
+  if (type.find(" | ") != std::string::npos) {
+    json::array names;
+    std::string rest = type;
+    for (size_t end; (end = rest.find(" | ")) != std::string::npos; rest = rest.substr(end + 3)) {
+      names.emplace_back(rest.substr(0, end));
+    }
+    names.emplace_back(rest);
+    return {{"enum", std::move(names)}};
+  }
+  // YAML reads a word such as 7 as a number, and the configuration takes it as text.
+  return {{"type", json::array{"string", "number", "boolean"}}};
+}
+
+void Put(json::object& root, const std::string& key, json::object value) {
+  std::vector<std::string> words = Words(key);
+  const std::string name = words.back();
+  words.pop_back();
+  Section(root, words)["properties"].as_object()[name] = std::move(value);
+}
+
+}  // namespace
+
+json::object Schema::JsonSchemaObject() const {
+  json::object root{{"type", "object"}, {"additionalProperties", false}, {"properties", json::object()}};
+  for (const auto& entry : entries_) {
+    json::object value = TypeOf(entry->type);
+    value["description"] = absl::StrCat(entry->doc, " (default: ", entry->default_text, ")");
+    Put(root, entry->key, std::move(value));
+  }
+  for (const auto& list : lists_) {
+    Schema element;
+    list->bind_prototype(element);
+    Put(root, list->key, {{"type", "array"}, {"description", list->doc}, {"items", element.JsonSchemaObject()}});
+  }
+  // A section that may be one word is an object or a string.
+  for (const auto& [section, shorthand] : shorthands_) {
+    std::vector<std::string> words = Words(section);
+    const std::string name = words.back();
+    words.pop_back();
+    json::object& properties = Section(root, words)["properties"].as_object();
+    if (!properties.contains(name)) continue;
+    json::object whole = std::move(properties[name].as_object());
+    properties[name] = json::object{{"anyOf", json::array{std::move(whole), json::object{{"type", "string"}}}}};
+  }
+  return root;
+}
+
+std::string Schema::JsonSchema() const {
+  json::object schema{{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "An Ingot run"}};
+  for (auto& [key, value] : JsonSchemaObject()) schema[key] = value;
+  return PrintJson(schema);
+}
+
+std::vector<std::string> Schema::Keys() const {
+  std::vector<std::string> keys;
+  for (const auto& entry : entries_) keys.push_back(entry->key);
+  for (const auto& list : lists_) keys.push_back(list->key);
+  return keys;
+}
+
+}  // namespace ingot::base

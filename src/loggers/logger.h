@@ -1,0 +1,40 @@
+// Loggers send a run's record to the servers that people use already. They follow the files and the pool of a run, and so
+// never hold up its training.
+//
+//   RUN/metrics.jsonl ──rows───▶ Mlflow, Trackio
+//   pool, journal     ──groups─▶ Otlp (traces; steps too)
+//
+// A logger is sent everything in order and may be sent the same again, after an error or a crash.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "proto/tree.pb.h"
+#include "view/journal.h"
+#include "view/rows.h"
+
+namespace ingot::loggers {
+
+// Sends JSON to a URL and returns the answer's body; `key`: for Authorization: Bearer, empty = none. Blocks. Errors:
+// UNAVAILABLE and DEADLINE_EXCEEDED for a server that may answer later; others for a request that it refuses.
+using PostJson =
+    std::function<absl::StatusOr<std::string>(const std::string& url, const std::string& body, const std::string& key)>;
+
+class Logger {
+ public:
+  virtual ~Logger() = default;
+  virtual std::string name() const = 0;  // one word
+  // Text that a later start of the run is given back; empty = none.
+  virtual std::string State() const { return ""; }
+  virtual absl::Status Rows(std::span<const view::Row> rows) = 0;
+  // A group that has ended, with its trees.
+  virtual bool wants_groups() const { return false; }
+  virtual absl::Status Group(const v1::Group&, const view::JournalGroup&) { return absl::OkStatus(); }
+  // The run ended: in order, or by an error.
+  virtual absl::Status End(bool) { return absl::OkStatus(); }
+};
+
+}  // namespace ingot::loggers

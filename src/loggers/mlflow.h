@@ -1,0 +1,41 @@
+// MLflow over its REST API 2.0: an experiment, a run in it, metrics by step. Characters that MLflow does not take in a
+// metric's name become '_'.
+#pragma once
+
+#include "base/json.h"
+#include "loggers/logger.h"
+
+namespace ingot::loggers {
+
+struct MlflowOptions {
+  std::string url;                   // of the tracking server, such as http://127.0.0.1:5000
+  std::string experiment = "ingot";  // made if it is missing
+  std::string key;                   // bearer key; empty = none
+};
+
+class Mlflow final : public Logger {
+ public:
+  // `run`: the run's name; `config`: its effective configuration, which becomes a tag. `state`: of an earlier start.
+  Mlflow(MlflowOptions options, std::string run, std::string config, const std::string& state, PostJson post);
+
+  std::string name() const override { return "mlflow"; }
+  std::string State() const override { return run_id_; }
+  absl::Status Rows(std::span<const view::Row> rows) override;
+  absl::Status End(bool ok) override;
+
+ private:
+  absl::StatusOr<std::string> Ask(const std::string& method, const base::json::object& body);
+  absl::StatusOr<std::string> ExperimentId();
+  absl::Status Begin(double time);
+
+  const MlflowOptions options_;
+  const std::string run_, config_;
+  const PostJson post_;
+  std::string run_id_;  // MLflow's; empty = not made yet
+  double last_time_ = 0;
+};
+
+// A metric's name as MLflow takes it.
+std::string MlflowName(const std::string& metric);
+
+}  // namespace ingot::loggers

@@ -1,0 +1,29 @@
+// Trackio's server, self-hosted or a Space: the numbers of each step, in bulk. A row has an id of its own, so that one that is
+// sent again is not counted twice.
+#pragma once
+
+#include "loggers/logger.h"
+
+namespace ingot::loggers {
+
+struct TrackioOptions {
+  std::string url;  // of the server, such as http://127.0.0.1:7860
+  std::string project = "ingot";
+  std::string write_token;  // of a self-hosted server (TRACKIO_WRITE_TOKEN); empty = none
+  std::string key;          // a Space's Hugging Face token; empty = none
+};
+
+class Trackio final : public Logger {
+ public:
+  Trackio(TrackioOptions options, std::string run, PostJson post)
+      : options_(std::move(options)), run_(std::move(run)), post_(std::move(post)) {}
+  std::string name() const override { return "trackio"; }
+  absl::Status Rows(std::span<const view::Row> rows) override;
+
+ private:
+  const TrackioOptions options_;
+  const std::string run_;
+  const PostJson post_;
+};
+
+}  // namespace ingot::loggers

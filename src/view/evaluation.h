@@ -1,0 +1,41 @@
+// Evaluations of a run as figures with intervals, by task, and their comparison between runs. The episodes come from the
+// pool; the arithmetic is pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "datapool/client.h"
+#include "view/rows.h"
+
+namespace ingot::view {
+
+// A mean with the interval of 95 % of its standard error, by Student's t. Fewer than two values: no interval (low = high).
+struct Estimate {
+  double mean = 0, low = 0, high = 0;
+  int64_t values = 0;
+};
+Estimate EstimateOf(const std::vector<double>& values);
+
+// The mean reward of each held-out task over its samples, by task id. A failed episode counts as 0.
+using TaskRewards = std::map<std::string, double>;
+
+// Of the evaluation of one version. Empty = its trees are not stored. Errors are the pool's.
+absl::StatusOr<TaskRewards> EvaluatedTasks(datapool::Client& pool, int64_t version);
+
+// Over tasks, since the samples of one task are not independent.
+Estimate EstimateOf(const TaskRewards& rewards);
+// The difference `other` - `first`, paired by the tasks that both have. nullopt: fewer than two such tasks.
+std::optional<Estimate> DifferenceOf(const TaskRewards& first, const TaskRewards& other);
+
+// The versions whose evaluation the record has, with their mean rewards.
+std::map<int64_t, double> EvaluatedVersions(const Rows& rows);
+
+// The reward of a run's last steps: the mean of reward/mean over at most `steps` rows.
+Estimate LastReward(const Rows& rows, size_t steps);
+
+}  // namespace ingot::view

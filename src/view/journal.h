@@ -1,0 +1,77 @@
+// A run's journal as groups and batches: what was admitted, judged, trained, dropped, and when. Refresh reads the records
+// that were added since the last one. Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "datapool/client.h"
+
+namespace ingot::view {
+
+enum class GroupState {
+  kOpen,      // its samples run, or its grades are not there yet
+  kFinished,  // rewarded; waits for a batch
+  kTrained,   // in a batch
+  kDropped,   // all its rewards are equal
+  kFailed,
+};
+std::string NameOf(GroupState state);
+
+// Times are nanoseconds since the Unix epoch; 0 = it has not happened.
+struct JournalGroup {
+  int64_t group_id = 0;
+  std::string task_id, domain;
+  int32_t group_size = 0;
+  int64_t admitted_version = 0;
+  int64_t admitted_ns = 0, rewarded_ns = 0, ended_ns = 0;  // ended: taken into a batch, dropped or failed
+  GroupState state = GroupState::kOpen;
+  int64_t step = -1;  // of its batch; -1 = none
+  std::string reason;
+  std::vector<double> returns;
+};
+
+struct JournalBatch {
+  int64_t step = 0;
+  int64_t unix_ns = 0;
+  int64_t live_ns = 0;  // the version that it made was live on every engine; 0 = it was not yet
+  std::vector<int64_t> groups;
+};
+
+class Journal {
+ public:
+  // Errors of the pool. A pool that shows an older state than before, such as another copy, is read from its start.
+  absl::Status Refresh(datapool::Client& pool);
+
+  std::optional<JournalGroup> Group(int64_t id) const;
+  std::optional<JournalBatch> Batch(int64_t step) const;
+  // Groups from the oldest that is open or finished on; none = every group has ended.
+  std::vector<JournalGroup> FromHead() const;
+  // Trained groups whose version is not live yet: they hold their slots.
+  std::vector<int64_t> Unreleased() const;
+  int64_t live_version() const;  // -1 = none was reported
+  int64_t batches() const;
+  int64_t next_group() const;
+  int64_t Count(GroupState state) const;
+  std::vector<int64_t> InState(GroupState state, size_t newest) const;  // the newest ones, oldest first
+  double started_s() const;  // of the first record, seconds since the Unix epoch; 0 = there is none
+
+ private:
+  void Apply(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(int64_t group, GroupState state, int64_t unix_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable base::Mutex mu_;
+  int64_t next_index_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t first_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t live_version_ ABSL_GUARDED_BY(mu_) = -1;
+  int64_t head_ ABSL_GUARDED_BY(mu_) = 0;  // no older group is open or finished
+  std::map<int64_t, JournalGroup> groups_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, JournalBatch> batches_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::view

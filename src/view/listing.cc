@@ -1,0 +1,160 @@
+#include "view/listing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "tree/episode_return.h"
+#include "tree/render.h"
+#include "view/trajectory_json.h"
+
+namespace ingot::view {
+namespace {
+
+constexpr int64_t kBlock = 16;                     // groups that are read at a time
+constexpr int64_t kEvalGroups = int64_t{1} << 20;  // of one version (tree.proto, EpisodeRef)
+constexpr int64_t kMostEvaluations = 1 << 20;
+
+// One search: reads blocks of groups from the newest to the oldest.
+class Search {
+ public:
+  Search(const EpisodeFilter& filter, datapool::Client& pool, const text::Tokenizer& tokenizer,
+         const ListBounds& bounds, const base::Clock& clock)
+      : filter_(filter),
+        pool_(pool),
+        tokenizer_(tokenizer),
+        bounds_(bounds),
+        clock_(clock),
+        end_(clock.Now() + bounds.time) {}
+
+  bool Done() const { return found_.size() >= bounds_.limit || clock_.Now() >= end_; }
+
+  // The matching episodes of the groups [first, last], newest group first, whatever their number.
+  absl::Status Read(int64_t first, int64_t last) {
+    std::vector<v1::Episode> episodes;
+    for (datapool::EpisodePages pages(pool_, filter_.purpose, first, last); !pages.done();) {
+      INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, pages.Next());
+      for (v1::Episode& episode : *page.mutable_episodes()) episodes.push_back(std::move(episode));
+    }
+    std::stable_sort(episodes.begin(), episodes.end(), [](const v1::Episode& a, const v1::Episode& b) {
+      return a.ref().group_id() > b.ref().group_id();
+    });
+    for (const v1::Episode& episode : episodes) {
+      ++looked_at_;
+      INGOT_ASSIGN_OR_RETURN(const bool matches, Matches(episode));
+      if (matches) found_.push_back(EpisodeJson(episode));
+    }
+    return absl::OkStatus();
+  }
+
+  base::json::object Result(std::optional<int64_t> next) {
+    base::json::object result{{"episodes", std::move(found_)}, {"looked_at", looked_at_}, {"next", nullptr}};
+    if (next) result["next"] = absl::StrCat(*next);
+    return result;
+  }
+
+ private:
+  absl::StatusOr<bool> Matches(const v1::Episode& episode) {
+    if (!filter_.Allows(episode)) return false;
+    if (!filter_.NeedsCalls()) return true;
+    v1::GetEpisodeRequest request;
+    request.set_episode_id(episode.episode_id());
+    request.set_with_calls(true);
+    const absl::StatusOr<v1::EpisodeTree> tree = pool_.GetEpisode(request);
+    if (absl::IsNotFound(tree.status())) return false;  // trimmed meanwhile
+    INGOT_RETURN_IF_ERROR(tree.status());
+    const bool forked =
+        filter_.fork.empty() || std::any_of(tree->calls().begin(), tree->calls().end(), [&](const v1::Call& call) {
+          return filter_.fork == "any" ? !call.fork_cause().empty() : call.fork_cause() == filter_.fork;
+        });
+    return forked && (filter_.text.empty() || ContainsText(*tree, tokenizer_, filter_.text));
+  }
+
+  const EpisodeFilter& filter_;
+  datapool::Client& pool_;
+  const text::Tokenizer& tokenizer_;
+  const ListBounds bounds_;
+  const base::Clock& clock_;
+  const std::chrono::nanoseconds end_;
+  base::json::array found_;
+  int64_t looked_at_ = 0;
+};
+
+// The groups of an evaluated version lie in a range of their own; an unlisted version costs one empty page.
+absl::StatusOr<base::json::object> ListEvaluations(Search& search, const EpisodeFilter& filter, int64_t newest) {
+  int64_t version = filter.version.value_or(newest);
+  const int64_t oldest = filter.version.value_or(0);
+  for (; version >= oldest && !search.Done(); --version) {
+    INGOT_RETURN_IF_ERROR(search.Read(version * kEvalGroups, (version + 1) * kEvalGroups - 1));
+  }
+  return search.Result(version >= oldest ? std::optional(version) : std::nullopt);
+}
+
+}  // namespace
+
+EpisodeFilter EpisodeFilter::Of(const Query& query) {
+  EpisodeFilter filter;
+  if (query.Text("kind") == "eval") filter.purpose = v1::PURPOSE_EVAL;
+  filter.step = query.Integer("step");
+  filter.group = query.Integer("group");
+  filter.version = query.Integer("version");
+  filter.reward_min = query.Number("reward_min");
+  filter.reward_max = query.Number("reward_max");
+  filter.domain = query.Text("domain");
+  filter.scaffold = query.Text("scaffold");
+  filter.state = query.Text("state");
+  filter.task = query.Text("task");
+  filter.cause = query.Text("cause");
+  filter.fork = query.Text("fork");
+  filter.text = query.Text("text");
+  return filter;
+}
+
+bool EpisodeFilter::Allows(const v1::Episode& episode) const {
+  const auto is = [](const std::string& wanted, const std::string& value) { return wanted.empty() || wanted == value; };
+  const double reward = tree::ReturnOf(episode);
+  return is(domain, episode.task().domain()) && is(scaffold, episode.scaffold()) && is(cause, episode.cause()) &&
+         is(state, tree::StateName(episode.state())) && is(task, episode.task().task_id()) &&
+         reward >= reward_min.value_or(reward) && reward <= reward_max.value_or(reward);
+}
+
+absl::StatusOr<base::json::object> ListJson(const EpisodeFilter& filter, const std::string& cursor,
+                                            const Journal& journal, datapool::Client& pool,
+                                            const text::Tokenizer& tokenizer, const ListBounds& bounds,
+                                            const base::Clock& clock) {
+  Search search(filter, pool, tokenizer, bounds, clock);
+  int64_t at = 0;
+  if (!cursor.empty() && !absl::SimpleAtoi(cursor, &at)) {
+    return absl::InvalidArgumentError("after: not a cursor of this list");
+  }
+  if (filter.purpose == v1::PURPOSE_EVAL) {
+    if (filter.group) {
+      INGOT_RETURN_IF_ERROR(search.Read(*filter.group, *filter.group));
+      return search.Result(std::nullopt);
+    }
+    const int64_t newest = cursor.empty() ? std::min(journal.batches() + 1, kMostEvaluations) : at;
+    return ListEvaluations(search, filter, newest);
+  }
+  if (filter.group) {
+    INGOT_RETURN_IF_ERROR(search.Read(*filter.group, *filter.group));
+    return search.Result(std::nullopt);
+  }
+  if (filter.step) {
+    const std::optional<JournalBatch> batch = journal.Batch(*filter.step);
+    std::vector<int64_t> groups = batch ? batch->groups : std::vector<int64_t>{};
+    for (auto id = static_cast<size_t>(at); id < groups.size(); ++id) {
+      if (search.Done()) return search.Result(static_cast<int64_t>(id));
+      INGOT_RETURN_IF_ERROR(search.Read(groups[id], groups[id]));
+    }
+    return search.Result(std::nullopt);
+  }
+  int64_t last = cursor.empty() ? journal.next_group() - 1 : at;
+  while (last >= 0 && !search.Done()) {
+    const int64_t first = std::max<int64_t>(0, last - kBlock + 1);
+    INGOT_RETURN_IF_ERROR(search.Read(first, last));
+    last = first - 1;
+  }
+  return search.Result(last >= 0 ? std::optional(last) : std::nullopt);
+}
+
+}  // namespace ingot::view

@@ -1,0 +1,157 @@
+#include "view/page.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/mutex.h"
+#include "view/bundle.h"
+#include "view/query.h"
+
+namespace ingot::view {
+namespace {
+
+constexpr int kNice = 10;
+
+// Headers of every answer. A page that runs no script but its own, and that no other page may frame.
+http::Fields Guarded() {
+  return {{"Content-Security-Policy",
+           "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+           "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+          {"X-Content-Type-Options", "nosniff"},
+          {"Referrer-Policy", "no-referrer"},
+          {"Cross-Origin-Resource-Policy", "same-origin"},
+          {"Cache-Control", "no-store"}};
+}
+
+http::Reply PlainText(int status, std::string body) {
+  return {.status = status, .content_type = "text/plain; charset=utf-8", .fields = Guarded(), .body = std::move(body)};
+}
+
+int HttpStatusOf(const absl::Status& status) {
+  if (absl::IsNotFound(status)) return 404;
+  if (absl::IsInvalidArgument(status)) return 400;
+  return 503;
+}
+
+// An answer that is made on another thread.
+class ViewExchange final : public http::Exchange, public std::enable_shared_from_this<ViewExchange> {
+ public:
+  ViewExchange(base::Executor& thread, RunView& view, std::string target)
+      : thread_(thread), view_(view), target_(std::move(target)) {}
+
+  void Body(std::string, std::function<void()> wake) override {
+    const absl::Status posted = thread_.TryPost([self = shared_from_this(), wake] {
+      thread_local const int lowered = setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+      static_cast<void>(lowered);
+      self->Make();
+      wake();
+    });
+    if (posted.ok()) return;
+    Set(PlainText(503, "too many questions wait; ask again\n"));
+    wake();
+  }
+  http::Output Send() override {
+    base::MutexLock lock(mu_);
+    http::Output output;
+    output.done = reply_.has_value();
+    output.reply = std::exchange(reply_, std::nullopt);
+    return output;
+  }
+  void Closed(http::Side) override {
+    base::MutexLock lock(mu_);
+    closed_ = true;
+  }
+
+ private:
+  void Make() {
+    {
+      base::MutexLock lock(mu_);
+      if (closed_) return;  // nobody reads it
+    }
+    absl::StatusOr<std::string> answer = view_.Answer(target_);
+    if (!answer.ok()) {
+      const base::json::object error{{"error", std::string(answer.status().message())}};
+      http::Reply reply{.status = HttpStatusOf(answer.status()), .fields = Guarded(), .body = base::PrintJson(error)};
+      Set(std::move(reply));
+      return;
+    }
+    Set({.status = 200, .content_type = "application/json", .fields = Guarded(), .body = *std::move(answer)});
+  }
+  void Set(http::Reply reply) {
+    base::MutexLock lock(mu_);
+    reply_ = std::move(reply);
+  }
+
+  base::Executor& thread_;
+  RunView& view_;
+  const std::string target_;
+  base::Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
+};
+
+http::Reply FileReply(std::string_view path) {
+  const std::span<const BundleFile> files = Bundle();
+  const auto found =
+      std::find_if(files.begin(), files.end(), [&](const BundleFile& file) { return file.path == path; });
+  if (found != files.end()) {
+    return {.status = 200,
+            .content_type = std::string(found->content_type),
+            .fields = Guarded(),
+            .body = std::string(found->bytes)};
+  }
+  if (path == "/" && files.empty()) {
+    return PlainText(200,
+                     "This ingot was built without npm and has no page. Install nodejs and npm and build again. The "
+                     "answers below /api, such as /api/run, are here all the same.\n");
+  }
+  return PlainText(404, "there is nothing here\n");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Page>> Page::Start(http::Options options, std::string key, RunSource source) {
+  options.max_connections = 128;
+  options.max_body_bytes = options.max_buffered_bytes = 4096;
+  options.io_threads = 1;
+  options.shutdown_grace_s = 0.5;
+  auto page = std::unique_ptr<Page>(new Page(!options.tls_certificate.empty(), std::move(key), std::move(source)));
+  INGOT_ASSIGN_OR_RETURN(page->server_, http::Server::Listen(options, *page));
+  page->server_->Serve();
+  return page;
+}
+
+std::string Page::NewLink() { return absl::StrCat(server_->url(), "/?token=", access_.NewToken()); }
+
+http::Opening Page::Head(http::RequestHead head) {
+  const std::string target(std::string_view(head.target).substr(0, head.target.find('#')));
+  const std::string path = target.substr(0, target.find('?'));
+  const bool reads = head.method == "GET" || head.method == "HEAD";
+  if (reads && path == "/" && access_.Redeem(Query::Of(target).Text("token"))) {
+    http::Reply reply = PlainText(303, "");
+    reply.fields.emplace_back("Location", "/");
+    reply.fields.emplace_back("Set-Cookie", access_.Cookie(secure_));
+    return {.refusal = std::move(reply)};
+  }
+  if (!access_.Allows(head)) {
+    http::Reply reply = PlainText(401,
+                                  "This page needs a key. Open the link that the run printed; a link opens the page "
+                                  "once. `ingot view RUN` prints another.\n");
+    reply.fields.emplace_back("WWW-Authenticate", "Bearer");
+    return {.refusal = std::move(reply)};
+  }
+  if (!reads) {
+    http::Reply reply = PlainText(405, "this page takes GET\n");
+    reply.fields.emplace_back("Allow", "GET, HEAD");
+    return {.refusal = std::move(reply)};
+  }
+  if (path.starts_with("/api/")) return {.exchange = std::make_shared<ViewExchange>(thread_, view_, target)};
+  return {.exchange = http::MakeExchange([path](const std::string&) { return FileReply(path); })};
+}
+
+}  // namespace ingot::view

@@ -1,0 +1,42 @@
+// The page of a run over HTTP, on a listener of its own: its files (bundle.h) and the answers of a RunView. Everything is
+// behind a key (access.h): without one every target is 401. Nothing can be changed: methods other than GET and HEAD are 405.
+//
+// Answers are made on one thread of low priority, so that a page costs training little. Listen's errors are those of
+// http::Server::Listen. Thread safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/executor.h"
+#include "base/status.h"
+#include "http/server.h"
+#include "view/access.h"
+#include "view/run_view.h"
+
+namespace ingot::view {
+
+class Page final : public http::Handler {
+ public:
+  // `options`: host, port and TLS count. `key`: Access's.
+  static absl::StatusOr<std::unique_ptr<Page>> Start(http::Options options, std::string key, RunSource source);
+
+  // A link that opens the page once.
+  std::string NewLink();
+  int port() const { return server_->port(); }
+
+  // http::Handler
+  http::Opening Head(http::RequestHead head) override;
+
+ private:
+  Page(bool secure, std::string key, RunSource source)
+      : secure_(secure), access_(std::move(key)), view_(std::move(source)) {}
+
+  const bool secure_;
+  Access access_;
+  RunView view_;
+  base::Executor thread_{{.name = "page", .max_queued = 256}};
+  std::unique_ptr<http::Server> server_;  // last: it is stopped first
+};
+
+}  // namespace ingot::view

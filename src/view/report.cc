@@ -1,0 +1,223 @@
+#include "view/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+#include "tree/episode_return.h"
+#include "tree/render.h"
+#include "view/accounts.h"
+#include "view/svg_chart.h"
+
+namespace ingot::view {
+namespace {
+
+constexpr size_t kPoints = 300;
+constexpr size_t kAll = 1'000'000;
+constexpr size_t kShown = 2;  // best and worst trajectories each
+
+constexpr char kStyle[] = R"(<style>
+:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:24px auto;padding:0 16px;background:Canvas;color:CanvasText}
+table{border-collapse:collapse;margin:8px 0}td,th{padding:3px 12px;border-bottom:1px solid #8886;text-align:left}
+td.n{text-align:right;font-variant-numeric:tabular-nums}figure{display:inline-block;width:500px;max-width:100%;margin:6px;vertical-align:top}
+figcaption{font-weight:600}svg{width:100%;border:1px solid #8886}.grid{stroke:#8884;fill:none}.curve{fill:none;stroke-width:1.5}
+.range{color:GrayText;font-size:13px;margin:2px 0}.key::before{content:"";display:inline-block;width:10px;height:10px;background:var(--c);margin:0 4px 0 8px}
+figure p{margin:2px 0;font-size:13px}pre{white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr;unicode-bidi:isolate-override;border:1px solid #8886;padding:8px;font-size:13px}
+</style>
+)";
+
+std::string Head(const std::string& title) {
+  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+         "content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
+         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>" +
+         HtmlText(title) + "</title>\n" + kStyle + "</head><body>\n<h1>" + HtmlText(title) + "</h1>\n";
+}
+constexpr char kFoot[] = "</body></html>\n";
+
+std::string Interval(const Estimate& estimate) {
+  if (estimate.values == 0) return "–";
+  if (estimate.values < 2) return fmt::format("{:.4g}", estimate.mean);
+  return fmt::format("{:.4g} ({:.4g} to {:.4g})", estimate.mean, estimate.low, estimate.high);
+}
+
+struct Chart {
+  const char* title;
+  std::vector<const char*> names;
+};
+const std::vector<Chart>& Charts() {
+  static const std::vector<Chart> charts = {
+      {"Reward", {"reward/mean", "eval/reward_mean"}},
+      {"Entropy, nats", {"actor/entropy"}},
+      {"Clipped tokens, share", {"actor/clipfrac_low", "actor/clipfrac_high"}},
+      {"Gradient norm", {"actor/grad_norm"}},
+      {"Staleness, versions", {"async/staleness_mean", "async/staleness_max"}},
+      {"Off-policy k3", {"offpolicy/k3_kl"}},
+      {"Mismatch of rollout and trainer", {"mismatch/logprob_abs_diff_max"}},
+      {"Tokens per second", {"perf/tokens_per_second", "rollout/sampled_tokens_per_second"}},
+      {"Idle share", {"trainer/idle_ratio", "rollout/idle_ratio"}},
+      {"Response length, tokens", {"response_length/mean"}},
+      {"Turns", {"num_turns/mean"}},
+      {"Zero-variance groups, share", {"reward/frac_zero_std"}}};
+  return charts;
+}
+
+SvgSeries SeriesOf(const Rows& rows, const std::string& metric, const std::string& label) {
+  const Curve curve = rows.CurveOf(metric, kPoints);
+  return {label, curve.steps, curve.mean};
+}
+
+std::string Curves(const Rows& rows) {
+  std::string html = "<h2>Curves</h2>\n";
+  for (const Chart& chart : Charts()) {
+    std::vector<SvgSeries> series;
+    for (const char* name : chart.names) {
+      SvgSeries one = SeriesOf(rows, name, name);
+      if (!one.x.empty()) series.push_back(std::move(one));
+    }
+    if (!series.empty()) html += SvgChart(chart.title, series);
+  }
+  std::vector<SvgSeries> terms;
+  for (const std::string& name : rows.Names()) {
+    if (name.starts_with("reward/term/") && name.find('@') == std::string::npos)
+      terms.push_back(SeriesOf(rows, name, name));
+  }
+  return terms.empty() ? html : html + SvgChart("Reward by term, before weights", terms);
+}
+
+std::string Seconds(const Rows& rows) {
+  const SecondsAccount account = AccountSeconds(rows.Last("perf/step_seconds", kAll));
+  if (account.wall <= 0) return "";
+  std::string html = fmt::format(
+      "<h2>Where the seconds went</h2>\n<p>{:.1f} s of wall clock; {:.2f}% of it is in measured parts.</p><table>",
+      account.wall, 100 * account.measured / account.wall);
+  for (const Part& part : account.parts) {
+    html += fmt::format("<tr><td>{}</td><td class=\"n\">{:.1f} s</td><td class=\"n\">{:.1f}%</td></tr>\n", part.name,
+                        part.amount, 100 * part.amount / account.wall);
+  }
+  return html + "</table>\n";
+}
+
+absl::StatusOr<std::string> Evaluations(const ReportInput& run) {
+  const std::map<int64_t, double> versions = EvaluatedVersions(*run.rows);
+  if (versions.empty()) return std::string();
+  std::string html =
+      "<h2>Evaluations</h2>\n<table><tr><th>version</th><th>reward, 95 % over tasks</th><th>tasks</th></tr>\n";
+  for (const auto& [version, mean] : versions) {
+    INGOT_ASSIGN_OR_RETURN(const TaskRewards tasks, EvaluatedTasks(*run.pool, version));
+    Estimate estimate = EstimateOf(tasks);
+    if (tasks.empty()) estimate = {mean, mean, mean, 1};
+    html += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n", version,
+                        Interval(estimate), tasks.empty() ? "trees deleted" : std::to_string(tasks.size()));
+  }
+  return html + "</table>\n";
+}
+
+// The best and the worst stored episodes of the newest batch that has any.
+absl::StatusOr<std::string> Trajectories(const ReportInput& run) {
+  std::vector<v1::EpisodeTree> trees;
+  for (int64_t step = run.journal->batches() - 1; step >= 0 && trees.empty(); --step) {
+    const std::optional<JournalBatch> batch = run.journal->Batch(step);
+    if (!batch) break;
+    for (const int64_t id : batch->groups) {
+      v1::GetGroupRequest request;
+      request.set_group_id(id);
+      absl::StatusOr<v1::Group> group = run.pool->GetGroup(request);
+      if (absl::IsNotFound(group.status())) continue;
+      INGOT_RETURN_IF_ERROR(group.status());
+      for (v1::EpisodeTree& tree : *group->mutable_episodes()) trees.push_back(std::move(tree));
+    }
+  }
+  if (trees.empty()) return std::string("<h2>Trajectories</h2><p>None is stored any more.</p>\n");
+  std::stable_sort(trees.begin(), trees.end(), [](const v1::EpisodeTree& a, const v1::EpisodeTree& b) {
+    return tree::ReturnOf(a.episode()) > tree::ReturnOf(b.episode());
+  });
+  std::vector<size_t> shown;
+  for (size_t i = 0; i < trees.size(); ++i) {
+    if (i < kShown || i + kShown >= trees.size()) shown.push_back(i);
+  }
+  std::string html = "<h2>Trajectories of the last batch: the best and the worst</h2>\n";
+  for (const size_t i : shown) {
+    tree::RenderOptions options;
+    options.max_text_bytes = 2000;
+    INGOT_ASSIGN_OR_RETURN(
+        const std::string text,
+        tree::RenderTree(
+            trees[i], [&](std::span<const int32_t> ids) { return run.tokenizer->Decode(ids, false); }, options));
+    html += fmt::format("<details{}><summary>group {}, sample {}: reward {:.4g}</summary><pre>{}</pre></details>\n",
+                        i == 0 ? " open" : "", trees[i].episode().ref().group_id(),
+                        trees[i].episode().ref().sample_index(), tree::ReturnOf(trees[i].episode()), HtmlText(text));
+  }
+  return html;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReportHtml(const ReportInput& run) {
+  const std::vector<Row> newest = run.rows->Last("perf/step_seconds", 10);
+  std::string html = Head("Run " + run.name);
+  if (newest.empty()) html += "<p>The record has no step.</p>\n";
+  if (!newest.empty()) {
+    html += fmt::format(
+        "<table><tr><th>steps</th><td class=\"n\">{}</td></tr><tr><th>reward of the last ten steps, 95 %</th><td "
+        "class=\"n\">{}</td></tr>"
+        "<tr><th>groups trained, dropped, failed</th><td class=\"n\">{}, {}, {}</td></tr>",
+        newest.back().step + 1, Interval(LastReward(*run.rows, 10)), run.journal->Count(GroupState::kTrained),
+        run.journal->Count(GroupState::kDropped), run.journal->Count(GroupState::kFailed));
+    if (const std::optional<Efficiency> j = EfficiencyOf(newest)) {
+      html +=
+          fmt::format("<tr><th>J over the last {} steps, 95 %</th><td class=\"n\">{:.4g} ({:.4g} to {:.4g})</td></tr>",
+                      j->steps, j->value, j->low, j->high);
+    }
+    html += "</table>\n";
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::string evaluations, Evaluations(run));
+  INGOT_ASSIGN_OR_RETURN(const std::string trajectories, Trajectories(run));
+  html += evaluations + Curves(*run.rows) + Seconds(*run.rows) + trajectories;
+  html += "<h2>Configuration</h2>\n<details><summary>run.yaml as it took effect</summary><pre>" + HtmlText(run.config) +
+          "</pre></details>\n";
+  return html + kFoot;
+}
+
+std::string CompareText(const std::vector<ComparedRun>& runs) {
+  size_t width = 3;
+  for (const ComparedRun& run : runs) width = std::max(width, run.name.size());
+  std::string text =
+      fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", "run", width, "steps", "reward, last ten steps (95 %)",
+                  "newest evaluation (95 % over tasks)", "difference from the first");
+  for (const ComparedRun& run : runs) {
+    const std::vector<Row> last = run.rows->Last("perf/step_seconds", 1);
+    std::string evaluated = "–", difference = "–";
+    if (run.evaluated_version >= 0) {
+      const Estimate estimate = run.tasks.empty()
+                                    ? Estimate{run.evaluated_mean, run.evaluated_mean, run.evaluated_mean, 1}
+                                    : EstimateOf(run.tasks);
+      evaluated = fmt::format("{}, version {}", Interval(estimate), run.evaluated_version);
+    }
+    if (&run != &runs.front()) {
+      const std::optional<Estimate> between = DifferenceOf(runs.front().tasks, run.tasks);
+      if (between) difference = fmt::format("{}, {} tasks", Interval(*between), between->values);
+    }
+    text +=
+        fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", run.name, width, last.empty() ? 0 : last.front().step + 1,
+                    Interval(LastReward(*run.rows, 10)), evaluated, difference);
+  }
+  return text;
+}
+
+std::string CompareHtml(const std::vector<ComparedRun>& runs) {
+  std::string html = Head("Comparison of runs") + "<pre>" + HtmlText(CompareText(runs)) + "</pre>\n";
+  for (const Chart& chart : Charts()) {
+    for (const char* name : chart.names) {
+      std::vector<SvgSeries> series;
+      for (const ComparedRun& run : runs) {
+        SvgSeries one = SeriesOf(*run.rows, name, run.name);
+        if (!one.x.empty()) series.push_back(std::move(one));
+      }
+      if (!series.empty()) html += SvgChart(std::string(chart.title) + ": " + name, series);
+    }
+  }
+  return html + kFoot;
+}
+
+}  // namespace ingot::view

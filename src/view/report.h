@@ -1,0 +1,45 @@
+// A run, and a comparison of runs, as one HTML file: no script, no other file, nothing from the network. Text of models,
+// agents and tasks is escaped.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "text/tokenizer.h"
+#include "view/evaluation.h"
+#include "view/journal.h"
+#include "view/rows.h"
+
+namespace ingot::view {
+
+struct ReportInput {
+  std::string name;    // of the run
+  std::string config;  // its effective configuration, YAML
+  const Rows* rows = nullptr;
+  const Journal* journal = nullptr;
+  datapool::Client* pool = nullptr;
+  const text::Tokenizer* tokenizer = nullptr;
+};
+
+// Figures, curves, evaluations with intervals, seconds by part, and some trajectories of the last batch: the best and the
+// worst. Errors are the pool's.
+absl::StatusOr<std::string> ReportHtml(const ReportInput& run);
+
+// One run of a comparison.
+struct ComparedRun {
+  std::string name;
+  const Rows* rows = nullptr;
+  int64_t evaluated_version = -1;  // the newest; -1 = none
+  double evaluated_mean = 0;       // as the record has it
+  TaskRewards tasks = {};          // of that evaluation; empty = its trees are not stored
+};
+
+// A table for a terminal: the reward of the last steps, the newest evaluation with its interval, and its difference from the
+// first run's, paired by task.
+std::string CompareText(const std::vector<ComparedRun>& runs);
+// The same with the runs' curves on common axes.
+std::string CompareHtml(const std::vector<ComparedRun>& runs);
+
+}  // namespace ingot::view

@@ -1,0 +1,47 @@
+// A run as its page reads it: its folder, its pool, the facts of its configuration and, while it is going, its roles.
+// Whoever serves the page supplies it (app/run_page.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "datapool/client.h"
+#include "proto/rollout.pb.h"
+#include "proto/scheduler.pb.h"
+#include "text/tokenizer.h"
+
+namespace ingot::view {
+
+// The answers of the run's roles, asked now.
+struct LiveState {
+  absl::StatusOr<v1::SchedulerStatusResponse> scheduler;
+  std::vector<std::pair<std::string, absl::StatusOr<v1::EngineStatusResponse>>> engines;  // by name
+};
+
+// Constants of a run's configuration.
+struct RunFacts {
+  int64_t total_steps = 0, groups_per_step = 1, group_size = 1, max_staleness = 0;
+  int64_t budget = 1, window = 1;           // B and W of docs/architecture.md's fourth law
+  int64_t concurrency = 0;                  // agents at a time; 0 = agents come from elsewhere
+  std::vector<std::string> scaffolds = {};  // names of the recipes
+};
+
+struct RunSource {
+  std::string name;
+  std::string folder;  // RUN
+  RunFacts facts;
+  // The pool as it is now, or as it was a moment ago; it may be shared with the run. Called on any thread. The error says
+  // why there is none.
+  std::function<absl::StatusOr<std::shared_ptr<datapool::Client>>()> pool;
+  std::function<LiveState()> live;  // null = the page is made of the run's files alone
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  // The advantages of a group as the trainer takes them, [sample][turn]; null or empty = they depend on the whole batch.
+  std::function<std::vector<std::vector<double>>(const v1::Group&)> advantages;
+};
+
+}  // namespace ingot::view

@@ -1,0 +1,370 @@
+#include "view/run_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_split.h"
+#include "view/accounts.h"
+#include "view/listing.h"
+#include "view/safe_text.h"
+#include "view/trajectory_json.h"
+#include "view/window_json.h"
+
+namespace ingot::view {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+constexpr size_t kMostAnswers = 64;
+constexpr size_t kMostCurves = 64;
+constexpr size_t kEfficiencySteps = 10;
+constexpr size_t kWaitSteps = 64;    // whose waits are explained in one answer
+constexpr size_t kCountGroups = 16;  // dropped groups whose tokens are counted in one answer
+constexpr size_t kMostCounted = 4096;
+constexpr size_t kTreeText = 600;  // bytes of a node's text
+
+array Numbers(const std::vector<double>& numbers) {
+  array list;
+  for (const double number : numbers) list.push_back(std::isfinite(number) ? value(number) : value(nullptr));
+  return list;
+}
+
+object RowJson(const Row& row) {
+  object fields{{"step", row.step}, {"time", row.time}};
+  object values;
+  for (const auto& [name, number] : row.values) values[SafeText(name)] = number;
+  fields["values"] = std::move(values);
+  return fields;
+}
+
+object PartJson(const std::string& name, double amount) { return {{"name", name}, {"amount", amount}}; }
+
+object EngineJson(const std::string& name, const absl::StatusOr<v1::EngineStatusResponse>& status) {
+  object fields{{"name", name}};
+  if (!status.ok()) {
+    fields["error"] = SafeText(std::string(status.status().message()));
+    return fields;
+  }
+  const double alive = std::max(status->alive_seconds(), 1e-9);
+  fields["version"] = status->version();
+  fields["running"] = status->running();
+  fields["waiting"] = status->waiting();
+  fields["kv_used"] = status->kv_blocks_used();
+  fields["kv_total"] = status->kv_blocks_total();
+  fields["sampled_tokens"] = status->sampled_tokens();
+  fields["prompt_tokens"] = status->prompt_tokens();
+  fields["cached_prompt_tokens"] = status->cached_prompt_tokens();
+  fields["busy_seconds"] = status->busy_seconds();
+  fields["alive_seconds"] = status->alive_seconds();
+  fields["idle_share"] = std::clamp(1 - status->busy_seconds() / alive, 0.0, 1.0);
+  return fields;
+}
+
+}  // namespace
+
+RunView::RunView(RunSource source, const base::Clock& clock)
+    : source_(std::move(source)), clock_(clock), rows_(source_.folder + "/metrics.jsonl") {}
+
+absl::StatusOr<std::string> RunView::Answer(std::string_view target) {
+  const std::string key(target);
+  {
+    base::MutexLock lock(mu_);
+    const auto found = answers_.find(key);
+    if (found != answers_.end() && clock_.Now() - found->second.first < kFresh) return found->second.second;
+  }
+  const std::string_view path = target.substr(0, target.find('?'));
+  INGOT_ASSIGN_OR_RETURN(std::string text, Make(path, Query::Of(target)));
+  base::MutexLock lock(mu_);
+  if (answers_.size() >= kMostAnswers) answers_.clear();
+  // A long answer, such as a call's tokens, is not kept.
+  if (text.size() < (1 << 20)) answers_[key] = {clock_.Now(), text};
+  return text;
+}
+
+absl::StatusOr<std::string> RunView::Make(std::string_view path, const Query& query) {
+  INGOT_RETURN_IF_ERROR(rows_.Refresh());
+  if (path == "/api/tokens") return Tokens(query);
+  INGOT_ASSIGN_OR_RETURN(const value made, MakeValue(path, query));
+  return base::PrintJson(made);
+}
+
+absl::StatusOr<value> RunView::MakeValue(std::string_view path, const Query& query) {
+  if (path == "/api/run") return Run();
+  if (path == "/api/curves") return Curves(query);
+  if (path == "/api/window") return Window();
+  if (path == "/api/time") return Time(query);
+  if (path == "/api/step") return Step(query);
+  if (path == "/api/episodes") return Episodes(query);
+  if (path == "/api/group") return Group(query);
+  if (path == "/api/episode") return Episode(query);
+  return absl::NotFoundError("the page has no such question");
+}
+
+absl::StatusOr<std::shared_ptr<datapool::Client>> RunView::Pool() {
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<datapool::Client> pool, source_.pool());
+  INGOT_RETURN_IF_ERROR(journal_.Refresh(*pool));
+  return pool;
+}
+
+absl::StatusOr<value> RunView::Run() {
+  const RunFacts& facts = source_.facts;
+  object result{{"name", SafeText(source_.name)},  {"folder", SafeText(source_.folder)},
+                {"live", source_.live != nullptr}, {"rows", rows_.size()},
+                {"broken_rows", rows_.broken()},   {"now", static_cast<double>(clock_.UnixNanos()) * 1e-9}};
+  array names, scaffolds;
+  for (const std::string& name : rows_.Names()) names.push_back(value(SafeText(name)));
+  for (const std::string& name : facts.scaffolds) scaffolds.push_back(value(SafeText(name)));
+  result["names"] = std::move(names);
+  result["facts"] = object{{"total_steps", facts.total_steps}, {"groups_per_step", facts.groups_per_step},
+                           {"group_size", facts.group_size},   {"max_staleness", facts.max_staleness},
+                           {"budget", facts.budget},           {"window", facts.window},
+                           {"concurrency", facts.concurrency}, {"scaffolds", std::move(scaffolds)}};
+  const std::vector<Row> steps = rows_.Last("perf/step_seconds", kEfficiencySteps);
+  if (!steps.empty()) result["last"] = RowJson(steps.back());
+  const std::vector<Row> evaluated = rows_.Last("eval/reward_mean", 1);
+  if (!evaluated.empty()) result["evaluated"] = RowJson(evaluated.back());
+  if (const std::optional<Efficiency> j = EfficiencyOf(steps)) {
+    result["efficiency"] = object{{"steps", j->steps},
+                                  {"value", j->value},
+                                  {"low", j->low},
+                                  {"high", j->high},
+                                  {"tokens_per_second", j->tokens_per_second},
+                                  {"reward_per_million", j->reward_per_million}};
+  }
+  const absl::StatusOr<std::shared_ptr<datapool::Client>> pool = Pool();
+  if (!pool.ok()) result["pool_error"] = SafeText(std::string(pool.status().message()));
+  if (pool.ok()) {
+    result["started"] = journal_.started_s();
+    result["batches"] = journal_.batches();
+    result["live_version"] = journal_.live_version();
+  }
+  if (source_.live == nullptr) return result;
+  const LiveState live = source_.live();
+  array engines;
+  for (const auto& [name, status] : live.engines) engines.push_back(EngineJson(name, status));
+  result["engines"] = std::move(engines);
+  if (!live.scheduler.ok()) {
+    result["scheduler_error"] = SafeText(std::string(live.scheduler.status().message()));
+    return result;
+  }
+  const v1::FeedStats& feed = live.scheduler->stats();
+  const double places = std::max<double>(1, static_cast<double>(facts.concurrency));
+  result["scheduler"] =
+      object{{"next_step", live.scheduler->next_step()},          {"finished", live.scheduler->finished()},
+             {"running_episodes", feed.running_episodes()},       {"finished_episodes", feed.finished_episodes()},
+             {"admitted_unreleased", feed.admitted_unreleased()}, {"grading", feed.grading()}};
+  if (facts.concurrency > 0) {
+    result["agents_idle_share"] = std::clamp(1 - static_cast<double>(feed.running_episodes()) / places, 0.0, 1.0);
+  }
+  return result;
+}
+
+absl::StatusOr<value> RunView::Curves(const Query& query) {
+  const auto points = static_cast<size_t>(std::clamp<int64_t>(query.Integer("points").value_or(400), 2, 4000));
+  const std::vector<std::string> names = absl::StrSplit(query.Text("names"), ',', absl::SkipEmpty());
+  if (names.size() > kMostCurves) {
+    return absl::InvalidArgumentError(absl::StrCat("names: at most ", kMostCurves, " curves at a time"));
+  }
+  object curves;
+  for (const std::string& name : names) {
+    const Curve curve = rows_.CurveOf(name, points);
+    curves[SafeText(name)] = object{{"steps", Numbers(curve.steps)},
+                                    {"mean", Numbers(curve.mean)},
+                                    {"low", Numbers(curve.low)},
+                                    {"high", Numbers(curve.high)}};
+  }
+  return object{{"rows", rows_.size()}, {"curves", std::move(curves)}};
+}
+
+absl::StatusOr<value> RunView::Window() {
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
+  INGOT_ASSIGN_OR_RETURN(object window, WindowJson(source_.facts, journal_, *pool, clock_.UnixNanos()));
+  return window;
+}
+
+absl::StatusOr<value> RunView::Time(const Query& query) {
+  const auto most = static_cast<size_t>(std::clamp<int64_t>(query.Integer("steps").value_or(100'000), 1, 1'000'000));
+  const std::vector<Row> rows = rows_.Last("perf/step_seconds", most);
+  const SecondsAccount account = AccountSeconds(rows);
+  array parts;
+  for (const Part& part : account.parts) parts.push_back(PartJson(part.name, part.amount));
+  const absl::StatusOr<std::shared_ptr<datapool::Client>> pool = Pool();
+  std::map<std::string, double> causes;
+  double explained = 0;
+  for (size_t i = rows.size() - std::min(rows.size(), kWaitSteps); pool.ok() && i < rows.size(); ++i) {
+    for (const Part& part : waits_.CausesOf(rows[i], journal_, **pool)) {
+      causes[part.name] += part.amount;
+      explained += part.amount;
+    }
+  }
+  array waits;
+  for (const auto& [name, amount] : causes) waits.push_back(PartJson(name, amount));
+  double engine_idle = 0, engine_total = 0;
+  for (const Row& row : rows) {
+    if (!row.Has("rollout/idle_ratio")) continue;
+    engine_total += row.Get("perf/step_seconds");
+    engine_idle += row.Get("perf/step_seconds") * row.Get("rollout/idle_ratio");
+  }
+  return object{{"wall", account.wall},
+                {"measured", account.measured},
+                {"parts", std::move(parts)},
+                {"steps", rows.size()},
+                {"wait_causes", std::move(waits)},
+                {"wait_explained", explained},
+                {"wait_steps", std::min(rows.size(), kWaitSteps)},
+                {"engine_idle", engine_idle},
+                {"engine_total", engine_total},
+                {"tokens", Tokens(rows, pool.ok() ? pool->get() : nullptr)}};
+}
+
+object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
+  double sampled = 0, trained = 0, stale = 0, unmerged = 0, merged = 0, computed = 0;
+  for (const Row& row : rows) {
+    sampled += row.Get("rollout/sampled_tokens_per_second") * row.Get("perf/step_seconds");
+    trained += row.Get("batch/loss_tokens");
+    stale += row.Get("batch/tokens_left_out_age");
+    unmerged += row.Get("tree/unmerged_tokens");
+    merged += row.Get("tree/merged_tokens");
+    computed += row.Get("tree/computed_tokens", row.Get("tree/merged_tokens"));
+  }
+  std::vector<int64_t> closed = journal_.InState(GroupState::kDropped, kMostCounted);
+  const std::vector<int64_t> failed = journal_.InState(GroupState::kFailed, kMostCounted);
+  closed.insert(closed.end(), failed.begin(), failed.end());
+  size_t read = 0, counted = 0;
+  int64_t dropped = 0;
+  base::MutexLock lock(mu_);
+  for (const int64_t id : closed) {
+    auto found = sampled_in_.find(id);
+    if (found == sampled_in_.end() && pool != nullptr && read < kCountGroups) {
+      ++read;
+      v1::GetGroupRequest request;
+      request.set_group_id(id);
+      const absl::StatusOr<v1::Group> group = pool->GetGroup(request);
+      int64_t tokens = group.ok() ? 0 : -1;
+      if (group.ok()) {
+        for (const v1::EpisodeTree& tree : group->episodes()) {
+          for (const auto& [key, segment] : tree.segments()) tokens += segment.logprobs_size();
+        }
+      }
+      found = sampled_in_.emplace(id, tokens).first;
+    }
+    if (found == sampled_in_.end() || found->second < 0) continue;
+    ++counted;
+    dropped += found->second;
+  }
+  return object{{"sampled", sampled},
+                {"trained", trained},
+                {"stale", stale},
+                {"dropped", dropped},
+                {"dropped_groups", closed.size()},
+                {"dropped_groups_counted", counted},
+                {"unmerged", unmerged},
+                {"merged", merged},
+                {"computed", computed}};
+}
+
+absl::StatusOr<value> RunView::Step(const Query& query) {
+  const std::optional<int64_t> step = query.Integer("step");
+  if (!step) return absl::InvalidArgumentError("step: a number is expected");
+  INGOT_RETURN_IF_ERROR(Pool().status());
+  const std::optional<JournalBatch> batch = journal_.Batch(*step);
+  if (!batch) return absl::NotFoundError(absl::StrCat("the journal has no batch ", *step));
+  array groups;
+  for (const int64_t id : batch->groups) {
+    const std::optional<JournalGroup> group = journal_.Group(id);
+    object fields{{"group", id}};
+    if (group) {
+      fields["task"] = SafeText(group->task_id);
+      fields["domain"] = SafeText(group->domain);
+      fields["returns"] = Numbers(group->returns);
+      fields["version"] = group->admitted_version;
+    }
+    groups.push_back(std::move(fields));
+  }
+  return object{{"step", *step}, {"groups", std::move(groups)}};
+}
+
+absl::StatusOr<value> RunView::Episodes(const Query& query) {
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
+  const auto limit = static_cast<size_t>(std::clamp<int64_t>(query.Integer("limit").value_or(100), 1, 1000));
+  INGOT_ASSIGN_OR_RETURN(object list, ListJson(EpisodeFilter::Of(query), query.Text("after"), journal_, *pool,
+                                               *source_.tokenizer, {.limit = limit}, clock_));
+  return list;
+}
+
+absl::StatusOr<value> RunView::Group(const Query& query) {
+  const std::optional<int64_t> id = query.Integer("group");
+  if (!id) return absl::InvalidArgumentError("group: a number is expected");
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
+  v1::GetGroupRequest request;
+  request.set_group_id(*id);
+  request.set_purpose(query.Text("kind") == "eval" ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN);
+  INGOT_ASSIGN_OR_RETURN(const v1::Group group, pool->GetGroup(request));
+  std::vector<std::vector<double>> advantages;
+  if (source_.advantages != nullptr && request.purpose() == v1::PURPOSE_TRAIN) advantages = source_.advantages(group);
+  array episodes;
+  for (int i = 0; i < group.episodes_size(); ++i) {
+    const std::vector<double> own =
+        i < std::ssize(advantages) ? advantages[static_cast<size_t>(i)] : std::vector<double>{};
+    INGOT_ASSIGN_OR_RETURN(object tree, EpisodeTreeJson(group.episodes(i), *source_.tokenizer, own, kTreeText));
+    tree.erase("payload");
+    episodes.push_back(std::move(tree));
+  }
+  object result{{"group", *id},
+                {"task", SafeText(group.task().task_id())},
+                {"payload", SafeText(group.task().payload_json())},
+                {"episodes", std::move(episodes)}};
+  if (request.purpose() == v1::PURPOSE_EVAL) return result;
+  if (const std::optional<JournalGroup> known = journal_.Group(*id)) {
+    result["state"] = NameOf(known->state);
+    result["step"] = known->step;
+    result["reason"] = SafeText(known->reason);
+  }
+  return result;
+}
+
+absl::StatusOr<v1::EpisodeTree> RunView::Tree(datapool::Client& pool, const Query& query) {
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(query.Text("id"));
+  request.set_with_calls(true);
+  if (request.episode_id().empty()) return absl::InvalidArgumentError("id: an episode's id is expected");
+  return pool.GetEpisode(request);
+}
+
+std::vector<double> RunView::AdvantagesOf(datapool::Client& pool, const v1::EpisodeTree& tree) {
+  if (source_.advantages == nullptr || tree.episode().purpose() != v1::PURPOSE_TRAIN) return {};
+  v1::GetGroupRequest request;
+  request.set_group_id(tree.episode().ref().group_id());
+  const absl::StatusOr<v1::Group> group = pool.GetGroup(request);
+  if (!group.ok()) return {};
+  const std::vector<std::vector<double>> advantages = source_.advantages(*group);
+  for (int i = 0; i < group->episodes_size() && i < std::ssize(advantages); ++i) {
+    if (group->episodes(i).episode().episode_id() == tree.episode().episode_id()) {
+      return advantages[static_cast<size_t>(i)];
+    }
+  }
+  return {};
+}
+
+absl::StatusOr<value> RunView::Episode(const Query& query) {
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
+  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, Tree(*pool, query));
+  INGOT_ASSIGN_OR_RETURN(object fields,
+                         EpisodeTreeJson(tree, *source_.tokenizer, AdvantagesOf(*pool, tree), kTreeText));
+  return fields;
+}
+
+absl::StatusOr<std::string> RunView::Tokens(const Query& query) {
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, source_.pool());
+  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, Tree(*pool, query));
+  const std::optional<int64_t> call = query.Integer("call");
+  for (int i = 0; i < tree.calls_size(); ++i) {
+    if (call == tree.calls(i).sequence()) return CallTokensJson(tree, i, source_.tokenizer);
+  }
+  return absl::NotFoundError("call: the episode has no such call");
+}
+
+}  // namespace ingot::view

@@ -1,0 +1,76 @@
+// The answers of a run's page: JSON about one run, from its record, its journal, its pool and, while it goes, its roles.
+//
+//   /api/run                            name, facts, progress, newest row, efficiency, roles
+//   /api/curves?names=a,b&points=400    metrics over the steps
+//   /api/window                         the window's groups with their samples
+//   /api/time?steps=200                 seconds and tokens, by where they went
+//   /api/step?step=7                    the groups of a batch
+//   /api/episodes?...                   a list (listing.h)
+//   /api/group?group=3&kind=train       a group's episodes side by side
+//   /api/episode?id=E                   an episode's calls and tree
+//   /api/tokens?id=E&call=2             a call's tokens
+//
+// Nothing is ever written. Methods block, on the pool and the roles. Thread safe. The same question within kFresh gets the
+// same answer, so that many tabs cost what one does.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "view/journal.h"
+#include "view/query.h"
+#include "view/rows.h"
+#include "view/run_source.h"
+#include "view/waits.h"
+
+namespace ingot::view {
+
+class RunView {
+ public:
+  // `clock` outlives the view.
+  explicit RunView(RunSource source, const base::Clock& clock = base::Clock::Real());
+
+  // The printed JSON for a target, such as "/api/window". NOT_FOUND: no such question, or what it names is not stored.
+  // INVALID_ARGUMENT: a parameter is missing or malformed. Other errors are the pool's, or of the record's file.
+  absl::StatusOr<std::string> Answer(std::string_view target);
+
+  static constexpr std::chrono::milliseconds kFresh{900};
+
+ private:
+  absl::StatusOr<std::string> Make(std::string_view path, const Query& query);
+  absl::StatusOr<base::json::value> MakeValue(std::string_view path, const Query& query);
+  absl::StatusOr<base::json::value> Run();
+  absl::StatusOr<base::json::value> Curves(const Query& query);
+  absl::StatusOr<base::json::value> Window();
+  absl::StatusOr<base::json::value> Time(const Query& query);
+  absl::StatusOr<base::json::value> Step(const Query& query);
+  absl::StatusOr<base::json::value> Episodes(const Query& query);
+  absl::StatusOr<base::json::value> Group(const Query& query);
+  absl::StatusOr<base::json::value> Episode(const Query& query);
+  absl::StatusOr<std::string> Tokens(const Query& query);
+
+  // The pool, with the journal read up to its end.
+  absl::StatusOr<std::shared_ptr<datapool::Client>> Pool();
+  absl::StatusOr<v1::EpisodeTree> Tree(datapool::Client& pool, const Query& query);
+  // One per call of the tree; empty = not known.
+  std::vector<double> AdvantagesOf(datapool::Client& pool, const v1::EpisodeTree& tree);
+  base::json::object Tokens(const std::vector<Row>& rows, datapool::Client* pool);
+
+  const RunSource source_;
+  const base::Clock& clock_;
+  Rows rows_;
+  Journal journal_;
+  Waits waits_;
+  base::Mutex mu_;
+  std::map<int64_t, int64_t> sampled_in_ ABSL_GUARDED_BY(mu_);  // tokens of dropped and failed groups that were counted
+  std::map<std::string, std::pair<std::chrono::nanoseconds, std::string>> answers_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::view

@@ -1,0 +1,21 @@
+// A chart of curves as an SVG element, for pages without scripts. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ingot::view {
+
+struct SvgSeries {
+  std::string name;          // untrusted
+  std::vector<double> x, y;  // of equal length; values that are not finite are left out
+};
+
+// Text made fit for an HTML page: SafeText, with the characters of markup escaped.
+std::string HtmlText(const std::string& text);
+
+// The series with a legend and the least and greatest values of both axes. `title` is untrusted. Without a finite value:
+// the title and "no values".
+std::string SvgChart(const std::string& title, const std::vector<SvgSeries>& series);
+
+}  // namespace ingot::view

@@ -1,0 +1,36 @@
+// The trainer's waits for batches, by cause. A wait ends when the batch's last group has its reward; the cause is what
+// that group's last episode did meanwhile.
+//
+//   wait      |----------------------------------------------------------------|
+//             t0        last episode of the last group          end     reward  batch  received
+//   cause     | start | queue and prompt | decoding | agent | ... | grading | scheduler | reading trees |
+//
+// Thread safe. A step's causes are found once, and kept.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "datapool/client.h"
+#include "view/accounts.h"
+#include "view/journal.h"
+
+namespace ingot::view {
+
+class Waits {
+ public:
+  // The causes of one row's wait, in seconds; they add up to its perf/wait_seconds.
+  std::vector<Part> CausesOf(const Row& row, const Journal& journal, datapool::Client& pool);
+
+ private:
+  base::Mutex mu_;
+  std::map<int64_t, std::vector<Part>> found_ ABSL_GUARDED_BY(mu_);  // by step
+};
+
+// The same, of an episode with its calls, for one stretch [from, to) of nanoseconds: pure.
+std::map<std::string, double> CausesWithin(const v1::EpisodeTree& episode, int64_t from, int64_t to);
+
+}  // namespace ingot::view

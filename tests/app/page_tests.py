@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""The page of a run as people and agents meet it: page_tests.py BINARY SOURCE_DIR. Exits with 0 if every check holds."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import run_tests  # noqa: E402
+from run_tests import check, wait_until  # noqa: E402
+
+ROUTES = ["/", "/app.js", "/style.css", "/api/run", "/api/curves?names=reward/mean", "/api/window", "/api/time",
+          "/api/step?step=0", "/api/episodes", "/api/group?group=0", "/api/episode?id=x", "/api/tokens?id=x&call=0"]
+
+
+class Page:
+    """A client of a page: the cookie is that of the link."""
+
+    def __init__(self, link):
+        self.url = urllib.parse.urlsplit(link)
+        self.target = f"{self.url.path}?{self.url.query}"
+        self.headers = {}
+
+    def ask(self, target, headers=None, method="GET"):
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=30)
+        connection.request(method, target, headers=self.headers if headers is None else headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), dict(answer.getheaders())
+
+    def open(self):
+        status, body, headers = self.ask(self.target, {})
+        check(status == 303, f"the link answers {status}: {body}")
+        self.headers = {"Cookie": headers["Set-Cookie"].split(";")[0]}
+        return self
+
+    def json(self, target):
+        status, body, _ = self.ask(target)
+        check(status == 200, f"{target} answers {status}: {body}")
+        return json.loads(body)
+
+
+def line_with(process, pattern, lines, seconds=120):
+    """The first match of `pattern` in the lines that the process prints."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        line = process.stdout.readline()
+        check(line, f"the process ended before a line with {pattern}: {''.join(lines)}")
+        lines.append(line)
+        found = re.search(pattern, line)
+        if found:
+            return found.group(1)
+    check(False, f"no line with {pattern}")
+
+
+def start(ingot, name, settings):
+    process = ingot.start("train", {**run_tests.SHORT, "run.name": name, **settings})
+    lines = []
+    gateway = line_with(process, r"gateway (\S+)", lines)
+    return process, gateway, line_with(process, r"^page (\S+)", lines)
+
+
+def check_walls(ingot, folder):
+    """An agent's key opens no route of the page, on either listener; a link opens it once."""
+    process, gateway, link = start(ingot, "walls", {"agents.recipes": "[]", "scheduler.total_steps": 2})
+    try:
+        agents = Page(gateway)
+        body = {}
+        for _ in range(600):  # no version is live before the warm start has ended
+            connection = http.client.HTTPConnection(agents.url.hostname, agents.url.port, timeout=30)
+            connection.request("POST", "/ingot/v1/episodes", "{}", {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            body = json.loads(answer.read())
+            if answer.status == 200:
+                break
+            time.sleep(0.2)
+        key = body.get("api_key", body.get("key", ""))
+        check(key, f"an episode was not opened: {body}")
+        page = Page(link)
+        bearer = {"Authorization": f"Bearer {key}"}
+        for route in ROUTES:
+            for headers in ({}, bearer, {"x-api-key": key}, {"Cookie": f"ingot_view={key}"}):
+                status, text, _ = page.ask(route, headers)
+                check(status == 401, f"the page answers {status} on {route} without its key")
+                check("reward" not in text, f"the refusal of {route} tells something: {text}")
+            for headers in ({}, bearer):
+                for prefix in ("", f"/s/{body.get('episode_id', 'x')}"):
+                    status, text, _ = agents.ask(prefix + route, headers)
+                    allowed = (401, 404) if route != "/" else (200, 401, 404, 405)
+                    check(status in allowed and "uPlot" not in text, f"the agents' listener answers {status} on {prefix + route}")
+        page.open()
+        check(page.ask(page.target, {})[0] == 401, "a link opened the page twice")
+        run = page.json("/api/run")
+        check(run["live"] and run["name"] == "walls", f"the run is {run}")
+        again = subprocess.run([ingot.binary, "view", f"{folder}/walls"], capture_output=True, text=True, timeout=30)
+        check(again.returncode == 0, again.stderr)
+        Page(again.stdout.split()[0]).open().json("/api/window")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+
+
+def view_files(ingot, folder, name):
+    """The page of a run from its files: (process, page)."""
+    process = subprocess.Popen([ingot.binary, "view", f"{folder}/{name}", "--files"], stdout=subprocess.PIPE, text=True,
+                               stdin=subprocess.DEVNULL)
+    return process, Page(line_with(process, r"^(http\S+)", [])).open()
+
+
+def end(process):
+    process.send_signal(signal.SIGINT)
+    check(process.wait(30) == 0, f"`ingot view` ended with {process.returncode}")
+
+
+def check_run(ingot, folder):
+    """A run that goes on, its files beside it, and the same run after it was killed."""
+    process, _, link = start(ingot, "seen", {"scheduler.total_steps": 40})
+    try:
+        page = Page(link).open()
+        wait_until(lambda: ingot.rows("seen") >= 3, "three steps", process)
+        run = page.json("/api/run")
+        check(run["engines"][0]["sampled_tokens"] > 0, f"engines: {run['engines']}")
+        before = page.json("/api/curves?names=reward/mean")["rows"]
+        wait_until(lambda: page.json("/api/curves?names=reward/mean")["rows"] > before, "a further row on the page", process)
+        window = page.json("/api/window")
+        check(window["groups"] and window["groups"][0]["group"] == window["head"], f"window: {window}")
+        beside, files = view_files(ingot, folder, "seen")
+        seen = files.json("/api/run")
+        check(not seen["live"] and seen["rows"] >= 3, f"beside the run: {seen}")
+        rows = seen["rows"]
+        wait_until(lambda: files.json("/api/run")["rows"] > rows, "a further row beside the run", process)
+        end(beside)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    served, page = view_files(ingot, folder, "seen")
+    time_json = page.json("/api/time")
+    parts = sum(part["amount"] for part in time_json["parts"])
+    share = time_json["measured"] / time_json["wall"]
+    print(f"measured {100 * share:.2f}% of {time_json['wall']:.1f} s; waits: {time_json['wait_causes']}")
+    check(abs(parts - time_json["wall"]) < 1e-6 * time_json["wall"], f"the parts add up to {parts} of {time_json['wall']} s")
+    check(share > 0.99, f"{100 * (1 - share):.1f}% of the wall clock are in no measured part: {time_json['parts']}")
+    waited = next(part["amount"] for part in time_json["parts"] if part["name"].startswith("waiting"))
+    check(time_json["wait_explained"] > 0.99 * waited or time_json["wait_steps"] < time_json["steps"], f"waits: {time_json}")
+    tokens = time_json["tokens"]
+    check(0 < tokens["trained"] <= tokens["sampled"] * 1.5, f"tokens: {tokens}")
+    step = page.json("/api/step?step=0")
+    group = page.json(f"/api/group?group={step['groups'][0]['group']}")
+    check(len(group["episodes"]) == 4 and group["step"] == 0, f"group: {group['group']}")
+    returns = sorted(episode["reward"] for episode in group["episodes"])
+    check(returns == sorted(step["groups"][0]["returns"]), f"{returns} and {step['groups'][0]}")
+    advantages = [call["advantage"] for episode in group["episodes"] for call in episode["calls"]]
+    check(any(one > 0 for one in advantages) and any(one < 0 for one in advantages), f"advantages: {advantages}")
+    episode = page.json(f"/api/episode?id={group['episodes'][0]['id']}")
+    call = episode["calls"][-1]
+    tokens = page.json(f"/api/tokens?id={episode['id']}&call={call['call']}")
+    check(len(tokens["id"]) == call["context_tokens"] + call["sampled_tokens"], "the tokens of a call are not all there")
+    check("tool" in "".join(tokens["text"]), f"text: {''.join(tokens['text'])[:200]}")
+    check(page.json("/api/episodes?text=tool&limit=5")["episodes"], "no episode has the text")
+    check(page.json("/api/episodes?reward_min=2")["episodes"] == [], "an episode has a reward of 2")
+    end(served)
+
+
+def check_faults(ingot, folder):
+    broken = pathlib.Path(folder) / "nothing"
+    broken.mkdir()
+    done = subprocess.run([ingot.binary, "view", str(broken)], capture_output=True, text=True, timeout=30)
+    check(done.returncode == 2 and "is not a run folder" in done.stderr, done.stderr)
+    code, output = ingot.run("train", {**run_tests.SHORT, "run.name": "port", "http.dashboard_port": 1, "http.dashboard_host": "203.0.113.7"})
+    check(code != 0 and "dashboard" in output, output)
+    (pathlib.Path(folder) / "seen" / "metrics.jsonl").unlink()
+    served, page = view_files(ingot, folder, "seen")
+    check(page.json("/api/run")["rows"] == 0 and page.json("/api/time")["steps"] == 0, "a run without metrics has rows")
+    check(page.json("/api/step?step=0")["groups"], "a run without metrics has no groups")
+    end(served)
+
+
+def main():
+    binary, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    with tempfile.TemporaryDirectory(prefix="ingot-page-") as folder:
+        ingot = run_tests.Ingot(binary, source, folder)
+        check_walls(ingot, folder)
+        check_run(ingot, folder)
+        check_faults(ingot, folder)
+    print("passed")
+
+
+if __name__ == "__main__":
+    main()

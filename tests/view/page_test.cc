@@ -1,0 +1,127 @@
+// The page of a run over real sockets: who may read it, and what it answers.
+#include "view/page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "http/wire.h"
+#include "view/bundle.h"
+#include "view/make_run.h"
+
+namespace ingot::view {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kKey[] = "an-admin-key-of-some-length";
+
+class PageTest : public ::testing::Test {
+ protected:
+  PageTest() {
+    std::ofstream(run_.folder() + "/metrics.jsonl")
+        << "{\"step\": 0, \"time\": 5, \"reward/mean\": 0.5, \"perf/step_seconds\": 2}\n{\"st";
+    http::Options options;
+    options.port = 0;
+    page_ = Page::Start(options, kKey, run_.Source()).value();
+  }
+  http::Response Ask(const std::string& target, const std::string& key = kKey, const std::string& method = "GET") {
+    http::Wire wire(page_->port());
+    wire.Send(http::Request(method, target, "", key));
+    return http::Read(wire, method == "HEAD");
+  }
+  http::Response AskWithCookie(const std::string& target, const std::string& cookie) {
+    http::Wire wire(page_->port());
+    wire.Send("GET " + target + " HTTP/1.1\r\nHost: run\r\nCookie: other=1; " + cookie + "\r\n\r\n");
+    return http::Read(wire);
+  }
+
+  testing::SmallRun run_;
+  std::unique_ptr<Page> page_;
+};
+
+const char* const kTargets[] = {"/",
+                                "/app.js",
+                                "/style.css",
+                                "/api/run",
+                                "/api/curves?names=reward/mean",
+                                "/api/window",
+                                "/api/time",
+                                "/api/step?step=0",
+                                "/api/episodes",
+                                "/api/group?group=0",
+                                "/api/episode?id=g0s0",
+                                "/api/tokens?id=g0s0&call=0",
+                                "/nothing"};
+
+TEST_F(PageTest, NothingIsReadWithoutAKey) {
+  for (const char* target : kTargets) {
+    for (const char* key : {"", "an-agents-key-of-some-length", "an-admin-key-of-some-lengtH"}) {
+      const http::Response response = Ask(target, key);
+      EXPECT_EQ(response.status, 401) << target;
+      EXPECT_EQ(response.body.find("small"), std::string::npos) << target;
+    }
+  }
+  EXPECT_EQ(Ask("/?token=").status, 401);
+  EXPECT_EQ(Ask("/api/run", "", "POST").status, 401);
+}
+
+TEST_F(PageTest, ALinkOpensThePageOnceAndItsCookieStays) {
+  const std::string link = page_->NewLink();
+  const std::string target = link.substr(link.find("/?"));
+  const http::Response opened = Ask(target, "");
+  EXPECT_EQ(opened.status, 303);
+  EXPECT_EQ(opened.headers.at("location"), "/");
+  const std::string set = opened.headers.at("set-cookie");
+  EXPECT_THAT(set, HasSubstr("; HttpOnly; SameSite=Lax"));
+  const std::string cookie = set.substr(0, set.find(';'));
+  EXPECT_EQ(AskWithCookie("/api/run", cookie).status, 200);
+  EXPECT_EQ(AskWithCookie("/api/run", cookie + "0").status, 401);
+  EXPECT_EQ(Ask(target, "").status, 401);  // the link is void
+}
+
+TEST_F(PageTest, TheKeyOpensEveryAnswer) {
+  for (const char* target : kTargets) {
+    const int wanted =
+        std::string(target) == "/nothing" || (Bundle().empty() && std::string(target).ends_with("s")) ? 404 : 200;
+    const http::Response response = Ask(target);
+    if (!Bundle().empty() || std::string(target).starts_with("/api")) {
+      EXPECT_EQ(response.status, wanted) << response.body;
+    }
+    EXPECT_THAT(response.headers.at("content-security-policy"), HasSubstr("script-src 'self'"));
+    EXPECT_EQ(response.headers.at("x-content-type-options"), "nosniff");
+  }
+  EXPECT_THAT(Ask("/api/run").body, HasSubstr("\"name\":\"small\""));
+  EXPECT_THAT(Ask("/api/curves?names=reward/mean").body, HasSubstr("\"mean\":[0.5]"));
+  EXPECT_THAT(Ask("/api/step?step=0").body, HasSubstr("\"returns\":[0.0,1.0]"));
+}
+
+TEST_F(PageTest, AFaultIsOneClearError) {
+  EXPECT_EQ(Ask("/api/step?step=9").status, 404);
+  EXPECT_EQ(Ask("/api/step").status, 400);
+  EXPECT_EQ(Ask("/api/episode?id=gone").status, 404);
+  EXPECT_EQ(Ask("/api/tokens?id=g0s0&call=7").status, 404);
+  EXPECT_EQ(Ask("/api/nothing").status, 404);
+  EXPECT_THAT(Ask("/api/episodes?after=x").body, HasSubstr("not a cursor"));
+  EXPECT_EQ(Ask("/api/run", kKey, "POST").headers.at("allow"), "GET, HEAD");
+  EXPECT_EQ(Ask("/api/run", kKey, "HEAD").status, 200);
+}
+
+TEST_F(PageTest, ManyTabsAtOnceAllGetTheirAnswer) {
+  std::vector<std::thread> tabs;
+  std::atomic<int> answered = 0;
+  for (int tab = 0; tab < 10; ++tab) {
+    tabs.emplace_back([&] {
+      for (const char* target : {"/api/run", "/api/window", "/api/time", "/api/curves?names=reward/mean"}) {
+        answered += Ask(target).status == 200 ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& tab : tabs) tab.join();
+  EXPECT_EQ(answered, 40);
+}
+
+}  // namespace
+}  // namespace ingot::view

@@ -1,0 +1,113 @@
+// Reports and comparisons of runs as one file each.
+#include "view/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "view/make_run.h"
+#include "view/svg_chart.h"
+
+namespace ingot::view {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(EstimateOf, IsTheMeanWithStudentsInterval) {
+  const Estimate one = EstimateOf(std::vector<double>{0.5});
+  EXPECT_EQ(one.low, one.high);
+  // The standard deviation of four values is 0.1633, their error half of it; t(3) = 3.182.
+  const Estimate four = EstimateOf(std::vector<double>{0.2, 0.4, 0.4, 0.6});
+  EXPECT_NEAR(four.mean, 0.4, 1e-12);
+  EXPECT_NEAR(four.high - four.mean, 3.182 * 0.16329932 / 2, 1e-6);
+  EXPECT_EQ(EstimateOf(std::vector<double>{}).values, 0);
+}
+
+TEST(DifferenceOf, PairsTheTasksThatBothHave) {
+  const std::optional<Estimate> between =
+      DifferenceOf({{"a", 0.1}, {"b", 0.5}, {"c", 0.0}}, {{"a", 0.3}, {"b", 0.7}, {"d", 1.0}});
+  ASSERT_TRUE(between.has_value());
+  EXPECT_EQ(between->values, 2);
+  EXPECT_NEAR(between->mean, 0.2, 1e-12);
+  EXPECT_NEAR(between->high, 0.2, 1e-9);  // both tasks differ by the same
+  EXPECT_FALSE(DifferenceOf({{"a", 1}}, {{"a", 0}}).has_value());
+}
+
+TEST(EvaluatedTasks, CountsTheNewestAttemptAndAFailedEpisodeAsZero) {
+  testing::pools::TempDir dir;
+  const auto pool = datapool::OpenPool(testing::pools::QuickOptions(dir.path())).value();
+  const int64_t group = 3 * (int64_t{1} << 20);
+  const auto add = [&](const std::string& id, int64_t of, int sample, v1::EpisodeState state, double reward,
+                       int attempt = 0) {
+    ASSERT_TRUE(pool->OpenEpisode(testing::pools::Open(id, of, sample, attempt, v1::PURPOSE_EVAL)).ok());
+    ASSERT_TRUE(pool->EndEpisode(testing::pools::End(id, state, reward)).ok());
+  };
+  add("a", group, 0, v1::EPISODE_FINISHED, 1);
+  add("b", group, 1, v1::EPISODE_FAILED, 0);
+  add("c", group + 1, 0, v1::EPISODE_FAILED, 0);
+  add("d", group + 1, 0, v1::EPISODE_FINISHED, 0.5, 1);
+  const TaskRewards tasks = EvaluatedTasks(*pool, 3).value();
+  EXPECT_EQ(tasks, (TaskRewards{{"task-" + std::to_string(group), 0.5}, {"task-" + std::to_string(group + 1), 0.5}}));
+  EXPECT_TRUE(EvaluatedTasks(*pool, 2).value().empty());
+}
+
+TEST(SvgChart, EscapesItsWordsAndLeavesOutWhatIsNotFinite) {
+  const std::string svg = SvgChart("<b>", {{"\"><script>", {0, 1, 2}, {1, NAN, 3}}});
+  EXPECT_THAT(svg, Not(HasSubstr("<script")));
+  EXPECT_THAT(svg, Not(HasSubstr("<b>")));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(svg, HasSubstr("M8.0 188.0L468.0 8.0"));
+  EXPECT_THAT(SvgChart("none", {{"a", {}, {}}}), HasSubstr("no values"));
+}
+
+class ReportTest : public ::testing::Test {
+ protected:
+  ReportTest() {
+    std::ofstream file(run_.folder() + "/metrics.jsonl");
+    for (int step = 0; step < 12; ++step) {
+      file << "{\"step\": " << step << ", \"time\": " << 100 + 2 * step << ", \"reward/mean\": " << 0.1 * step
+           << ", \"perf/step_seconds\": 2, \"perf/wait_seconds\": 1, \"perf/train_seconds\": 1, \"batch/loss_tokens\": "
+              "1000, "
+              "\"perf/tokens_per_second\": 500, \"reward/term/<i>\": 1}\n";
+    }
+    file << "{\"step\": 12, \"eval/reward_mean\": 0.75, \"eval/version\": 12}\n";
+    file.close();
+    EXPECT_TRUE(rows_.Refresh().ok());
+    EXPECT_TRUE(journal_.Refresh(run_.pool()).ok());
+  }
+
+  testing::SmallRun run_;
+  Rows rows_{run_.folder() + "/metrics.jsonl"};
+  Journal journal_;
+};
+
+TEST_F(ReportTest, IsOneFileWithoutAScriptOrAnythingFromElsewhere) {
+  const std::shared_ptr<const text::Tokenizer> tokenizer = run_.Source().tokenizer;
+  const ReportInput input{"a<b>", "key: <value>", &rows_, &journal_, &run_.pool(), tokenizer.get()};
+  const std::string html = ReportHtml(input).value();
+  for (const char* never : {"<script", "http://", "https://", "<link", "src=", "a<b>", "<i>", "<value>"}) {
+    EXPECT_THAT(html, Not(HasSubstr(never)));
+  }
+  EXPECT_THAT(html, HasSubstr("a&lt;b&gt;"));
+  EXPECT_THAT(html, HasSubstr("100.00% of it is in measured parts"));
+  EXPECT_THAT(html, HasSubstr("group 0, sample 1: reward 1"));
+  EXPECT_THAT(html, HasSubstr("0.75"));
+  EXPECT_THAT(html, HasSubstr("key: &lt;value&gt;"));
+}
+
+TEST_F(ReportTest, AComparisonHasIntervalsAndThePairedDifference) {
+  ComparedRun first{.name = "first", .rows = &rows_, .evaluated_version = 12, .evaluated_mean = 0.75};
+  ComparedRun other = first;
+  first.tasks = {{"a", 0.2}, {"b", 0.4}};
+  other.name = "other";
+  other.tasks = {{"a", 0.4}, {"b", 0.6}};
+  const std::string text = CompareText({first, other});
+  EXPECT_THAT(text, HasSubstr("0.65 ("));  // the mean of 0.2 to 1.1 over the last ten steps
+  EXPECT_THAT(text, HasSubstr("0.2 (0.2 to 0.2), 2 tasks"));
+  EXPECT_THAT(CompareHtml({first, other}), HasSubstr("Reward: reward/mean"));
+}
+
+}  // namespace
+}  // namespace ingot::view

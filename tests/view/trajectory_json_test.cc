@@ -1,0 +1,131 @@
+// Trajectories as JSON for a browser: tokens with what the engine recorded, and hostile text that stays text.
+#include "view/trajectory_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "base/hostile_text.h"
+#include "base/printable.h"
+#include "datapool/make_pool.h"
+#include "view/safe_text.h"
+
+namespace ingot::view {
+namespace {
+
+namespace pools = datapool::testing;
+
+std::shared_ptr<const text::Tokenizer> Bytes() {
+  static const auto tokenizer = text::MakeByteTokenizer({"<|im_end|>"});
+  return tokenizer;
+}
+std::vector<int32_t> Ids(const std::string& text) { return Bytes()->Encode(text, true); }
+
+// An episode of two calls: the second continues the first on its sampled ids.
+class TrajectoryJsonTest : public ::testing::Test {
+ protected:
+  TrajectoryJsonTest() : pool_(datapool::OpenPool(pools::QuickOptions(dir_.path())).value()) {}
+
+  v1::EpisodeTree Tree(const std::string& prompt, const std::string& answer, const std::string& delivered = "") {
+    EXPECT_TRUE(pool_->OpenEpisode(pools::Open("e", 0, 0)).ok());
+    const v1::Segment asked = pools::Prompt(Ids(prompt)), said = pools::Sampled(Ids(answer), 3);
+    v1::AppendCallRequest first = pools::Append("e", 0, {asked}, {said});
+    first.mutable_call()->set_delivered_json(delivered);
+    EXPECT_TRUE(pool_->AppendCall(first).ok());
+    v1::AppendCallRequest second =
+        pools::Append("e", 1, {asked, said, pools::Prompt(Ids("?"))}, {pools::Sampled(Ids("no"), 5)});
+    second.mutable_call()->set_fork_cause("edited");
+    EXPECT_TRUE(pool_->AppendCall(second).ok());
+    return pools::Get(*pool_, "e").value();
+  }
+
+  pools::TempDir dir_;
+  std::unique_ptr<datapool::Client> pool_;
+};
+
+TEST_F(TrajectoryJsonTest, TheTokensOfACallAreItsWholePathWithLogProbsAndVersions) {
+  const std::string json = CallTokensJson(Tree("ab", "cd"), 1, Bytes()).value();
+  EXPECT_EQ(json,
+            "{\"text\":[\"a\",\"b\",\"c\",\"d\",\"?\",\"n\",\"o\"],\"id\":[97,98,99,100,63,110,111],"
+            "\"runs\":[{\"count\":2,\"sampled\":false,\"call\":-1},{\"count\":2,\"sampled\":true,\"call\":-1},"
+            "{\"count\":1,\"sampled\":false,\"call\":-1},{\"count\":2,\"sampled\":true,\"call\":1}],"
+            "\"logprob\":[-0.5,-1.5,-0.5,-1.5],\"versions\":[[3,2,0],[5,2,0]]}");
+}
+
+TEST_F(TrajectoryJsonTest, AnEpisodeHasItsCallsItsTreeAndItsAdvantages) {
+  const v1::EpisodeTree tree = Tree("ab", "cd", R"({"role":"assistant","content":"cd"})");
+  const base::json::object json = EpisodeTreeJson(tree, *Bytes(), {0.5, -0.5}, 100).value();
+  const base::json::array& calls = json.at("calls").as_array();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[1].at("fork_cause"), "edited");
+  EXPECT_EQ(calls[1].at("advantage").as_double(), -0.5);
+  EXPECT_EQ(calls[0].at("delivered").at("content"), "cd");
+  EXPECT_EQ(json.at("sampled_tokens").to_number<int>(), 4);
+  EXPECT_EQ(json.at("tree_tokens").to_number<int>(), 7);
+  const base::json::array& nodes = json.at("nodes").as_array();
+  EXPECT_EQ(nodes.front().at("text"), "ab");
+  EXPECT_EQ(nodes.back().at("text"), "no");
+}
+
+TEST_F(TrajectoryJsonTest, ATokenThatEndsWithinACharacterLeavesItToTheNext) {
+  const std::string json = CallTokensJson(Tree("a", "\xC3\xA9"), 1, Bytes()).value();
+  EXPECT_NE(json.find("[\"a\",\"\",\"\xC3\xA9\",\"?\""), std::string::npos) << json;
+}
+
+TEST_F(TrajectoryJsonTest, HostileTextStaysTextInEveryField) {
+  std::vector<std::string> texts = base::HostileTexts();
+  texts.push_back("<script>alert(1)</script><img src=x onerror=alert(1)>");
+  for (const std::string& text : texts) {
+    const std::string safe = SafeText(text);
+    for (size_t begin = 0, end; begin <= safe.size(); begin = end + 1) {  // line ends and tabs alone may stay
+      end = std::min(safe.find_first_of("\n\t", begin), safe.size());
+      ASSERT_TRUE(base::IsPrintable(safe.substr(begin, end - begin))) << safe;
+    }
+  }
+  const std::string evil = "\x1b[31m\xE2\x80\xAE<script>";
+  const base::json::object message{{"content", evil}, {evil, base::json::array{evil}}};
+  v1::EpisodeTree tree = Tree("a", evil, base::PrintJson(message));
+  v1::Episode& episode = *tree.mutable_episode();
+  for (std::string* field : {episode.mutable_detail(), episode.mutable_cause(), episode.mutable_scaffold(),
+                             episode.mutable_task()->mutable_task_id(), episode.mutable_task()->mutable_domain(),
+                             episode.mutable_task()->mutable_payload_json()}) {
+    *field = evil;
+  }
+  (*episode.mutable_signals())[evil] = 1;
+  (*episode.mutable_facts())[evil] = evil;
+  v1::TermValue& term = *episode.mutable_grade()->add_terms();
+  term.set_term(evil);
+  term.set_detail(evil);
+  for (v1::Call& call : *tree.mutable_calls()) {
+    call.set_branch(evil);
+    call.set_model(evil);
+    call.set_fork_cause(evil);
+  }
+  const std::string json =
+      base::PrintJson(EpisodeTreeJson(tree, *Bytes(), {}, 100).value()) + CallTokensJson(tree, 1, Bytes()).value();
+  for (const char* never : {"\x1b", "\xE2\x80\xAE", "\\u001b", "\\u202e"}) {
+    size_t at = json.find(never);
+    // An escape of JSON is two characters, a backslash in front of another one stays visible text.
+    while (at != std::string::npos && at > 0 && json[at - 1] == '\\') at = json.find(never, at + 1);
+    EXPECT_EQ(at, std::string::npos) << never;
+  }
+}
+
+TEST_F(TrajectoryJsonTest, FindsTextInTokensAndMessagesOfEitherCase) {
+  const v1::EpisodeTree tree = Tree("The Question", "an answer", R"({"content":"delivered"})");
+  for (const char* found : {"question", "ANSWER", "Delivered", "no"}) EXPECT_TRUE(ContainsText(tree, *Bytes(), found));
+  EXPECT_FALSE(ContainsText(tree, *Bytes(), "nothing"));
+}
+
+TEST_F(TrajectoryJsonTest, ACallOf200000TokensIsReadyInUnderASecond) {
+  const v1::EpisodeTree tree = Tree(std::string(100'000, 'a'), std::string(100'000, 'b'));
+  const auto start = std::chrono::steady_clock::now();
+  const std::string json = CallTokensJson(tree, 1, Bytes()).value();
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_GT(json.size(), 1'000'000u);
+  EXPECT_LT(std::chrono::duration<double>(took).count(), 1.0);
+}
+
+}  // namespace
+}  // namespace ingot::view

@@ -1,0 +1,87 @@
+// The run's answers. Everything is asked with GET and polled: no WebSocket, which proxies break.
+
+export class Refused extends Error {}
+
+export async function ask<T>(path: string, parameters: Record<string, string | number | undefined> = {}): Promise<T> {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(parameters)) {
+    if (value !== undefined && value !== "") query.set(key, String(value));
+  }
+  const text = query.toString();
+  const response = await fetch(`/api/${path}${text ? "?" + text : ""}`, { credentials: "same-origin" });
+  if (response.status === 401) {
+    throw new Refused("the key of this page is not good any more: `ingot view RUN` prints a new link");
+  }
+  const body = (await response.text()) || "{}";
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(body);
+  } catch {
+    throw new Error(body.slice(0, 300));
+  }
+  if (!response.ok) throw new Error((parsed as { error?: string }).error ?? `status ${response.status}`);
+  return parsed as T;
+}
+
+export interface Row { step: number; time: number; values: Record<string, number> }
+export interface Engine {
+  name: string; error?: string; version: number; running: number; waiting: number; kv_used: number; kv_total: number;
+  sampled_tokens: number; prompt_tokens: number; cached_prompt_tokens: number; idle_share: number; alive_seconds: number;
+}
+export interface Run {
+  name: string; folder: string; live: boolean; rows: number; broken_rows: number; names: string[]; now: number;
+  started?: number; batches?: number; live_version?: number; pool_error?: string; scheduler_error?: string;
+  facts: { total_steps: number; groups_per_step: number; group_size: number; max_staleness: number; budget: number;
+    window: number; concurrency: number; scaffolds: string[] };
+  last?: Row; evaluated?: Row;
+  efficiency?: { steps: number; value: number; low: number; high: number; tokens_per_second: number;
+    reward_per_million: number };
+  engines?: Engine[];
+  scheduler?: { next_step: number; finished: boolean; running_episodes: number; finished_episodes: number;
+    admitted_unreleased: number; grading: number };
+  agents_idle_share?: number;
+}
+export interface Curve { steps: number[]; mean: (number | null)[]; low: (number | null)[]; high: (number | null)[] }
+export interface Sample { sample: number; attempt: number; id: string; state: string; age_s: number; reward: number; cause: string }
+export interface WindowGroup {
+  group: number; task: string; domain: string; state: string; age_s: number; waits_s: number; in_window: boolean;
+  version: number; size: number; finished: number; running: number; straggler: boolean; cause: string; samples: Sample[];
+}
+export interface WindowState {
+  head: number; next_group: number; window: number; budget: number; live_version: number; median_age_s: number;
+  dropped: number; failed: number; trained: number; unreleased: number[]; groups: WindowGroup[];
+}
+export interface Part { name: string; amount: number }
+export interface Time {
+  wall: number; measured: number; parts: Part[]; steps: number; wait_causes: Part[]; wait_explained: number;
+  wait_steps: number; engine_idle: number; engine_total: number; tokens: Record<string, number>;
+}
+export interface Episode {
+  id: string; kind: string; group: number; sample: number; attempt: number; state: string; reward: number; seconds: number;
+  opened: number; task: string; domain: string; scaffold: string; cause: string; detail: string; version: number;
+  pinned: number; rung: string; signals: Record<string, number>;
+  terms: { term: string; weight: number; value: number; detail: string }[];
+}
+export interface ToolCall { function?: { name?: string; arguments?: unknown } }
+export interface Message { role?: string; content?: unknown; reasoning_content?: unknown; tool_calls?: ToolCall[] }
+export interface Call {
+  call: number; id: string; parent: number; branch: string; parent_branch: string; fork_cause: string; finish: string;
+  model: string; trained: boolean; malformed: boolean; temperature: number; context_tokens: number; cached_tokens: number;
+  sampled_tokens: number; started_s: number; queue_s: number; decode_s: number; ended_s: number; reward: number;
+  advantage?: number; delivered: Message | null;
+}
+export interface TreeNode {
+  parent: number; depth: number; tokens: number; sampled: boolean; text: string; ends: number[]; logprob?: number;
+  first_version?: number; last_version?: number; kv_mixed?: boolean; calls?: number[];
+}
+export interface EpisodeTree extends Episode {
+  payload?: string; facts: Record<string, string>; calls: Call[]; nodes: TreeNode[]; sampled_tokens: number;
+  tree_tokens: number;
+}
+export interface Group {
+  group: number; task: string; payload: string; state?: string; step?: number; reason?: string; episodes: EpisodeTree[];
+}
+export interface Tokens {
+  text: string[]; id: number[]; runs: { count: number; sampled: boolean; call: number }[]; logprob: (number | null)[];
+  versions: [number, number, number][];
+}

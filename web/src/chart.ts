@@ -1,0 +1,96 @@
+// One chart of several curves over the steps, by uPlot. A click on a point, or Enter on the focused chart, opens the groups of
+// that step; the arrow keys move between steps.
+import uPlot from "uplot";
+import { Curve } from "./api";
+import { h, hash, number } from "./dom";
+
+export interface ChartSpec {
+  title: string;
+  names: string[];
+  opens: "step" | "eval" | null;
+}
+
+const kColours = ["#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5", "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"];
+
+function css(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+// The curves on one axis of steps, with null where a curve has no point.
+function aligned(curves: Curve[]): uPlot.AlignedData {
+  const steps = [...new Set(curves.flatMap((curve) => curve.steps))].sort((a, b) => a - b);
+  const place = new Map(steps.map((step, i) => [step, i]));
+  const columns = curves.map((curve) => {
+    const column: (number | null)[] = new Array(steps.length).fill(null);
+    curve.steps.forEach((step, i) => (column[place.get(step)!] = curve.mean[i]));
+    return column;
+  });
+  return [steps, ...columns] as uPlot.AlignedData;
+}
+
+export class Chart {
+  readonly element: HTMLElement;
+  private readonly place: HTMLElement;
+  private plot: uPlot | null = null;
+  private data: uPlot.AlignedData = [[]];
+  private at = -1;
+
+  constructor(readonly spec: ChartSpec) {
+    this.place = h("div", { class: "plot" });
+    this.element = h("section", { class: "chart", tabindex: 0, "aria-label": spec.title,
+      onkeydown: ((event: KeyboardEvent) => this.key(event)) as (event: never) => void }, h("h3", {}, spec.title), this.place);
+  }
+
+  update(curves: Record<string, Curve>): void {
+    const own = this.spec.names.map((name) => curves[name] ?? { steps: [], mean: [], low: [], high: [] });
+    this.data = aligned(own);
+    const last = own.map((curve, i) => `${this.spec.names[i]} ${number(curve.mean[curve.mean.length - 1])}`);
+    this.element.setAttribute("aria-label", `${this.spec.title}: ${last.join(", ")}; arrow keys move, Enter opens the groups`);
+    if (this.plot) this.plot.setData(this.data);
+    else this.draw();
+  }
+
+  draw(): void {
+    this.plot?.destroy();
+    const soft = css("--soft"), line = css("--line");
+    const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+    this.plot = new uPlot({
+      width: Math.max(this.place.clientWidth, 200), height: 210, legend: { live: true },
+      scales: { x: { time: false } },
+      cursor: { points: { size: 7 } },
+      axes: [axis, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => number(tick)) }],
+      series: [{ label: "step" }, ...this.spec.names.map((name, i) => ({
+        label: name, stroke: kColours[i % kColours.length], width: 1.5, spanGaps: true,
+        points: { show: this.data[0].length < 40, size: 5 },
+        value: (_: uPlot, value: number | null) => number(value),
+      }))],
+    }, this.data, this.place);
+    this.plot.over.addEventListener("click", () => this.open(this.plot!.cursor.idx ?? -1));
+    this.plot.over.style.cursor = this.spec.opens ? "pointer" : "";
+  }
+
+  resize(): void {
+    this.plot?.setSize({ width: Math.max(this.place.clientWidth, 200), height: 210 });
+  }
+
+  destroy(): void {
+    this.plot?.destroy();
+  }
+
+  private open(index: number): void {
+    const step = this.data[0][index];
+    if (step === undefined || !this.spec.opens) return;
+    location.hash = this.spec.opens === "step" ? hash("step", { step }) : hash("episodes", { kind: "eval", version: step });
+  }
+
+  private key(event: KeyboardEvent): void {
+    const count = this.data[0].length;
+    if (!this.plot || count === 0) return;
+    if (event.key === "Enter") this.open(this.at < 0 ? count - 1 : this.at);
+    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+    event.preventDefault();
+    const from = this.at < 0 ? count - 1 : this.at;
+    this.at = Math.min(count - 1, Math.max(0, from + (event.key === "ArrowLeft" ? -1 : 1)));
+    this.plot.setCursor({ left: this.plot.valToPos(this.data[0][this.at], "x"), top: 20 });
+  }
+}

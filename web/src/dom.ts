@@ -1,0 +1,77 @@
+// Elements made from values. Text is always a text node: nothing that comes from a run is ever read as markup.
+
+export type Child = Node | string | number | null | undefined | false | Child[];
+type Attributes = Record<string, string | number | boolean | ((event: never) => void) | undefined>;
+
+function append(parent: Node, child: Child): void {
+  if (child === null || child === undefined || child === false) return;
+  if (Array.isArray(child)) child.forEach((one) => append(parent, one));
+  else parent.appendChild(child instanceof Node ? child : document.createTextNode(String(child)));
+}
+
+// on* attributes are listeners; "style.X" sets one property; every other one is an attribute. Addresses are fragments of
+// this page: any other href is refused.
+export function h(tag: string, attributes: Attributes = {}, ...children: Child[]): HTMLElement {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name.slice(2), value as EventListener);
+    else if (name.startsWith("style.")) element.style.setProperty(name.slice(6), String(value));
+    else if (name === "href" && !String(value).startsWith("#")) throw new Error("an address outside this page");
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+export function replace(parent: Element, ...children: Child[]): void {
+  parent.replaceChildren();
+  append(parent, children);
+}
+
+export function link(hash: string, ...children: Child[]): HTMLElement {
+  return h("a", { href: hash }, ...children);
+}
+
+export function hash(view: string, parameters: Record<string, string | number | undefined> = {}): string {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(parameters)) {
+    if (value !== undefined && value !== "") query.set(key, String(value));
+  }
+  const text = query.toString();
+  return `#/${view}${text ? "?" + text : ""}`;
+}
+
+export function number(value: number | null | undefined, digits = 3): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e9) return value.toExponential(2);
+  if (size >= 1e6) return `${(value / 1e6).toFixed(2)} M`;
+  if (size >= 1000) return value.toLocaleString("en", { maximumFractionDigits: 0 });
+  if (size < 1e-3) return value.toExponential(1);
+  return value.toFixed(size >= 100 ? 1 : digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+}
+
+export function seconds(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value < 1) return `${(value * 1000).toFixed(0)} ms`;
+  if (value < 120) return `${value.toFixed(1)} s`;
+  if (value < 7200) return `${(value / 60).toFixed(1)} min`;
+  return `${(value / 3600).toFixed(1)} h`;
+}
+
+export function percent(value: number | null | undefined): string {
+  return value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(value * 100).toFixed(1)}%`;
+}
+
+// A table. A column of numbers has "#" before its title.
+export function table(caption: string, columns: string[], rows: Child[][]): HTMLElement {
+  const numeric = columns.map((title) => title.startsWith("#"));
+  const cell = (tag: string, child: Child, i: number) =>
+    h(tag, { class: numeric[i] ? "num" : "", scope: tag === "th" ? "col" : undefined }, child);
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    h("table", {}, h("caption", {}, caption),
+      h("thead", {}, h("tr", {}, columns.map((title, i) => cell("th", title.replace(/^#/, ""), i)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((child, i) => cell("td", child, i)))))));
+}

@@ -1,0 +1,81 @@
+// One episode: its calls with their times, and its tree.
+import { EpisodeTree, Run, TreeNode, ask } from "./api";
+import { h, hash, link, number, replace, seconds, table } from "./dom";
+import { callLink, describeCall, message, raw, rewards, timeline } from "./message";
+import { View } from "./view";
+
+const kNodes = 400;  // of the tree, at a time
+
+// How deep a run is nested: the forks above it.
+function nesting(nodes: TreeNode[]): number[] {
+  const children = new Array<number>(nodes.length).fill(0);
+  nodes.forEach((node) => { if (node.parent >= 0) children[node.parent]++; });
+  const depth: number[] = [];
+  nodes.forEach((node, i) => {
+    depth[i] = node.parent < 0 ? 0 : depth[node.parent] + (children[node.parent] > 1 ? 1 : 0);
+  });
+  return depth;
+}
+
+function versions(node: TreeNode): string {
+  return node.first_version === node.last_version ? `version ${node.first_version}` : `versions ${node.first_version}–${node.last_version}`;
+}
+
+export class EpisodeView implements View {
+  readonly title = "Episode";
+  readonly follows = false;
+  constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
+
+  async update(_: Run): Promise<void> {
+    const episode = await ask<EpisodeTree>("episode", { id: this.wanted.get("id") ?? "" });
+    const whole = Math.max(1e-3, episode.seconds, ...episode.calls.map((call) => call.ended_s));
+    const detail = h("div", { "aria-live": "polite" });
+    const show = (index: number) => {
+      const call = episode.calls[index];
+      if (!call) return;
+      replace(detail, h("div", { class: "card" },
+        h("h3", {}, `Call ${call.call}`, call.branch ? ` · branch ${call.branch}${call.parent_branch ? ` of ${call.parent_branch}` : ""}` : ""),
+        h("p", { class: "soft" }, describeCall(call), call.parent >= 0 ? `; continues call ${call.parent}` : "",
+          call.fork_cause ? `; forked: ${call.fork_cause}` : "", call.malformed ? "; its tool call is malformed" : "",
+          call.trained ? "" : "; not trained", `; temperature ${number(call.temperature)}`,
+          call.advantage === undefined ? "" : `; advantage ${number(call.advantage)}`, call.reward ? `; reward ${number(call.reward)}` : ""),
+        h("p", {}, link(hash("call", { id: episode.id, call: call.call }), "its tokens")),
+        message(call.delivered)));
+    };
+    replace(this.place, h("h2", {}, `Episode ${episode.id}`),
+      h("p", {}, link(hash("group", { group: episode.group, kind: episode.kind }), `group ${episode.group}`),
+        `, sample ${episode.sample}, attempt ${episode.attempt}: ${episode.state} after ${seconds(episode.seconds)}; scaffold ${episode.scaffold || "–"}, ` +
+        `task ${episode.task}, ${episode.calls.length} calls, ${number(episode.sampled_tokens)} sampled tokens, ${number(episode.tree_tokens)} in its tree` +
+        (episode.rung ? `, sandbox ${episode.rung}` : "")),
+      rewards(episode),
+      episode.terms.some((term) => term.detail) ? table("Reward terms", ["term", "#weight", "#value", "words"],
+        episode.terms.map((term) => [term.term, number(term.weight), number(term.value), raw(term.detail)])) : null,
+      episode.cause || episode.detail ? h("div", {}, h("b", {}, episode.cause), raw(episode.detail)) : null,
+      episode.payload ? h("details", {}, h("summary", {}, "The task"), raw(episode.payload)) : null,
+      h("div", { class: "split" },
+        h("div", {}, table("Calls, on the episode's time: queue and prompt, then decoding", ["call", "#sampled", "finish", "time", ""],
+          episode.calls.map((call, i) => [callLink(episode, call), call.sampled_tokens, call.finish, timeline(call, whole),
+            h("button", { onclick: () => show(i), "aria-label": `show call ${call.call}` }, "show")])), detail),
+        h("div", {}, h("h3", {}, "The tree"), this.tree(episode))));
+    show(episode.calls.length - 1);
+  }
+
+  private tree(episode: EpisodeTree): HTMLElement {
+    const depth = nesting(episode.nodes);
+    const list = h("ul", { class: "tree", tabindex: 0, "aria-label": "runs of tokens, forks indented" });
+    const more = (from: number) => {
+      episode.nodes.slice(from, from + kNodes).forEach((node, i) => list.append(h("li", { class: node.sampled ? "sampled" : "",
+        "style.margin-left": `${Math.min(24, depth[from + i]) * 14}px` },
+      h("span", { class: "soft" }, node.sampled ? `sampled ${node.tokens} tokens, ${versions(node)}, log-prob ${number(node.logprob)}` +
+        `${node.kv_mixed ? ", mixed KV" : ""}, call ${(node.calls ?? []).join(", ")}` : `prompt ${node.tokens} tokens`,
+      node.ends.length ? h("span", {}, " · ends ", node.ends.map((call) => [link(hash("call", { id: episode.id, call }), `call ${call}`), " "])) : null),
+      raw(node.text))));
+      if (from + kNodes >= episode.nodes.length) return;
+      const button = h("button", { onclick: () => { item.remove(); more(from + kNodes); } }, `show more of ${episode.nodes.length} runs`);
+      const item = h("li", {}, button);
+      list.append(item);
+    };
+    more(0);
+    return list;
+  }
+}

@@ -1,0 +1,100 @@
+// Lists of episodes with their filters, the groups of a step, and the episodes of a group side by side.
+import { Episode, Group, Run, ask } from "./api";
+import { Child, h, hash, link, number, replace, seconds, table } from "./dom";
+import { callLink, describeCall, message, raw, rewards } from "./message";
+import { View } from "./view";
+
+interface List { episodes: Episode[]; next: string | null; looked_at: number }
+
+function row(episode: Episode): Child[] {
+  return [link(hash("episode", { id: episode.id }), episode.id.slice(0, 12)),
+    link(hash("group", { group: episode.group, kind: episode.kind }), episode.group), episode.sample, episode.attempt, episode.state,
+    number(episode.reward), seconds(episode.seconds), episode.task, episode.domain, episode.scaffold, episode.cause || episode.detail.slice(0, 80)];
+}
+
+const kColumns = ["episode", "#group", "#sample", "#attempt", "state", "#reward", "#time", "task", "domain", "scaffold", "cause"];
+
+export class Episodes implements View {
+  readonly title = "Episodes";
+  readonly follows = false;
+  constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
+
+  async update(run: Run): Promise<void> {
+    const list = h("div", { "aria-live": "polite" });
+    replace(this.place, h("h2", {}, "Episodes"), this.form(run), list);
+    await this.load(list, []);
+  }
+
+  private form(run: Run): HTMLElement {
+    const field = (name: string, label: string, type = "text") =>
+      h("label", {}, label, h("input", { name, type, step: "any", value: this.wanted.get(name) ?? "" }));
+    const choice = (name: string, label: string, values: string[]) =>
+      h("label", {}, label, h("select", { name }, values.map((value) =>
+        h("option", { value, selected: (this.wanted.get(name) ?? "") === value }, value || "any"))));
+    const form = h("form", { class: "filter", role: "search", onsubmit: ((event: SubmitEvent) => {
+      event.preventDefault();
+      const values = Object.fromEntries(new FormData(form as HTMLFormElement)) as Record<string, string>;
+      location.hash = hash("episodes", values);
+    }) as (event: never) => void },
+    choice("kind", "kind", ["train", "eval"]), field("step", "step", "number"), field("version", "version (eval)", "number"),
+    field("reward_min", "reward from", "number"), field("reward_max", "to", "number"),
+    choice("state", "state", ["", "open", "finished", "failed", "fenced"]),
+    choice("scaffold", "scaffold", ["", ...run.facts.scaffolds]), field("domain", "domain"), field("task", "task"),
+    field("cause", "cause of failure"), field("fork", "fork cause (any)"), field("text", "text in a call"),
+    h("button", { type: "submit" }, "Search"));
+    return form;
+  }
+
+  private async load(place: HTMLElement, before: Episode[], after = "", looked = 0): Promise<void> {
+    const page = await ask<List>("episodes", { ...Object.fromEntries(this.wanted), after });
+    const all = [...before, ...page.episodes];
+    const read = looked + page.looked_at;
+    replace(place, table(`${all.length} episodes of ${read} that were read`, kColumns, all.map(row)),
+      page.next === null ? h("p", { class: "soft" }, "That is all.") :
+        h("p", {}, h("button", { onclick: () => void this.load(place, all, page.next!, read) }, "Search on")));
+  }
+}
+
+interface Step { step: number; groups: { group: number; task?: string; domain?: string; returns?: number[]; version?: number }[] }
+
+export class StepView implements View {
+  readonly title = "Step";
+  readonly follows = false;
+  constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
+
+  async update(run: Run): Promise<void> {
+    const step = await ask<Step>("step", { step: this.wanted.get("step") ?? "" });
+    const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+    replace(this.place, h("h2", {}, `Step ${step.step}`),
+      h("p", {}, step.step > 0 ? link(hash("step", { step: step.step - 1 }), "step before") : null, " ",
+        run.last && step.step < run.last.step ? link(hash("step", { step: step.step + 1 }), "next step") : null, " ",
+        link(hash("episodes", { step: step.step }), "its episodes")),
+      table("The groups of its batch", ["group", "task", "domain", "#version", "#reward", "returns"],
+        step.groups.map((group) => [link(hash("group", { group: group.group }), group.group), group.task ?? "", group.domain ?? "",
+          group.version ?? "", number(group.returns ? mean(group.returns) : undefined), (group.returns ?? []).map((one) => number(one)).join(", ")])));
+  }
+}
+
+export class GroupView implements View {
+  readonly title = "Group";
+  readonly follows = false;
+  constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
+
+  async update(_: Run): Promise<void> {
+    const group = await ask<Group>("group", { group: this.wanted.get("group") ?? "", kind: this.wanted.get("kind") ?? "train" });
+    const step = group.step ?? -1;
+    replace(this.place, h("h2", {}, `Group ${group.group}`),
+      h("p", {}, `Task ${group.task}. `, group.state ? `${group.state}. ` : "", group.reason ?? "",
+        step >= 0 ? link(hash("step", { step }), `trained in step ${step}`) : null),
+      h("details", {}, h("summary", {}, "The task"), raw(group.payload)),
+      h("div", { class: "side", tabindex: 0, role: "region", "aria-label": "episodes side by side" },
+        group.episodes.map((episode) => h("article", { class: "card" },
+          h("h3", {}, link(hash("episode", { id: episode.id }), `sample ${episode.sample}`), ` · ${episode.state} · ${seconds(episode.seconds)}`),
+          rewards(episode),
+          episode.detail ? raw(episode.detail) : null,
+          episode.calls.map((call) => h("section", {},
+            h("p", { class: "soft" }, callLink(episode, call), call.fork_cause ? ` (fork: ${call.fork_cause})` : "",
+              call.branch ? ` branch ${call.branch}` : "", call.advantage === undefined ? "" : ` advantage ${number(call.advantage)}`, " · ", describeCall(call)),
+            message(call.delivered)))))));
+  }
+}

@@ -1,0 +1,49 @@
+// Messages, rewards and times of calls, for the views of groups and episodes.
+import { Call, Episode, Message } from "./api";
+import { Child, h, hash, link, number, seconds } from "./dom";
+
+export function raw(text: string, kind = ""): HTMLElement {
+  return h("pre", { class: `raw ${kind}` }, text);
+}
+
+function textOf(content: unknown): string {
+  if (typeof content === "string") return content;
+  if (content === null || content === undefined) return "";
+  if (Array.isArray(content)) return content.map((part) => textOf((part as { text?: unknown }).text ?? part)).join("\n");
+  return JSON.stringify(content, null, 2);
+}
+
+export function message(one: Message | null): Child {
+  if (!one) return h("p", { class: "soft" }, "No message was delivered.");
+  const content = textOf(one.content);
+  return [
+    one.reasoning_content ? h("div", { class: "message think" }, h("span", { class: "soft" }, "reasoning"), raw(textOf(one.reasoning_content))) : null,
+    content ? h("div", { class: "message" }, raw(content)) : null,
+    (one.tool_calls ?? []).map((call) => h("div", { class: "message tool" },
+      h("span", { class: "soft" }, "tool call "), h("b", {}, call.function?.name ?? "?"),
+      raw(typeof call.function?.arguments === "string" ? call.function.arguments : JSON.stringify(call.function?.arguments ?? "", null, 2))))];
+}
+
+export function rewards(episode: Episode): Child {
+  return h("p", {}, h("b", {}, `reward ${number(episode.reward)}`),
+    episode.terms.length ? ` = ${episode.terms.map((term) => `${number(term.weight)} × ${term.term} ${number(term.value)}`).join(" + ")}` : "",
+    Object.entries(episode.signals).map(([name, value]) => h("span", { class: "soft" }, ` · ${name} ${number(value)}`)));
+}
+
+export function describeCall(call: Call): string {
+  return `${call.context_tokens} tokens of prompt (${call.cached_tokens} from the cache), ${call.sampled_tokens} sampled, ${call.finish}; ` +
+    `queue and prompt ${seconds(call.queue_s)}, decoding ${seconds(call.decode_s)}`;
+}
+
+export function callLink(episode: Episode, call: Call): HTMLElement {
+  return link(hash("call", { id: episode.id, call: call.call }), `call ${call.call}`);
+}
+
+// Queue and decoding of each call on the episode's time.
+export function timeline(call: Call, whole: number): HTMLElement {
+  const at = (from: number, span: number, colour: string, title: string) =>
+    h("span", { title, "style.left": `${(100 * from) / whole}%`, "style.width": `${Math.min(100, (100 * span) / whole)}%`, "style.background": colour });
+  return h("div", { class: "timeline", role: "img", "aria-label": `begins at ${seconds(call.started_s)}, ends at ${seconds(call.ended_s)}` },
+    at(call.started_s, call.queue_s, "var(--wait)", "queue and prompt"),
+    at(call.ended_s - call.decode_s, call.decode_s, "var(--open)", "decoding"));
+}

@@ -1,0 +1,125 @@
+// The first view: progress, efficiency, roles and curves.
+import { Curve, Run, ask } from "./api";
+import { Chart, ChartSpec } from "./chart";
+import { Child, h, hash, link, number, percent, replace, seconds, table } from "./dom";
+import { View } from "./view";
+
+const kPoints = 400;
+const kAtATime = 60;  // curves of one question
+
+// The charts for the metrics that the record has.
+export function chartsFor(names: string[]): ChartSpec[] {
+  const has = new Set(names);
+  const like = (prefix: string) => names.filter((name) => name.startsWith(prefix)).slice(0, 8);
+  const chart = (title: string, wanted: string[], opens: ChartSpec["opens"] = "step"): ChartSpec =>
+    ({ title, names: wanted.filter((name) => has.has(name)), opens });
+  return [
+    chart("Reward", ["reward/mean", "reward/batch_mean"]),
+    chart("Reward by term, before weights", like("reward/term/")),
+    chart("Evaluation on held-out tasks", ["eval/reward_mean"], "eval"),
+    chart("Reward by domain", like("reward/batch_mean@domain:")),
+    chart("Signals", like("signal/").filter((name) => !name.includes("@"))),
+    chart("Entropy, nats", ["actor/entropy"]),
+    chart("Clipped tokens, share", ["actor/clipfrac_low", "actor/clipfrac_high"]),
+    chart("Importance ratio", ["cispo/ratio_mean", "cispo/ratio_max"]),
+    chart("Gradient norm", ["actor/grad_norm"]),
+    chart("Variance of the update", ["trainer/update_variance"]),
+    chart("Staleness, versions", ["async/staleness_mean", "async/staleness_max"]),
+    chart("Off-policy k3", ["offpolicy/k3_kl"]),
+    chart("Mismatch of rollout and trainer", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"]),
+    chart("KL of the step", ["trainer/step_kl_mean", "trainer/step_kl_max"]),
+    chart("Zero-variance groups, share", ["reward/frac_zero_std"]),
+    chart("Tokens per second", ["perf/tokens_per_second", "rollout/sampled_tokens_per_second"]),
+    chart("Idle share", ["trainer/idle_ratio", "rollout/idle_ratio"]),
+    chart("Seconds of a step", ["perf/step_seconds", "perf/wait_seconds", "perf/train_seconds"]),
+    chart("Speed-up by the tree, and its bound", ["tree/speedup", "tree/speedup_bound"]),
+    chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
+    chart("Turns", ["num_turns/mean", "num_turns/max"]),
+    chart("Episodes: truncated, malformed, repeated", ["agent/truncated_ratio", "agent/malformed_ratio", "agent/repeat_ratio"]),
+    chart("Supervised loss", ["sft/nll", "sft/loss", "dpo/loss"], null),
+  ].filter((spec) => spec.names.length > 0);
+}
+
+export async function curvesOf(names: string[]): Promise<Record<string, Curve>> {
+  const all: Record<string, Curve> = {};
+  for (let i = 0; i < names.length; i += kAtATime) {
+    const some = names.slice(i, i + kAtATime);
+    Object.assign(all, (await ask<{ curves: Record<string, Curve> }>("curves", { names: some.join(","), points: kPoints })).curves);
+  }
+  return all;
+}
+
+function fact(value: string, meaning: string): HTMLElement {
+  return h("div", { class: "fact" }, h("b", {}, value), h("span", {}, meaning));
+}
+
+function facts(run: Run): HTMLElement {
+  const last = run.last?.values ?? {};
+  const j = run.efficiency;
+  return h("div", { class: "facts" },
+    fact(`${run.last ? run.last.step + 1 : 0} / ${run.facts.total_steps}`, "steps"),
+    fact(number(last["reward/mean"]), "reward of the last step"),
+    run.evaluated ? fact(number(run.evaluated.values["eval/reward_mean"]), `held-out reward, version ${run.evaluated.step}`) : null!,
+    fact(number(last["perf/tokens_per_second"], 0), "tokens per second"),
+    fact(percent(last["trainer/idle_ratio"]), "trainer idle"),
+    fact(percent(last["rollout/idle_ratio"]), "engines idle"),
+    fact(number(last["actor/entropy"]), "entropy, nats"),
+    fact(number(last["offpolicy/k3_kl"]), "off-policy k3"),
+    j ? fact(number(j.value), `J over ${j.steps} steps, 95 %: ${number(j.low)} to ${number(j.high)}`) : null!);
+}
+
+function engines(run: Run): Child {
+  if (!run.engines) return null;
+  return [h("h2", {}, "Roles"), table("Engines, since their start", ["engine", "#version", "#running", "#waiting", "#KV blocks",
+    "#sampled tokens", "#prompt tokens from the cache", "#idle"],
+    run.engines.map((engine) => engine.error ? [engine.name, h("span", { class: "error" }, engine.error), "", "", "", "", "", ""] :
+      [engine.name, engine.version, engine.running, engine.waiting, `${engine.kv_used} / ${engine.kv_total}`,
+        number(engine.sampled_tokens), percent(engine.cached_prompt_tokens / Math.max(1, engine.prompt_tokens)),
+        percent(engine.idle_share)])),
+  run.scheduler ? h("p", {}, `Agents: ${run.scheduler.running_episodes} episodes run`,
+    run.facts.concurrency ? ` in ${run.facts.concurrency} places (${percent(run.agents_idle_share)} idle now)` : "",
+    `; ${number(run.scheduler.finished_episodes)} finished since this process started; ${run.scheduler.grading} groups are graded.`) : null,
+  run.scheduler_error ? h("p", { class: "error" }, run.scheduler_error) : null];
+}
+
+export class Overview implements View {
+  readonly title = "Overview";
+  private readonly top = h("div");
+  private readonly grid = h("div", { class: "charts" });
+  private charts: Chart[] = [];
+  private key = "";
+
+  constructor(place: HTMLElement) {
+    replace(place, this.top, h("h2", {}, "Curves"),
+      h("p", { class: "soft" }, "A click on a point opens the groups of its step."), this.grid);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.charts.forEach((chart) => chart.draw()));
+    window.addEventListener("resize", this.resize);
+  }
+
+  async update(run: Run): Promise<void> {
+    replace(this.top,
+      run.pool_error ? h("p", { class: "error" }, `The pool cannot be read: ${run.pool_error}`) : null,
+      run.broken_rows ? h("p", { class: "error" }, `${run.broken_rows} broken lines of metrics.jsonl are left out.`) : null,
+      run.rows ? facts(run) : h("p", {}, "The record has no step yet. ", link("#/window", "The window"), " shows what runs."),
+      engines(run),
+      run.started ? h("p", { class: "soft" }, `Started ${new Date(run.started * 1000).toLocaleString()}, ${seconds(run.now - run.started)} ago. Folder: ${run.folder}. `,
+        run.last ? link(hash("step", { step: run.last.step }), "Groups of the newest step") : null) : null);
+    const specs = chartsFor(run.names);
+    const key = JSON.stringify(specs.map((spec) => spec.names));
+    if (key !== this.key) {
+      this.key = key;
+      this.charts.forEach((chart) => chart.destroy());
+      this.charts = specs.map((spec) => new Chart(spec));
+      replace(this.grid, this.charts.map((chart) => chart.element));
+    }
+    const curves = await curvesOf([...new Set(specs.flatMap((spec) => spec.names))]);
+    this.charts.forEach((chart) => chart.update(curves));
+  }
+
+  close(): void {
+    window.removeEventListener("resize", this.resize);
+    this.charts.forEach((chart) => chart.destroy());
+  }
+
+  private readonly resize = () => this.charts.forEach((chart) => chart.resize());
+}

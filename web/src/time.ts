@@ -1,0 +1,58 @@
+// Where every second and every token went.
+import { Part, Run, Time, ask } from "./api";
+import { h, number, percent, replace, seconds, table } from "./dom";
+import { View } from "./view";
+import { swatch } from "./window";
+
+const kColours = ["#c08a17", "#8a5ab5", "#2f74b5", "#3a9aa0", "#7a9a3a", "#c2571a", "#b53a5c", "#8f8a82", "#b3261e", "#5a6a7a"];
+
+function bar(parts: Part[], whole: number, label: string): HTMLElement {
+  const shown = parts.filter((part) => part.amount > 0);
+  return h("div", {},
+    h("div", { class: "bar", role: "img", "aria-label": `${label}: ${shown.map((part) => `${part.name} ${percent(part.amount / whole)}`).join(", ")}` },
+      shown.map((part) => h("span", { title: part.name, "style.width": `${(100 * part.amount) / whole}%`,
+        "style.background": kColours[parts.indexOf(part) % kColours.length] }))),
+    h("p", { class: "legend" }, shown.map((part) => swatch(kColours[parts.indexOf(part) % kColours.length], part.name))));
+}
+
+export class TimeView implements View {
+  readonly title = "Time and tokens";
+  constructor(private readonly place: HTMLElement) {}
+
+  async update(_: Run): Promise<void> {
+    const time = await ask<Time>("time");
+    if (time.steps === 0) return replace(this.place, h("h2", {}, "Time"), h("p", {}, "The record has no step yet."));
+    const tokens = time.tokens;
+    const rest = Math.max(0, tokens.sampled - tokens.trained - tokens.stale - tokens.dropped);
+    const amounts: Part[] = [
+      { name: "trained", amount: tokens.trained },
+      { name: "too old to train", amount: tokens.stale },
+      { name: "dropped and failed groups", amount: tokens.dropped },
+      { name: "evaluation, probes, failed attempts, under way", amount: rest },
+    ];
+    const parted = time.parts.reduce((sum, part) => sum + part.amount, 0);
+    replace(this.place, h("h2", {}, "Where every second of the trainer went"),
+      bar(time.parts, time.wall, "wall clock"),
+      table(`${time.steps} steps, ${seconds(time.wall)} of wall clock. Measured parts: ${percent(time.measured / time.wall)} of it; ` +
+        `the last two parts are what is left over. All parts together: ${percent(parted / time.wall)}`,
+        ["part", "#time", "#share"], time.parts.map((part) => [part.name, seconds(part.amount), percent(part.amount / time.wall)])),
+      h("h2", {}, "What the trainer waited for"),
+      h("p", { class: "soft" }, `The last ${time.wait_steps} steps. A wait ends with the batch's last group; its cause is what that group's last episode did meanwhile.`),
+      time.wait_explained > 0 ? [bar(time.wait_causes, time.wait_explained, "waits"),
+        table("Waits by cause", ["cause", "#time", "#share"],
+          time.wait_causes.map((part) => [part.name, seconds(part.amount), percent(part.amount / time.wait_explained)]))] :
+        h("p", {}, "It did not wait."),
+      h("h2", {}, "The engines"),
+      h("p", {}, time.engine_total ? `They had nothing to do for ${percent(time.engine_idle / time.engine_total)} of ${seconds(time.engine_total)}.` :
+        "The record does not say how long they were idle."),
+      h("h2", {}, "Where every sampled token went"),
+      bar(amounts, Math.max(1, tokens.sampled), "sampled tokens"),
+      table(`${number(tokens.sampled)} tokens were sampled, by the engines' own count. Of dropped and failed groups ${tokens.dropped_groups_counted} of ${tokens.dropped_groups} are counted so far; deleted trees cannot be.`,
+        ["what", "#tokens", "#share"], amounts.map((part) => [part.name, number(part.amount), percent(part.amount / Math.max(1, tokens.sampled))])),
+      table("Tokens of the trainer's passes", ["what", "#tokens"], [
+        ["of all calls with their contexts", number(tokens.unmerged)],
+        ["after merging shared prefixes", number(tokens.merged)],
+        ["computed; a prefix that several ranks need counts for each", number(tokens.computed)],
+        ["recomputed by several ranks", number(Math.max(0, tokens.computed - tokens.merged))]]));
+  }
+}

@@ -1,0 +1,201 @@
+// The tokens of a call, coloured by log-prob, advantage or version. Only the lines in sight are in the document, so that a
+// call of 200,000 tokens opens and scrolls like a short one.
+import { EpisodeTree, Run, Tokens, ask } from "./api";
+import { h, hash, link, number, replace } from "./dom";
+import { View } from "./view";
+import { swatch } from "./window";
+
+const kLine = 20;       // pixels
+const kCharacters = 110;
+const kAround = 20;     // lines beyond the sight
+
+type Colouring = "logprob" | "advantage" | "version" | "source";
+
+interface Token { sampled: boolean; call: number; logprob: number | null; version: number; mixed: boolean }
+
+// Per token, from the runs of the answer.
+class Path {
+  readonly sampled: Uint8Array;
+  readonly call: Int32Array;
+  readonly logprob: Float32Array;  // NaN: of the prompt
+  readonly version: Int32Array;    // -1: of the prompt
+  readonly mixed: Uint8Array;
+  constructor(readonly tokens: Tokens) {
+    const count = tokens.id.length;
+    this.sampled = new Uint8Array(count);
+    this.call = new Int32Array(count).fill(-1);
+    this.logprob = new Float32Array(count).fill(NaN);
+    this.version = new Int32Array(count).fill(-1);
+    this.mixed = new Uint8Array(count);
+    let at = 0, drawn = 0, run = 0, left = tokens.versions[0]?.[1] ?? 0;
+    for (const part of tokens.runs) {
+      for (let i = 0; i < part.count; ++i, ++at) {
+        if (!part.sampled) continue;
+        this.sampled[at] = 1;
+        this.call[at] = part.call;
+        this.logprob[at] = tokens.logprob[drawn++] ?? NaN;
+        while (left === 0 && run + 1 < tokens.versions.length) left = tokens.versions[++run][1];
+        this.version[at] = tokens.versions[run]?.[0] ?? -1;
+        this.mixed[at] = tokens.versions[run]?.[2] ?? 0;
+        --left;
+      }
+    }
+  }
+  of(at: number): Token {
+    return { sampled: this.sampled[at] === 1, call: this.call[at], logprob: this.logprob[at], version: this.version[at], mixed: this.mixed[at] === 1 };
+  }
+}
+
+// The first token of each line: a line ends behind a line end, or when it is full.
+export function lines(texts: string[]): number[] {
+  const starts = [0];
+  let width = 0;
+  texts.forEach((text, i) => {
+    width += text.length;
+    if (!text.includes("\n") && width < kCharacters) return;
+    width = 0;
+    if (i + 1 < texts.length) starts.push(i + 1);
+  });
+  return starts;
+}
+
+function mix(share: number, from: [number, number, number], to: [number, number, number]): string {
+  const s = Math.min(1, Math.max(0, share));
+  return `rgba(${from.map((one, i) => Math.round(one + s * (to[i] - one))).join(",")},0.42)`;
+}
+
+export class TokensView implements View {
+  readonly title = "Tokens";
+  readonly follows = false;
+  private path!: Path;
+  private starts: number[] = [];
+  private advantages = new Map<number, number>();
+  private greatest = 1;
+  private low = 0;
+  private high = 0;
+  private colouring: Colouring = "logprob";
+  private found: number[] = [];
+  private foundAt = -1;
+  private needle = "";
+  private readonly box = h("div", { class: "tokens", tabindex: 0, role: "document", "aria-label": "tokens of the call" });
+  private readonly sheet = h("div", { class: "sheet" });
+  private readonly about = h("p", { class: "soft", "aria-live": "polite" }, "Point at a token, or focus the text and scroll.");
+  private readonly legend = h("p", { class: "legend" });
+  private drawn = "";
+
+  constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
+
+  async update(_: Run): Promise<void> {
+    const id = this.wanted.get("id") ?? "";
+    const call = this.wanted.get("call") ?? "0";
+    const tokens = await ask<Tokens>("tokens", { id, call });
+    this.path = new Path(tokens);
+    this.starts = lines(tokens.text);
+    const drawn = Array.from(this.path.version).filter((version) => version >= 0);
+    this.low = drawn.reduce((least, version) => Math.min(least, version), Infinity);
+    this.high = drawn.reduce((most, version) => Math.max(most, version), -Infinity);
+    const find = h("input", { type: "search", "aria-label": "find in the text", placeholder: "find in the text",
+      onkeydown: ((event: KeyboardEvent) => { if (event.key === "Enter") this.find((event.target as HTMLInputElement).value, event.shiftKey); }) as (event: never) => void });
+    replace(this.place, h("h2", {}, `Call ${call}`),
+      h("p", {}, link(hash("episode", { id }), `episode ${id.slice(0, 12)}`), ` · ${number(tokens.id.length)} tokens, ${number(drawn.length)} of them sampled`),
+      h("div", { class: "legend", role: "group", "aria-label": "colour by" }, "Colour by ",
+        (["logprob", "advantage", "version", "source"] as Colouring[]).map((kind) => h("button", { "aria-pressed": kind === this.colouring ? "true" : "false",
+          onclick: ((event: MouseEvent) => this.choose(kind, event.currentTarget as HTMLElement)) as (event: never) => void }, kind === "logprob" ? "log-prob" : kind)),
+        find, h("span", { class: "soft" }, "Enter: next, Shift+Enter: the one before")),
+      this.legend, this.about, this.box);
+    this.sheet.style.height = `${this.starts.length * kLine}px`;
+    replace(this.box, this.sheet);
+    this.box.addEventListener("scroll", () => this.draw(false), { passive: true });
+    this.sheet.addEventListener("mouseover", (event) => this.point(event.target as HTMLElement));
+    this.draw(true);
+    // The advantages come with the episode; the text does not wait for them.
+    ask<EpisodeTree>("episode", { id }).then((episode) => {
+      for (const one of episode.calls) if (one.advantage !== undefined) this.advantages.set(one.call, one.advantage);
+      this.greatest = Math.max(1e-9, ...[...this.advantages.values()].map(Math.abs));
+      this.draw(true);
+    }, () => undefined);
+  }
+
+  private choose(kind: Colouring, button: HTMLElement): void {
+    this.colouring = kind;
+    button.parentElement!.querySelectorAll("button").forEach((one) => one.setAttribute("aria-pressed", one === button ? "true" : "false"));
+    this.draw(true);
+  }
+
+  private colour(at: number): string {
+    const token = this.path.of(at);
+    if (!token.sampled) return "";
+    if (this.colouring === "source") return "rgba(194,87,26,0.28)";
+    if (this.colouring === "logprob") return Number.isNaN(token.logprob) ? "" : mix(-(token.logprob ?? 0) / 4, [60, 150, 90], [210, 40, 40]);
+    if (this.colouring === "version") return mix((token.version - this.low) / Math.max(1, this.high - this.low), [60, 110, 200], [220, 140, 30]);
+    const advantage = this.advantages.get(token.call);
+    if (advantage === undefined) return "";
+    return advantage >= 0 ? `rgba(50,150,80,${0.08 + 0.45 * (advantage / this.greatest)})` : `rgba(205,45,45,${0.08 + 0.45 * (-advantage / this.greatest)})`;
+  }
+
+  private showLegend(): void {
+    const sampled = this.high >= this.low;
+    const legends: Record<Colouring, HTMLElement[]> = {
+      logprob: [swatch(mix(0, [60, 150, 90], [210, 40, 40]), "log-prob 0"), swatch(mix(1, [60, 150, 90], [210, 40, 40]), "log-prob −4 and below")],
+      version: sampled ? [swatch(mix(0, [60, 110, 200], [220, 140, 30]), `version ${this.low}`), swatch(mix(1, [60, 110, 200], [220, 140, 30]), `version ${this.high}`)] : [],
+      advantage: this.advantages.size ? [swatch("rgba(50,150,80,0.5)", `advantage ${number(this.greatest)}`), swatch("rgba(205,45,45,0.5)", `advantage ${number(-this.greatest)}`)] :
+        [h("span", {}, "the advantages are not known: the episode is not trained, or they depend on the whole batch")],
+      source: [swatch("rgba(194,87,26,0.28)", "sampled")],
+    };
+    replace(this.legend, h("span", {}, "uncoloured: of the prompt"), legends[this.colouring]);
+  }
+
+  private draw(again: boolean): void {
+    const first = Math.max(0, Math.floor(this.box.scrollTop / kLine) - kAround);
+    const last = Math.min(this.starts.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / kLine) + kAround);
+    const key = `${first}:${last}`;
+    if (!again && key === this.drawn) return;
+    this.drawn = key;
+    if (again) this.showLegend();
+    const rows: HTMLElement[] = [];
+    for (let line = first; line < last; ++line) {
+      const end = line + 1 < this.starts.length ? this.starts[line + 1] : this.path.tokens.id.length;
+      const spans: HTMLElement[] = [];
+      for (let at = this.starts[line]; at < end; ++at) {
+        const text = this.path.tokens.text[at].replace(/\n/g, "⏎").replace(/\t/g, "⇥   ");
+        const hit = this.foundAt >= 0 && this.found[this.foundAt] === at;
+        spans.push(h("span", { class: hit ? "t found" : "t", "data-at": at, "style.background": this.colour(at) || "transparent" }, text));
+      }
+      rows.push(h("div", { class: "line", "style.top": `${line * kLine}px` }, h("span", { class: "n" }, this.starts[line]), spans));
+    }
+    this.sheet.replaceChildren(...rows);
+  }
+
+  private point(target: HTMLElement): void {
+    if (target.dataset.at === undefined) return;
+    const at = Number(target.dataset.at);
+    const token = this.path.of(at);
+    replace(this.about, `token ${at}, id ${this.path.tokens.id[at]}: `, token.sampled ?
+      `sampled in call ${token.call}, version ${token.version}${token.mixed ? " with mixed KV" : ""}, log-prob ${number(token.logprob)}` +
+      (this.advantages.has(token.call) ? `, advantage ${number(this.advantages.get(token.call))}` : "") : "of the prompt");
+  }
+
+  private find(needle: string, back: boolean): void {
+    if (needle !== this.needle) {
+      this.needle = needle;
+      this.foundAt = -1;
+      this.found = [];
+      const all = this.path.tokens.text.join("").toLowerCase();
+      const ends: number[] = [];
+      let length = 0;
+      for (const text of this.path.tokens.text) ends.push(length += text.length);
+      for (let at = needle ? all.indexOf(needle.toLowerCase()) : -1, token = 0; at >= 0 && this.found.length < 10000; at = all.indexOf(needle.toLowerCase(), at + 1)) {
+        while (ends[token] <= at) ++token;
+        this.found.push(token);
+      }
+    }
+    if (this.found.length === 0) return replace(this.about, needle ? `“${needle}” is not in the text` : "");
+    this.foundAt = (this.foundAt + (back ? this.found.length - 1 : 1)) % this.found.length;
+    const token = this.found[this.foundAt];
+    let line = this.starts.findIndex((start) => start > token) - 1;
+    if (line < 0) line = this.starts.length - 1;
+    this.box.scrollTop = Math.max(0, line * kLine - this.box.clientHeight / 2);
+    replace(this.about, `${this.foundAt + 1} of ${this.found.length}`);
+    this.draw(true);
+  }
+}
