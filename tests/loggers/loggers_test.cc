@@ -79,7 +79,7 @@ TEST(Mlflow, GoesOnInTheRunOfAnEarlierStartAndFindsAnExperimentThatIsThere) {
 
 TEST(Trackio, SendsRowsInBulkEachWithItsOwnId) {
   FakeServer server;
-  Trackio trackio({.url = "http://s", .project = "p", .write_token = "w"}, "run", server.Post());
+  Trackio trackio({"http://s", "p", "w", ""}, "run", server.Post());
   ASSERT_TRUE(trackio.Rows(std::vector<view::Row>{RowOf(0), RowOf(1)}).ok());
   ASSERT_EQ(server.asked.size(), 1u);
   EXPECT_EQ(server.asked[0].url, "http://s/api/bulk_log?write_token=w");
