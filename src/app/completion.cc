@@ -36,7 +36,8 @@ complete -c ingot -a '(__ingot_complete)'
 )";
 
 bool TakesARun(CLI::App& command) {
-  return std::any_of(command.get_options().begin(), command.get_options().end(),
+  const std::vector<CLI::Option*> options = command.get_options();
+  return std::any_of(options.begin(), options.end(),
                      [](const CLI::Option* option) { return option->check_name("--set"); });
 }
 

@@ -155,7 +155,8 @@ class Renderer {
     array rules;
     rules.push_back(
         object{{"action", "FailJob"}, {"onExitCodes", object{{"operator", "In"}, {"values", array{1, 2}}}}});
-    rules.push_back(object{{"action", "Ignore"}, {"onPodConditions", array{object{{"type", "DisruptionTarget"}}}}});
+    rules.push_back(object{{"action", "Ignore"},
+                           {"onPodConditions", array{object{{"type", "DisruptionTarget"}, {"status", "True"}}}}});
     return {{"completionMode", "Indexed"},
             {"completions", group.nodes},
             {"parallelism", group.nodes},

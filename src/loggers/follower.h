@@ -1,7 +1,7 @@
-// Follows the record, journal and pool of a run, and gives what is new to its loggers, each at its own pace.
+// Follows the record, journal and pool of a run, and gives new rows and groups to its loggers, each at its own pace.
 //
 // One thread of low priority looks every few seconds. A logger whose server does not answer is tried again, with a warning a
-// minute; what it missed is sent then. The place of each logger in the run is in FOLDER/NAME.json, so that a run that is
+// minute; the missed rows follow then. The place of each logger in the run is in FOLDER/NAME.json, so that a run that is
 // started again goes on there.
 #pragma once
 
@@ -44,7 +44,7 @@ class Follower {
   ~Follower();
 
   void Start();
-  // Sends what is left and ends the loggers' runs; gives up after last_look. `ok`: the run ended in order. Idempotent.
+  // Sends the rest and ends the loggers' runs; gives up after last_look. `ok`: the run ended in order. Idempotent.
   void End(bool ok);
   // One look, on the caller's thread: for tests.
   void Look();

@@ -1,6 +1,6 @@
 // OpenTelemetry traces over OTLP/HTTP in JSON (POST URL/v1/traces): a span for each step, episode, call and grading. An
 // episode is a trace: its calls and its grading are children of its span. The spans' ids are made of the run's own ids, so that
-// what is sent twice is the same span.
+// a span that is sent twice stays one span.
 #pragma once
 
 #include <vector>

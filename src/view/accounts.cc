@@ -7,7 +7,7 @@
 namespace ingot::view {
 
 SecondsAccount AccountSeconds(std::span<const Row> rows) {
-  double wait = 0, data = 0, train = 0, probe = 0, trust = 0, publish = 0, checkpoint = 0, steps = 0;
+  double wait = 0, data = 0, train = 0, figures = 0, probe = 0, trust = 0, publish = 0, checkpoint = 0, steps = 0;
   const Row* first = nullptr;
   const Row* last = nullptr;
   for (const Row& row : rows) {
@@ -20,16 +20,21 @@ SecondsAccount AccountSeconds(std::span<const Row> rows) {
     probe += row.Get("perf/probe_seconds");
     trust += row.Get("perf/step_kl_seconds");
     train += row.Get("perf/train_seconds") - row.Get("perf/probe_seconds") - row.Get("perf/step_kl_seconds");
+    // The share is of the whole call that trains; the seconds are of its passes and its update.
+    if (row.Has("perf/share_training")) {
+      figures += row.Get("perf/share_training") * row.Get("perf/step_seconds") - row.Get("perf/train_seconds");
+    }
     publish += row.Get("perf/publish_seconds");
     checkpoint += row.Get("perf/checkpoint_seconds");
   }
   SecondsAccount account;
   if (first == nullptr) return account;
   account.wall = last->time - (first->time - first->Get("perf/step_seconds"));
-  account.measured = wait + data + train + probe + trust + publish + checkpoint;
+  account.measured = wait + data + train + figures + probe + trust + publish + checkpoint;
   account.parts = {{"waiting for a batch", wait},
                    {"packing", data},
                    {"training", train},
+                   {"rates of the kernels, and figures", figures},
                    {"probe of numerics", probe},
                    {"trust region", trust},
                    {"weights to the engines", publish},

@@ -77,7 +77,7 @@ def check_walls(ingot, folder):
             connection.request("POST", "/ingot/v1/episodes", "{}", {"Content-Type": "application/json"})
             answer = connection.getresponse()
             body = json.loads(answer.read())
-            if answer.status == 200:
+            if answer.status in (200, 201):
                 break
             time.sleep(0.2)
         key = body.get("api_key", body.get("key", ""))
@@ -155,8 +155,9 @@ def check_run(ingot, folder):
     check(len(group["episodes"]) == 4 and group["step"] == 0, f"group: {group['group']}")
     returns = sorted(episode["reward"] for episode in group["episodes"])
     check(returns == sorted(step["groups"][0]["returns"]), f"{returns} and {step['groups'][0]}")
-    advantages = [call["advantage"] for episode in group["episodes"] for call in episode["calls"]]
-    check(any(one > 0 for one in advantages) and any(one < 0 for one in advantages), f"advantages: {advantages}")
+    for one in group["episodes"]:  # a group of equal returns has advantages of 0
+        above = one["reward"] - sum(returns) / len(returns)
+        check(all(call["advantage"] * above >= 0 for call in one["calls"]), f"advantages of {one['id']}, {above} above the mean")
     episode = page.json(f"/api/episode?id={group['episodes'][0]['id']}")
     call = episode["calls"][-1]
     tokens = page.json(f"/api/tokens?id={episode['id']}&call={call['call']}")

@@ -38,10 +38,10 @@ def hostile_episode(gateway):
     url = page_tests.Page(gateway).url
     for _ in range(600):
         status, opened = post(url, "/ingot/v1/episodes", {"metadata": {"note": HOSTILE}})
-        if status == 200:
+        if status in (200, 201):
             break
         time.sleep(0.2)
-    check(status == 200, f"no episode was opened: {opened}")
+    check(status in (200, 201), f"no episode was opened: {opened}")
     key, episode = opened["api_key"], opened["episode_id"]
     status, said = post(url, "/v1/chat/completions", {"model": "policy", "max_tokens": 8, "messages": [
         {"role": "system", "content": HOSTILE}, {"role": "user", "content": HOSTILE}]}, key)

@@ -36,6 +36,11 @@ TEST(AccountSeconds, TheMeasuredPartsAndWhatIsLeftOverAreTheWallClock) {
   for (const auto& [name, amount] : parts) sum += amount;
   EXPECT_DOUBLE_EQ(sum, account.wall);
   EXPECT_DOUBLE_EQ(account.measured, 19.5);
+  // With the share of the whole call that trains, the rest of it has a name too.
+  std::map<std::string, double> more = values;
+  more["perf/share_training"] = 0.425;
+  EXPECT_DOUBLE_EQ(Parts(AccountSeconds(std::vector<Row>{Step(0, 110, more)})).at("rates of the kernels, and figures"),
+                   0.25);
   EXPECT_EQ(AccountSeconds({}).wall, 0);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "datapool/make_pool.h"
 #include "text/tokenizer.h"
 #include "view/run_source.h"
@@ -65,6 +66,7 @@ class SmallRun {
     v1::OpenEpisodeRequest open = pools::Open(id, group, sample);
     open.mutable_episode()->mutable_task()->set_domain(group % 2 == 0 ? "even" : "odd");
     open.mutable_episode()->set_scaffold("agent");
+    open.mutable_episode()->set_opened_unix_ns(base::Clock::Real().UnixNanos());
     EXPECT_TRUE(pool_->OpenEpisode(open).ok());
     v1::AppendCallRequest call =
         pools::Append(id, 0, {pools::Prompt({'a', 'b'})}, {pools::Sampled({'x', '0' + group})});
@@ -72,6 +74,7 @@ class SmallRun {
     EXPECT_TRUE(pool_->AppendCall(call).ok());
     if (ended) {
       v1::EndEpisodeRequest end = pools::End(id, v1::EPISODE_FINISHED, sample);
+      end.set_ended_unix_ns(base::Clock::Real().UnixNanos());
       EXPECT_TRUE(pool_->EndEpisode(end).ok());
     }
   }

@@ -64,7 +64,7 @@ TEST_F(PageTest, NothingIsReadWithoutAKey) {
       EXPECT_EQ(response.body.find("small"), std::string::npos) << target;
     }
   }
-  EXPECT_EQ(Ask("/?token=").status, 401);
+  EXPECT_EQ(Ask("/?token=", "").status, 401);
   EXPECT_EQ(Ask("/api/run", "", "POST").status, 401);
 }
 

@@ -36,11 +36,13 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   }
   bool both_ways = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "use_bidirectional_attention", &both_ways));
+  if (scalar != std::round(scalar)) return BadKey("query_pre_attn_scalar", "must be a whole number");
   return both_ways ? BadKey("use_bidirectional_attention", "is true, which is not supported") : absl::OkStatus();
 }
 
 void Write(const ModelConfig& config, base::json::object* json) {
-  (*json)["query_pre_attn_scalar"] = 1 / (config.query_scale * config.query_scale);
+  // `transformers` takes a whole number alone.
+  (*json)["query_pre_attn_scalar"] = std::llround(1 / (config.query_scale * config.query_scale));
   (*json)["attn_logit_softcapping"] = nullptr;
   (*json)["final_logit_softcapping"] = nullptr;
 }
