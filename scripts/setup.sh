@@ -20,7 +20,7 @@ apt_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev libbenchmark-dev libyaml-cpp-dev libcli11-dev
   libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
-  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev prometheus-cpp-dev
+  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev libtomlplusplus-dev prometheus-cpp-dev
 )
 # The page of a run is bundled with Node.js 18 or newer. An installation from elsewhere serves too.
 command -v npm >/dev/null || apt_packages+=(nodejs npm)
@@ -36,7 +36,7 @@ case "$profile" in
                        "nvidia-nccl-cu13==2.28.9") ;;
   page) apt_packages+=(chromium) ;;
   services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap
-                           crun skopeo umoci buildah debootstrap) ;;
+                           crun skopeo umoci buildah busybox-static debootstrap) ;;
   *) echo "setup: unknown profile '$profile': base, check, cuda, page or services" >&2; exit 2 ;;
 esac
 

@@ -34,7 +34,7 @@ def main():
         majority = max(labels.count("yes"), labels.count("no")) / len(labels)
         print(f"majority                    {majority:.2f}")
         for name, words in (("classic", "one verdict"), ("cot", "reasons first")):
-            for steps in (1, 10):
+            for steps in (1, 20):
                 print(f"{name:8s} ({words:13s}) {accuracy(ingot, source, folder, name, steps):.2f}  after {steps} RL steps", flush=True)
 
 

@@ -9,7 +9,7 @@ import pathlib
 import random
 import sys
 
-DIGITS, TRAIN, HELD_OUT = 5, 2000, 100
+DIGITS, TRAIN, HELD_OUT = 4, 4000, 200
 
 
 def case(draw, index):

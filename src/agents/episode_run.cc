@@ -81,7 +81,9 @@ class EpisodeRunner {
     const auto payload = base::ParseJson(task_);
     if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
     if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
-    auto room = context_.substrate->Prepare();
+    wish_.takes_snapshots = recipe_.options.fresh_verifier;
+    if (auto trouble = FindImage()) return trouble;
+    auto room = context_.substrate->Prepare(wish_);
     if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
     room_ = *std::move(room);
     places_ = {.work = room_->work(),
@@ -102,10 +104,32 @@ class EpisodeRunner {
     return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
   }
 
+  // The image that the recipe names for this task.
+  std::optional<Trouble> FindImage() {
+    if (recipe_.options.image.empty()) return std::nullopt;
+    const sandbox::Variables variables =
+        VariablesOf(episode_, task_, {.work = "", .home = "", .tmp = "", .cwd = context_.cwd, .base_url = ""});
+    const auto source = recipe_.image.Render(variables);
+    if (!source.ok()) return Trouble{"task", absl::StrCat("image: ", Message(source.status()))};
+    if (context_.images == nullptr) return Trouble{"sandbox", "there is no store of images"};
+    auto image = context_.images->Resolve(*source);
+    if (!image.ok()) return Trouble{"sandbox", Message(image.status())};
+    image_ = *std::move(image);
+    wish_.image = image_.rootfs;
+    return std::nullopt;
+  }
+
+  // The folder that commands start in.
+  const std::string& WorkingDir() const { return image_.rootfs.empty() ? room_->work() : image_.working_dir; }
+
   std::optional<Trouble> MakeEnvironment() {
     auto environment = EnvironmentOf(recipe_, episode_, places_, variables_);
     if (!environment.ok()) return Trouble{"task", Message(environment.status())};
     env_ = *std::move(environment);
+    // The image's PATH is of its own files.
+    for (const auto& [name, value] : image_.env) {
+      if (!recipe_.options.env.contains(name) && (name == "PATH" || !env_.contains(name))) env_[name] = value;
+    }
     return std::nullopt;
   }
 
@@ -122,7 +146,7 @@ class EpisodeRunner {
 
   absl::StatusOr<sandbox::Command> MakeCommand(const CommandTemplate& command) const {
     INGOT_ASSIGN_OR_RETURN(auto argv, RenderCommand(command, variables_));
-    return sandbox::Command{.argv = std::move(argv), .env = env_, .working_dir = room_->work(), .stdin_text = ""};
+    return sandbox::Command{.argv = std::move(argv), .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
   }
 
   std::optional<Trouble> SetUp() {
@@ -178,18 +202,34 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
+  // The room of the verifier.
+  std::optional<Trouble> OpenJudgesRoom() {
+    judge_ = room_.get();
+    if (!recipe_.options.fresh_verifier) return std::nullopt;
+    auto files = room_->TakeSnapshot();
+    if (!files.ok()) return Trouble{"sandbox", Message(files.status())};
+    sandbox::RoomOptions wish = wish_;
+    wish.from = *files;
+    auto room = context_.substrate->Prepare(wish);
+    if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
+    fresh_room_ = *std::move(room);
+    judge_ = fresh_room_.get();
+    return std::nullopt;
+  }
+
   std::optional<Trouble> Verify() {
     if (!recipe_.verifier->decides()) return std::nullopt;
+    if (auto trouble = OpenJudgesRoom()) return trouble;
     reward::VerifierInput input;
     input.task = task_;
-    input.room = room_.get();
-    input.workdir = room_->work();
-    input.home = room_->home();
+    input.room = judge_;
+    input.workdir = image_.rootfs.empty() ? judge_->work() : image_.working_dir;
+    input.home = judge_->home();
     input.substrate = context_.substrate;
     if (const std::string& kind = recipe_.options.verifier.kind; kind == "command" || kind == "harbor") {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
-        auto made = room_->AddFolder(name);
+        auto made = judge_->AddFolder(name);
         if (!made.ok()) return Trouble{"sandbox", Message(made.status())};
         *folder = *std::move(made);
       }
@@ -198,7 +238,7 @@ class EpisodeRunner {
     input.cwd = context_.cwd;
     input.cancel = context_.cancel;
     if (recipe_.options.answer_from == "file") {
-      const auto content = room_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);
+      const auto content = judge_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);
       if (content.ok()) input.answer = *content;
       input.no_answer_reason = Message(content.status());
     } else {
@@ -244,7 +284,11 @@ class EpisodeRunner {
   const EpisodeContext& context_;
   std::string task_ = "{}";  // the task's payload, JSON
   std::unique_ptr<sandbox::Room> room_;
+  std::unique_ptr<sandbox::Room> fresh_room_;  // of the verifier; null = it has the agent's
+  sandbox::Room* judge_ = nullptr;
   std::shared_ptr<void> entrance_;  // the room's way to the gateway
+  sandbox::Image image_;            // rootfs empty = none
+  sandbox::RoomOptions wish_;
   EpisodePlaces places_;
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;

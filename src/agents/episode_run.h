@@ -10,6 +10,7 @@
 #include "agents/door.h"
 #include "agents/recipe.h"
 #include "proto/gateway.pb.h"
+#include "sandbox/image.h"
 #include "sandbox/process.h"
 #include "sandbox/substrate.h"
 
@@ -40,6 +41,7 @@ struct EpisodeReport {
 
 struct EpisodeContext {
   sandbox::Substrate* substrate = nullptr;  // never null
+  sandbox::ImageStore* images = nullptr;    // null = recipes name none
   Door* door = nullptr;                     // null = rooms share the network
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled

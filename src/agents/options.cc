@@ -58,6 +58,10 @@ absl::Status RecipeOptions::Validate() const {
   return base::Annotate(CheckRecipe(*this), absl::StrCat("recipe '", name, "'"));
 }
 
+std::string ImageStoreOf(const RunnerOptions& options) {
+  return options.image_store.empty() ? options.work_root + "/images" : options.image_store;
+}
+
 absl::Status RunnerOptions::Validate() const {
   if (concurrency < 1 || concurrency > 4096) {
     return absl::InvalidArgumentError(absl::StrCat("agents.concurrency is ", concurrency, ": 1 to 4096"));

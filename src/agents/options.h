@@ -39,6 +39,9 @@ struct RecipeOptions {
   // Files made in ${workdir} before set-up: relative path to template of the content. Content that begins with "#!"
   // becomes executable.
   std::map<std::string, std::string> files;
+  // The image whose files are the room's root (sandbox/image.h), a template, such as "${task.image}". Its commands see
+  // themselves as root, and run in the image's working folder. Empty = the machine's programs.
+  std::string image;
   // Commands that run before the agent, in order, with its environment. A command that does not exit with 0 fails the
   // episode.
   std::vector<StepOptions> setup;
@@ -74,6 +77,9 @@ struct RecipeOptions {
   std::string on_timeout = "fail";
   // The fate if the agent writes more than max_output_bytes.
   std::string on_flood = "fail";
+  // True: the verifier runs in a new room with the agent's files: its own HOME, /tmp, /dev/shm and, in an image, nothing
+  // but the files that the agent changed. Its ${workdir} is another path than the agent's.
+  bool fresh_verifier = false;
   // True: the folder of a failed episode stays, with stdout.txt, stderr.txt and failure.txt beside the agent's home/
   // and work/, up to the runner's keep_failed_max.
   bool keep_failed = false;
@@ -94,6 +100,8 @@ struct RunnerOptions {
   // The parent of the episodes' private folders, on a local disk; made if missing. Folders that a killed run left in it
   // are removed at the start.
   std::string work_root = DefaultWorkRoot();
+  // Where recipes' images are unpacked; "" = WORK_ROOT/images.
+  std::string image_store;
   // Seconds until a refused admission is asked for again, > 0, if the refusal names no time; doubles with each refusal.
   double backoff_initial_s = 0.02;
   // The longest of these waits, in seconds, for a time that a refusal names too; >= backoff_initial_s.
@@ -107,5 +115,8 @@ struct RunnerOptions {
 
   absl::Status Validate() const;
 };
+
+// The folder of images.
+std::string ImageStoreOf(const RunnerOptions& options);
 
 }  // namespace ingot::agents

@@ -49,6 +49,7 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
   const sandbox::Variables fixed{.text = {{"cwd", cwd}}, .json = {}};
   std::vector<sandbox::Program> programs;
   for (const RecipeOptions& recipe : recipes) {
+    if (!recipe.image.empty()) continue;  // its programs are the image's
     const std::string path = sandbox::SearchPath(sandbox::InheritedEnvironment(recipe.inherit_env));
     const auto add = [&](const std::string& key, const std::vector<std::string>& argv) {
       sandbox::Program program{absl::StrCat("agents.recipes '", recipe.name, "' ", key), {}, path};
@@ -80,6 +81,9 @@ absl::StatusOr<std::shared_ptr<const Recipe>> Recipe::Make(const RecipeOptions& 
   auto recipe = std::make_shared<Recipe>();
   recipe->options = options;
   INGOT_ASSIGN_OR_RETURN(recipe->command, ParseCommand(options.command, "command"));
+  auto image = Template::Parse(options.image, RecipeVariables());
+  if (!image.ok()) return base::Annotate(image.status(), "image");
+  recipe->image = *std::move(image);
   INGOT_ASSIGN_OR_RETURN(recipe->env, ParseMap(options.env, "env"));
   INGOT_ASSIGN_OR_RETURN(recipe->files, ParseMap(options.files, "files"));
   INGOT_ASSIGN_OR_RETURN(recipe->setup, ParseSteps(options.setup, "setup"));

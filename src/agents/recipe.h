@@ -23,6 +23,7 @@ using CommandTemplate = std::vector<sandbox::Template>;
 struct Recipe {
   RecipeOptions options;
   CommandTemplate command;
+  sandbox::Template image;
   std::map<std::string, sandbox::Template> env;
   std::map<std::string, sandbox::Template> files;
   std::vector<CommandTemplate> setup;

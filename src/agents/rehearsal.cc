@@ -197,6 +197,7 @@ absl::StatusOr<std::vector<std::string>> RehearseEpisode(const Recipe& recipe, c
   Programs programs(folder, !recipe.setup.empty());
   const auto look = [&](const std::string& key, const CommandTemplate& command, bool later) -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(auto argv, RenderCommand(command, variables));
+    if (!recipe.options.image.empty()) return absl::OkStatus();  // the image's programs are not looked at
     return programs.LookFor(key, {.argv = std::move(argv), .env = env, .working_dir = places.work, .stdin_text = ""},
                             later);
   };

@@ -116,6 +116,7 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       clock_(clock),
       own_door_(door == nullptr && substrate_->grant().own_network ? std::make_unique<RelayDoor>() : nullptr),
       door_(door != nullptr ? door : own_door_.get()),
+      images_(std::make_unique<sandbox::ImageStore>(ImageStoreOf(options))),
       series_(metrics == nullptr ? nullptr : std::make_unique<Series>(*metrics)),
       cwd_(CurrentFolder()),
       metadata_(absl::StrCat(R"({"sandbox":)", substrate_->grant().Json(), "}")),
@@ -278,6 +279,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
 EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode) {
   EpisodeContext context;
   context.substrate = substrate_.get();
+  context.images = images_.get();
   context.door = door_;
   context.cwd = cwd_;
   context.cancel = &cancel_;

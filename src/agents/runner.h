@@ -132,6 +132,7 @@ class Runner {
   const base::Clock& clock_;
   const std::unique_ptr<Door> own_door_;  // null: another one is used
   Door* const door_;
+  const std::unique_ptr<sandbox::ImageStore> images_;
   const std::unique_ptr<Series> series_;  // null: no metrics
   const std::string cwd_;
   const std::string metadata_;  // of every episode: {"sandbox": the substrate's grant}

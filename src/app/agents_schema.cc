@@ -56,6 +56,8 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("env", &o.env, "environment variables (templates) added to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
   schema.Field("inherit_env", &o.inherit_env, "variables taken over from ingot's own environment");
   schema.Field("files", &o.files, "files made in ${workdir}: path to template of the content");
+  schema.Field("image", &o.image,
+               "template of the image that is the episode's root folder, such as ${task.image} or oci-archive:FILE");
   schema.List<agents::StepOptions>("setup", &o.setup, BindStep, "commands before the agent");
   schema.List<agents::StepOptions>("cleanup", &o.cleanup, BindStep, "commands after the agent and the verifier");
   schema.Field("timeout_s", &o.timeout_s, "seconds the agent may run");
@@ -78,6 +80,8 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
     schema.Choice(name, field, {"fail", "zero", "verify"},
                   absl::StrCat(what, ": a new attempt, reward 0, or the verifier's reward"));
   }
+  schema.Field("fresh_verifier", &o.fresh_verifier,
+               "run the verifier in a new room with the agent's files, in place of the agent's room");
   schema.Field("keep_failed", &o.keep_failed, "keep the folder of a failed episode");
   BindVerifier(schema, o.verifier);
 }
@@ -87,6 +91,7 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
 void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
   schema.Field("agents.concurrency", &o.concurrency, "episodes at a time");
   schema.Field("agents.work_root", &o.work_root, "folder of the episodes' private folders, on a local disk");
+  schema.Field("agents.image_store", &o.image_store, "folder that images are unpacked in; empty: work_root/images");
   schema.Field("agents.backoff_initial_s", &o.backoff_initial_s, "wait after a refused admission that names no time");
   schema.Field("agents.backoff_max_s", &o.backoff_max_s, "longest of these waits");
   schema.Field("agents.report_retry_s", &o.report_retry_s,
@@ -103,7 +108,7 @@ void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o, std::string
                 "least rung of the wall around agents; a run that would get less is refused at its start; none: the "
                 "weakest is enough, also for verifiers that run the model's programs; any: not for those");
   schema.Choice("sandbox.rung", &o.rung, {"auto", "process", "landlock", "namespaces", "full"},
-                "strongest rung to try; auto: whatever the machine grants");
+                "strongest rung to try, which sandbox.require raises; auto: whatever the machine grants");
   schema.Choice("sandbox.network", &o.network, {"none", "host"},
                 "none: with namespaces a room reaches the gateway alone; host: it has the machine's network");
   schema.Field("sandbox.visible", &o.visible,

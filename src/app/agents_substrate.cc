@@ -82,6 +82,9 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   if (options.pool < 0) options.pool = std::max(2, config.agents.concurrency / 4);
   if (const std::string here = AbsolutePath(CurrentFolder()); !sandbox::IsTooWide(here))
     options.visible.push_back(here);
+  for (const agents::RecipeOptions& recipe : config.agents.recipes) {
+    if (!recipe.image.empty()) options.images = AbsolutePath(agents::ImageStoreOf(config.agents));
+  }
   INGOT_ASSIGN_OR_RETURN(const std::string folder, HiddenFolder(config, dir, options.programs));
   options.hidden = FilesOfRun(config);
   options.hidden.push_back(folder);

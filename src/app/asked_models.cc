@@ -107,6 +107,19 @@ absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gatewa
   return absl::OkStatus();
 }
 
+absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::TermParts& parts,
+                           const std::string& fingerprint) {
+  for (const reward::TermOptions& term : rewards.terms) {
+    if (term.kind != "teacher" || parts.teacher == nullptr) continue;
+    const absl::StatusOr<std::string> tokenizer = parts.teacher->Tokenizer(term.teacher.model);
+    if (!tokenizer.ok() || *tokenizer == fingerprint) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rewards.terms (", term.Name(), "): the teacher '", term.teacher.model, "' has the tokenizer ", *tokenizer,
+        ", and the run's is ", fingerprint, ": ids of one mean nothing to the other; name a teacher with the run's"));
+  }
+  return absl::OkStatus();
+}
+
 void AddAskedModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts) {
   parts.teacher = std::make_shared<EngineTeacher>(places);
   parts.judge = std::make_shared<EngineJudge>(std::move(places), std::move(text), std::move(parts.judge));

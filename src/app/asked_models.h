@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "app/model_places.h"
 #include "app/text_parts.h"
@@ -22,5 +23,10 @@ absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gatewa
 // Adds teacher and judge over these engines. `text`: the run's, which a judge's question is rendered with. A judge with a URL
 // is asked as before.
 void AddAskedModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts);
+
+// FAILED_PRECONDITION: a teacher that answers now has another tokenizer than the run's, with this fingerprint. One that does not
+// answer yet is checked with the first group that it scores.
+absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::TermParts& parts,
+                           const std::string& fingerprint);
 
 }  // namespace ingot::app

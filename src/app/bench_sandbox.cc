@@ -121,6 +121,55 @@ void Print(const Way& way, const std::string& rung, const SandboxBenchArgs& args
       << std::endl;
 }
 
+int64_t AvailableBytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name;) {
+    int64_t kib = 0;
+    if (name == "MemAvailable:" && file >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+// Holds idle rooms, each with one sleeping process, and prints the memory that the machine has less.
+int HoldIdle(sandbox::Substrate& substrate, int count, std::ostream& out, std::ostream& errors) {
+  const int64_t before = AvailableBytes();
+  const auto begin = Clock::now();
+  std::vector<std::unique_ptr<sandbox::Room>> rooms;
+  std::vector<std::thread> runs;
+  sandbox::Cancellation cancel;
+  const sandbox::Command command{.argv = {"sleep", "1000"}, .env = {}, .working_dir = "", .stdin_text = ""};
+  sandbox::Limits limits;
+  limits.wall_time = std::chrono::seconds(1000);
+  std::atomic<int> failed{0};
+  for (int i = 0; i < count; ++i) {
+    auto room = substrate.Prepare();
+    if (!room.ok()) {
+      errors << "ingot bench sandbox: room " << i << ": " << room.status().message() << "\n";
+      ++failed;
+      break;
+    }
+    rooms.push_back(*std::move(room));
+    runs.emplace_back([&, room = rooms.back().get()] {
+      const auto outcome = room->Run(command, limits, &cancel);
+      if (!outcome.ok() || outcome->ending != sandbox::Ending::kCancelled) ++failed;
+    });
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const int64_t used = before - AvailableBytes();
+  cancel.Cancel();
+  for (std::thread& run : runs) run.join();
+  out << base::PrintJson({{"idle_rooms", std::ssize(rooms)},
+                          {"rung", std::string(sandbox::RungName(substrate.grant().rung))},
+                          {"opened_in_s", seconds},
+                          {"memory_bytes", used},
+                          {"bytes_per_room", used / std::max<int64_t>(1, std::ssize(rooms))},
+                          {"failed", failed.load()},
+                          {"load", Load()}})
+      << std::endl;
+  return failed == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& errors) {
@@ -145,6 +194,14 @@ int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& 
     *each = *std::move(made);
   }
   errors << plain->grant().Describe() << "\n";
+  if (args.idle > 0) {
+    pooled.reset();
+    const int code = HoldIdle(*plain, args.idle, out, errors);
+    plain.reset();
+    std::error_code ignored;
+    fs::remove_all(root, ignored);
+    return code;
+  }
   const sandbox::Command command{.argv = {"/bin/true"}, .env = {}, .working_dir = "", .stdin_text = ""};
   const auto fail = [&errors](const std::string& why) -> Started {
     errors << "a start failed: " << why << std::endl;

@@ -11,12 +11,13 @@ struct SandboxBenchArgs {
   int rounds = 3;    // the ways are measured in turn, round by round; every figure is the median round's
   int threads = 2;
   std::string rung = "auto";
+  int idle = 0;  // rooms to hold at once, in place of the starts; 0 = none
 };
 
 // One JSON object per way: "pool" (a room that was opened before; the starts are paced, so that the pool can fill), "room" (opened when asked for), "second" (another
 // command in an open room), "crun" where it is installed (Linux bundles of the same program), "spawn" (no room at all). Fields:
 // p50_ms and p99_ms from the request to the end of the command, starts_per_s sustained by `threads`, rooms removed as well,
-// and the machine's load. Returns the exit code.
+// and the machine's load. With `idle` one object for the memory of that many open rooms. Returns the exit code.
 int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& errors);
 
 }  // namespace ingot::app

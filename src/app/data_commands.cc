@@ -106,7 +106,10 @@ std::function<int()> DeclareExport(CLI::App& parser) {
 
 std::function<int()> DeclareImport(CLI::App& parser) {
   const auto args = std::make_shared<ImportArgs>();
-  AddRunArgs(parser, args->run);
+  // Overrides stand behind --set alone: words without it are files.
+  parser.add_option("config", args->run.config, "the run's YAML file")->required();
+  parser.add_option("--set", args->run.overrides, "override one key: --set run.name=imported (repeatable)")
+      ->allow_extra_args(false);
   parser.add_option("files", args->files, "trajectories in ATIF: one JSON object a file, or JSON lines")->required();
   return [args] { return Import(*args); };
 }

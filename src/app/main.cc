@@ -15,9 +15,11 @@
 #include "app/command_errors.h"
 #include "app/commands.h"
 #include "app/data_commands.h"
+#include "app/harbor_command.h"
 #include "app/model_command.h"
 #include "app/process.h"
 #include "app/rollout_bench.h"
+#include "app/sandbox_serve.h"
 #include "app/simulate_command.h"
 #include "app/text_command.h"
 #include "app/thread_waits.h"
@@ -314,8 +316,45 @@ Run DeclareBenchSandbox(CLI::App& parser) {
   parser.add_option("--starts", args->starts, "starts of each way and round")->capture_default_str();
   parser.add_option("--repeat", args->rounds, "rounds; every figure is their median")->capture_default_str();
   AddThreads(parser, args->threads, "threads that start");
+  parser.add_option("--idle", args->idle, "hold this many idle rooms at once, and print their memory");
   parser.add_option("--rung", args->rung, "strongest rung to try")->capture_default_str();
   return [args] { return ingot::app::BenchSandbox(*args, std::cout, std::cerr); };
+}
+
+Run DeclareSandboxServe(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::SandboxServeArgs>();
+  args->sandbox.require = "namespaces";
+  parser.add_option("--host", args->http.host, "IP address to listen on")->capture_default_str();
+  parser.add_option("--port", args->http.port, "0: the system chooses")->capture_default_str();
+  parser.add_option("--tls-certificate", args->http.tls_certificate, "PEM file");
+  parser.add_option("--tls-key", args->http.tls_key, "PEM file");
+  parser.add_option("--key-file", args->key_file, "file of the key that clients show");
+  parser.add_option("--slots", args->slots, "requests that run at a time")->capture_default_str();
+  parser.add_option("--sessions", args->sessions, "sessions at a time")->capture_default_str();
+  parser.add_option("--session-idle", args->session_idle_s, "seconds after which an unused session ends")
+      ->capture_default_str();
+  parser.add_option("--require", args->sandbox.require, "least rung: none, landlock, namespaces, full")
+      ->capture_default_str();
+  parser.add_option("--store", args->store, "folder of images");
+  return [args] { return ingot::app::SandboxServe(*args); };
+}
+
+Run DeclareImage(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::ImageArgs>();
+  parser
+      .add_option("source", args->source,
+                  "oci-archive:FILE, docker-archive:FILE, oci:FOLDER, dockerfile:FOLDER, docker://NAME")
+      ->required();
+  parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
+  return [args] { return ingot::app::UnpackImage(*args, std::cout, std::cerr); };
+}
+
+Run DeclareTasksCheck(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::TasksCheckArgs>();
+  parser.add_option("folder", args->folder, "a folder of Harbor tasks, or one task")->required();
+  parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
+  parser.add_flag("--only-read", args->only_read, "list the tasks, and run none");
+  return [args] { return ingot::app::CheckTasks(*args, std::cout, std::cerr); };
 }
 
 Run DeclareBenchRollout(CLI::App& parser) {
@@ -412,14 +451,23 @@ std::vector<Command> Commands() {
        .computes = true,
        .holds_keys = true},
       {"tasks",
-       "measure and filter tasks",
+       "measure, filter and try tasks",
        nullptr,
-       {{"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
+       {{"check", "try Harbor's tasks: the solution must give 1, and doing nothing must not", DeclareTasksCheck},
+        {"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
         {"filter", "drop tasks that are trivial, impossible or easy to guess", DeclareTasksFilter},
         {"cases", "keep the test cases on which submissions agree, and the problems with enough of them",
          DeclareTasksCases}}},
       {"import", "make a pool of trajectories in ATIF, Harbor's format", DeclareImport},
       {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
+      {"sandbox",
+       "rooms without a run",
+       nullptr,
+       {{.name = "serve",
+         .summary = "execute code in rooms, over HTTP",
+         .declare = DeclareSandboxServe,
+         .holds_keys = true}}},
+      {"image", "unpack an image into a folder that rooms of agents run on", DeclareImage},
       {"simulate", "orders of finished groups beside each other, in simulated time", DeclareSimulate},
       {"bench",
        "measure this machine, one JSON object per figure",

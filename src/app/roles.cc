@@ -125,10 +125,12 @@ absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(TextParts text, config.model.path.empty()
                                              ? MakeTextParts(config.model.chat_format)
                                              : LoadTextParts(config.model.path, config.model.chat_format));
+  const std::string fingerprint = text.tokenizer->fingerprint();
   AddAskedModels(
       std::make_shared<ModelPlaces>(config.gateway, ConnectEngines(*context.registry, config.cluster.rollout_engines),
                                     std::move(external)),
       std::move(text), servers);
+  INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, servers, fingerprint));
   return servers;
 }
 

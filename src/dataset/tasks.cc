@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/checksum.h"
+#include "dataset/harbor.h"
 
 namespace ingot::dataset {
 namespace {
@@ -29,6 +30,13 @@ absl::StatusOr<std::string> Domain(const json::value& object) {
 }  // namespace
 
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options) {
+  if (IsHarborFolder(path)) {
+    INGOT_ASSIGN_OR_RETURN(HarborFolder folder, ReadHarborFolder(path));
+    if (!folder.tasks.empty()) return std::move(folder.tasks);
+    return absl::InvalidArgumentError(absl::StrCat(path, ": none of its ", folder.refused.size(), " tasks runs here; '",
+                                                   folder.refused[0].name, "': ", folder.refused[0].reason,
+                                                   " (`ingot tasks check` lists all)"));
+  }
   std::vector<v1::Task> tasks;
   std::unordered_map<std::string, int64_t> lines;  // by id
   INGOT_RETURN_IF_ERROR(

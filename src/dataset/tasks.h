@@ -1,4 +1,4 @@
-// Task files: JSONL, one task per line. A line is any JSON object; this reader looks at two of its fields.
+// Tasks: a folder of Harbor tasks (dataset/harbor.h), whose refused ones are left out, or a JSONL file, one task per line. A line is any JSON object; this reader looks at two of its fields.
 //
 //   {"task_id": "sum-17", "domain": "arithmetic", "question": ..., "answer": ...}
 #pragma once

@@ -95,7 +95,8 @@ void RemoveStaleGroups(const std::string& folder) {
 
 absl::StatusOr<std::string> MakeOwnGroup(const std::string& folder) {
   RemoveStaleGroups(folder);
-  std::string own = absl::StrCat(folder, "/", base::View(kPrefix), getpid());
+  static std::atomic<uint64_t> next{0};  // a process may have several objects
+  std::string own = absl::StrCat(folder, "/", base::View(kPrefix), getpid(), "-", next++);
   if (mkdir(own.c_str(), 0755) == 0 || errno == EEXIST) return own;
   return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", own));
 }
@@ -183,8 +184,7 @@ absl::Status ControlGroups::FindVersion2(const std::string& root) {
 
 absl::StatusOr<ControlGroup> ControlGroups::NewGroup(const GroupLimits& limits) {
   ControlGroup group;
-  static std::atomic<uint64_t> next{0};  // several objects of this process share its folder
-  const uint64_t number = next++;
+  const uint64_t number = next_++;
   for (const Controller& controller : controllers_) {
     const std::string folder = absl::StrCat(controller.folder, "/", number);
     const bool is_new = std::find(group.folders_.begin(), group.folders_.end(), folder) == group.folders_.end();

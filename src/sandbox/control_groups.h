@@ -1,11 +1,12 @@
 // Control groups of rooms: totals of memory, processes and CPU. The files of version 1 and version 2 are written directly.
 //
-//   version 1   one folder per controller: memory/OWN/ingot-PID/N, pids/OWN/ingot-PID/N, cpu/OWN/ingot-PID/N
-//   version 2   one folder: OWN/ingot-PID/N, where OWN's controllers are delegated to this user
+//   version 1   one folder per controller: memory/OWN/ingot-PID-K/N, pids/OWN/ingot-PID-K/N, cpu/OWN/ingot-PID-K/N
+//   version 2   one folder: OWN/ingot-PID-K/N, where OWN's controllers are delegated to this user
 //
 // OWN is this process's own group. Groups of processes that are gone are removed by the next Make.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -65,6 +66,7 @@ class ControlGroups {
 
   int version_ = 0;
   std::vector<Controller> controllers_;
+  std::atomic<uint64_t> next_{0};
 };
 
 }  // namespace ingot::sandbox

@@ -13,7 +13,7 @@ bool DiskWatch::IsExceeded(SteadyClock::time_point now) {
   if (!watches() || now < next_) return false;
   const bool exceeded = Count();
   const auto took = SteadyClock::now() - now;
-  next_ = SteadyClock::now() + std::max<SteadyClock::duration>(std::chrono::seconds(1), 20 * took);
+  next_ = SteadyClock::now() + std::max<SteadyClock::duration>(std::chrono::seconds(1), 5 * took);
   return exceeded;
 }
 

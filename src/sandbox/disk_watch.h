@@ -1,6 +1,6 @@
 // A DiskWatch bounds the disk that a room uses. No kernel limit serves every file system without privileges, so the room's
 // folders are counted while its command runs: at least once a second, and less often where counting takes long. A command
-// may exceed the limit for that time. Used by the thread that runs the command.
+// may exceed the limit for that time. They are counted once more when it has ended. Used by the thread that runs the command.
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,8 @@ class DiskWatch {
   bool watches() const { return limits_.bytes > 0 || limits_.files > 0; }
   // Counts if it is time. True: a limit is exceeded.
   bool IsExceeded(SteadyClock::time_point now);
+  // Counts now, for a command that has ended.
+  bool IsExceededAtEnd() { return watches() && Count(); }
   SteadyClock::time_point next() const { return next_; }
 
  private:

@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const Subst
     return absl::FailedPreconditionError(
         absl::StrCat("cannot make agents.work_root ", options.work_root, ": ", error.message()));
   }
+  if (!options.images.empty()) fs::create_directories(options.images, error);
   if (const int removed = RemoveStale(options.work_root); removed > 0) {
     INGOT_LOG(info, "removed {} work folders that an earlier run left in {}", removed, options.work_root);
   }

@@ -126,6 +126,7 @@ std::vector<std::string> ShownPaths(const SubstrateOptions& options) {
   for (const std::string& path : options.visible) {
     if (path.starts_with('/') && path != "/") shown.push_back(path);
   }
+  if (!options.images.empty()) shown.push_back(options.images);
   for (const Wish& wish : Wishes(options.programs)) {
     Show(wish.path, shown);
     Show(Canonical(wish.path), shown);

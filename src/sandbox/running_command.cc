@@ -112,6 +112,7 @@ std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancella
       TakeReport();
       // Its last output may have come after the reads above.
       if (!Read(out_, out_text_, limits) || !Read(err_, err_text_, limits)) return Ending::kOutputOverflow;
+      if (disk != nullptr && report_.has_value() && disk->IsExceededAtEnd()) return Ending::kDiskFull;
       return terminated && report_.has_value() ? std::optional(Ending::kTimedOut) : std::nullopt;
     }
   }

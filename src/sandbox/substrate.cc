@@ -95,9 +95,12 @@ absl::Status SubstrateOptions::Validate() const {
 
 absl::StatusOr<std::unique_ptr<Substrate>> MakeSubstrate(const SubstrateOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<LocalSubstrate> substrate, LocalSubstrate::Make(options));
-  const Grant& grant = substrate->grant();
   INGOT_ASSIGN_OR_RETURN(const Rung required, RequiredRung(options.require));
+  SubstrateOptions wanted = options;
+  const auto strongest = RequiredRung(options.rung == "process" ? "none" : options.rung);
+  if (strongest.ok() && *strongest < required) wanted.rung = options.require;
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<LocalSubstrate> substrate, LocalSubstrate::Make(wanted));
+  const Grant& grant = substrate->grant();
   if (grant.rung < required || (options.require != "none" && grant.is_open())) {
     return absl::FailedPreconditionError(
         absl::StrCat("sandbox.require is ", options.require, ", and agents would get less: ", grant.Describe(),

@@ -91,12 +91,15 @@ struct SubstrateOptions {
   // capabilities. "auto" = own where the machine grants it and rooms reach every program, else shared without
   // capabilities, which the start says.
   std::string agent_uid = "auto";
-  // The strongest rung to try: "auto" = whatever the machine grants, or "process", "landlock", "namespaces", "full".
+  // The strongest rung to try: "process", "landlock", "namespaces", "full", or "auto" = whatever the machine grants. `require`
+  // raises it.
   std::string rung = "auto";
   // "none" = with `namespaces` and `full` a room reaches the gateway alone. "host" = it has the machine's network.
   std::string network = "none";
   // Paths that rooms see beside the system's programs and the recipes' own, with a root folder of their own or Landlock.
   std::vector<std::string> visible;
+  // The folder of images (sandbox/image.h); made if missing. Empty = rooms have none from there.
+  std::string images;
   // Totals of a room, held in the rung `full`; 0 = no limit. `processes` is held in every rung with a uid per room or user
   // namespaces.
   GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};

@@ -180,6 +180,19 @@ TEST_F(RunnerTest, AgentSeesItsUrlKeyTaskFilesAndPrivateFolders) {
   EXPECT_EQ(episodes.rewards().at("ep0").reward(), 1) << episodes.ends()[0].detail();
 }
 
+TEST_F(RunnerTest, AFreshVerifierHasTheAgentsFilesAndNothingElseOfTheAgent) {
+  SetScript("echo kept > result; mkdir -p $HOME/bin; echo planted > $TMPDIR/note; echo 42");
+  recipe().verifier.kind = "command";
+  recipe().verifier.command = {"/bin/sh", "-c", "test \"$(cat result)\" = kept && ! test -e ../tmp/note"};
+  for (const bool fresh : {false, true}) {
+    recipe().fresh_verifier = fresh;
+    FakeEpisodes episodes(1);
+    EXPECT_EQ(RunAll(episodes).finished, 1);
+    EXPECT_EQ(episodes.rewards().at("ep0").reward(), fresh ? 1 : 0);
+  }
+  EXPECT_TRUE(WorkRootIsEmpty());
+}
+
 TEST_F(RunnerTest, AWrongAnswerIsAFinishedEpisodeWithRewardZero) {
   SetScript("echo 41");
   FakeEpisodes episodes(1);

@@ -4,6 +4,7 @@
 collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, regrade, export to SFT rows and ATIF, import
 cases     the filter of test cases on the shipped example
 graded_eval  the terms of a run beside the outcome of its evaluations
+pinned_teacher  a launched run that is held to its own start
 judge     a model of gateway.models as a judge
 distil    on-policy distillation: a student approaches a teacher on another server
 
@@ -170,6 +171,19 @@ def case_judge(ingot):
         row, = [row for row in ingot.metrics("judged") if "reward/mean" in row]
         print("judge:", row.get("reward/term/judge"), "ungraded:", row["batch/episodes_ungraded"])
         check(0 <= row["reward/term/judge"] <= 1 and row["batch/episodes_ungraded"] < 8, row)
+
+
+def case_pinned_teacher(ingot):
+    """Roles as processes; the teacher is the run's own start. It scores what it sampled itself to the bit."""
+    settings = {**SMALL, "run.name": "own", "sft.max_steps": 20, "gateway.models": "[{name: start, weights: pinned, version: 0}]",
+                "rewards.terms": "[{kind: outcome}, {kind: teacher, weight: 0.1, teacher: {model: start}}]",
+                "scheduler.total_steps": 2, "scheduler.groups_per_step": 2, "scheduler.group_size": 2, "scheduler.max_staleness": 0,
+                "cluster.datapool_port": 0, "cluster.scheduler_port": 0, "cluster.gateway_port": 0, "cluster.rollout_port": 0}
+    code, output = ingot.run("launch", settings, timeout=300)
+    check(code == 0, output)
+    kl = [row["reward/term/teacher/reverse_kl"] for row in ingot.metrics("own") if "reward/mean" in row]
+    print("reverse KL to the start:", kl)
+    check(len(kl) == 2 and kl[0] == 0, kl)
 
 
 def case_distil(ingot):

@@ -74,7 +74,8 @@ class MarkedProcesses {
     while (const dirent* const entry = readdir(proc)) {
       if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
       std::ifstream file(std::string("/proc/") + entry->d_name + "/cmdline");
-      const std::string line(std::istreambuf_iterator<char>(file), {});
+      std::string line;
+      std::getline(file, line);  // fails where the process has just ended
       if (line == std::string("sleep") + '\0' + sleep_ + '\0') visit(static_cast<pid_t>(std::stoi(entry->d_name)));
     }
     closedir(proc);

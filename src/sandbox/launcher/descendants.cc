@@ -71,14 +71,13 @@ void MarkDescendants(int count, bool (*spares)(pid_t)) {
 
 // While the descriptor is open, the id names one process. It may have changed hands since it was listed: the parent is
 // read again.
-bool SignalIfSame(const Seen& process, int signal) {
+void SignalIfSame(const Seen& process, int signal) {
   const int held = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
-  if (held < 0) return false;
+  if (held < 0) return;
   char pid[24];
   snprintf(pid, sizeof(pid), "%d", process.pid);
-  const bool sent = ParentOf(pid) == process.parent && syscall(SYS_pidfd_send_signal, held, signal, nullptr, 0) == 0;
+  if (ParentOf(pid) == process.parent) syscall(SYS_pidfd_send_signal, held, signal, nullptr, 0);
   close(held);
-  return sent;
 }
 
 }  // namespace
@@ -86,11 +85,13 @@ bool SignalIfSame(const Seen& process, int signal) {
 int SignalDescendants(int signal, bool (*spares)(pid_t child)) {
   const int count = ListProcesses();
   MarkDescendants(count, spares);
-  int sent = 0;
+  int found = 0;
   for (int i = 0; i < count; ++i) {
-    if (IsBelow(seen[i].pid) && SignalIfSame(seen[i], signal)) ++sent;
+    if (!IsBelow(seen[i].pid)) continue;
+    ++found;
+    SignalIfSame(seen[i], signal);
   }
-  return sent;
+  return found;
 }
 
 }  // namespace ingot::sandbox::launcher

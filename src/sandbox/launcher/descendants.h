@@ -7,7 +7,7 @@
 namespace ingot::sandbox::launcher {
 
 // Sends `signal` once to each descendant of this process, but for children that `spares` names and their descendants.
-// Returns the number of processes that got it.
+// Returns the number of descendants that were there. One whose parent ended meanwhile gets no signal: a later call finds it.
 int SignalDescendants(int signal, bool (*spares)(pid_t child));
 
 }  // namespace ingot::sandbox::launcher

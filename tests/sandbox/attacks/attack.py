@@ -176,8 +176,7 @@ def disk(files, size):
     for i in range(files):
         with open(f"fill-{i}", "wb") as file:
             file.write(bytes(size))
-            time.sleep(0.05 if size else 0)
-    time.sleep(3)
+            time.sleep(0.02 if size else 0)
     return True
 
 
@@ -255,7 +254,7 @@ ATTACKS = {
     "memory_of_many": memory_of_many,
     "disk_one_file": lambda: disk(1, 80 << 20),
     "disk_many_files": lambda: disk(20, 4 << 20),
-    "many_empty_files": lambda: disk(20000, 0),
+    "many_empty_files": lambda: disk(8000, 0),
     "shared_memory": shared_memory,
     "cpu": cpu,
     "keyctl": lambda: call(250, 0, -3, 0, 0, 0),

@@ -1,0 +1,29 @@
+// `ingot image SOURCE` unpacks an image; `ingot tasks check FOLDER` tries Harbor's tasks in rooms of this machine.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+namespace ingot::app {
+
+struct ImageArgs {
+  std::string source;
+  std::string store;  // empty = the default work root's
+};
+
+// Prints one JSON object: digest, rootfs, env and working_dir. Returns the exit code: 1 with a line on `errors` if there is
+// no such image.
+int UnpackImage(const ImageArgs& args, std::ostream& out, std::ostream& errors);
+
+struct TasksCheckArgs {
+  std::string folder;
+  std::string store;
+  bool only_read = false;  // true: tasks are read, and none is run
+};
+
+// One line per task: "ok NAME", "refused NAME: reason" or "wrong NAME: reason". A task is tried twice, each time in a new room
+// of its image: the solution must give a reward of 1, and an agent that does nothing must not. Returns 0 if every task that
+// runs here is right, 1 otherwise, 2 if the folder cannot be read.
+int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& errors);
+
+}  // namespace ingot::app
