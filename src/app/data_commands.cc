@@ -1,19 +1,28 @@
 #include "app/data_commands.h"
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace ingot::app {
 
 void AddRunArgs(CLI::App& parser, RunArgs& args) {
+  const auto check = [](const std::string& word) {
+    return word.find('=') == std::string::npos ? "'" + word + "' is one argument too many: KEY=VALUE is expected" : "";
+  };
   parser.add_option("config", args.config, "the run's YAML file")->required();
-  parser
-      .add_option("--set,overrides", args.overrides,
-                  "override one key: trainer.learning_rate=1e-3, with --set before it or without (repeatable)")
+  parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
       ->allow_extra_args(false)
-      ->check([](const std::string& word) {
-        return word.find('=') == std::string::npos ? "'" + word + "' is one argument too many: KEY=VALUE is expected"
-                                                   : "";
-      });
+      ->check(check);
+  // Parsed after --set, whose words it keeps.
+  parser
+      .add_option_function<std::vector<std::string>>(
+          "overrides",
+          [&args](const std::vector<std::string>& words) {
+            args.overrides.insert(args.overrides.end(), words.begin(), words.end());
+          },
+          "override keys: trainer.learning_rate=1e-3 run.seed=2")
+      ->check(check);
 }
 
 std::function<int()> DeclareRegrade(CLI::App& parser) {

@@ -1298,6 +1298,10 @@ def case_bad_input(ingot, options):
         check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
     done = subprocess.run([ingot.binary, "--version"], capture_output=True, text=True, timeout=60)
     check(done.returncode == 0 and done.stdout.startswith("ingot "), f"--version: {done}")
+    words = ["config", "check", "configs/smoke.yaml", "run.seed=77", "--set", "run.name=bare", "http.port=1234"]
+    done = subprocess.run([ingot.binary, *words], cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0 and all(key in done.stdout for key in ("seed: 77", "name: bare", "port: 1234")),
+          f"overrides with --set and without: {done}")
 
     def expect_name_free(settings, *words):
         """A run that cannot start leaves its name free, with either command."""
