@@ -128,8 +128,15 @@ def check_run(ingot, folder):
         check(run["engines"][0]["sampled_tokens"] > 0, f"engines: {run['engines']}")
         before = page.json("/api/curves?names=reward/mean")["rows"]
         wait_until(lambda: page.json("/api/curves?names=reward/mean")["rows"] > before, "a further row on the page", process)
-        window = page.json("/api/window")
-        check(window["groups"] and window["groups"][0]["group"] == window["head"], f"window: {window}")
+        windows = []  # one is empty for the moment between two groups
+
+        def group_runs():
+            windows.append(page.json("/api/window"))
+            return windows[-1]["groups"]
+
+        wait_until(group_runs, "a group in the window", process)
+        window = windows[-1]
+        check(window["groups"][0]["group"] == window["head"], f"window: {window}")
         beside, files = view_files(ingot, folder, "seen")
         seen = files.json("/api/run")
         check(not seen["live"] and seen["rows"] >= 3, f"beside the run: {seen}")
