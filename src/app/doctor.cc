@@ -95,7 +95,7 @@ Finding ExaminePorts(const RunConfig& config) {
                                 {"cluster.rollout_port", config.cluster.host, config.cluster.rollout_port}};
   std::string taken;
   for (const Wanted& one : wanted) {
-    if (const absl::Status free = CheckPortFree(one.key, one.host, one.port); !free.ok()) {
+    if (const absl::Status free = FindPort(one.key, one.host, one.port).status(); !free.ok()) {
       absl::StrAppend(&taken, taken.empty() ? "" : "; ", free.message());
     }
   }

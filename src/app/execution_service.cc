@@ -1,7 +1,6 @@
 #include "app/execution_service.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,41 +38,6 @@ http::Reply ErrorOf(const absl::Status& status) {
 http::Reply ReplyOf(const absl::StatusOr<object>& answer) {
   return answer.ok() ? Json(200, *answer) : ErrorOf(answer.status());
 }
-
-// One request that runs on a thread of the service.
-class Work final : public http::Exchange, public std::enable_shared_from_this<Work> {
- public:
-  Work(base::Executor& threads, std::function<http::Reply(const std::string&)> answer)
-      : threads_(threads), answer_(std::move(answer)) {}
-
-  void Body(std::string body, std::function<void()> wake) override {
-    const absl::Status posted = threads_.TryPost([self = shared_from_this(), body = std::move(body), wake] {
-      self->Set(self->answer_(body));
-      wake();
-    });
-    if (posted.ok()) return;
-    Set(Error(429, "too_many", "all slots are taken, and as many requests wait: try again"));
-    wake();
-  }
-  http::Output Send() override {
-    base::MutexLock lock(mu_);
-    http::Output output;
-    output.done = reply_.has_value();
-    output.reply = std::exchange(reply_, std::nullopt);
-    return output;
-  }
-  void Closed(http::Side) override {}
-
- private:
-  void Set(http::Reply reply) {
-    base::MutexLock lock(mu_);
-    reply_ = std::move(reply);
-  }
-  base::Executor& threads_;
-  const std::function<http::Reply(const std::string&)> answer_;
-  base::Mutex mu_;
-  std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
-};
 
 std::string_view EndingName(sandbox::Ending ending) {
   switch (ending) {
@@ -193,10 +157,11 @@ http::Opening ExecutionService::Head(http::RequestHead head) {
     return {.exchange = nullptr,
             .refusal = Error(404, "not_found", "there is /ingot/v1/execute and /ingot/v1/sessions")};
   }
-  return {.exchange =
-              std::make_shared<Work>(threads_, [this, head](const std::string& body) { return Answer(head, body); }),
-          .refusal = {},
-          .max_body_bytes = kLargestBody};
+  http::Work work{
+      .post = [this](std::function<void()> job) { return threads_.TryPost(std::move(job)).ok(); },
+      .answer = [this, head](const std::string& body) { return Answer(head, body); },
+      .busy = [] { return Error(429, "too_many", "all slots are taken, and as many requests wait: try again"); }};
+  return {.exchange = http::MakeExchange(std::move(work)), .refusal = {}, .max_body_bytes = kLargestBody};
 }
 
 http::Reply ExecutionService::Answer(const http::RequestHead& head, const std::string& body) {

@@ -15,6 +15,7 @@
 #include "app/kubernetes_launcher.h"
 #include "app/launcher.h"
 #include "app/model_setup.h"
+#include "app/port_check.h"
 #include "app/process.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "app/commands.h"
+#include "app/port_check.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"

@@ -1,6 +1,7 @@
 #include "app/port_check.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@
 
 namespace ingot::app {
 
-absl::Status CheckPortFree(const std::string& key, const std::string& host, int port) {
+absl::StatusOr<int> FindPort(const std::string& key, const std::string& host, int port) {
   addrinfo wanted = {}, *found = nullptr;
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
@@ -19,10 +20,13 @@ absl::Status CheckPortFree(const std::string& key, const std::string& host, int 
   const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
-  const int error = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+  int error = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+  // Both kinds of address have the port at the same place.
+  if (error == 0 && getsockname(fd, found->ai_addr, &found->ai_addrlen) != 0) error = errno;
+  const int bound = ntohs(reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_port);
   if (fd >= 0) close(fd);
   freeaddrinfo(found);
-  if (error == 0) return absl::OkStatus();
+  if (error == 0) return bound;
   return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
 }
 

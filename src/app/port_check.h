@@ -1,4 +1,4 @@
-// Whether a server of this machine could listen at a port.
+// Ports of this machine.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace ingot::app {
 
-// INVALID_ARGUMENT: `host` is unknown. UNAVAILABLE: the port is taken or forbidden. Errors begin with `key`. Port 0 is free.
-absl::Status CheckPortFree(const std::string& key, const std::string& host, int port);
+// The port, or a free one for 0, at which this machine can listen at `host`. `key` begins errors. INVALID_ARGUMENT: `host`
+// is unknown. UNAVAILABLE: the port is in use or forbidden.
+absl::StatusOr<int> FindPort(const std::string& key, const std::string& host, int port);
 
 }  // namespace ingot::app

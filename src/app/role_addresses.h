@@ -20,9 +20,6 @@ std::string OwnHost(const ClusterOptions& cluster);
 // HOST:PORT of that host.
 std::string AtHost(const ClusterOptions& cluster, int port);
 
-// The port, or a free one for 0, at which this machine can listen. `key` names it in errors. UNAVAILABLE: it is in use.
-absl::StatusOr<int> FindPort(const std::string& key, const std::string& host, int port);
-
 // The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,
 // trainer 3, agents 4, engine i 5 + i). 0 = it has none: metrics.port is 0.
 int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index);

@@ -1,12 +1,10 @@
 #include "app/status_endpoint.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "app/socket_question.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/printable.h"
 
 namespace ingot::app {
@@ -14,44 +12,9 @@ namespace {
 
 constexpr char kPath[] = "/status";
 
-// An answer that takes a while, made on a thread of its own.
-class StatusExchange final : public http::Exchange, public std::enable_shared_from_this<StatusExchange> {
- public:
-  StatusExchange(base::Executor& thread, const std::function<std::vector<RoleStatus>()>& ask)
-      : thread_(thread), ask_(ask) {}
-
-  void Body(std::string, std::function<void()> wake) override {
-    auto job = [self = shared_from_this(), wake] {
-      const std::vector<RoleStatus> roles = self->ask_();
-      self->Set({.status = AllAnswer(roles) ? 200 : 503,
-                 .content_type = "text/plain; charset=utf-8",
-                 .body = FormatRoles(roles)});
-      wake();
-    };
-    if (thread_.TryPost(std::move(job)).ok()) return;
-    Set({.status = 503, .content_type = "text/plain; charset=utf-8", .body = "too many ask for the state\n"});
-    wake();
-  }
-  http::Output Send() override {
-    base::MutexLock lock(mu_);
-    http::Output output;
-    output.done = reply_.has_value();
-    output.reply = std::exchange(reply_, std::nullopt);
-    return output;
-  }
-  void Closed(http::Side) override {}
-
- private:
-  void Set(http::Reply reply) {
-    base::MutexLock lock(mu_);
-    reply_ = std::move(reply);
-  }
-
-  base::Executor& thread_;
-  const std::function<std::vector<RoleStatus>()>& ask_;
-  base::Mutex mu_;
-  std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
-};
+http::Reply Text(int status, std::string body) {
+  return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
+}
 
 }  // namespace
 
@@ -83,9 +46,16 @@ absl::StatusOr<std::unique_ptr<StatusEndpoint>> StatusEndpoint::Start(const std:
 
 http::Opening StatusEndpoint::Head(http::RequestHead head) {
   if (head.target != kPath || head.method != "GET") {
-    return {.refusal = {.status = 404, .content_type = "text/plain; charset=utf-8", .body = "GET /status\n"}};
+    return {.refusal = Text(404, "GET /status\n")};
   }
-  return {.exchange = std::make_shared<StatusExchange>(thread_, ask_)};
+  const auto answer = [this](const std::string&) {
+    const std::vector<RoleStatus> roles = ask_();
+    return Text(AllAnswer(roles) ? 200 : 503, FormatRoles(roles));
+  };
+  return {.exchange = http::MakeExchange(
+              http::Work{.post = [this](std::function<void()> job) { return thread_.TryPost(std::move(job)).ok(); },
+                         .answer = answer,
+                         .busy = [] { return Text(503, "too many ask for the state\n"); }})};
 }
 
 absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path) {

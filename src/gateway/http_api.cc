@@ -4,12 +4,10 @@
 #include <cctype>
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
-#include "base/mutex.h"
 #include "base/printable.h"
 #include "base/random.h"
 #include "gateway/api/api_error.h"
@@ -269,45 +267,26 @@ class AnswerExchange final : public http::Exchange {
 
 // An answer of a function that blocks, on a worker of the gateway's. The function runs to its end though the client
 // goes away.
-class WorkerExchange final : public http::Exchange, public std::enable_shared_from_this<WorkerExchange> {
- public:
-  using Function = std::function<http::Reply(const HttpRequest&)>;
-  WorkerExchange(Gateway& gateway, HttpRequest request, Function answer)
-      : gateway_(gateway), request_(std::move(request)), answer_(std::move(answer)) {}
+using Function = std::function<http::Reply(const HttpRequest&)>;
 
-  void Body(std::string body, std::function<void()> wake) override {
-    request_.body = std::move(body);
-    auto job = [self = shared_from_this(), wake] {
-      self->SetReply(self->answer_(self->request_));
-      wake();
-    };
-    if (gateway_.RunOnWorker(std::move(job))) return;
-    const auto busy = ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later");
-    SetReply(Error(gateway_, busy));
-    wake();
-  }
-  http::Output Send() override {
-    base::MutexLock lock(mu_);
-    http::Output output;
-    output.done = reply_.has_value();
-    output.reply = std::exchange(reply_, std::nullopt);
-    return output;
-  }
-  void Closed(http::Side) override {}
-
- private:
-  void SetReply(http::Reply reply) {
+http::Work WorkOf(Gateway& gateway, HttpRequest request, Function answer) {
+  const auto with_id = [](http::Reply reply) {
     AddRequestId(base::RandomHex(16), reply.fields);
-    base::MutexLock lock(mu_);
-    reply_ = std::move(reply);
-  }
-
-  Gateway& gateway_;
-  HttpRequest request_;
-  const Function answer_;
-  base::Mutex mu_;
-  std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
-};
+    return reply;
+  };
+  return {.post = [&gateway](std::function<void()> job) { return gateway.RunOnWorker(std::move(job)); },
+          .answer =
+              [request = std::move(request), answer = std::move(answer), with_id](std::string body) mutable {
+                request.body = std::move(body);
+                return with_id(answer(request));
+              },
+          .busy =
+              [&gateway, with_id] {
+                const auto busy =
+                    ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later");
+                return with_id(Error(gateway, busy));
+              }};
+}
 
 }  // namespace
 
@@ -319,7 +298,7 @@ http::Opening HttpApi::Head(http::RequestHead head) {
   if (request.key.empty()) request.key = request.route.key;
   request.method = std::move(head.method);
   request.target = std::move(head.target);
-  WorkerExchange::Function answer;
+  Function answer;
   if (HasMethod(request) && !IsEncoded(request.headers)) {
     switch (request.route.kind) {
       case HttpRoute::Kind::kDialect:
@@ -344,8 +323,7 @@ http::Opening HttpApi::Head(http::RequestHead head) {
     }
   }
   if (answer) {
-    auto exchange = std::make_shared<WorkerExchange>(gateway_, std::move(request), std::move(answer));
-    return {.exchange = std::move(exchange)};
+    return {.exchange = http::MakeExchange(WorkOf(gateway_, std::move(request), std::move(answer)))};
   }
   return {.exchange = http::MakeExchange([&gateway = gateway_, request = std::move(request)](const std::string&) {
             http::Reply reply = QuickReply(gateway, request);

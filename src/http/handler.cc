@@ -1,6 +1,10 @@
 #include "http/handler.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/mutex.h"
 
 namespace ingot::http {
 namespace {
@@ -29,6 +33,48 @@ class ImmediateExchange final : public Exchange {
  private:
   const std::function<Reply(const std::string&)> answer_;
   std::optional<Reply> reply_;
+};
+
+class WorkedExchange final : public Exchange, public std::enable_shared_from_this<WorkedExchange> {
+ public:
+  explicit WorkedExchange(Work work) : work_(std::move(work)) {}
+
+  void Body(std::string body, std::function<void()> wake) override {
+    const bool posted = work_.post([self = shared_from_this(), body = std::move(body), wake]() mutable {
+      if (self->IsUnwanted()) return;
+      self->Set(self->work_.answer(std::move(body)));
+      wake();
+    });
+    if (posted) return;
+    Set(work_.busy());
+    wake();
+  }
+  Output Send() override {
+    base::MutexLock lock(mu_);
+    Output output;
+    output.done = reply_.has_value();
+    output.reply = std::exchange(reply_, std::nullopt);
+    return output;
+  }
+  void Closed(Side) override {
+    base::MutexLock lock(mu_);
+    closed_ = true;
+  }
+
+ private:
+  bool IsUnwanted() {
+    base::MutexLock lock(mu_);
+    return closed_ && work_.skip_if_gone;
+  }
+  void Set(Reply reply) {
+    base::MutexLock lock(mu_);
+    reply_ = std::move(reply);
+  }
+
+  const Work work_;
+  base::Mutex mu_;
+  std::optional<Reply> reply_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace
@@ -60,5 +106,7 @@ Reply Handler::Refuse(std::string_view, const Refusal& why) {
 std::shared_ptr<Exchange> MakeExchange(std::function<Reply(const std::string&)> answer) {
   return std::make_shared<ImmediateExchange>(std::move(answer));
 }
+
+std::shared_ptr<Exchange> MakeExchange(Work work) { return std::make_shared<WorkedExchange>(std::move(work)); }
 
 }  // namespace ingot::http

@@ -120,4 +120,14 @@ class Handler {
 // not block.
 std::shared_ptr<Exchange> MakeExchange(std::function<Reply(const std::string& body)> answer);
 
+// An exchange whose answer takes a while. `post` gives the work to a thread, where `answer` may block; false: too many
+// wait, and `busy` answers at once.
+struct Work {
+  std::function<bool(std::function<void()> work)> post;
+  std::function<Reply(std::string body)> answer;
+  std::function<Reply()> busy;
+  bool skip_if_gone = false;  // `answer` is not begun for a client that has gone
+};
+std::shared_ptr<Exchange> MakeExchange(Work work);
+
 }  // namespace ingot::http

@@ -34,23 +34,6 @@ void DescribeSampled(const CallPath& call, int32_t depth, TreeNode& node) {
   node.mean_logprob = sum / static_cast<double>(node.tokens.size());
 }
 
-std::string FinishName(v1::FinishReason finish) {
-  switch (finish) {
-    case v1::FINISH_STOP:
-      return "stop";
-    case v1::FINISH_LENGTH:
-      return "length";
-    case v1::FINISH_ABORTED:
-      return "aborted";
-    case v1::FINISH_ERROR:
-      return "error";
-    case v1::FINISH_REPETITION:
-      return "repetition";
-    default:
-      return "unfinished";
-  }
-}
-
 std::string Escape(std::string_view text, bool ascii) {
   return base::Printable(text, {.ascii = ascii, .quoted = true});
 }
@@ -123,6 +106,23 @@ std::string Heading(const v1::EpisodeTree& tree, const std::vector<TreeNode>& no
 }
 
 }  // namespace
+
+std::string FinishName(v1::FinishReason finish) {
+  switch (finish) {
+    case v1::FINISH_STOP:
+      return "stop";
+    case v1::FINISH_LENGTH:
+      return "length";
+    case v1::FINISH_ABORTED:
+      return "aborted";
+    case v1::FINISH_ERROR:
+      return "error";
+    case v1::FINISH_REPETITION:
+      return "repetition";
+    default:
+      return "unfinished";
+  }
+}
 
 std::string StateName(v1::EpisodeState state) {
   switch (state) {

@@ -44,6 +44,9 @@ struct TreeNode {
 // The runs of the tree in pre-order. DATA_LOSS: as of CallPathsOf.
 absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree);
 
+// "stop", "length" and so on, as people read them.
+std::string FinishName(v1::FinishReason finish);
+
 struct RenderOptions {
   int32_t max_text_bytes = 160;  // of a run's text; a longer text loses its middle; 0 = no text
   int32_t max_indent = 24;       // nested forks that are indented; deeper ones share one column

@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
-#include "base/mutex.h"
 #include "view/bundle.h"
 #include "view/query.h"
 
@@ -38,62 +36,11 @@ int HttpStatusOf(const absl::Status& status) {
   return 503;
 }
 
-// An answer that is made on another thread.
-class ViewExchange final : public http::Exchange, public std::enable_shared_from_this<ViewExchange> {
- public:
-  ViewExchange(base::Executor& thread, RunView& view, std::string target)
-      : thread_(thread), view_(view), target_(std::move(target)) {}
-
-  void Body(std::string, std::function<void()> wake) override {
-    const absl::Status posted = thread_.TryPost([self = shared_from_this(), wake] {
-      thread_local const int lowered = setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
-      static_cast<void>(lowered);
-      self->Make();
-      wake();
-    });
-    if (posted.ok()) return;
-    Set(PlainText(503, "too many questions wait; ask again\n"));
-    wake();
-  }
-  http::Output Send() override {
-    base::MutexLock lock(mu_);
-    http::Output output;
-    output.done = reply_.has_value();
-    output.reply = std::exchange(reply_, std::nullopt);
-    return output;
-  }
-  void Closed(http::Side) override {
-    base::MutexLock lock(mu_);
-    closed_ = true;
-  }
-
- private:
-  void Make() {
-    {
-      base::MutexLock lock(mu_);
-      if (closed_) return;  // nobody reads it
-    }
-    absl::StatusOr<std::string> answer = view_.Answer(target_);
-    if (!answer.ok()) {
-      const base::json::object error{{"error", std::string(answer.status().message())}};
-      http::Reply reply{.status = HttpStatusOf(answer.status()), .fields = Guarded(), .body = base::PrintJson(error)};
-      Set(std::move(reply));
-      return;
-    }
-    Set({.status = 200, .content_type = "application/json", .fields = Guarded(), .body = *std::move(answer)});
-  }
-  void Set(http::Reply reply) {
-    base::MutexLock lock(mu_);
-    reply_ = std::move(reply);
-  }
-
-  base::Executor& thread_;
-  RunView& view_;
-  const std::string target_;
-  base::Mutex mu_;
-  bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
-};
+http::Reply ReplyOf(absl::StatusOr<std::string> answer) {
+  if (answer.ok()) return {.content_type = "application/json", .fields = Guarded(), .body = *std::move(answer)};
+  const base::json::object error{{"error", std::string(answer.status().message())}};
+  return {.status = HttpStatusOf(answer.status()), .fields = Guarded(), .body = base::PrintJson(error)};
+}
 
 http::Reply FileReply(std::string_view path) {
   const std::span<const BundleFile> files = Bundle();
@@ -128,6 +75,23 @@ absl::StatusOr<std::unique_ptr<Page>> Page::Start(http::Options options, std::st
 
 std::string Page::NewLink() { return absl::StrCat(server_->url(), "/?token=", access_.NewToken()); }
 
+http::Work Page::Question(const std::string& target) {
+  return {.post =
+              [this](std::function<void()> job) {
+                return thread_
+                    .TryPost([job = std::move(job)] {
+                      thread_local const int lowered =
+                          setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+                      static_cast<void>(lowered);
+                      job();
+                    })
+                    .ok();
+              },
+          .answer = [this, target](const std::string&) { return ReplyOf(view_.Answer(target)); },
+          .busy = [] { return PlainText(503, "too many questions wait; ask again\n"); },
+          .skip_if_gone = true};
+}
+
 http::Opening Page::Head(http::RequestHead head) {
   const std::string target(std::string_view(head.target).substr(0, head.target.find('#')));
   const std::string path = target.substr(0, target.find('?'));
@@ -150,7 +114,7 @@ http::Opening Page::Head(http::RequestHead head) {
     reply.fields.emplace_back("Allow", "GET, HEAD");
     return {.refusal = std::move(reply)};
   }
-  if (path.starts_with("/api/")) return {.exchange = std::make_shared<ViewExchange>(thread_, view_, target)};
+  if (path.starts_with("/api/")) return {.exchange = http::MakeExchange(Question(target))};
   return {.exchange = http::MakeExchange([path](const std::string&) { return FileReply(path); })};
 }
 

@@ -29,6 +29,8 @@ class Page final : public http::Handler {
   http::Opening Head(http::RequestHead head) override;
 
  private:
+  // An answer of the run's record.
+  http::Work Question(const std::string& target);
   Page(bool secure, std::string key, RunSource source)
       : secure_(secure), access_(std::move(key)), view_(std::move(source)) {}
 

@@ -21,23 +21,6 @@ using base::json::object;
 
 constexpr size_t kMostDelivered = 64 * 1024;  // bytes of a delivered message that are shown
 
-std::string NameOfFinish(v1::FinishReason finish) {
-  switch (finish) {
-    case v1::FINISH_STOP:
-      return "stop";
-    case v1::FINISH_LENGTH:
-      return "length";
-    case v1::FINISH_ABORTED:
-      return "aborted";
-    case v1::FINISH_ERROR:
-      return "error";
-    case v1::FINISH_REPETITION:
-      return "repetition";
-    default:
-      return "unfinished";
-  }
-}
-
 double Seconds(int64_t from, int64_t to) {
   return from == 0 || to == 0 ? 0 : static_cast<double>(std::max<int64_t>(0, to - from)) * 1e-9;
 }
@@ -89,7 +72,7 @@ object CallJson(const v1::EpisodeTree& tree, const v1::Call& call, const std::ma
           {"branch", SafeText(call.branch())},
           {"parent_branch", SafeText(call.parent_branch())},
           {"fork_cause", SafeText(call.fork_cause())},
-          {"finish", NameOfFinish(call.finish())},
+          {"finish", tree::FinishName(call.finish())},
           {"model", SafeText(call.model())},
           {"trained", call.weights() == v1::WEIGHTS_FOLLOW},
           {"malformed", call.tool_call_malformed()},

@@ -15,21 +15,9 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   e.scoring = "sigmoid";
   e.normalize = e.correction_bias = true;
   e.dense_layers = 1;
-  int64_t shared = 1;
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_local_experts", false, &e.count));
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "n_routed_experts", false, &e.count));
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_experts_per_tok", false, &e.per_token));
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "moe_intermediate_size", false, &e.width));
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "n_shared_experts", false, &shared));
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "first_k_dense_replace", false, &e.dense_layers));
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "n_group", false, &e.groups));
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "topk_group", false, &e.groups_per_token));
-  INGOT_RETURN_IF_ERROR(ReadDouble(json, "routed_scaling_factor", &e.scale));
-  INGOT_RETURN_IF_ERROR(ReadBool(json, "norm_topk_prob", &e.normalize));
+  INGOT_RETURN_IF_ERROR(ReadGroupedExperts(json, &e));
   config->qk_norm = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "use_qk_norm", &config->qk_norm));
-  if (shared < 1 || shared > 1 << 10) return BadKey("n_shared_experts", "must lie in 1..1024");
-  e.shared_width = shared * e.width;
   return absl::OkStatus();
 }
 

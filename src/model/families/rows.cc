@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "model/config_json.h"
+
 namespace ingot::model {
 
 std::string LayerPrefix(int64_t index) { return absl::StrCat("model.layers.", index, "."); }
@@ -115,6 +117,23 @@ LayerSpec ExpertLayer(const ModelConfig& config, int64_t index) {
   LayerSpec layer = AttentionLayer(config, index);
   AddExperts(config, LayerPrefix(index), kMlpExperts, &layer);
   return layer;
+}
+
+absl::Status ReadGroupedExperts(const base::json::value& json, ExpertsConfig* experts) {
+  int64_t shared = 1;
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_local_experts", false, &experts->count));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "n_routed_experts", false, &experts->count));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_experts_per_tok", false, &experts->per_token));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "moe_intermediate_size", false, &experts->width));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "n_shared_experts", false, &shared));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "first_k_dense_replace", false, &experts->dense_layers));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "n_group", false, &experts->groups));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "topk_group", false, &experts->groups_per_token));
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, "routed_scaling_factor", &experts->scale));
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "norm_topk_prob", &experts->normalize));
+  if (shared < 1 || shared > 1 << 10) return BadKey("n_shared_experts", "must lie in 1..1024");
+  experts->shared_width = shared * experts->width;
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::model

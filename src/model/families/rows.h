@@ -28,6 +28,10 @@ struct ExpertNames {
 };
 extern const ExpertNames kMlpExperts;  // mlp.gate, mlp.experts.%.gate_proj, ...
 
+// The keys of DeepSeek-V3 and its kin: experts in groups, shared experts, dense first layers. What the file leaves out stays;
+// one shared expert is the default.
+absl::Status ReadGroupedExperts(const base::json::value& json, ExpertsConfig* experts);
+
 // A router and its experts, and the expert that every token takes, as the configuration says.
 void AddExperts(const ModelConfig& config, const std::string& prefix, const ExpertNames& names, LayerSpec* layer);
 
