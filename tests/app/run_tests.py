@@ -452,9 +452,9 @@ def case_doubts(ingot, options):
     """Settings and results that are rarely meant are named on the terminal, at the start where they are known then."""
     folder = write_asking_config(ingot, agent_seconds=0.5)  # so that most tokens are stale
     agent = folder / "agent.py"
-    falling = agent.read_text().replace("print(len(answer) % 2)", f"""
-import random
-print(int(random.random() < 0.95 - open("{folder}/begun").read().count("begun") / 80))""")
+    # Of neighbours, an even share answers 1, so that chance does not hide the fall.
+    falling = agent.read_text().replace("url = ", f"""begun = open("{folder}/begun").read().count("begun")
+url = """).replace("print(len(answer) % 2)", "print(int(begun * 0.618034 % 1 < 0.95 - begun / 120))")
     check(falling != agent.read_text(), "the asking agent has changed")
     agent.write_text(falling)
     with open(f"{ingot.source}/examples/smoke/train.jsonl", encoding="utf-8") as tasks:
@@ -1033,15 +1033,18 @@ def check_groups(ingot, name, steps):
                for record in ingot.journal(name) if "batch" in record}
     rows = {row["step"]: row for row in ingot.metrics(name) if "batch/loss_tokens" in row}
     logprobs, calls_of = {}, {}  # log-probs of the first token, by model, context and token; steps by model
+    cut = []  # episodes that the kill ended between two of their agent's posts
     for step in range(steps):
         trained = {"batch/calls": 0, "batch/loss_tokens": 0, "batch/calls_left_out_weights": 0}
         for episode in (f"{group}/{sample}" for group in batches[step] for sample in range(4)):
             tree = json.loads(ingot.inspect(name, episode, "--json"))
             calls = {call["callId"]: call for call in tree["calls"]}
-            rewarded = tree["episode"]["callRewards"]
+            rewarded = tree["episode"].get("callRewards", {})
             first = min(calls.values(), key=lambda call: call.get("sequence", 0))
-            check(set(rewarded) <= set(calls) and len(rewarded) == 2, f"{episode}: rewards {rewarded}")
-            check(first["callId"] in rewarded, f"{episode}: its first call has no reward: {rewarded}")
+            check(set(rewarded) <= set(calls) and len(rewarded) <= 2, f"{episode}: rewards {rewarded}")
+            if len(rewarded) < 2:
+                cut.append(episode)
+            check(not rewarded or first["callId"] in rewarded, f"{episode}: its first call has no reward: {rewarded}")
             for call in calls.values():
                 sampled = [tree["segments"][base64.b64decode(key).hex()] for key in call.get("sampledKeys", [])]
                 tokens = sum(len(segment["tokenIds"]) for segment in sampled)
@@ -1060,6 +1063,7 @@ def check_groups(ingot, name, steps):
                 logprobs.setdefault(key, set()).add(sampled[0]["logprobs"][0])
         for metric, count in trained.items():
             check(rows[step][metric] == count, f"step {step}: {metric} is {rows[step][metric]}, the pool says {count}")
+    check(len(cut) <= GROUPS["agents"]["concurrency"], f"episodes without all of their rewards: {cut}")
     return logprobs, calls_of
 
 
