@@ -2,9 +2,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -78,8 +80,9 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(c
   return ServeMetrics(context.config, dir, name, MetricsPort(context.config.metrics, role, context.index), text);
 }
 
-void WaitForStop() {
-  while (!StopFlag()) std::this_thread::sleep_for(milliseconds(50));
+// Returns at the signal to stop, or once `over` is true.
+void WaitForStop(const std::function<bool()>& over = [] { return false; }) {
+  while (!StopFlag() && !over()) std::this_thread::sleep_for(milliseconds(50));
 }
 
 // Serves a role's services, and registers the place where it is found.
@@ -148,21 +151,28 @@ absl::Status RunScheduler(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RewardGrading> rewards,
                          RewardGrading::Make(context.config, *pool, servers));
+  // An earlier scheduler that was paused, or cut off, writes nothing from here on.
+  INGOT_ASSIGN_OR_RETURN(const int64_t leadership, context.registry->Lead("scheduler"));
+  INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(*pool, leadership));
   INGOT_ASSIGN_OR_RETURN(
       const std::unique_ptr<scheduler::Scheduler> scheduler,
       scheduler::Scheduler::Recover(context.config.scheduler, std::move(tasks), *pool, base::Clock::Real(), resume,
-                                    &context.metrics, rewards->grading()));
+                                    &context.metrics, rewards->grading(), token));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(scheduler::NewSchedulerService(*scheduler));
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "scheduler", std::move(services)));
   base::Executor timers({.name = "timers"});
-  const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler] {
-    if (const absl::Status status = scheduler->Tick(); !status.ok()) INGOT_LOG(warn, "{}", status.ToString());
+  std::atomic<bool> replaced{false};
+  const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler, &replaced] {
+    const absl::Status status = scheduler->Tick();
+    if (!status.ok()) INGOT_LOG(warn, "{}", status.ToString());
+    if (absl::IsAborted(status)) replaced = true;
   });
-  WaitForStop();
+  WaitForStop([&replaced] { return replaced.load(); });
   scheduler->Shutdown();
   rewards->Stop();
-  return absl::OkStatus();
+  if (!replaced) return absl::OkStatus();
+  return absl::AbortedError("another scheduler leads this run by now; the journal took nothing from this one since");
 }
 
 absl::Status RunRollout(const RoleContext& context) {
@@ -222,7 +232,7 @@ absl::Status RunGateway(const RoleContext& context) {
   // tried again.
   INGOT_RETURN_IF_ERROR(gateway->Recover());
   INGOT_RETURN_IF_ERROR(
-      base::Annotate(scheduler->Reconcile().status(), "reconciling open episodes with the scheduler"));
+      base::Annotate(scheduler->Reconcile({}).status(), "reconciling open episodes with the scheduler"));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
   INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeRoleMetrics(context, "gateway", [&] {
                            return gateway->MetricsText() + context.metrics.RenderText();

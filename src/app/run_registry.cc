@@ -162,27 +162,38 @@ v1::RoleChannel RunRegistry::To(const std::string& name) {
   });
 }
 
-absl::Status RunRegistry::Keep(const std::string& key, const std::string& name, const std::string& value,
-                               std::optional<std::chrono::milliseconds> patience) {
+absl::StatusOr<registry::Registration*> RunRegistry::Keep(const std::string& key, const std::string& name,
+                                                          const std::string& value,
+                                                          std::optional<std::chrono::milliseconds> patience,
+                                                          bool leads) {
   registry::RegistrationOptions options;
   options.key = key;
   options.value = value;
   options.ttl = ttl();
   options.patience = patience;
+  options.leads = leads;
   options.on_taken = [name](const registry::Entry& holder) {
     _exit(Fail(absl::AbortedError(
         absl::StrCat("another process is ", name, " by now: ", holder.value, "; this one was silent for too long"))));
   };
   INGOT_ASSIGN_OR_RETURN(auto registration, registry::Registration::Start(*registry_, std::move(options)));
   registrations_.push_back(std::move(registration));
-  return absl::OkStatus();
+  return registrations_.back().get();
+}
+
+absl::StatusOr<int64_t> RunRegistry::Lead(const std::string& role) {
+  INGOT_ASSIGN_OR_RETURN(const registry::Registration* const leads,
+                         Keep(absl::StrCat("ingot/", run_, "/leaders/", role), "the leader of " + role,
+                              PlaceText("none", began_), std::nullopt, /*leads=*/true));
+  return leads->token();
 }
 
 absl::Status RunRegistry::Register(const std::string& name, const std::string& address) {
-  INGOT_RETURN_IF_ERROR(Keep(RolesPrefix(run_) + name, name, PlaceText(address, began_), std::nullopt));
+  INGOT_ASSIGN_OR_RETURN(registry::Registration* const kept,
+                         Keep(RolesPrefix(run_) + name, name, PlaceText(address, began_), std::nullopt));
   base::MutexLock lock(mu_);
   if (own_ != nullptr) return absl::OkStatus();
-  own_ = registrations_.back().get();
+  own_ = kept;
   own_address_ = address;
   telling_ = std::thread([this] { TellWaits(); });
   return absl::OkStatus();
@@ -223,7 +234,8 @@ void RunRegistry::TellWaits() {
 
 absl::Status RunRegistry::ClaimRun() {
   const absl::Status claimed = Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", PlaceText("none", began_),
-                                    ttl() + std::chrono::seconds(3));
+                                    ttl() + std::chrono::seconds(3))
+                                   .status();
   return absl::IsAlreadyExists(claimed)
              ? absl::FailedPreconditionError(absl::StrCat("the run '", run_, "' is launched already: ",
                                                           claimed.message(), "; choose another run.name, or stop it"))
@@ -236,14 +248,14 @@ std::chrono::milliseconds RunRegistry::ttl() const {
 
 absl::Status RunRegistry::RegisterNode(const std::string& name, const std::string& roles,
                                        std::chrono::milliseconds patience) {
-  const absl::Status kept = Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles), patience);
-  if (absl::IsAlreadyExists(kept)) {
+  const auto kept = Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles), patience);
+  if (absl::IsAlreadyExists(kept.status())) {
     return absl::FailedPreconditionError(
-        absl::StrCat("another process runs node ", name, " of the run, or has taken its roles over: ", kept.message()));
+        absl::StrCat("another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message()));
   }
-  INGOT_RETURN_IF_ERROR(kept);
+  INGOT_RETURN_IF_ERROR(kept.status());
   base::MutexLock lock(mu_);
-  nodes_.push_back(registrations_.back().get());
+  nodes_.push_back(*kept);
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 //
 //   ingot/RUN/launch          the process that drives the run: `ingot launch`
 //   ingot/RUN/roles/NAME      a role: datapool, scheduler, gateway, rollout-0, rollout-1, ...
+//   ingot/RUN/leaders/ROLE    the one process that writes for a role: the scheduler, which writes the journal
 //   ingot/RUN/nodes/GROUP-N   a node of cluster.groups: its agent, or the one that has its roles since it died
 //
 // A role that is started again, here or on another machine, takes its entry over; channels then lead to its new place, and
@@ -71,6 +72,10 @@ class RunRegistry {
   absl::Status Register(const std::string& name, const std::string& address);
   static constexpr std::chrono::seconds kTellOfWait{5};
 
+  // Makes this process the leader of a role, in place of an earlier one, and returns the leadership's fencing token. The
+  // earlier leader ends once it finds that; writes under its token are refused before, by whoever compares tokens.
+  absl::StatusOr<int64_t> Lead(const std::string& role);
+
   // Claims the run for its launcher. ALREADY_EXISTS: another launcher drives it, and still does after one lease's time.
   absl::Status ClaimRun();
 
@@ -102,8 +107,10 @@ class RunRegistry {
   void TellWaits();
   std::string Waits();
   void Lead(const std::string& name, const std::string& address, Line& line) const;
-  absl::Status Keep(const std::string& key, const std::string& name, const std::string& value,
-                    std::optional<std::chrono::milliseconds> patience);
+  // Keeps an entry until the registry is destroyed. `leads`: RegistrationOptions::leads.
+  absl::StatusOr<registry::Registration*> Keep(const std::string& key, const std::string& name,
+                                               const std::string& value,
+                                               std::optional<std::chrono::milliseconds> patience, bool leads = false);
 
   const std::string run_;
   const RegistryConfig config_;

@@ -130,6 +130,7 @@ absl::Status CheckPlace(Database::Batch& batch, const v1::Episode& episode, int3
 absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request) {
   PreparedCall prepared;
   prepared.call = &request.call();
+  prepared.gateway_token = request.gateway_token();
   prepared.bytes = DeterministicBytes(request.call());
   std::set<std::string> named(request.call().context_keys().begin(), request.call().context_keys().end());
   named.insert(request.call().sampled_keys().begin(), request.call().sampled_keys().end());
@@ -158,6 +159,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
   if (!absl::IsNotFound(stored_key.status())) return stored_key.status();
 
   INGOT_ASSIGN_OR_RETURN(const v1::Episode episode, LoadProgress(batch, call.episode_id()));
+  INGOT_RETURN_IF_ERROR(CheckGateway(episode, prepared.gateway_token));
   INGOT_RETURN_IF_ERROR(CheckPlace(batch, episode, call.sequence()));
   GroupSegments segments(batch, counters, SegmentPrefix(episode));
   NamedSegments named;

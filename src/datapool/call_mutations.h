@@ -20,6 +20,7 @@ struct PreparedCall {
     std::string bytes;
   };
   const v1::Call* call = nullptr;
+  int64_t gateway_token = 0;
   std::string bytes;
   std::map<std::string, NewSegment> segments;  // that came with the call, by content key
 };

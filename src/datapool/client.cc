@@ -1,6 +1,22 @@
 #include "datapool/client.h"
 
+#include <algorithm>
+
 namespace ingot::datapool {
+
+absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least) {
+  constexpr int kTries = 8;  // each lost to another leader that began meanwhile
+  absl::Status refused;
+  for (int i = 0; i < kTries; ++i) {
+    INGOT_ASSIGN_OR_RETURN(const v1::PoolStatusResponse status, pool.Status());
+    v1::AppendJournalRequest claim;
+    claim.set_fencing_token(std::max(least, status.writer_token() + 1));
+    refused = pool.AppendJournal(claim).status();
+    if (refused.ok()) return claim.fencing_token();
+    if (!absl::IsAborted(refused)) return refused;
+  }
+  return refused;
+}
 
 EpisodePages::EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group,
                            bool only_open)

@@ -28,6 +28,7 @@ class Client {
   virtual absl::Status AppendCall(const v1::AppendCallRequest& request) = 0;
   virtual absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) = 0;
   virtual absl::Status EndEpisode(const v1::EndEpisodeRequest& request) = 0;
+  virtual absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) = 0;
   virtual absl::Status GradeGroup(const v1::GradeGroupRequest& request) = 0;
   virtual absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) = 0;
   virtual absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) = 0;
@@ -38,6 +39,11 @@ class Client {
   virtual absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) = 0;
   virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
 };
+
+// Claims the journal for one writer and returns the token of its appends, > 0: `least`, or more if the pool has seen as
+// large a one. From then on the appends of every earlier writer are refused. `least`: a number that grows with each leader,
+// such as a registry's fencing token; 0 = the pool alone counts leaders.
+absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least);
 
 // Every attempt of the groups [first_group, last_group] (last_group < 0: no bound), ordered by (group, sample, attempt),
 // a page at a time. A page may be empty, or end inside a group. Not thread safe.

@@ -66,7 +66,8 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
   // An OK to a repeated mutation promises that the first one is durable. Others may have made it, and wait still.
   const bool promises = std::any_of(waiters.begin(), waiters.begin() + static_cast<std::ptrdiff_t>(committed),
                                     [](const Waiter* waiter) { return waiter->status.ok(); });
-  if (batch->empty() && !(database_.shared() && promises)) return committed;
+  const bool changed = !batch->empty() || counters.SerializeAsString() != counters_.SerializeAsString();
+  if (!changed && !(database_.shared() && promises)) return committed;
   batch->Put(kMeta, "counters", counters.SerializeAsString());
   if (const absl::Status written = database_.Write(*batch); written.ok()) {
     counters_ = counters;

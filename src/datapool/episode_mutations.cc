@@ -148,6 +148,7 @@ absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& co
 
 absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
+  INGOT_RETURN_IF_ERROR(CheckGateway(stored, request.gateway_token()));
   v1::Episode rewarded = stored;
   AddRewards(rewarded, request);
   if (DeterministicBytes(rewarded) == DeterministicBytes(stored)) return absl::OkStatus();  // nothing new
@@ -162,6 +163,7 @@ absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeR
 
 absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
+  INGOT_RETURN_IF_ERROR(CheckGateway(stored, request.gateway_token()));
   v1::Episode ended = stored;
   ended.set_state(request.state());
   if (request.has_reward()) {  // the whole outcome
@@ -185,6 +187,25 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
   }
   return absl::AlreadyExistsError(
       absl::StrCat(Describe(stored), " has ended as ", v1::EpisodeState_Name(stored.state()), " with other content"));
+}
+
+absl::Status StageTakeEpisode(Database::Batch& batch, const v1::TakeEpisodeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(v1::Episode stored, LoadProgress(batch, request.episode_id()));
+  if (stored.state() != v1::EPISODE_OPEN) {
+    return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " is taken by nobody, it is ",
+                                                      v1::EpisodeState_Name(stored.state()), " ", stored.detail()));
+  }
+  const bool repeated = stored.gateway() == request.gateway() && stored.gateway_token() == request.gateway_token();
+  if (repeated) return absl::OkStatus();
+  if (request.gateway_token() <= stored.gateway_token()) {
+    return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " was taken by ", stored.gateway(),
+                                                      " under token ", stored.gateway_token(), ", and ",
+                                                      request.gateway(), " asks under ", request.gateway_token()));
+  }
+  stored.set_gateway(request.gateway());
+  stored.set_gateway_token(request.gateway_token());
+  PutProgress(batch, stored);
+  return absl::OkStatus();
 }
 
 absl::Status StageGradeGroup(Database::Batch& batch, const v1::GradeGroupRequest& request) {

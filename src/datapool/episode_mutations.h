@@ -19,6 +19,7 @@ absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeR
 
 absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request);
 
+absl::Status StageTakeEpisode(Database::Batch& batch, const v1::TakeEpisodeRequest& request);
 absl::Status StageGradeGroup(Database::Batch& batch, const v1::GradeGroupRequest& request);
 
 // Deletes the episode at that key of `order` and its calls; with the last episode of a group, the group's segments too.

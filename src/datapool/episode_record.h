@@ -3,7 +3,7 @@
 //
 //   opening    Episode as it was opened, without the fields that only progress has
 //   progress   Episode with id, ref and purpose, and the fields that change: state, reward, signals, facts,
-//              call_rewards, detail, cause, grade, ended_unix_ns
+//              call_rewards, detail, cause, grade, ended_unix_ns, gateway, gateway_token
 //
 // `Source` is a Database::Reader or Batch. Errors: NOT_FOUND names an absent episode, DATA_LOSS a damaged one.
 #pragma once
@@ -36,6 +36,8 @@ inline v1::Episode ProgressOf(const v1::Episode& episode) {
   progress.set_cause(episode.cause());
   if (episode.has_grade()) *progress.mutable_grade() = episode.grade();
   progress.set_ended_unix_ns(episode.ended_unix_ns());
+  progress.set_gateway(episode.gateway());
+  progress.set_gateway_token(episode.gateway_token());
   return progress;
 }
 
@@ -50,6 +52,15 @@ inline void ClearProgress(v1::Episode& episode) {
   episode.clear_cause();
   episode.clear_grade();
   episode.clear_ended_unix_ns();
+  episode.clear_gateway();
+  episode.clear_gateway_token();
+}
+
+// ABORTED: another gateway took the episode since the one with this token served it.
+inline absl::Status CheckGateway(const v1::Episode& progress, int64_t token) {
+  if (token >= progress.gateway_token()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(Describe(progress), " is ", progress.gateway(), "'s by now, under token ",
+                                         progress.gateway_token(), ", and this comes under ", token));
 }
 
 inline absl::Status NoSuchEpisode(const std::string& episode_id) {

@@ -26,6 +26,10 @@ class GrpcClient final : public Client {
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
     return Call<v1::EndEpisodeResponse>(request, &v1::DataPool::Stub::EndEpisode).status();
   }
+  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) override {
+    INGOT_ASSIGN_OR_RETURN(auto response, Call<v1::TakeEpisodeResponse>(request, &v1::DataPool::Stub::TakeEpisode));
+    return std::move(*response.mutable_tree());
+  }
   absl::Status GradeGroup(const v1::GradeGroupRequest& request) override {
     return Call<v1::GradeGroupResponse>(request, &v1::DataPool::Stub::GradeGroup).status();
   }

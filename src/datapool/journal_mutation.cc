@@ -7,11 +7,27 @@
 #include "datapool/serialize.h"
 
 namespace ingot::datapool {
+namespace {
+
+// ABORTED: another writer leads by now.
+absl::Status CheckWriter(const v1::PoolStatusResponse& counters, const v1::AppendJournalRequest& request) {
+  const int64_t token = request.fencing_token(), held = counters.writer_token();
+  if (token > held || (token == held && !request.records().empty())) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("another writer leads the journal under token ", held,
+                                         ", and this append comes under ", token));
+}
+
+}  // namespace
 
 absl::Status StageAppendJournal(Database::Batch& batch, v1::PoolStatusResponse& counters,
                                 const v1::AppendJournalRequest& request, int64_t unix_ns, int64_t& first_index) {
+  INGOT_RETURN_IF_ERROR(CheckWriter(counters, request));
+  counters.set_writer_token(request.fencing_token());
+  first_index = counters.journal_end();
+  if (request.records().empty()) return absl::OkStatus();
   v1::AppendJournalRequest bare = request;
   bare.clear_expected_index();
+  bare.clear_fencing_token();
   for (v1::JournalRecord& record : *bare.mutable_records()) {
     record.clear_index();
     record.clear_unix_ns();
@@ -27,7 +43,6 @@ absl::Status StageAppendJournal(Database::Batch& batch, v1::PoolStatusResponse& 
     return absl::AbortedError(absl::StrCat("the journal ends at ", counters.journal_end(),
                                            ", and this append was to stand at ", request.expected_index()));
   }
-  first_index = counters.journal_end();
   int64_t index = first_index;
   for (v1::JournalRecord& record : *bare.mutable_records()) {
     record.set_index(index);

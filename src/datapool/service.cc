@@ -28,6 +28,10 @@ class Service final : public v1::DataPool::Service {
                           v1::EndEpisodeResponse*) override {
     return v1::ToGrpc(pool_.EndEpisode(*request));
   }
+  grpc::Status TakeEpisode(grpc::ServerContext*, const v1::TakeEpisodeRequest* request,
+                           v1::TakeEpisodeResponse* response) override {
+    return Answer(pool_.TakeEpisode(*request), *response->mutable_tree());
+  }
   grpc::Status GradeGroup(grpc::ServerContext*, const v1::GradeGroupRequest* request,
                           v1::GradeGroupResponse*) override {
     return v1::ToGrpc(pool_.GradeGroup(*request));

@@ -179,6 +179,11 @@ absl::Status ShardedPool::EndEpisode(const v1::EndEpisodeRequest& request) {
   return status;
 }
 
+absl::StatusOr<v1::EpisodeTree> ShardedPool::TakeEpisode(const v1::TakeEpisodeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
+  return shard->TakeEpisode(request);
+}
+
 absl::Status ShardedPool::GradeGroup(const v1::GradeGroupRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateGradeGroup(request));
   return ShardOfGroup(request.purpose(), request.group_id()).GradeGroup(request);
@@ -285,7 +290,9 @@ absl::StatusOr<v1::PoolStatusResponse> ShardedPool::Status() {
     total.set_segment_tokens(total.segment_tokens() + part.segment_tokens());
     total.set_recorded_tokens(total.recorded_tokens() + part.recorded_tokens());
     total.set_bytes_on_disk(total.bytes_on_disk() + part.bytes_on_disk());
-    if (i == 0) total.set_journal_end(part.journal_end());
+    if (i > 0) continue;
+    total.set_journal_end(part.journal_end());
+    total.set_writer_token(part.writer_token());
   }
   return total;
 }

@@ -26,6 +26,7 @@ class ShardedPool final : public Client {
   absl::Status AppendCall(const v1::AppendCallRequest& request) override;
   absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override;
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override;
+  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) override;
   absl::Status GradeGroup(const v1::GradeGroupRequest& request) override;
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override;
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) override;

@@ -182,6 +182,14 @@ absl::Status Store::EndEpisode(const v1::EndEpisodeRequest& request) {
       [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageEndEpisode(batch, request); });
 }
 
+absl::StatusOr<v1::EpisodeTree> Store::TakeEpisode(const v1::TakeEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateTakeEpisode(request));
+  INGOT_RETURN_IF_ERROR(impl_->queue.Run(
+      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageTakeEpisode(batch, request); }));
+  // Nobody else adds to the episode by now.
+  return LoadTree(*impl_->database->Read(), request.episode_id(), /*with_calls=*/true);
+}
+
 absl::Status Store::GradeGroup(const v1::GradeGroupRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateGradeGroup(request));
   return impl_->queue.Run(

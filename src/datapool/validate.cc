@@ -121,6 +121,7 @@ absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request) {
   if (ref.group_id() < 0) return Invalid(absl::StrCat("group_id is ", ref.group_id()));
   if (ref.sample_index() < 0) return Invalid(absl::StrCat("sample_index is ", ref.sample_index()));
   if (ref.attempt() < 0) return Invalid(absl::StrCat("attempt is ", ref.attempt()));
+  if (episode.gateway_token() < 0) return Invalid(absl::StrCat("gateway_token is ", episode.gateway_token()));
   if (!v1::EpisodePurpose_IsValid(episode.purpose())) return Invalid(absl::StrCat("purpose is ", episode.purpose()));
   if (episode.state() != v1::EPISODE_OPEN && episode.state() != v1::EPISODE_UNSPECIFIED) {
     return Invalid("an episode opens as OPEN; EndEpisode ends it");
@@ -157,6 +158,13 @@ absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   return ValidateRewards(request);
 }
 
+absl::Status ValidateTakeEpisode(const v1::TakeEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
+  INGOT_RETURN_IF_ERROR(ValidateId("gateway", request.gateway()));
+  if (request.gateway_token() > 0) return absl::OkStatus();
+  return Invalid(absl::StrCat("gateway_token is ", request.gateway_token(), ": a taker's must be > 0"));
+}
+
 absl::Status ValidateGradeGroup(const v1::GradeGroupRequest& request) {
   if (request.group_id() < 0) return Invalid(absl::StrCat("group_id is ", request.group_id()));
   if (request.purpose() != v1::PURPOSE_TRAIN && request.purpose() != v1::PURPOSE_EVAL) {
@@ -188,7 +196,8 @@ absl::Status ValidateListEpisodes(const v1::ListEpisodesRequest& request) {
 }
 
 absl::Status ValidateAppendJournal(const v1::AppendJournalRequest& request, int64_t max_bytes) {
-  if (request.records().empty()) return Invalid("no journal records");
+  if (request.fencing_token() < 0) return Invalid(absl::StrCat("fencing_token is ", request.fencing_token()));
+  if (request.records().empty() && request.fencing_token() == 0) return Invalid("no journal records");
   const int64_t bytes = static_cast<int64_t>(request.ByteSizeLong());
   if (bytes > max_bytes) return Invalid(absl::StrCat("journal records of ", bytes, " bytes, more than ", max_bytes));
   for (int i = 0; i < request.records_size(); ++i) {

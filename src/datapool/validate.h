@@ -11,6 +11,7 @@ absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request);
 absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t max_bytes);
 absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request);
 absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request);
+absl::Status ValidateTakeEpisode(const v1::TakeEpisodeRequest& request);
 absl::Status ValidateGradeGroup(const v1::GradeGroupRequest& request);
 absl::Status ValidateGetEpisode(const v1::GetEpisodeRequest& request);
 absl::Status ValidateListEpisodes(const v1::ListEpisodesRequest& request);

@@ -37,7 +37,10 @@ absl::Status Registration::Begin() {
   for (;;) {
     Entry holder;
     INGOT_RETURN_IF_ERROR(Establish(!options_.patience.has_value(), holder));
-    if (holder.value == value_) return absl::OkStatus();
+    if (holder.value == value_) {
+      token_ = holder.create_revision;
+      return absl::OkStatus();
+    }
     base::MutexLock lock(mu_);
     if (clock_.Now() >= end) {
       return absl::AlreadyExistsError(
@@ -59,7 +62,8 @@ absl::Status Registration::Establish(bool take_over, Entry& holder) {
     changed_.SignalAll();
   }));
   PutOptions put{.lease = lease_->id()};
-  if (!take_over) put.expected_revision = 0;
+  if (!take_over || options_.leads) put.expected_revision = 0;
+  if (take_over && options_.leads) INGOT_RETURN_IF_ERROR(registry_.Delete(options_.key));
   INGOT_ASSIGN_OR_RETURN(PutResult result, registry_.Put(options_.key, value_, put));
   if (!result.written && Own(result.entry.value)) {
     put.expected_revision = result.entry.mod_revision;

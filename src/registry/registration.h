@@ -21,6 +21,8 @@ struct RegistrationOptions {
   std::chrono::milliseconds ttl{10'000};
   // The time that Start waits for the end of another process's entry. Empty = Start takes the entry over.
   std::optional<std::chrono::milliseconds> patience;
+  // True: the entry that Start takes over is deleted and made anew, so that token() is greater than its holder's.
+  bool leads = false;
   // The entry is another process's by now, and this registration is over. Called at most once, by a thread of its own;
   // must not destroy the registration.
   std::function<void(const Entry& holder)> on_taken;
@@ -34,6 +36,9 @@ class Registration {
                                                              const base::Clock& clock = base::Clock::Real());
   // Deletes the entry.
   ~Registration();
+
+  // The create_revision of the entry as Start left it.
+  int64_t token() const { return token_; }
 
   // Gives the entry another value, soon: a thread writes it. Values that follow each other at once may become one.
   void Update(std::string value);
@@ -58,6 +63,7 @@ class Registration {
   const base::Clock& clock_;
   std::unique_ptr<Lease> lease_;  // of Start, then of the thread; as is the next
   std::string value_;             // that was written last
+  int64_t token_ = 0;             // constant after Start
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -26,8 +26,8 @@ class GrpcClient final : public Client {
   absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override {
     return Call<v1::EpisodeEndedResponse>(&v1::Scheduler::Stub::EpisodeEnded, request).status();
   }
-  absl::StatusOr<v1::ReconcileResponse> Reconcile() override {
-    return Call<v1::ReconcileResponse>(&v1::Scheduler::Stub::Reconcile, v1::ReconcileRequest());
+  absl::StatusOr<v1::ReconcileResponse> Reconcile(const v1::ReconcileRequest& request) override {
+    return Call<v1::ReconcileResponse>(&v1::Scheduler::Stub::Reconcile, request);
   }
   absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override {
     const std::chrono::milliseconds wait(std::clamp<int64_t>(request.wait_ms(), 0, 3'600'000));

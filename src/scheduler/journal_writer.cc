@@ -6,15 +6,13 @@
 
 namespace ingot::scheduler {
 
-absl::Status JournalWriter::Foreign() {
-  foreign_ = true;
-  return absl::AbortedError(absl::StrCat("the journal holds a record at ", next_index_,
-                                         " that this scheduler did not write: another one uses the same pool. Stop "
-                                         "it, then start this one again, which reads the journal anew"));
+absl::Status JournalWriter::Foreign() const {
+  return absl::AbortedError(absl::StrCat("another scheduler writes the journal of this pool (", refused_,
+                                         "): stop it, or this one; the next start reads the journal anew"));
 }
 
 absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record) {
-  if (foreign_) return Foreign();
+  if (!refused_.empty()) return Foreign();
   if (in_doubt_.has_value()) return absl::InternalError("the last journal record is still in doubt");
   // The pool takes an append with equal content for a repetition. The nonce makes a repetition of this record equal,
   // and a record of the same content at another index different.
@@ -24,7 +22,7 @@ absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record
 }
 
 absl::StatusOr<std::optional<v1::JournalRecord>> JournalWriter::Resolve() {
-  if (foreign_) return Foreign();
+  if (!refused_.empty()) return Foreign();
   if (!in_doubt_.has_value()) return std::nullopt;
   return Send();
 }
@@ -33,8 +31,12 @@ absl::StatusOr<v1::JournalRecord> JournalWriter::Send() {
   v1::AppendJournalRequest request;
   *request.add_records() = *in_doubt_;
   request.set_expected_index(next_index_);
+  request.set_fencing_token(fencing_token_);
   const absl::StatusOr<int64_t> index = pool_.AppendJournal(request);
-  if (absl::IsAborted(index.status())) return Foreign();
+  if (absl::IsAborted(index.status())) {
+    refused_ = std::string(index.status().message());
+    return Foreign();
+  }
   if (absl::IsInvalidArgument(index.status())) in_doubt_.reset();
   INGOT_RETURN_IF_ERROR(base::Annotate(index.status(), "the journal cannot be written"));
   v1::JournalRecord written = *std::exchange(in_doubt_, std::nullopt);

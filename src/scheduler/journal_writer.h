@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/status.h"
 #include "datapool/client.h"
@@ -18,8 +19,9 @@ namespace ingot::scheduler {
 
 class JournalWriter {
  public:
-  // `writer`: a number that no other writer of this journal has or had.
-  JournalWriter(datapool::Client& pool, uint64_t writer) : pool_(pool), writer_(writer) {}
+  // `writer`: a number that no other writer of this journal has or had. `fencing_token`: of every append; 0 = none.
+  JournalWriter(datapool::Client& pool, uint64_t writer, int64_t fencing_token)
+      : pool_(pool), writer_(writer), fencing_token_(fencing_token) {}
   // The end of the journal as read at the start. Called once, before the first Append.
   void StartAt(int64_t next_index) { next_index_ = next_index; }
 
@@ -36,13 +38,14 @@ class JournalWriter {
   // Sends the record in doubt to its place.
   absl::StatusOr<v1::JournalRecord> Send();
   // ABORTED, now and always.
-  absl::Status Foreign();
+  absl::Status Foreign() const;
 
   datapool::Client& pool_;
   const uint64_t writer_;
+  const int64_t fencing_token_;
   int64_t next_index_ = 0;
   std::optional<v1::JournalRecord> in_doubt_;
-  bool foreign_ = false;
+  std::string refused_;  // by the pool, which another process writes; empty = it has not refused
 };
 
 }  // namespace ingot::scheduler

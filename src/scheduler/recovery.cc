@@ -15,13 +15,13 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
                                                               std::vector<v1::Task> tasks, datapool::Client& pool,
                                                               const base::Clock& clock,
                                                               std::optional<ResumePoint> resume, base::Metrics* metrics,
-                                                              const Grading& grading) {
+                                                              const Grading& grading, int64_t fencing_token) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (tasks.empty() && options.total_steps > 0) {
     return absl::InvalidArgumentError("the scheduler has no tasks to train on: name a task file with at least one");
   }
   INGOT_ASSIGN_OR_RETURN(TaskSampler sampler, TaskSampler::Make(std::move(tasks), options.sampling, options.seed));
-  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(sampler), pool, clock, metrics, grading));
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(sampler), pool, clock, metrics, grading, fencing_token));
   base::MutexLock lock(scheduler->mu_);
   INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume), "recovering the scheduler"));
   INGOT_RETURN_IF_ERROR(scheduler->DecideOutcomes());
@@ -88,9 +88,10 @@ absl::Status Scheduler::EndLeft(v1::Episode& episode) {
   end.set_state(episode.has_reward() ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("the run was started again", episode.has_reward() ? "; its reward had been posted" : ""));
   end.set_ended_unix_ns(clock_.UnixNanos());
+  end.set_gateway_token(episode.gateway_token());
   const absl::Status ended = pool_.EndEpisode(end);
-  if (absl::IsFailedPrecondition(ended) || absl::IsAlreadyExists(ended)) {  // the new gateway was faster
-    v1::GetEpisodeRequest get;
+  if (absl::IsFailedPrecondition(ended) || absl::IsAlreadyExists(ended) || absl::IsAborted(ended)) {
+    v1::GetEpisodeRequest get;  // the new gateway was faster
     get.set_episode_id(episode.episode_id());
     INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, pool_.GetEpisode(get));
     episode = std::move(*tree.mutable_episode());
@@ -142,35 +143,36 @@ absl::StatusOr<EvalBoard::Attempts> Scheduler::UsedEvalAttempts(int64_t first_gr
   return used;
 }
 
-absl::StatusOr<v1::ReconcileResponse> Scheduler::Reconcile() {
+absl::StatusOr<v1::ReconcileResponse> Scheduler::Reconcile(const v1::ReconcileRequest& request) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
   v1::ReconcileResponse found;
-  INGOT_RETURN_IF_ERROR(Reconcile(v1::PURPOSE_TRAIN, groups_.Running(), found));
-  INGOT_RETURN_IF_ERROR(Reconcile(v1::PURPOSE_EVAL, evals_.Running(), found));
+  INGOT_RETURN_IF_ERROR(Reconcile(request.gateway(), v1::PURPOSE_TRAIN, groups_.Running(), found));
+  INGOT_RETURN_IF_ERROR(Reconcile(request.gateway(), v1::PURPOSE_EVAL, evals_.Running(), found));
   if (found.ended() + found.lost() > 0) {
-    INGOT_LOG(info, "a gateway has started: {} episodes run on, {} had ended, {} are lost and will be tried again",
-              found.running(), found.ended(), found.lost());
+    INGOT_LOG(info, "{} was started or replaced: {} episodes run on, {} had ended, {} are lost and will be tried again",
+              request.gateway(), found.running(), found.ended(), found.lost());
   }
   INGOT_RETURN_IF_ERROR(DecideOutcomes());
   NotifyChange();
   return found;
 }
 
-absl::Status Scheduler::Reconcile(v1::EpisodePurpose purpose, const std::vector<v1::EpisodeRef>& running,
-                                  v1::ReconcileResponse& found) {
+absl::Status Scheduler::Reconcile(const std::string& gateway, v1::EpisodePurpose purpose,
+                                  const std::vector<v1::EpisodeRef>& running, v1::ReconcileResponse& found) {
   if (running.empty()) return absl::OkStatus();
   const auto [first, last] = std::minmax_element(
       running.begin(), running.end(), [](const auto& a, const auto& b) { return a.group_id() < b.group_id(); });
-  using Place = std::tuple<int64_t, int32_t, int32_t>;
-  const auto place = [](const v1::EpisodeRef& ref) { return Place(ref.group_id(), ref.sample_index(), ref.attempt()); };
-  std::map<Place, v1::Episode> stored;
+  std::map<AttemptPlace, v1::Episode> stored;
   for (EpisodePages pages(pool_, purpose, first->group_id(), last->group_id()); !pages.done();) {
     INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, pages.Next());
-    for (v1::Episode& episode : *page.mutable_episodes()) stored[place(episode.ref())] = std::move(episode);
+    for (v1::Episode& episode : *page.mutable_episodes()) stored[PlaceOf(purpose, episode.ref())] = std::move(episode);
   }
   for (const v1::EpisodeRef& ref : running) {
-    const auto it = stored.find(place(ref));
+    const auto it = stored.find(PlaceOf(purpose, ref));
+    const auto handed = handed_.find(PlaceOf(purpose, ref));
+    // Another gateway is about to store it.
+    if (it == stored.end() && handed != handed_.end() && handed->second != gateway) continue;
     if (it != stored.end() && it->second.state() == v1::EPISODE_OPEN) {
       found.set_running(found.running() + 1);
       continue;

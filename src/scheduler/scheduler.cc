@@ -23,7 +23,7 @@ constexpr char kUsedUp[] = "every task was used once (scheduler.sampling.once)";
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, TaskSampler tasks, datapool::Client& pool,
-                     const base::Clock& clock, base::Metrics* metrics, const Grading& grading)
+                     const base::Clock& clock, base::Metrics* metrics, const Grading& grading, int64_t fencing_token)
     : options_(options),
       grading_(grading),
       pool_(pool),
@@ -33,7 +33,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, TaskSampler tasks, datapoo
       groups_(options),
       evals_(options),
       grades_(grading),
-      journal_(pool, static_cast<uint64_t>(clock.UnixNanos())),
+      journal_(pool, static_cast<uint64_t>(clock.UnixNanos()), fencing_token),
       metrics_(metrics),
       steps_(1),
       last_batch_fed_(options.total_steps == 0) {}
@@ -318,10 +318,23 @@ absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest& request) {
   }
   const bool named = !request.group().empty();
   if (!named) {
-    if (auto ticket = evals_.NextTicket(clock_.Now())) return *std::move(ticket);
+    if (auto ticket = evals_.NextTicket(clock_.Now())) return HandOver(*std::move(ticket), request.gateway());
   }
-  absl::StatusOr<v1::Ticket> ticket = AdmitTraining(request);
-  if (ticket.ok()) NotifyChange();
+  INGOT_ASSIGN_OR_RETURN(v1::Ticket ticket, AdmitTraining(request));
+  NotifyChange();
+  return HandOver(std::move(ticket), request.gateway());
+}
+
+v1::Ticket Scheduler::HandOver(v1::Ticket ticket, const std::string& gateway) {
+  // Attempts may end without a report; entries of those that no longer run go once they are the larger part.
+  const size_t running = static_cast<size_t>(groups_.running() + evals_.running());
+  if (handed_.size() > 2 * running + 64) {
+    std::set<AttemptPlace> live;
+    for (const v1::EpisodeRef& ref : groups_.Running()) live.insert(PlaceOf(v1::PURPOSE_TRAIN, ref));
+    for (const v1::EpisodeRef& ref : evals_.Running()) live.insert(PlaceOf(v1::PURPOSE_EVAL, ref));
+    std::erase_if(handed_, [&](const auto& entry) { return !live.contains(entry.first); });
+  }
+  handed_[PlaceOf(ticket.purpose(), ticket.ref())] = gateway;
   return ticket;
 }
 
@@ -405,6 +418,7 @@ absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
     default:
       return absl::InvalidArgumentError("only training and evaluation episodes are the scheduler's");
   }
+  handed_.erase(PlaceOf(request.purpose(), request.ref()));
   CountEnd(request);
   return DecideOutcomes();
 }

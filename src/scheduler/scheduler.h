@@ -45,6 +45,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/clock.h"
@@ -76,17 +77,19 @@ class Scheduler final : public Client {
   // admitted, before the first MarkVersionLive. With an empty pool the journal begins at the checkpoint. nullopt = the
   // scheduler alone restarted: the last live version of the journal is live.
   //
+  // `fencing_token`: of every append (datapool::LeadJournal). 0 = the journal has one writer by other means.
+  //
   // Errors: DATA_LOSS names the journal record that contradicts those before it. FAILED_PRECONDITION: the journal lacks
   // batches below the checkpoint, or begins behind it.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Recover(const SchedulerOptions& options,
                                                             std::vector<v1::Task> tasks, datapool::Client& pool,
                                                             const base::Clock& clock, std::optional<ResumePoint> resume,
                                                             base::Metrics* metrics = nullptr,
-                                                            const Grading& grading = {});
+                                                            const Grading& grading = {}, int64_t fencing_token = 0);
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override;
   absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override;
-  absl::StatusOr<v1::ReconcileResponse> Reconcile() override;
+  absl::StatusOr<v1::ReconcileResponse> Reconcile(const v1::ReconcileRequest& request) override;
   absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override;
   absl::Status MarkVersionLive(int64_t version) override;
   absl::Status MarkCheckpoint(const v1::CheckpointRequest& request) override;
@@ -102,6 +105,10 @@ class Scheduler final : public Client {
   void Shutdown();
 
  private:
+  using AttemptPlace = std::tuple<v1::EpisodePurpose, int64_t, int32_t, int32_t>;  // purpose, group, sample, attempt
+  static AttemptPlace PlaceOf(v1::EpisodePurpose purpose, const v1::EpisodeRef& ref) {
+    return {purpose, ref.group_id(), ref.sample_index(), ref.attempt()};
+  }
   // Counts of one batch: of its own groups and of the groups dropped since the batch before.
   struct Step {
     int64_t journal_index = -1;  // of its Batch record; -1 = not made yet (the last Step), or in a lost journal
@@ -110,12 +117,13 @@ class Scheduler final : public Client {
     int64_t groups = 0;          // in the batch
   };
   Scheduler(const SchedulerOptions& options, TaskSampler tasks, datapool::Client& pool, const base::Clock& clock,
-            base::Metrics* metrics, const Grading& grading);
+            base::Metrics* metrics, const Grading& grading, int64_t fencing_token);
 
   // recovery.cc
   absl::Status ReadJournal(std::optional<ResumePoint> resume) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Reconcile(v1::EpisodePurpose purpose, const std::vector<v1::EpisodeRef>& running,
-                         v1::ReconcileResponse& found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Reconcile(const std::string& gateway, v1::EpisodePurpose purpose,
+                         const std::vector<v1::EpisodeRef>& running, v1::ReconcileResponse& found)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadEpisodes(bool end_open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends an open episode that nobody drives any more, in the pool and in the record.
   absl::Status EndLeft(v1::Episode& episode);
@@ -163,6 +171,8 @@ class Scheduler final : public Client {
   int64_t TrimEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Trim();
 
+  // Notes who got the ticket.
+  v1::Ticket HandOver(v1::Ticket ticket, const std::string& gateway) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<v1::Ticket> AdmitTraining(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A sample of the group that the request names; nullopt = no group has that name yet.
   absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
@@ -205,6 +215,7 @@ class Scheduler final : public Client {
   std::map<std::string, int64_t> named_ ABSL_GUARDED_BY(mu_);  // group ids by AdmitRequest.group, since the run's start
   EvalBoard evals_ ABSL_GUARDED_BY(mu_);
   GradeBoard grades_ ABSL_GUARDED_BY(mu_);
+  std::map<AttemptPlace, std::string> handed_ ABSL_GUARDED_BY(mu_);  // gateways by running attempt, and by some ended ones
   bool recovered_ ABSL_GUARDED_BY(mu_) = false;  // the reward stage may be asked
   JournalWriter journal_ ABSL_GUARDED_BY(mu_);
   SchedulerMetrics metrics_ ABSL_GUARDED_BY(mu_);

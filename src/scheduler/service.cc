@@ -33,8 +33,9 @@ class SchedulerService final : public v1::Scheduler::Service {
     return ToGrpc(scheduler_.EpisodeEnded(*request));
   }
 
-  grpc::Status Reconcile(grpc::ServerContext*, const v1::ReconcileRequest*, v1::ReconcileResponse* response) override {
-    return Answer(scheduler_.Reconcile(), response);
+  grpc::Status Reconcile(grpc::ServerContext*, const v1::ReconcileRequest* request,
+                         v1::ReconcileResponse* response) override {
+    return Answer(scheduler_.Reconcile(*request), response);
   }
 
   grpc::Status NextBatch(grpc::ServerContext* context, const v1::NextBatchRequest* request,

@@ -103,6 +103,9 @@ class PoolOf final : public datapool::Client {
   absl::Status EndEpisode(const v1::EndEpisodeRequest& r) override {
     return reaper_.Pass(role_, kPool, [&] { return pool_.EndEpisode(r); });
   }
+  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& r) override {
+    return reaper_.Pass(role_, kPool, [&] { return pool_.TakeEpisode(r); });
+  }
   absl::Status GradeGroup(const v1::GradeGroupRequest& r) override {
     return reaper_.Pass(role_, kPool, [&] { return pool_.GradeGroup(r); });
   }
@@ -203,7 +206,7 @@ class CrashingRun {
                                              .format = gateway::TestFormat()})
                    .value();
     EXPECT_TRUE(gateway_->Recover().ok());
-    EXPECT_TRUE(TheScheduler()->Reconcile().ok());
+    EXPECT_TRUE(TheScheduler()->Reconcile({}).ok());
   }
 
   // Starts the dead roles again, as supervisors do: all of them = a resume of the run from checkpoint 0.

@@ -9,7 +9,7 @@ class UnusedScheduler : public scheduler::Client {
  public:
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest&) override { return Unused(); }
   absl::Status EpisodeEnded(const v1::EpisodeEndedRequest&) override { return Unused(); }
-  absl::StatusOr<v1::ReconcileResponse> Reconcile() override { return Unused(); }
+  absl::StatusOr<v1::ReconcileResponse> Reconcile(const v1::ReconcileRequest&) override { return Unused(); }
   absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest&) override { return Unused(); }
   absl::Status MarkVersionLive(int64_t) override { return Unused(); }
   absl::Status MarkCheckpoint(const v1::CheckpointRequest&) override { return Unused(); }

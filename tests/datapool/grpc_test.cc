@@ -107,6 +107,7 @@ class ScriptedPool final : public Client {
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return script(); }
   absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return script(); }
   absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return script(); }
+  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override { return script(); }
   absl::Status GradeGroup(const v1::GradeGroupRequest&) override { return script(); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return script(); }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return script(); }

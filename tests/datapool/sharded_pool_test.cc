@@ -89,6 +89,7 @@ class ListedShard final : public Client {
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return kNot; }
   absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return kNot; }
   absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return kNot; }
+  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override { return kNot; }
   absl::Status GradeGroup(const v1::GradeGroupRequest&) override { return kNot; }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return kNot; }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return kNot; }

@@ -603,6 +603,83 @@ TEST_P(StoreTest, AnAppendAtAnotherIndexThanExpectedIsRefused) {
   EXPECT_EQ(Counts().journal_end(), 2);
 }
 
+// A leader that was paused goes on after another one took its place.
+TEST_P(StoreTest, TheJournalRefusesAnEarlierLeader) {
+  const auto under = [](v1::AppendJournalRequest request, int64_t token) {
+    request.set_fencing_token(token);
+    return request;
+  };
+  EXPECT_EQ(store_->AppendJournal(BatchRecord(0, {4})).value(), 0) << "no leader yet";
+  const int64_t first = LeadJournal(*store_, 7).value();
+  EXPECT_EQ(first, 7);
+  EXPECT_EQ(Counts().writer_token(), 7);
+  EXPECT_EQ(Counts().journal_end(), 1);
+  EXPECT_EQ(store_->AppendJournal(BatchRecord(1, {5})).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->AppendJournal(under(BatchRecord(1, {5}), first)).value(), 1);
+  // A registry that was made anew counts from the beginning, and the pool does not.
+  const int64_t second = LeadJournal(*store_, 2).value();
+  EXPECT_EQ(second, 8);
+  Reopen();
+  for (const auto& late : {BatchRecord(2, {6}), BatchRecord(1, {5})}) {
+    const absl::Status refused = store_->AppendJournal(under(late, first)).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("under token 8, and this append comes under 7"));
+  }
+  // Of two that read the same token, one leads.
+  EXPECT_EQ(store_->AppendJournal(under({}, second)).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->AppendJournal(under(BatchRecord(1, {5}), second)).value(), 1) << "the repetition of a record";
+  EXPECT_EQ(store_->AppendJournal(under(BatchRecord(2, {6}), second)).value(), 2);
+  // A refused place raises no token.
+  v1::AppendJournalRequest misplaced = under(BatchRecord(3, {7}), 20);
+  misplaced.set_expected_index(9);
+  EXPECT_EQ(store_->AppendJournal(misplaced).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Counts().writer_token(), 8);
+  EXPECT_EQ(Counts().journal_end(), 3);
+}
+
+// The same for the gateway of an episode.
+TEST_P(StoreTest, ATakenEpisodeRefusesItsEarlierGateway) {
+  const auto take = [&](const std::string& gateway, int64_t token) {
+    v1::TakeEpisodeRequest request;
+    request.set_episode_id("e");
+    request.set_gateway(gateway);
+    request.set_gateway_token(token);
+    return store_->TakeEpisode(request);
+  };
+  const auto under = [](auto request, int64_t token) {
+    request.set_gateway_token(token);
+    return request;
+  };
+  EXPECT_EQ(take("a", 1).status().code(), absl::StatusCode::kNotFound);
+  v1::OpenEpisodeRequest open = Open("e", 0, 0);
+  open.mutable_episode()->set_gateway("a");
+  open.mutable_episode()->set_gateway_token(1);
+  ASSERT_TRUE(store_->OpenEpisode(open).ok());
+  ASSERT_TRUE(store_->AppendCall(under(Append("e", 0, {Prompt({1, 2})}, {Sampled({3})}), 1)).ok());
+  EXPECT_EQ(take("b", 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(take("b", 1).status().code(), absl::StatusCode::kFailedPrecondition) << "a has the same token";
+  for (int again = 0; again < 2; ++again) {
+    const auto taken = take("b", 2);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_EQ(taken->calls_size(), 1);
+    EXPECT_EQ(taken->segments_size(), 2);
+    EXPECT_EQ(taken->episode().gateway(), "b");
+    EXPECT_EQ(taken->episode().gateway_token(), 2);
+  }
+  EXPECT_EQ(take("c", 2).status().code(), absl::StatusCode::kFailedPrecondition);
+  Reopen();
+  const absl::Status call = store_->AppendCall(under(Append("e", 1, {Prompt({1, 2})}, {}), 1));
+  EXPECT_EQ(call.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(call.message()), HasSubstr("is b's by now, under token 2, and this comes under 1"));
+  EXPECT_EQ(store_->RewardEpisode(under(Reward("e", 1), 1)).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->EndEpisode(under(End("e"), 1)).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Get(*store_, "e")->calls_size(), 1);
+  EXPECT_EQ(Get(*store_, "e")->episode().state(), v1::EPISODE_OPEN);
+  ASSERT_TRUE(store_->AppendCall(under(Append("e", 1, {Prompt({1, 2})}, {}), 2)).ok());
+  ASSERT_TRUE(store_->EndEpisode(under(End("e"), 2)).ok());
+  EXPECT_EQ(take("c", 3).status().code(), absl::StatusCode::kFailedPrecondition) << "it has ended";
+}
+
 TEST_P(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
   const auto shared = Prompt({100, 101});
   const auto add = [&](const std::string& id, int64_t group, v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {

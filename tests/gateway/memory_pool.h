@@ -50,6 +50,7 @@ class MemoryPool final : public datapool::Client {
     calls_.push_back(request.call());
     return absl::OkStatus();
   }
+  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override { return Unused(); }
   absl::Status GradeGroup(const v1::GradeGroupRequest&) override {
     return absl::UnimplementedError("no gateway grades a group");
   }

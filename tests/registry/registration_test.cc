@@ -52,6 +52,20 @@ class RegistrationTest : public ::testing::Test {
   std::atomic<int> taken_ = 0;
 };
 
+TEST_F(RegistrationTest, ALeaderTakesAnotherOnesPlaceUnderALargerToken) {
+  RegistrationOptions options = As("first");
+  options.leads = true;
+  const auto first = Registration::Start(*first_, options, clock_);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ((*first)->token(), (*second_->Get("role"))->create_revision);
+  options.value = "second";
+  const auto second = Registration::Start(*second_, options, others_);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(Holder(), "second");
+  EXPECT_GT((*second)->token(), (*first)->token());
+  EXPECT_EQ((*second)->token(), (*second_->Get("role"))->create_revision);
+}
+
 TEST_F(RegistrationTest, LivesAsLongAsItsProcess) {
   auto registration = Registration::Start(*first_, As("first"), clock_);
   ASSERT_TRUE(registration.ok()) << registration.status();

@@ -165,6 +165,9 @@ class FakePool final : public datapool::Client {
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return absl::UnimplementedError(""); }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return absl::UnimplementedError(""); }
   absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override {
+    return absl::UnimplementedError("");
+  }
   absl::Status GradeGroup(const v1::GradeGroupRequest&) override {
     return absl::UnimplementedError("no test of the scheduler grades in its pool");
   }

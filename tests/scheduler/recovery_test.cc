@@ -509,7 +509,7 @@ TEST(RecoveryTest, AnOpenEpisodeRunsOnAndItsEndCounts) {
   scheduler = MustRecover(options, pool, clock, std::nullopt);
   EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 1);
   EXPECT_EQ(scheduler->Admit({}).status().code(), absl::StatusCode::kResourceExhausted) << "both samples are taken";
-  EXPECT_EQ(scheduler->Reconcile()->running(), 1);
+  EXPECT_EQ(scheduler->Reconcile({})->running(), 1);
   pool.End(EndOf(*second, v1::EPISODE_FINISHED, 1));
   ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*second, v1::EPISODE_FINISHED, 1)).ok());
   ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*first, v1::EPISODE_FINISHED, 0)).ok()) << "a report that was repeated";

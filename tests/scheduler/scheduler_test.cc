@@ -192,7 +192,7 @@ TEST_F(SchedulerTest, ReconcileEndsOrRetriesTheEpisodesOfADeadGateway) {
   ASSERT_TRUE(lost.ok());
   EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);
   for (int again = 0; again < 2; ++again) {
-    const auto found = scheduler_->Reconcile();
+    const auto found = scheduler_->Reconcile({});
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->running(), 1);
     EXPECT_EQ(found->ended(), again == 0 ? 2 : 0);
@@ -213,6 +213,27 @@ TEST_F(SchedulerTest, ReconcileEndsOrRetriesTheEpisodesOfADeadGateway) {
   EXPECT_THAT(GroupsOf(*batch), ElementsAre(open.ref().group_id()));
 }
 
+TEST_F(SchedulerTest, ReconcileLeavesTheEpisodesOfOtherGateways) {
+  Start();
+  const auto admit = [&](const std::string& gateway) {
+    v1::AdmitRequest request;
+    request.set_gateway(gateway);
+    return scheduler_->Admit(request).value();
+  };
+  const v1::Ticket alive = admit("gateway");  // about to be stored
+  const v1::Ticket dead = admit("gateway-1");
+  v1::ReconcileRequest request;
+  request.set_gateway("gateway-1");
+  EXPECT_EQ(scheduler_->Reconcile(request)->lost(), 1);
+  EXPECT_EQ(Stats().running_episodes(), 1);
+  const v1::Ticket again = admit("gateway");
+  EXPECT_EQ(again.ref().sample_index(), dead.ref().sample_index());
+  EXPECT_EQ(again.ref().attempt(), 1);
+  pool_.Open(alive);
+  EXPECT_EQ(scheduler_->Reconcile(request)->running(), 1);
+  EXPECT_EQ(Stats().running_episodes(), 2);
+}
+
 TEST_F(SchedulerTest, ReconcilesEvaluationsToo) {
   Start();
   v1::StartEvalRequest eval;
@@ -226,7 +247,7 @@ TEST_F(SchedulerTest, ReconcilesEvaluationsToo) {
   const auto lost = scheduler_->Admit({});
   ASSERT_TRUE(lost.ok());
   ASSERT_EQ(lost->purpose(), v1::PURPOSE_EVAL);
-  ASSERT_TRUE(scheduler_->Reconcile().ok());
+  ASSERT_TRUE(scheduler_->Reconcile({}).ok());
   EXPECT_EQ(scheduler_->EvalStatus(0)->finished(), 1);
   const v1::Ticket again = MustAdmit();
   EXPECT_EQ(again.ref().attempt(), lost->ref().attempt() + 1);
