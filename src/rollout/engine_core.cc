@@ -134,9 +134,9 @@ void EngineCore::Admit() {
     // Blocks that a sibling computes under an earlier version are useless: siblings are sought under this version
     // alone.
     const size_t matchable = options_.prefix_cache ? sequence.reusable() : 0;
-    const size_t matched =
-        static_cast<size_t>(blocks_.CountMatch(version->salt, std::span(sequence.tokens).first(matchable))) *
-        blocks_.block_tokens();
+    const size_t matched = static_cast<size_t>(blocks_.CountMatch(
+                               version->salt, std::span(sequence.tokens).first(matchable), sequence.contents)) *
+                           blocks_.block_tokens();
     if (AwaitsSibling(sequence, version->salt, matched)) {
       if (++passed_over >= static_cast<size_t>(options_.max_running)) break;
       ++it;
@@ -155,7 +155,8 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   const WeightVersion& version = *VersionOf(sequence);
   // The last token is always computed: its row gives the next token's distribution.
   if (options_.prefix_cache) {
-    sequence.blocks = blocks_.Match(version.salt, std::span(sequence.tokens).first(sequence.reusable()));
+    const auto reusable = std::span<const int32_t>(sequence.tokens).first(sequence.reusable());
+    sequence.blocks = blocks_.Match(version.salt, reusable, sequence.contents);
   }
   sequence.published = sequence.blocks.size();
   sequence.computed = sequence.published * blocks_.block_tokens();
@@ -184,7 +185,8 @@ bool EngineCore::AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t m
     if (other->kv_salt != 0 && other->kv_salt != salt) continue;
     const size_t most = std::min(sequence.reusable(), whole);
     const auto differ = std::mismatch(other->tokens.begin(), other->tokens.begin() + most, sequence.tokens.begin());
-    size_t common = static_cast<size_t>(differ.first - other->tokens.begin());
+    size_t common =
+        sequence.contents.FirstDifference(other->contents, static_cast<size_t>(differ.first - other->tokens.begin()));
     common -= common % blocks_.block_tokens();
     if (common > matched_tokens && common > other->computed) return true;
   }
@@ -354,7 +356,8 @@ void EngineCore::Publish(Sequence& sequence, uint64_t salt) {
     const size_t i = sequence.published;
     const KvBlocks::Ref* parent = i == 0 ? nullptr : &sequence.blocks[i - 1];
     const auto tokens = std::span<const int32_t>(sequence.tokens).subspan(i * block_tokens, block_tokens);
-    if (!blocks_.Publish(salt, parent, tokens, &sequence.blocks[i])) return;
+    const std::string contents = sequence.contents.KeyOf(i * block_tokens, (i + 1) * block_tokens);
+    if (!blocks_.Publish(salt, parent, tokens, &sequence.blocks[i], contents)) return;
   }
 }
 

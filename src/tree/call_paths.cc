@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/placeholders.h"
 #include "tree/contexts.h"
 #include "tree/forest.h"
 
@@ -16,11 +17,27 @@ absl::StatusOr<const v1::Segment*> FindSegment(const v1::EpisodeTree& tree, cons
   return &found->second;
 }
 
-// Appends a sampled segment to the call. DATA_LOSS: it is no sampled one, or its log-probs or versions do not cover its
-// ids.
+// `context` with the segment appended: a run per stretch of text and of placeholders. DATA_LOSS: its placeholders are
+// not sound.
+absl::StatusOr<TokenPath> Extended(TokenPath context, const v1::Segment& segment) {
+  const std::string fault = base::PlaceholdersFault(segment.placeholders(), segment.token_ids_size());
+  if (!fault.empty()) return absl::DataLossError(fault);
+  const auto ids = segment.token_ids().begin();
+  int begin = 0;
+  for (const v1::Placeholders& run : segment.placeholders()) {
+    const int end = run.first() + run.count();
+    context = context.Then({ids + begin, ids + run.first()}).Then({ids + run.first(), ids + end}, run.content());
+    begin = end;
+  }
+  return context.Then({ids + begin, segment.token_ids().end()});
+}
+
+// Appends a sampled segment to the call. DATA_LOSS: it is no sampled one, has placeholders, or its log-probs or versions
+// do not cover its ids.
 absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
   const int ids = segment.token_ids_size();
   if (segment.source() != v1::SOURCE_SAMPLED) return absl::DataLossError("it is not a sampled one");
+  if (!segment.placeholders().empty()) return absl::DataLossError("a model sampled its placeholders");
   if (segment.logprobs_size() != ids) {
     return absl::DataLossError(absl::StrCat("it has ", ids, " ids and ", segment.logprobs_size(), " log-probs"));
   }
@@ -82,7 +99,11 @@ class Paths {
   absl::Status Extend(const std::string& key, TokenPath& context) {
     INGOT_ASSIGN_OR_RETURN(const v1::Segment* segment, FindSegment(tree_, key));
     TokenPath& further = further_[{context.key(), segment}];
-    if (further.empty()) further = context.Then({segment->token_ids().begin(), segment->token_ids().end()});
+    if (further.empty()) {
+      absl::StatusOr<TokenPath> extended = Extended(context, *segment);
+      if (!extended.ok()) return base::Annotate(extended.status(), absl::StrCat("segment ", base::Hex(key)));
+      further = *std::move(extended);
+    }
     context = further;
     return absl::OkStatus();
   }
