@@ -222,6 +222,7 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
   sequence->draw = DrawOptions::From(request.sampling());
   sequence->forced_ids.assign(request.forced_ids().begin(), request.forced_ids().end());
   sequence->top_logprobs = request.top_logprobs();
+  sequence->record_routes = request.record_routes() || options_.record_routes;
   sequence->min_version = request.min_version();
   sequence->pinned_version = request.pinned_version();
   sequence->tokens.assign(request.prompt_ids().begin(), request.prompt_ids().end());

@@ -294,6 +294,7 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
     const float temperature = sequence.draw.temperature;
     batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
     batch_.want_normalizers |= sequence.shaper.has_value() && sequence.shaper->needs_normalizer();
+    batch_.want_routes |= sequence.record_routes;
     batch_sampled_.push_back(&sequence);
   }
 }
@@ -334,12 +335,14 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   const size_t width = static_cast<size_t>(runner_.vocab_size());
   const std::span<const float> normalizers =
       batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
+  const std::span<const uint16_t> routes = batch_.want_routes ? runner_.Routes() : std::span<const uint16_t>();
+  const size_t taken = batch_sampled_.empty() ? 0 : routes.size() / batch_sampled_.size();  // by a row
   for (size_t m = 0; m < batch_sampled_.size(); ++m) {
     const float normalizer = normalizers.empty() ? 0 : normalizers[m];
     Sequence& sequence = *batch_sampled_[m];
     const std::span<const float> row = rows->subspan(m * width, width);
     if (batch_targets_[m] == 0) {
-      if (SampleOne(sequence, version, row, normalizer, out)) sequence.ReleaseKv();
+      if (SampleOne(sequence, version, {row, normalizer, routes.subspan(m * taken, taken)}, out)) sequence.ReleaseKv();
     } else if (const absl::Status scored = Score(sequence, batch_targets_[m], version, row);
                !scored.ok() && sequence.gate != nullptr) {
       out->push_back({std::move(sequence.gate), scored, true});

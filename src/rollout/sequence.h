@@ -42,6 +42,7 @@ struct Sequence {
   std::vector<int32_t> forced_ids;              // taken instead of draws; empty = the sampler draws
   size_t score_from = 0;                        // > 0: tokens from here on are scored, and nothing is sampled
   int32_t top_logprobs = 0;                     // alternatives reported per token
+  bool record_routes = false;                   // answers with Segment.routes
   int64_t min_version = 0;                      // the oldest version that may sample it, unless it is pinned
   int64_t pinned_version = -1;                  // -1 = follows the newest version
   std::shared_ptr<const WeightVersion> pinned;  // of pinned_version; null = follows the newest version

@@ -32,8 +32,22 @@ absl::StatusOr<TokenPath> Extended(TokenPath context, const v1::Segment& segment
   return context.Then({ids + begin, segment.token_ids().end()});
 }
 
-// Appends a sampled segment to the call. DATA_LOSS: it is no sampled one, has placeholders, or its log-probs or versions
-// do not cover its ids.
+// Appends a sampled segment's routes to the call. DATA_LOSS: its ids have routes of no whole number of experts, or of
+// another number than the call's ids before them.
+absl::Status AppendRoutesOf(const v1::Segment& segment, CallPath& call) {
+  const std::string& bytes = segment.routes();
+  const size_t ids = static_cast<size_t>(segment.token_ids_size()), before = call.sampled.size();
+  const size_t of_each = bytes.size() / 2 / ids;
+  if (bytes.size() != 2 * of_each * ids || (before > 0 && call.routes.size() != of_each * before)) {
+    return absl::DataLossError(absl::StrCat("it has ", bytes.size(), " bytes of routes for ", ids, " ids, and the ",
+                                            before, " ids before it have ", 2 * call.routes.size()));
+  }
+  AppendRoutes(bytes, call.routes);
+  return absl::OkStatus();
+}
+
+// Appends a sampled segment to the call. DATA_LOSS: it is no sampled one, has placeholders, or its log-probs, versions
+// or routes do not cover its ids.
 absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
   const int ids = segment.token_ids_size();
   if (segment.source() != v1::SOURCE_SAMPLED) return absl::DataLossError("it is not a sampled one");
@@ -51,6 +65,7 @@ absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
     call.kv_mixed.insert(call.kv_mixed.end(), run.count(), run.kv_mixed() ? 1 : 0);
   }
   if (covered != ids) return absl::DataLossError(absl::StrCat("its versions cover ", covered, " of ", ids, " ids"));
+  INGOT_RETURN_IF_ERROR(AppendRoutesOf(segment, call));
   call.sampled.insert(call.sampled.end(), segment.token_ids().begin(), segment.token_ids().end());
   call.logprobs.insert(call.logprobs.end(), segment.logprobs().begin(), segment.logprobs().end());
   return absl::OkStatus();
@@ -115,6 +130,13 @@ class Paths {
 };
 
 }  // namespace
+
+void AppendRoutes(std::string_view bytes, std::vector<uint16_t>& routes) {
+  for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    const auto low = static_cast<uint8_t>(bytes[i]), high = static_cast<uint8_t>(bytes[i + 1]);
+    routes.push_back(static_cast<uint16_t>(low | (high << 8)));
+  }
+}
 
 std::vector<int32_t> CallPath::Tokens() const {
   std::vector<int32_t> tokens = context.Tokens();

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -34,11 +35,16 @@ struct CallPath {
   std::vector<float> logprobs;
   std::vector<int64_t> versions;
   std::vector<uint8_t> kv_mixed;
+  // The experts that drew each sampled id (v1::Segment::routes), one id after the other; empty = none were recorded.
+  std::vector<uint16_t> routes;
 
   int64_t size() const { return context.size() + std::ssize(sampled); }
   // A copy of all ids, context first.
   std::vector<int32_t> Tokens() const;
 };
+
+// Appends the experts that v1::Segment::routes names.
+void AppendRoutes(std::string_view bytes, std::vector<uint16_t>& routes);
 
 // The calls of an episode, in the tree's order. Contexts that begin with the same segments share them. Linear, in time
 // and memory, in the tree's tokens and in the segments that its calls name. DATA_LOSS names the call, and the segment

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <set>
 
@@ -113,6 +114,44 @@ TEST(EngineTest, PlaceholdersThatAreNotSoundAreRefused) {
   EXPECT_EQ(fault([](auto& run) { run.set_count(15); }), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(fault([](auto& run) { run.set_first(-1); }), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(fault([](auto& run) { run.clear_content(); }), absl::StatusCode::kInvalidArgument);
+}
+
+// The fake model's routes of a call with that many prompt and sampled ids.
+std::string RoutesFrom(int prompt, int sampled) {
+  std::string bytes;
+  for (int at = prompt - 1; at < prompt - 1 + sampled; ++at) {
+    bytes += static_cast<char>((at + 300) & 0xFF);
+    bytes += static_cast<char>((at + 300) >> 8);
+  }
+  return bytes;
+}
+
+TEST(EngineTest, RoutesAreThoseOfTheRowsThatDrewTheIds) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  v1::GenerateRequest recorded = Ask({1, 2, 3}, 5);
+  recorded.set_record_routes(true);
+  Collect with, without, longer;
+  auto a = rig.engine->Generate(recorded, with.OnChunk());
+  auto b = rig.engine->Generate(Ask({4, 5}, 5), without.OnChunk());
+  v1::GenerateRequest other = Ask(std::vector<int32_t>(50, 7), 9);
+  other.set_record_routes(true);
+  auto c = rig.engine->Generate(other, longer.OnChunk());
+  ASSERT_EQ(with.Wait(), absl::OkStatus());
+  ASSERT_EQ(without.Wait(), absl::OkStatus());
+  ASSERT_EQ(longer.Wait(), absl::OkStatus());
+  EXPECT_EQ(with.routes, RoutesFrom(3, 5));
+  EXPECT_EQ(without.routes, "");
+  EXPECT_EQ(longer.routes, RoutesFrom(50, 9));
+}
+
+TEST(EngineTest, AnEngineMayRecordTheRoutesOfEveryCall) {
+  EngineOptions options = Options();
+  options.record_routes = true;
+  Rig rig(options, FakeSnapshot(1, 1));
+  Collect result;
+  auto request = rig.engine->Generate(Ask({4, 5}, 5), result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  EXPECT_EQ(result.routes, RoutesFrom(2, 5));
 }
 
 TEST(EngineTest, ARequestThatCouldNeverFitTheCacheIsRefused) {

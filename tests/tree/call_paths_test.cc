@@ -69,6 +69,22 @@ TEST(CallPathsTest, PlaceholdersThatAreNotSoundAreNamed) {
   EXPECT_EQ(fault(Prompt({1}), sampled).code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(CallPathsTest, RoutesCoverTheSampledIds) {
+  v1::Segment first = Sampled({4, 5}, 7), second = Sampled({6}, 7);
+  first.set_routes(std::string("\1\0\2\0\3\0\4\1", 8));
+  second.set_routes(std::string("\5\0\6\0", 4));
+  v1::EpisodeTree tree;
+  AddCall(tree, {Prompt({1})}, {first, second});
+  EXPECT_THAT((*CallPathsOf(tree, 0, 0))[0].routes, ElementsAre(1, 2, 3, 260, 5, 6));
+  for (const std::string& wrong : {std::string(), std::string(3, '\0'), std::string(2, '\0')}) {
+    second.set_routes(wrong);
+    second.set_logprobs(0, -static_cast<float>(wrong.size()));  // a segment of its own
+    v1::EpisodeTree bad;
+    AddCall(bad, {Prompt({1})}, {first, second});
+    EXPECT_EQ(CallPathsOf(bad, 0, 0).status().code(), absl::StatusCode::kDataLoss) << wrong.size();
+  }
+}
+
 TEST(CallPathsTest, ContextsWithEqualPrefixesShareThem) {
   v1::EpisodeTree tree;
   const v1::Segment system = Prompt({1, 2}), answer = Sampled({3}, 0), other = Sampled({4}, 0);
