@@ -26,6 +26,7 @@ tree::CallPath ToCall(const std::vector<int32_t>& context, float temperature,
   for (const v1::GenerateChunk& chunk : chunks) {
     call.sampled.insert(call.sampled.end(), chunk.token_ids().begin(), chunk.token_ids().end());
     call.logprobs.insert(call.logprobs.end(), chunk.logprobs().begin(), chunk.logprobs().end());
+    tree::AppendRoutes(chunk.routes(), call.routes);
     for (const v1::VersionRun& run : chunk.versions()) {
       call.versions.insert(call.versions.end(), run.count(), run.version());
       call.kv_mixed.insert(call.kv_mixed.end(), run.count(), run.kv_mixed());

@@ -62,6 +62,9 @@ void BindSampling(base::Schema& schema, scheduler::SamplingOptions& o, std::map<
 }
 
 void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
+  schema.Field(
+      "rollout.record_routes", &o.record_routes,
+      "answers say which experts drew each id, for trainer.replay_routes; two bytes an expert, layer and token");
   schema.Field("rollout.kv_block_tokens", &o.kv_block_tokens, "tokens per KV block; 1 to 1024");
   schema.Field("rollout.kv_cache_tokens", &o.kv_cache_tokens, "size of the KV cache in tokens");
   schema.Field("rollout.max_running", &o.max_running, "requests in one batch");

@@ -98,6 +98,8 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
       "type of the trained weights (bf16: with fp32 masters and gradient sums); model: the loaded weights' own");
   schema.Field("trainer.expert_balance", &o.expert_balance,
                "coefficient of the load-balancing term of models with experts; 0: no term");
+  schema.Field("trainer.replay_routes", &o.replay_routes,
+               "tokens that bear loss take the experts that the engine recorded (rollout.record_routes)");
   schema.Field(
       "trainer.expert_bias_rate", &o.expert_bias_rate,
       "step by which a router's bias moves towards even loads, without a loss, where the model has one; 0: none");

@@ -147,6 +147,15 @@ class RunVersions final : public trainer::VersionSink {
 };
 
 // Writes each step, and each evaluation that has ended, to the run log and the terminal, and tallies the run.
+// [[layer, [the load of each expert over their mean]], ...]
+base::json::array LoadsJson(const trainer::ExpertLoads& loads) {
+  base::json::array layers;
+  for (const auto& [layer, experts] : loads) {
+    layers.push_back(base::json::array{layer, base::json::array(experts.begin(), experts.end())});
+  }
+  return layers;
+}
+
 class RunRecorder final : public trainer::StepObserver {
  public:
   RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
@@ -171,6 +180,7 @@ class RunRecorder final : public trainer::StepObserver {
     base::json::array histogram;
     for (const auto& [age, tokens] : report.staleness_histogram) histogram.push_back(base::json::array{age, tokens});
     fields["async/staleness_histogram"] = std::move(histogram);
+    if (!report.expert_loads.empty()) fields["experts/load"] = LoadsJson(report.expert_loads);
     INGOT_RETURN_IF_ERROR(Write(report.step, fields));
     line_.Step(report.step, metrics, SecondsSince(*patience_.clock, start_));
     // A stopped run leaves ended evaluations to its next start, which reports them.

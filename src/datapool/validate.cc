@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/placeholders.h"
 #include "datapool/keys.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
@@ -81,6 +82,10 @@ absl::Status ValidateCall(const v1::Call& call) {
 
 absl::Status ValidateSampled(const v1::Segment& segment) {
   const int ids = segment.token_ids_size();
+  if (!segment.placeholders().empty()) return Invalid("a sampled segment carries placeholders");
+  if (segment.routes().size() % (2 * static_cast<size_t>(ids)) != 0) {
+    return Invalid(absl::StrCat(segment.routes().size(), " bytes of routes for ", ids, " token_ids"));
+  }
   if (segment.logprobs_size() != ids) {
     return Invalid(absl::StrCat(segment.logprobs_size(), " logprobs for ", ids, " token_ids"));
   }
@@ -111,7 +116,9 @@ absl::Status ValidateSegment(const v1::Segment& segment) {
   if (!segment.logprobs().empty() || !segment.versions().empty()) {
     return Invalid("a prompt segment carries logprobs or versions");
   }
-  return absl::OkStatus();
+  if (!segment.routes().empty()) return Invalid("a prompt segment carries routes");
+  const std::string fault = base::PlaceholdersFault(segment.placeholders(), segment.token_ids_size());
+  return fault.empty() ? absl::OkStatus() : Invalid(fault);
 }
 
 absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request) {

@@ -62,6 +62,7 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
   v1::GenerateRequest request;
   request.set_request_id(setup_.call_id);
   request.mutable_prompt_ids()->Add(plan_->ids.begin(), plan_->ids.end());
+  request.mutable_placeholders()->Add(plan_->placeholders.begin(), plan_->placeholders.end());
   *request.mutable_sampling() = sampling_;
   request.set_pinned_version(PinnedVersion());
   // Law 4 counts an episode's age from the version at which it was admitted.

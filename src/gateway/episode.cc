@@ -172,6 +172,7 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
   const std::vector<int32_t>& ids = history_.PathIds(parent);
   found.ids.reserve(ids.size() + kTurnIds);
   found.ids = ids;
+  found.placeholders = history_.PathPlaceholders(parent);
   found.recorded_pieces = history_.RecordedPieces(parent);
   if (history_.EndsUnrecorded(parent)) found.unrecorded = history_.LastPiece(parent);
   return found;

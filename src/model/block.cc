@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,6 @@ void TellRoutes(const kernels::Routed& routed, Aux* aux) {
                                                     : at::ones({rows}, routed.scores.options().requires_grad(false));
   const at::Tensor wide = weights.to(at::kDouble);
   const at::Tensor spread = wide.unsqueeze(1).expand({rows, per_token}).reshape({-1});
-  aux->routes = routed.routes;
   aux->load = at::zeros({experts}, at::kDouble).index_add_(0, routed.routes.reshape({-1}), spread);
   const at::Tensor shares = routed.scores.detach().to(at::kDouble);
   const at::Tensor p = shares / shares.sum(1, true);
@@ -49,6 +49,22 @@ void TellRoutes(const kernels::Routed& routed, Aux* aux) {
   const at::Tensor scores = routed.scores / routed.scores.sum(1, true);  // of sigmoids; a softmax's sum is 1
   const at::Tensor mean = (scores * weights.unsqueeze(1)).sum(0) / total;
   aux->balance_loss = (f * mean).sum() * (aux->balance * static_cast<double>(experts));
+}
+
+// The routes of a layer's rows. With recorded experts it counts the rows that the router would route otherwise, whatever
+// the order of its choice, and takes the recorded ones if they are to be replayed: their weights are then the present
+// router's scores of them (R3, arXiv 2510.11370: the mask is recorded, the gates are not).
+kernels::Routed RouteRows(const at::Tensor& logits, const at::Tensor& bias, const kernels::RoutingShape& shape,
+                          Aux* aux) {
+  if (aux == nullptr || !aux->recorded.defined()) return kernels::RouteOp(logits, bias, {}, shape);
+  const at::Tensor own = kernels::RouteOp(logits.detach(), bias, {}, shape).routes;
+  const at::Tensor has = aux->recorded.select(1, 0) >= 0;
+  const at::Tensor differs =
+      at::ne(std::get<0>(own.sort(1)), std::get<0>(aux->recorded.sort(1))).any(1).logical_and(has);
+  aux->compared = has.sum().item<int64_t>();
+  aux->differing = differs.sum().item<int64_t>();
+  if (!aux->replay) return kernels::RouteOp(logits, bias, {}, shape);
+  return kernels::RouteOp(logits, bias, at::where(has.unsqueeze(1), aux->recorded, own), shape);
 }
 
 }  // namespace
@@ -179,9 +195,9 @@ at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* 
   const int64_t rows = h.size(0), width = h.size(1);
   at::Tensor logits = kernels::WideLinearOp(h, at(Part::kRouter));
   if (at(Part::kRouterBias).defined()) logits = logits + at(Part::kRouterBias).to(logits.scalar_type());
-  const kernels::Routed routed =
-      kernels::RouteOp(logits, at(Part::kCorrectionBias), aux == nullptr ? at::Tensor() : aux->replay, RoutingOf(spec));
-  if (aux != nullptr) TellRoutes(routed, aux);
+  const kernels::Routed routed = RouteRows(logits, at(Part::kCorrectionBias), RoutingOf(spec), aux);
+  if (aux != nullptr) aux->routes = routed.routes;
+  if (aux != nullptr && aux->measure) TellRoutes(routed, aux);
   const at::Tensor flat = routed.routes.reshape({-1});
   const at::Tensor order = flat.argsort(/*stable=*/true, /*dim=*/0);
   const at::Tensor counts = at::bincount(flat, {}, spec.count);

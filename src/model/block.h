@@ -21,12 +21,16 @@ struct Aux {
   // In.
   at::Tensor weights;  // fp32 [N], the number of calls through each row; undefined = 1 each
   double balance = 0;  // coefficient of the load-balancing term; 0 = no term
-  at::Tensor replay;   // int64 [N, per_token], experts to take in place of the router's choice; undefined = none
+  // int64 [N, per_token], the experts that an engine recorded; -1 = the row has none; undefined = no row has any.
+  at::Tensor recorded;
+  bool replay = false;  // rows take the recorded experts in place of the router's choice
+  bool measure = true;  // false = of Out, `routes` and the counts alone are told
   // Out; undefined where the layer has no experts.
-  at::Tensor balance_loss;  // scalar with history, times `balance`
-  at::Tensor routes;        // int64 [N, per_token], the experts taken
-  at::Tensor load;          // fp64 [experts], weighted rows that took each
-  double entropy = 0;       // of the router's distribution, weighted sum over rows
+  at::Tensor balance_loss;              // scalar with history, times `balance`
+  at::Tensor routes;                    // int64 [N, per_token], the experts taken
+  at::Tensor load;                      // fp64 [experts], weighted rows that took each
+  double entropy = 0;                   // of the router's distribution, weighted sum over rows
+  int64_t compared = 0, differing = 0;  // rows with recorded experts; those of which the router chooses others
 };
 
 // Immutable, thread safe.

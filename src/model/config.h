@@ -114,6 +114,10 @@ struct ModelConfig {
     return sliding_window > 0 && (windowed.empty() || windowed[static_cast<size_t>(layer)]);
   }
   bool has_experts(int64_t layer) const { return experts.count > 0 && layer >= experts.dense_layers; }
+  // The experts that a token takes in all layers together.
+  int64_t routes_per_token() const {
+    return experts.count == 0 ? 0 : (num_hidden_layers - experts.dense_layers) * experts.per_token;
+  }
 
   int64_t ParameterCount() const;
 };

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/placeholders.h"
 
 namespace ingot::rollout {
 
@@ -198,6 +199,10 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
     return absl::InvalidArgumentError(
         absl::StrCat("forced_ids has ", id, ", outside the vocabulary of ", runner_->vocab_size()));
   }
+  if (const std::string fault = base::PlaceholdersFault(request.placeholders(), request.prompt_ids_size());
+      !fault.empty()) {
+    return absl::InvalidArgumentError(fault);
+  }
   INGOT_RETURN_IF_ERROR(ValidateSampling(request.sampling()));
   INGOT_RETURN_IF_ERROR(ValidateShaping(request.sampling(), runner_->vocab_size()));
   INGOT_RETURN_IF_ERROR(CheckStops(request.sampling()));
@@ -213,9 +218,11 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
   INGOT_RETURN_IF_ERROR(CheckScored(request));
   auto sequence = std::make_unique<Sequence>();
   sequence->request_id = request.request_id();
+  sequence->contents = Contents(request.placeholders());
   sequence->draw = DrawOptions::From(request.sampling());
   sequence->forced_ids.assign(request.forced_ids().begin(), request.forced_ids().end());
   sequence->top_logprobs = request.top_logprobs();
+  sequence->record_routes = request.record_routes() || options_.record_routes;
   sequence->min_version = request.min_version();
   sequence->pinned_version = request.pinned_version();
   sequence->tokens.assign(request.prompt_ids().begin(), request.prompt_ids().end());

@@ -134,9 +134,9 @@ void EngineCore::Admit() {
     // Blocks that a sibling computes under an earlier version are useless: siblings are sought under this version
     // alone.
     const size_t matchable = options_.prefix_cache ? sequence.reusable() : 0;
-    const size_t matched =
-        static_cast<size_t>(blocks_.CountMatch(version->salt, std::span(sequence.tokens).first(matchable))) *
-        blocks_.block_tokens();
+    const size_t matched = static_cast<size_t>(blocks_.CountMatch(
+                               version->salt, std::span(sequence.tokens).first(matchable), sequence.contents)) *
+                           blocks_.block_tokens();
     if (AwaitsSibling(sequence, version->salt, matched)) {
       if (++passed_over >= static_cast<size_t>(options_.max_running)) break;
       ++it;
@@ -155,7 +155,8 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   const WeightVersion& version = *VersionOf(sequence);
   // The last token is always computed: its row gives the next token's distribution.
   if (options_.prefix_cache) {
-    sequence.blocks = blocks_.Match(version.salt, std::span(sequence.tokens).first(sequence.reusable()));
+    const auto reusable = std::span<const int32_t>(sequence.tokens).first(sequence.reusable());
+    sequence.blocks = blocks_.Match(version.salt, reusable, sequence.contents);
   }
   sequence.published = sequence.blocks.size();
   sequence.computed = sequence.published * blocks_.block_tokens();
@@ -184,7 +185,8 @@ bool EngineCore::AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t m
     if (other->kv_salt != 0 && other->kv_salt != salt) continue;
     const size_t most = std::min(sequence.reusable(), whole);
     const auto differ = std::mismatch(other->tokens.begin(), other->tokens.begin() + most, sequence.tokens.begin());
-    size_t common = static_cast<size_t>(differ.first - other->tokens.begin());
+    size_t common =
+        sequence.contents.FirstDifference(other->contents, static_cast<size_t>(differ.first - other->tokens.begin()));
     common -= common % blocks_.block_tokens();
     if (common > matched_tokens && common > other->computed) return true;
   }
@@ -292,6 +294,7 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
     const float temperature = sequence.draw.temperature;
     batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
     batch_.want_normalizers |= sequence.shaper.has_value() && sequence.shaper->needs_normalizer();
+    batch_.want_routes |= sequence.record_routes;
     batch_sampled_.push_back(&sequence);
   }
 }
@@ -332,12 +335,14 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   const size_t width = static_cast<size_t>(runner_.vocab_size());
   const std::span<const float> normalizers =
       batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
+  const std::span<const uint16_t> routes = batch_.want_routes ? runner_.Routes() : std::span<const uint16_t>();
+  const size_t taken = batch_sampled_.empty() ? 0 : routes.size() / batch_sampled_.size();  // by a row
   for (size_t m = 0; m < batch_sampled_.size(); ++m) {
     const float normalizer = normalizers.empty() ? 0 : normalizers[m];
     Sequence& sequence = *batch_sampled_[m];
     const std::span<const float> row = rows->subspan(m * width, width);
     if (batch_targets_[m] == 0) {
-      if (SampleOne(sequence, version, row, normalizer, out)) sequence.ReleaseKv();
+      if (SampleOne(sequence, version, {row, normalizer, routes.subspan(m * taken, taken)}, out)) sequence.ReleaseKv();
     } else if (const absl::Status scored = Score(sequence, batch_targets_[m], version, row);
                !scored.ok() && sequence.gate != nullptr) {
       out->push_back({std::move(sequence.gate), scored, true});
@@ -354,7 +359,8 @@ void EngineCore::Publish(Sequence& sequence, uint64_t salt) {
     const size_t i = sequence.published;
     const KvBlocks::Ref* parent = i == 0 ? nullptr : &sequence.blocks[i - 1];
     const auto tokens = std::span<const int32_t>(sequence.tokens).subspan(i * block_tokens, block_tokens);
-    if (!blocks_.Publish(salt, parent, tokens, &sequence.blocks[i])) return;
+    const std::string contents = sequence.contents.KeyOf(i * block_tokens, (i + 1) * block_tokens);
+    if (!blocks_.Publish(salt, parent, tokens, &sequence.blocks[i], contents)) return;
   }
 }
 

@@ -97,8 +97,13 @@ class EngineCore {
   size_t RowsOf(const Sequence& sequence, size_t budget, size_t& scored_budget) const;
   absl::Status Score(Sequence& sequence, size_t token, const WeightVersion& version, std::span<const float> row);
   void FinishScored(Sequence& sequence, const WeightVersion& version, std::vector<Emission>* out);
-  bool SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row, float log_normalizer,
-                 std::vector<Emission>* out);
+  // A row of the last forward pass from which an id is drawn.
+  struct DrawRow {
+    std::span<const float> logprobs;
+    float log_normalizer;
+    std::span<const uint16_t> routes;  // empty = they are not recorded
+  };
+  bool SampleOne(Sequence& sequence, const WeightVersion& version, const DrawRow& row, std::vector<Emission>* out);
   absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
                                  float log_normalizer);
   v1::FinishReason FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk);

@@ -17,6 +17,16 @@ absl::Status CheckRow(const WeightVersion& version, std::span<const float> row) 
                    " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
 }
 
+std::string RouteBytes(std::span<const uint16_t> routes) {
+  std::string bytes;
+  bytes.reserve(2 * routes.size());
+  for (const uint16_t expert : routes) {
+    bytes += static_cast<char>(expert & 0xFF);
+    bytes += static_cast<char>(expert >> 8);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
@@ -38,9 +48,10 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
 }
 
 // Returns true if the request ended.
-bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
-                           float log_normalizer, std::vector<Emission>* out) {
-  const absl::StatusOr<int32_t> next = NextId(sequence, version, row, log_normalizer);
+bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, const DrawRow& drawn,
+                           std::vector<Emission>* out) {
+  const std::span<const float> row = drawn.logprobs;
+  const absl::StatusOr<int32_t> next = NextId(sequence, version, row, drawn.log_normalizer);
   if (!next.ok()) {
     out->push_back({std::move(sequence.gate), next.status(), true});
     return true;
@@ -61,6 +72,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std
   run.set_version(version.version);
   run.set_count(1);
   run.set_kv_mixed(sequence.kv_mixed);
+  if (sequence.record_routes) chunk.set_routes(RouteBytes(drawn.routes));
   if (sequence.top_logprobs > 0) *chunk.add_top_logprobs() = TopOf(row, sequence.top_logprobs);
   const v1::FinishReason finish = FinishOf(sequence, id, row[id], &chunk);
   if (finish != v1::FINISH_UNSPECIFIED) {

@@ -17,6 +17,7 @@ struct EngineOptions {
   int32_t max_batch_tokens = 1024;       // tokens in one forward pass (decode rows + prompt chunks); >= max_running
   int32_t threads = 1;                   // compute threads of a forward pass; > 0
   int32_t context_length = 0;            // prompt + sampled tokens of a request; 0 = the model's own
+  bool record_routes = false;            // every answer says which experts drew its ids (v1::Segment::routes)
   bool prefix_cache = true;              // true = equal prefixes share their KV; false = every prompt is computed whole
   int32_t max_retained_versions = 4;     // weight versions kept beside the newest; one more is not retained; >= 0
   int64_t request_deadline_ms = 600000;  // from arrival to the last token; then ABORTED. 0 = no deadline

@@ -19,11 +19,11 @@ std::optional<KvBlocks::Ref> KvBlocks::Allocate() {
   return Hold(id);
 }
 
-std::vector<KvBlocks::Ref> KvBlocks::Match(uint64_t salt, std::span<const int32_t> tokens) {
+std::vector<KvBlocks::Ref> KvBlocks::Match(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents) {
   std::vector<Ref> held;
   int32_t parent = -1;
   for (size_t at = 0; at + block_tokens_ <= tokens.size(); at += block_tokens_) {
-    const int32_t id = Find(salt, parent, tokens.subspan(at, block_tokens_));
+    const int32_t id = Find(salt, parent, tokens, at, contents);
     if (id < 0) break;
     held.push_back(Hold(id));
     parent = id;
@@ -31,21 +31,22 @@ std::vector<KvBlocks::Ref> KvBlocks::Match(uint64_t salt, std::span<const int32_
   return held;
 }
 
-int32_t KvBlocks::CountMatch(uint64_t salt, std::span<const int32_t> tokens) const {
+int32_t KvBlocks::CountMatch(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents) const {
   int32_t count = 0;
   int32_t parent = -1;
   for (size_t at = 0; at + block_tokens_ <= tokens.size(); at += block_tokens_, ++count) {
-    parent = Find(salt, parent, tokens.subspan(at, block_tokens_));
+    parent = Find(salt, parent, tokens, at, contents);
     if (parent < 0) break;
   }
   return count;
 }
 
-bool KvBlocks::Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block) {
+bool KvBlocks::Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block,
+                       std::string_view contents) {
   assert(tokens.size() == static_cast<size_t>(block_tokens_));
   const int32_t parent_id = parent == nullptr ? -1 : parent->id();
   if (parent_id >= 0 && !(blocks_[parent_id].named && blocks_[parent_id].salt == salt)) return false;
-  std::string key = Key(salt, parent_id, tokens);
+  std::string key = Key(salt, parent_id, tokens, contents);
   if (const auto found = named_.find(key); found != named_.end()) {
     if (found->second != block->id()) *block = Hold(found->second);
     return true;
@@ -132,16 +133,19 @@ void KvBlocks::RemoveEvictable(int32_t id) {
   --evictable_count_;
 }
 
-std::string KvBlocks::Key(uint64_t salt, int32_t parent, std::span<const int32_t> tokens) const {
+std::string KvBlocks::Key(uint64_t salt, int32_t parent, std::span<const int32_t> tokens, std::string_view contents) {
   std::string key(sizeof(salt) + sizeof(parent) + tokens.size_bytes(), '\0');
   std::memcpy(key.data(), &salt, sizeof(salt));
   std::memcpy(key.data() + sizeof(salt), &parent, sizeof(parent));
   std::memcpy(key.data() + sizeof(salt) + sizeof(parent), tokens.data(), tokens.size_bytes());
+  key += contents;  // behind a fixed number of tokens
   return key;
 }
 
-int32_t KvBlocks::Find(uint64_t salt, int32_t parent, std::span<const int32_t> tokens) const {
-  const auto found = named_.find(Key(salt, parent, tokens));
+int32_t KvBlocks::Find(uint64_t salt, int32_t parent, std::span<const int32_t> tokens, size_t at,
+                       const Contents& contents) const {
+  const size_t count = static_cast<size_t>(block_tokens_);
+  const auto found = named_.find(Key(salt, parent, tokens.subspan(at, count), contents.KeyOf(at, at + count)));
   return found == named_.end() ? -1 : found->second;
 }
 

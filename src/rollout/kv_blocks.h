@@ -5,6 +5,8 @@
 //   salt 7 -- [t0..t15] -- [t16..t31] -- [t32..t47]      a cached block is named by its salt, the block before it,
 //                      \-- [t16'..t31']                  and its own tokens: a radix tree with one block per edge
 //
+// A token is an id and its content (contents.h): blocks of equal ids with different contents have different names.
+//
 // Invariants
 //   1. The parent of a named (published) block is named too, and lives at least as long. The holder of a block holds
 //      all blocks before it, so only leaves of the tree are evicted.
@@ -19,10 +21,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "rollout/contents.h"
 
 namespace ingot::rollout {
 
@@ -59,15 +63,17 @@ class KvBlocks {
   // A private block; nullopt = every block is held.
   std::optional<Ref> Allocate();
 
-  // Holds the longest run of named blocks under `salt`, from the root, that `tokens` begin with.
-  std::vector<Ref> Match(uint64_t salt, std::span<const int32_t> tokens);
+  // Holds the longest run of named blocks under `salt`, from the root, that `tokens` begin with. `contents`: of them.
+  std::vector<Ref> Match(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents = {});
   // The number of blocks that Match would return.
-  int32_t CountMatch(uint64_t salt, std::span<const int32_t> tokens) const;
+  int32_t CountMatch(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents = {}) const;
 
   // Names a full block, so that others may share it. `parent` is the block before it (null = it is the first), `tokens`
-  // its own block_tokens tokens. If equal content is named already, *block becomes that block and the duplicate is
-  // released. False, with nothing changed, if the parent is not named under `salt` (its salt was dropped).
-  bool Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block);
+  // its own block_tokens tokens, `contents` their Contents::KeyOf. If an equal block is named already, *block becomes
+  // that block and the duplicate is released. False, with nothing changed, if the parent is not named under `salt` (its
+  // salt was dropped).
+  bool Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block,
+               std::string_view contents = {});
 
   // Forgets every name under `salt`: blocks without a holder become free, held ones private.
   void Drop(uint64_t salt);
@@ -104,8 +110,10 @@ class KvBlocks {
   bool Evict();
   void PushEvictable(int32_t id);
   void RemoveEvictable(int32_t id);
-  std::string Key(uint64_t salt, int32_t parent, std::span<const int32_t> tokens) const;
-  int32_t Find(uint64_t salt, int32_t parent, std::span<const int32_t> tokens) const;
+  static std::string Key(uint64_t salt, int32_t parent, std::span<const int32_t> tokens, std::string_view contents);
+  // The named block behind `parent` with the tokens from `at` on; -1 = none.
+  int32_t Find(uint64_t salt, int32_t parent, std::span<const int32_t> tokens, size_t at,
+               const Contents& contents) const;
 
   const int32_t block_tokens_;
   std::vector<Block> blocks_;

@@ -30,6 +30,7 @@ struct ForwardBatch {
   std::vector<int64_t> sampled_rows;  // rows that need a next-token distribution, ascending
   std::vector<float> temperatures;    // > 0, one per sampled row
   bool want_normalizers = false;      // true = LogNormalizers will be called
+  bool want_routes = false;           // true = Routes will be called
 
   void Clear() {
     token_ids.clear();
@@ -39,7 +40,7 @@ struct ForwardBatch {
     block_tables.clear();
     sampled_rows.clear();
     temperatures.clear();
-    want_normalizers = false;
+    want_normalizers = want_routes = false;
   }
 };
 
@@ -67,6 +68,10 @@ class ModelRunner {
   // logsumexp(logits / temperature) of each row of the last Forward: the number that log_softmax subtracted. REQUIRES:
   // the batch had want_normalizers.
   virtual std::span<const float> LogNormalizers() const = 0;
+
+  // The experts that the sampled rows of the last Forward took, as v1::Segment::routes has them, one row after the
+  // other; empty = the model has no experts. REQUIRES: the batch had want_routes.
+  virtual std::span<const uint16_t> Routes() const { return {}; }
 };
 
 }  // namespace ingot::rollout

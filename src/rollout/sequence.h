@@ -15,6 +15,7 @@
 #include "proto/rollout.pb.h"
 #include "rollout/chunk_gate.h"
 #include "rollout/constraint.h"
+#include "rollout/contents.h"
 #include "rollout/kv_blocks.h"
 #include "rollout/logit_shaping.h"
 #include "rollout/model_runner.h"
@@ -37,9 +38,11 @@ struct Sequence {
   // Constant after Add. The request's proto is not kept: its prompt is in `tokens`.
   std::string request_id;
   DrawOptions draw;
+  Contents contents;                            // of the prompt's placeholders
   std::vector<int32_t> forced_ids;              // taken instead of draws; empty = the sampler draws
   size_t score_from = 0;                        // > 0: tokens from here on are scored, and nothing is sampled
   int32_t top_logprobs = 0;                     // alternatives reported per token
+  bool record_routes = false;                   // answers with Segment.routes
   int64_t min_version = 0;                      // the oldest version that may sample it, unless it is pinned
   int64_t pinned_version = -1;                  // -1 = follows the newest version
   std::shared_ptr<const WeightVersion> pinned;  // of pinned_version; null = follows the newest version

@@ -18,6 +18,7 @@ namespace {
 void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->mutable_token_ids()->MergeFrom(from.token_ids());
   to->mutable_logprobs()->MergeFrom(from.logprobs());
+  to->mutable_routes()->append(from.routes());
   to->mutable_versions()->MergeFrom(from.versions());
   to->mutable_top_logprobs()->MergeFrom(from.top_logprobs());
   to->set_finish(from.finish());

@@ -178,8 +178,7 @@ class TorchRunner final : public ModelRunner {
       const c10::InferenceMode no_autograd;
       const model::Transformer& transformer = static_cast<const RunnableTransformer&>(model).transformer;
       cache_.Begin(batch);
-      const at::Tensor hidden =
-          transformer.Hidden(View(batch.token_ids).to(device_), View(batch.positions).to(device_), cache_);
+      const at::Tensor hidden = Hidden(transformer, batch);
       if (batch.sampled_rows.empty()) return std::span<const float>();
       const bool all = batch.sampled_rows.size() == batch.token_ids.size();
       const at::Tensor sampled = all ? hidden : hidden.index_select(0, View(batch.sampled_rows).to(device_));
@@ -195,11 +194,34 @@ class TorchRunner final : public ModelRunner {
     }
   }
 
+  std::span<const uint16_t> Routes() const override { return routes_; }
+
   std::span<const float> LogNormalizers() const override {
     return {normalizers_.const_data_ptr<float>(), static_cast<size_t>(normalizers_.numel())};
   }
 
  private:
+  at::Tensor Hidden(const model::Transformer& transformer, const ForwardBatch& batch) {
+    const at::Tensor ids = View(batch.token_ids).to(device_), positions = View(batch.positions).to(device_);
+    if (!batch.want_routes || config_.routes_per_token() == 0) {
+      routes_.clear();
+      return transformer.Hidden(ids, positions, cache_);
+    }
+    const at::Tensor sampled = View(batch.sampled_rows);
+    std::vector<at::Tensor> routes;  // of layers with experts, [sampled rows, per_token]
+    at::Tensor x = transformer.Embed(ids);
+    for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
+      model::Aux aux;
+      aux.measure = false;
+      x = transformer.RunLayer(layer, x, positions, cache_, &aux);
+      if (aux.routes.defined()) routes.push_back(aux.routes.to(at::kCPU).index_select(0, sampled));
+    }
+    const at::Tensor all = at::cat(routes, 1);
+    const int64_t* experts = all.const_data_ptr<int64_t>();
+    routes_.assign(experts, experts + all.numel());
+    return transformer.Norm(x);
+  }
+
   // A model without adapters may be given versions that have some, each its own. alpha is then the rank: the version's
   // B holds the scale.
   model::ModelConfig WithAdaptersOf(const std::map<std::string, at::Tensor>& tensors) const {
@@ -224,6 +246,7 @@ class TorchRunner final : public ModelRunner {
   const std::vector<int32_t> eos_ids_;
   PagedCache cache_;
   at::Tensor rows_, normalizers_;
+  std::vector<uint16_t> routes_;
   base::Mutex mu_;
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
 };

@@ -29,6 +29,14 @@ struct ToolCall {
   std::string written_id = {};
 };
 
+// A part of a message that is no text, such as an image.
+struct MediaPart {
+  size_t at = 0;        // its place: bytes of the message's content before it
+  std::string kind;     // "image", ...
+  std::string content;  // hash of it, as v1::Placeholders names what its ids stand for
+};
+
+// A message's parts are the pieces of its content and the media between them.
 struct Message {
   std::string role;  // system, user, assistant, tool
   std::string content;
@@ -36,8 +44,12 @@ struct Message {
   std::vector<ToolCall> tool_calls;
   std::string tool_call_id;  // of role tool: the call that this result answers
   std::string name;
-  base::json::object extra = {};  // further fields as the client sent them; a template may read them
+  base::json::object extra = {};      // further fields as the client sent them; a template may read them
+  std::vector<MediaPart> media = {};  // ascending; empty = text alone
 };
+
+// INVALID_ARGUMENT names the first message with media: no format here renders any yet.
+absl::Status CheckTextAlone(std::span<const Message> messages);
 
 struct Conversation {
   std::vector<Message> messages;

@@ -122,6 +122,7 @@ class SpecFormat final : public ChatFormat {
                                         size_t most_ids) const override {
     const std::vector<Message>& messages = conversation.messages;
     if (messages.empty()) return absl::InvalidArgumentError("a conversation needs at least one message");
+    INGOT_RETURN_IF_ERROR(CheckTextAlone(messages));
     INGOT_RETURN_IF_ERROR(Check(messages, 0));
     RenderedPrompt prompt;
     Assembler out(*tokenizer_, markers_, most_ids);
@@ -140,6 +141,7 @@ class SpecFormat final : public ChatFormat {
   absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
                                                         size_t first_message) const override {
     const std::vector<Message>& messages = conversation.messages;
+    INGOT_RETURN_IF_ERROR(CheckTextAlone(messages));
     std::vector<RenderedTurn> turns;
     RenderedPrompt prompt;
     size_t rendered = 0;  // messages rendered so far
@@ -176,6 +178,7 @@ class SpecFormat final : public ChatFormat {
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
                        " of ", messages.size()));
     }
+    INGOT_RETURN_IF_ERROR(CheckTextAlone(messages));
     INGOT_RETURN_IF_ERROR(Check(messages, first_new));
     if (options.earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
     Assembler out(*tokenizer_, markers_, options.most_ids);

@@ -126,6 +126,15 @@ absl::StatusOr<Message> MessageFromJson(const json::value& value) {
   return message;
 }
 
+absl::Status CheckTextAlone(std::span<const Message> messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].media.empty()) continue;
+    return Bad(absl::StrCat("message ", i, " holds a part of kind '", messages[i].media[0].kind,
+                            "': the chat format renders text only"));
+  }
+  return absl::OkStatus();
+}
+
 json::value MessageToJson(const Message& message) {
   json::object out;
   out["role"] = message.role;

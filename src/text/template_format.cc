@@ -77,6 +77,7 @@ class TemplateFormat final : public ChatFormat {
                                         size_t most_ids) const override {
     const size_t count = conversation.messages.size();
     if (count == 0) return absl::InvalidArgumentError("a conversation needs at least one message");
+    INGOT_RETURN_IF_ERROR(CheckTextAlone(conversation.messages));
     RenderedPrompt prompt;
     INGOT_ASSIGN_OR_RETURN(TakenConversation taken, TakePrompt(conversation, add_generation_prompt, prompt.prefill));
     INGOT_RETURN_IF_ERROR(CheckSize(taken.layout.rendered.text, most_ids));
@@ -95,6 +96,7 @@ class TemplateFormat final : public ChatFormat {
   absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
                                                         size_t first_message) const override {
     const std::vector<Message>& messages = conversation.messages;
+    INGOT_RETURN_IF_ERROR(CheckTextAlone(messages));
     TakenConversation as_it_is{.original = &conversation, .input = MakeTemplateInput(conversation, dialect_)};
     std::vector<RenderedTurn> turns;
     EncodedLayout encoded;
@@ -142,6 +144,7 @@ class TemplateFormat final : public ChatFormat {
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
                        " of ", messages.size()));
     }
+    INGOT_RETURN_IF_ERROR(CheckTextAlone(messages));
     RenderedTail made;
     INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, TakePrompt(conversation, true, made.prefill));
     const Layout& whole = taken.layout;

@@ -306,6 +306,28 @@ class Collector {
   std::map<int64_t, int64_t> histogram_;
 };
 
+// The first fault of a call's recorded routes; empty = there is none.
+std::string RoutesFault(const tree::CallPath& call, const TokenLimits& limits) {
+  if (call.routes.empty()) return "";
+  const auto width = static_cast<size_t>(limits.routes_per_token),
+             choice = static_cast<size_t>(limits.experts_per_token);
+  if (call.routes.size() != width * call.sampled.size()) {
+    return absl::StrCat("it has routes of ", call.routes.size(), " experts for ", call.sampled.size(),
+                        " sampled tokens; the model's layers take ", width, " for each");
+  }
+  for (size_t i = 0; i < call.routes.size(); i += choice) {
+    const auto chosen = std::span(call.routes).subspan(i, choice);
+    for (size_t k = 0; k < choice; ++k) {
+      const bool again = std::find(chosen.begin(), chosen.begin() + static_cast<ptrdiff_t>(k), chosen[k]) !=
+                         chosen.begin() + static_cast<ptrdiff_t>(k);
+      if (chosen[k] < limits.experts && !again) continue;
+      return absl::StrCat("the routes of sampled token ", i / width, " name expert ", chosen[k],
+                          again ? " twice" : absl::StrCat(", of ", limits.experts));
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bool recorded) {
@@ -334,6 +356,7 @@ absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bo
     return fault(absl::StrCat("it has ", sampled, " sampled tokens but ", call.logprobs.size(), " log-probs, ",
                               call.versions.size(), " versions and ", call.kv_mixed.size(), " cache flags"));
   }
+  if (const std::string wrong = RoutesFault(call, limits); !wrong.empty()) return fault(wrong);
   for (size_t i = 0; i < sampled; ++i) {
     if (!std::isfinite(call.logprobs[i]) || call.logprobs[i] > kLogprobRounding) {
       return fault(absl::StrCat("the log-prob of sampled token ", i, " is ", call.logprobs[i]));

@@ -25,6 +25,8 @@ struct TokenLimits {
       : vocab_size(vocab), max_tokens(tokens) {}
   int64_t vocab_size;  // ids are in [0, vocab_size)
   int64_t max_tokens;  // of one call, context included
+  // Of recorded routes: the experts of a layer, those that a token takes there, and in all layers. 0 = no experts.
+  int64_t experts = 0, experts_per_token = 0, routes_per_token = 0;
 };
 
 // Loss-bearing calls and, side by side with them, their advantages and weights. A call's `episode` is its sequence
@@ -47,6 +49,7 @@ struct PreparedBatch {
   // reward/*, batch/* and what EpisodeMetrics reports.
   StepMetrics metrics;
   std::vector<std::pair<int64_t, int64_t>> staleness_histogram;
+  ExpertLoads expert_loads;  // StepReport's, once the step has run
 };
 
 // PrepareBatch leaves out of the loss, and counts under batch/*, before any normaliser is counted:
@@ -66,6 +69,7 @@ struct PreparedBatch {
 //
 // INVALID_ARGUMENT or DATA_LOSS names the call (or episode, or group) and its fault:
 // - a missing segment, an id outside the vocabulary, more tokens than the model has positions;
+// - routes that do not fit the model's experts;
 // - a log-prob that is not a number or is above 0, a temperature that is not above 0, a version newer than `version`;
 // - a reward that is not finite, a reward of a call that the episode does not hold;
 // - no groups, a wrong number of groups or samples.
@@ -84,8 +88,8 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::CallPath> calls, cons
 // as PrepareSft; INVALID_ARGUMENT also for a pair with target tokens on one side alone.
 absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::CallPath> calls, const TokenLimits& limits);
 
-// INVALID_ARGUMENT names the call and its first fault. `recorded`: log-probs, versions and kv_mixed must cover the
-// sampled tokens.
+// INVALID_ARGUMENT names the call and its first fault. `recorded`: log-probs, versions, kv_mixed and, if there are any,
+// routes must cover the sampled tokens.
 absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bool recorded);
 
 }  // namespace ingot::trainer

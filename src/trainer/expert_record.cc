@@ -41,23 +41,65 @@ void ExpertRecord::Add(int64_t layer, const model::Aux& aux) {
   entropy_ += aux.entropy;
   rows_ += aux.weights.sum().item<double>();
   if (aux.balance_loss.defined()) balance_loss_ += aux.balance_loss.item<double>();
+  compared_ += aux.compared;
+  differing_ += aux.differing;
+}
+
+ExpertLoads ExpertRecord::Loads() const {
+  ExpertLoads loads;
+  for (size_t layer = 0; layer < loads_.size(); ++layer) {
+    if (!loads_[layer].defined()) continue;
+    const at::Tensor relative = loads_[layer] / loads_[layer].mean();
+    const double* first = relative.const_data_ptr<double>();
+    loads.emplace_back(static_cast<int64_t>(layer), std::vector<double>(first, first + relative.numel()));
+  }
+  return loads;
+}
+
+void ExpertRecord::Put(Writer& writer) const {
+  for (const at::Tensor& load : loads_) {
+    const int64_t experts = load.defined() ? load.numel() : 0;
+    writer.Put(experts);
+    for (int64_t e = 0; e < experts; ++e) writer.Put(load.const_data_ptr<double>()[e]);
+  }
+  writer.Put(entropy_).Put(rows_).Put(balance_loss_).Put(compared_).Put(differing_);
+}
+
+void ExpertRecord::AddFrom(Reader& reader) {
+  for (at::Tensor& load : loads_) {
+    const auto experts = reader.Get<int64_t>();
+    if (experts == 0) continue;
+    if (!load.defined()) load = at::zeros({experts}, at::kDouble);
+    for (int64_t e = 0; e < experts; ++e) load.mutable_data_ptr<double>()[e] += reader.Get<double>();
+  }
+  entropy_ += reader.Get<double>();
+  rows_ += reader.Get<double>();
+  balance_loss_ += reader.Get<double>();
+  compared_ += reader.Get<int64_t>();
+  differing_ += reader.Get<int64_t>();
+}
+
+void ExpertRecord::Reset() {
+  loads_.assign(loads_.size(), at::Tensor());
+  entropy_ = rows_ = balance_loss_ = 0;
+  compared_ = differing_ = 0;
 }
 
 void ExpertRecord::Report(StepMetrics& metrics) const {
   double most = 0, least = 1;
-  bool any = false;
-  for (const at::Tensor& load : loads_) {
-    if (!load.defined()) continue;
-    const at::Tensor relative = load / load.mean();
-    most = std::max(most, relative.max().item<double>());
-    least = std::min(least, relative.min().item<double>());
-    any = true;
+  const auto loads = Loads();
+  if (loads.empty()) return;
+  for (const auto& [layer, relative] : loads) {
+    most = std::max(most, *std::max_element(relative.begin(), relative.end()));
+    least = std::min(least, *std::min_element(relative.begin(), relative.end()));
   }
-  if (!any) return;
   metrics["experts/load_max"] = most;
   metrics["experts/load_min"] = least;
   metrics["experts/router_entropy"] = entropy_ / std::max(rows_, 1.0);
   if (balance_ > 0) metrics["experts/balance_loss"] = balance_loss_;
+  if (compared_ == 0) return;
+  metrics["mismatch/routes_differ"] = static_cast<double>(differing_) / static_cast<double>(compared_);
+  metrics["mismatch/routes_compared"] = static_cast<double>(compared_);
 }
 
 void UpdateRouterBiases(const model::Transformer& model, const ExpertRecord& record, double rate) {

@@ -7,11 +7,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "model/transformer.h"
 #include "trainer/metrics.h"
+#include "trainer/parallel/wire.h"
 #include "tree/forest.h"
 
 namespace ingot::trainer {
@@ -24,14 +24,26 @@ class ExpertRecord {
   // `balance`: coefficient of the load-balancing term; 0 = loads are counted and no term is added.
   ExpertRecord(const tree::PackedForest& forest, int64_t layers, double balance);
 
+  // The sum of m(u) over the forest's rows, and over the forests of all ranks: the load-balancing term is weighted by it.
+  double calls_through() const { return total_; }
+  void SetTotal(double calls_through) { total_ = calls_through; }
+
   // What a layer is to be told of rows [begin, end). `device`: the rows' own.
   model::Aux AuxOf(int32_t begin, int32_t end, at::Device device) const;
   // Records what it told. A layer without experts tells nothing.
   void Add(int64_t layer, const model::Aux& aux);
 
   // experts/load_max and load_min (an expert's load over the mean load of its layer, over all layers),
-  // experts/router_entropy (nats per row), experts/balance_loss. Nothing where there are no experts.
+  // experts/router_entropy (nats per row), experts/balance_loss; of recorded routes mismatch/routes_differ (the share of
+  // rows and layers whose own choice is another one) and mismatch/routes_compared. Nothing where there are no experts.
   void Report(StepMetrics& metrics) const;
+  // (layer, its experts' loads over their mean), for layers with experts.
+  ExpertLoads Loads() const;
+
+  // The sums as another rank's AddFrom reads them. Reset makes all sums zero.
+  void Put(Writer& writer) const;
+  void AddFrom(Reader& reader);
+  void Reset();
 
   // The loads of a layer's experts, fp64 [experts]; undefined = it has none.
   const at::Tensor& load(int64_t layer) const { return loads_[static_cast<size_t>(layer)]; }
@@ -42,10 +54,12 @@ class ExpertRecord {
   const double balance_;
   std::vector<at::Tensor> loads_;
   double entropy_ = 0, rows_ = 0, balance_loss_ = 0;
+  int64_t compared_ = 0, differing_ = 0;
 };
 
 // The bias update without a loss (DeepSeek-V3, arXiv 2412.19437, section 2.1.2): each expert's bias on its choice moves
-// by `rate` up if its load is below its layer's mean, and down if it is above. Changes the model's parameters.
+// by `rate` up if its load is below its layer's mean, and down if it is above. Changes the model's parameters. Ranks that
+// have the same sums make the same change.
 void UpdateRouterBiases(const model::Transformer& model, const ExpertRecord& record, double rate);
 
 }  // namespace ingot::trainer

@@ -51,7 +51,7 @@ class Pass {
   WaitingPart Start(size_t i) {
     WaitingPart part{i,
                      std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics, options_.weights,
-                                               loss_ == nullptr ? nullptr : options_.experts),
+                                               loss_ == nullptr ? nullptr : options_.experts, options_.routes),
                      {}};
     if (loss_ == nullptr) {
       Head(parts_[i], part.run->Forward(PartRun::History::kNone));
@@ -127,6 +127,7 @@ int ScoreBefore(const model::Transformer& model, const model::Transformer* refer
   if (loss.needs_reference()) {
     PassOptions of_reference = options;
     of_reference.weights = nullptr;
+    of_reference.routes = nullptr;  // another model's routes would be no reference
     loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, of_reference).logprobs);
     ++passes;
   }

@@ -29,6 +29,7 @@
 #include "trainer/head_pass.h"
 #include "trainer/layer_weights.h"
 #include "trainer/options.h"
+#include "trainer/recorded_routes.h"
 #include "trainer/step_loss.h"
 #include "tree/forest.h"
 
@@ -42,8 +43,9 @@ struct PassOptions {
   PolicyReader read_policy;         // sees the policies of the rows that entries read from; may be empty
   std::function<void()> part_done;  // called after each part's gradient was added to .grad; may be empty
   kernels::Numerics numerics = kernels::Numerics::kFast;  // of attention's forward pass: PartRun
-  ExpertRecord* experts = nullptr;  // of passes with a gradient; null = nothing is counted, and no term is added
-  LayerWeights* weights = nullptr;  // of the trained model, where ranks divide them; null = all are here
+  ExpertRecord* experts = nullptr;         // of passes with a gradient; null = nothing is counted, and no term is added
+  const RecordedRoutes* routes = nullptr;  // of the forest; null = none were recorded
+  LayerWeights* weights = nullptr;         // of the trained model, where ranks divide them; null = all are here
 };
 
 // The trainer's options of its passes.

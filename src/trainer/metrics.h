@@ -14,12 +14,16 @@ namespace ingot::trainer {
 // By metric name; ordered, so that two reports print alike.
 using StepMetrics = std::map<std::string, double>;
 
+// (layer, the loads of its experts over their mean), for each layer with experts.
+using ExpertLoads = std::vector<std::pair<int64_t, std::vector<double>>>;
+
 struct StepReport {
   int64_t step = 0;     // the trained batch; 0 is the first
   int64_t version = 0;  // the new version: step + 1
   StepMetrics metrics;
   // (age, number of trained tokens of that age), by age: trainer version - version that sampled the token.
   std::vector<std::pair<int64_t, int64_t>> staleness_histogram;
+  ExpertLoads expert_loads;  // empty = the model has no experts, or the step was skipped
 };
 
 // Mean and maximum over the entries of several micro-batches.

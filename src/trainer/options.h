@@ -124,6 +124,7 @@ struct TrainerOptions {
   // moves (DeepSeek-V3); 0 = it stays.
   double expert_balance = 0;
   double expert_bias_rate = 0;
+  bool replay_routes = false;  // rows that bear loss take the experts that the engine recorded (recorded_routes.h)
 
   TrustRegionOptions trust_region;
 

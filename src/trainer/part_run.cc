@@ -69,8 +69,14 @@ class PartRun::Attention final : public model::AttentionBackend {
 
 PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& forest,
                  std::span<const tree::ForestPart> parts, size_t index, std::vector<PathRows>& path,
-                 kernels::Numerics numerics, LayerWeights* weights, ExpertRecord* experts)
-    : model_(model), part_(parts[index]), index_(index), path_(path), weights_(weights), experts_(experts) {
+                 kernels::Numerics numerics, LayerWeights* weights, ExpertRecord* experts, const RecordedRoutes* routes)
+    : model_(model),
+      part_(parts[index]),
+      index_(index),
+      path_(path),
+      weights_(weights),
+      experts_(experts),
+      routes_(routes) {
   const auto ids = at::dtype(at::kLong).device(model.parameters().tensors().begin()->second.device());
   const auto size = static_cast<size_t>(part_.size());
   tokens_ = Ints(forest.token_ids.data() + part_.begin, size, ids);
@@ -120,13 +126,17 @@ PartRun::Tape PartRun::RunLayer(int64_t layer, const at::Tensor& x, bool history
   tape.x = x.detach();
   if (history) tape.x.requires_grad_(true);
   Attention attention(*this, tape, history);
-  if (experts_ == nullptr || !history || !model_.config().has_experts(layer)) {
+  const bool counts = experts_ != nullptr && history, replays = routes_ != nullptr && routes_->replays();
+  if (!model_.config().has_experts(layer) || (!counts && !replays)) {
     tape.y = model_.RunLayer(layer, tape.x, positions_, attention);
     return tape;
   }
-  model::Aux aux = experts_->AuxOf(part_.begin, part_.end, tape.x.device());
+  model::Aux aux;
+  if (counts) aux = experts_->AuxOf(part_.begin, part_.end, tape.x.device());
+  if (routes_ != nullptr) routes_->Tell(layer, part_.begin, part_.end, tape.x.device(), aux);
+  aux.measure = counts;
   tape.y = model_.RunLayer(layer, tape.x, positions_, attention, &aux);
-  experts_->Add(layer, aux);
+  if (counts) experts_->Add(layer, aux);
   tape.balance_loss = aux.balance_loss;
   return tape;
 }

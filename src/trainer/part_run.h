@@ -29,6 +29,7 @@
 #include "model/transformer.h"
 #include "trainer/expert_record.h"
 #include "trainer/layer_weights.h"
+#include "trainer/recorded_routes.h"
 #include "trainer/strand_paths.h"
 #include "tree/cut.h"
 #include "tree/forest.h"
@@ -51,9 +52,10 @@ class PartRun {
 
   // `path` has an element per part; all arguments outlive this. REQUIRES: the parts that this one sees have run.
   // `weights`: null = all weights are in memory. `experts`: counts what runs with history; null = nothing is counted.
+  // `routes`: null = none were recorded.
   PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
           size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast,
-          LayerWeights* weights = nullptr, ExpertRecord* experts = nullptr);
+          LayerWeights* weights = nullptr, ExpertRecord* experts = nullptr, const RecordedRoutes* routes = nullptr);
 
   // Returns the last layer's output [size, hidden], without history. Fills the part's element of the path, unless it is
   // filled.
@@ -78,6 +80,7 @@ class PartRun {
   std::vector<PathRows>& path_;
   LayerWeights* const weights_;
   ExpertRecord* const experts_;
+  const RecordedRoutes* const routes_;
   std::unique_ptr<const StrandPaths> strands_;  // kExact only
   at::Tensor tokens_, positions_;               // [size]
   at::Tensor visible_end_;                      // [prefix + size], on the CPU

@@ -17,9 +17,10 @@ struct StepTally {
     int64_t merged_tokens = 0;    // rows of the batch's merged forest
     int64_t computed_tokens = 0;  // rows that were computed: more than merged_tokens if ranks share a prefix
     int64_t parts = 0;
-    int64_t scorings = 0;     // passes that scored the batch before its gradient
-    double pass_seconds = 0;  // wall time of scorings, forward, loss and backward; of ranks the longest
-    double busy_seconds = 0;  // pass_seconds less exchanges between ranks; of ranks the sum
+    int64_t route_conflicts = 0;  // RecordedRoutes::conflicts
+    int64_t scorings = 0;         // passes that scored the batch before its gradient
+    double pass_seconds = 0;      // wall time of scorings, forward, loss and backward; of ranks the longest
+    double busy_seconds = 0;      // pass_seconds less exchanges between ranks; of ranks the sum
     double longest_busy_seconds = 0;
     StepWork work, unmerged;  // work of pass_seconds, and of the same calls unmerged
     MeanMax entropy;
@@ -32,6 +33,7 @@ struct StepTally {
       merged_tokens += other.merged_tokens;
       computed_tokens += other.computed_tokens;
       parts += other.parts;
+      route_conflicts += other.route_conflicts;
       scorings = std::max(scorings, other.scorings);
       pass_seconds = std::max(pass_seconds, other.pass_seconds);
       busy_seconds += other.busy_seconds;

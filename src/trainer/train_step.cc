@@ -44,7 +44,8 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedFore
   const ProcessSeconds start = ClockNow();
   const double gathered = GatherSeconds();
   StepTally::Plain& plain = tally.plain;
-  plain.scorings = ScoreBefore(model_, reference_ ? &*reference_ : nullptr, forest, batch.calls, loss, pass_options_);
+  const model::Transformer* reference = reference_ ? &*reference_ : nullptr;
+  plain.scorings = ScoreBefore(model_, reference, forest, batch.calls, loss, StepPassOptions());
   plain.pass_seconds = ClockNow().wall - start.wall;
   plain.busy_seconds = plain.pass_seconds - (GatherSeconds() - gathered);
   if (loss.needs_scores()) {
@@ -55,11 +56,18 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedFore
   tally.sums = loss.sums();
   tally.non_finite_calls = loss.non_finite_calls();
   MergeTallies(batch, tally);
+  MergeExperts();
+}
+
+PassOptions Trainer::StepPassOptions() const {
+  PassOptions options = pass_options_;
+  if (routes_.has_value()) options.routes = &*routes_;
+  return options;
 }
 
 void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                                  StepTally& tally) {
-  PassOptions options = pass_options_;
+  PassOptions options = StepPassOptions();
   int64_t slots = 0;
   double exchanging = 0;
   const auto end_slot = [&] {
@@ -71,6 +79,7 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   options.part_done = end_slot;
   if (config().experts.count > 0) {
     experts_.emplace(forest, config().num_hidden_layers, options_.expert_balance);
+    experts_->SetTotal(SumOfRanks(experts_->calls_through()));
     options.experts = &*experts_;
   }
   if (trust_) options.read_policy = trust_->Reader();
@@ -90,6 +99,7 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   plain.loss = result.loss;
   plain.merged_tokens = plain.computed_tokens = static_cast<int64_t>(forest.size());
   plain.parts = result.parts;
+  plain.route_conflicts = routes_.has_value() ? routes_->conflicts() : 0;
   for (size_t i = 0; i < forest.entries.size(); ++i) {
     const tree::LossEntry& entry = forest.entries[i];
     const tree::CallPath& call = batch.calls[static_cast<size_t>(entry.call)];
@@ -113,7 +123,10 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
     for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
     for (const std::vector<int32_t>& indices : ProbeLayout(options_, calls)) {
       INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(calls, indices));
-      const PassResult result = ScoreForest(model_, forest, calls, pass_options_);
+      const RecordedRoutes routes(forest, calls, config(), options_.replay_routes);
+      PassOptions pass = pass_options_;
+      pass.routes = &routes;
+      const PassResult result = ScoreForest(model_, forest, calls, pass);
       for (size_t i = 0; i < forest.entries.size(); ++i) {
         const tree::CallPath& call = calls[static_cast<size_t>(forest.entries[i].call)];
         const size_t offset = static_cast<size_t>(forest.entries[i].offset);
@@ -240,7 +253,7 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
   ++version_;
   batch.metrics["trainer/skipped"] = 1;
   std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
-  return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram)};
+  return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram), {}};
 }
 
 absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const ProbeSource& probe) {
@@ -283,6 +296,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
       metrics["perf/step_kl_seconds"] = Seconds(clock_.Now() - choosing);
     }
     ProbeFuture fresh = StartProbe(probe);
+    routes_.emplace(*forest, prepared->calls, config(), options_.replay_routes);
     AccumulateBatch(*prepared, *forest, loss, tally);
     const auto accumulated = clock_.Now();
     FinishProbe(std::move(fresh), tally);
@@ -296,7 +310,9 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     return absl::OkStatus();
   });
   trust_.reset();
+  if (experts_.has_value()) prepared->expert_loads = experts_->Loads();
   experts_.reset();
+  routes_.reset();
   optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
   OfferTensorMemory();
@@ -318,7 +334,8 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   }
   NoteSound(version_);
   ++version_;
-  return StepReport{batch.step, version_, std::move(prepared->metrics), std::move(prepared->staleness_histogram)};
+  return StepReport{batch.step, version_, std::move(prepared->metrics), std::move(prepared->staleness_histogram),
+                    std::move(prepared->expert_loads)};
 }
 
 void Trainer::MeasureRates() {
@@ -389,6 +406,9 @@ void Trainer::Report(const PreparedBatch& batch, const StepTally& tally, StepMet
   metrics["mismatch/probe_tokens"] = static_cast<double>(plain.mismatch.abs_diff.count);
   metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(plain.merged_tokens);
   metrics["tree/merged_tokens"] = static_cast<double>(plain.merged_tokens);
+  if (metrics.contains("mismatch/routes_compared")) {
+    metrics["mismatch/routes_conflicts"] = static_cast<double>(plain.route_conflicts);
+  }
   metrics["tree/parts"] = static_cast<double>(plain.parts);
   metrics["tree/unmerged_tokens"] = static_cast<double>(batch.unmerged_tokens);
 }

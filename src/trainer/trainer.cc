@@ -113,9 +113,6 @@ absl::Status CheckRanks(const TrainerOptions& options, const model::ModelConfig&
         absl::StrCat("sharding layers: ", spec.elements() - spec.trained_elements(), " of ", spec.elements(),
                      " parameters are not trained (a frozen base, or a router's bias): use sharding optimizer"));
   }
-  if (options.expert_bias_rate > 0) {
-    return absl::InvalidArgumentError("expert_bias_rate: each rank counts its own rows: use one rank, or set it to 0");
-  }
   return absl::OkStatus();
 }
 
@@ -296,7 +293,13 @@ void Trainer::UseThreads() const {
   if (threads > 0) kernels::UseThreads(threads);
 }
 
-TokenLimits Trainer::Limits() const { return {config().vocab_size, config().max_position_embeddings}; }
+TokenLimits Trainer::Limits() const {
+  TokenLimits limits(config().vocab_size, config().max_position_embeddings);
+  limits.experts = config().experts.count;
+  limits.experts_per_token = config().experts.per_token;
+  limits.routes_per_token = config().routes_per_token();
+  return limits;
+}
 
 absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const {
   const at::Tensor& any = parameters().tensors().begin()->second;

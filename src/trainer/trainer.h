@@ -178,6 +178,8 @@ class Trainer {
   void AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss, StepTally& tally);
   void AccumulateGradient(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                           StepTally& tally);
+  // The options of a pass over the step's forest.
+  PassOptions StepPassOptions() const;
   ProbeFuture StartProbe(const ProbeSource& probe) const;
   void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
   // Updates the weights. Returns a description of a number that is not finite, and then leaves them; empty = updated.
@@ -253,6 +255,9 @@ class Trainer {
   // If parameters are divided: makes rank 0's snapshot of all parameters after a step.
   void SnapshotTogether(int64_t version);
   void MergeTallies(const PreparedBatch& batch, StepTally& tally);
+  // The sum of all ranks' numbers, and of their records of experts, in the order of ranks.
+  double SumOfRanks(double own);
+  void MergeExperts();
   // The sum of all ranks' shifts, in the order of ranks.
   PolicyShift MergeShift(const PolicyShift& own);
   void ShareFaults(std::string& tensors, std::vector<int32_t>& calls);
@@ -270,6 +275,7 @@ class Trainer {
   std::optional<model::Transformer> reference_;  // of options_.needs_reference(), or of the running stage
   std::optional<TrustRegion> trust_;             // during a step of options_.trust_region
   std::optional<ExpertRecord> experts_;          // of the running step's gradient
+  std::optional<RecordedRoutes> routes_;         // of the running step's forest
   std::optional<Stage> stage_;                   // the running stage; empty = none
   int64_t version_ = 0;
   int64_t next_group_ = 0;  // CheckpointContents::next_group

@@ -213,6 +213,27 @@ void Trainer::MergeTallies(const PreparedBatch& batch, StepTally& tally) {
   tally.plain.work.visible_pairs = whole->visible_pairs;
 }
 
+double Trainer::SumOfRanks(double own) {
+  if (ranks_ == nullptr) return own;
+  double sum = 0;
+  Writer writer;
+  writer.Put(own);
+  for (const std::string& bytes : AllGather(*ranks_, std::move(writer))) sum += Reader(bytes).Get<double>();
+  return sum;
+}
+
+void Trainer::MergeExperts() {
+  if (ranks_ == nullptr || !experts_.has_value()) return;
+  Writer own;
+  experts_->Put(own);
+  experts_->Reset();
+  for (const std::string& bytes : AllGather(*ranks_, std::move(own))) {
+    Reader reader(bytes);
+    experts_->AddFrom(reader);
+    OrThrow(reader.status());
+  }
+}
+
 PolicyShift Trainer::MergeShift(const PolicyShift& own) {
   if (ranks_ == nullptr) return own;
   PolicyShift all;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/placeholders.h"
 #include "tree/contexts.h"
 #include "tree/forest.h"
 
@@ -16,11 +17,41 @@ absl::StatusOr<const v1::Segment*> FindSegment(const v1::EpisodeTree& tree, cons
   return &found->second;
 }
 
-// Appends a sampled segment to the call. DATA_LOSS: it is no sampled one, or its log-probs or versions do not cover its
-// ids.
+// `context` with the segment appended: a run per stretch of text and of placeholders. DATA_LOSS: its placeholders are
+// not sound.
+absl::StatusOr<TokenPath> Extended(TokenPath context, const v1::Segment& segment) {
+  const std::string fault = base::PlaceholdersFault(segment.placeholders(), segment.token_ids_size());
+  if (!fault.empty()) return absl::DataLossError(fault);
+  const auto ids = segment.token_ids().begin();
+  int begin = 0;
+  for (const v1::Placeholders& run : segment.placeholders()) {
+    const int end = run.first() + run.count();
+    context = context.Then({ids + begin, ids + run.first()}).Then({ids + run.first(), ids + end}, run.content());
+    begin = end;
+  }
+  return context.Then({ids + begin, segment.token_ids().end()});
+}
+
+// Appends a sampled segment's routes to the call. DATA_LOSS: its ids have routes of no whole number of experts, or of
+// another number than the call's ids before them.
+absl::Status AppendRoutesOf(const v1::Segment& segment, CallPath& call) {
+  const std::string& bytes = segment.routes();
+  const size_t ids = static_cast<size_t>(segment.token_ids_size()), before = call.sampled.size();
+  const size_t of_each = bytes.size() / 2 / ids;
+  if (bytes.size() != 2 * of_each * ids || (before > 0 && call.routes.size() != of_each * before)) {
+    return absl::DataLossError(absl::StrCat("it has ", bytes.size(), " bytes of routes for ", ids, " ids, and the ",
+                                            before, " ids before it have ", 2 * call.routes.size()));
+  }
+  AppendRoutes(bytes, call.routes);
+  return absl::OkStatus();
+}
+
+// Appends a sampled segment to the call. DATA_LOSS: it is no sampled one, has placeholders, or its log-probs, versions
+// or routes do not cover its ids.
 absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
   const int ids = segment.token_ids_size();
   if (segment.source() != v1::SOURCE_SAMPLED) return absl::DataLossError("it is not a sampled one");
+  if (!segment.placeholders().empty()) return absl::DataLossError("a model sampled its placeholders");
   if (segment.logprobs_size() != ids) {
     return absl::DataLossError(absl::StrCat("it has ", ids, " ids and ", segment.logprobs_size(), " log-probs"));
   }
@@ -34,6 +65,7 @@ absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
     call.kv_mixed.insert(call.kv_mixed.end(), run.count(), run.kv_mixed() ? 1 : 0);
   }
   if (covered != ids) return absl::DataLossError(absl::StrCat("its versions cover ", covered, " of ", ids, " ids"));
+  INGOT_RETURN_IF_ERROR(AppendRoutesOf(segment, call));
   call.sampled.insert(call.sampled.end(), segment.token_ids().begin(), segment.token_ids().end());
   call.logprobs.insert(call.logprobs.end(), segment.logprobs().begin(), segment.logprobs().end());
   return absl::OkStatus();
@@ -82,7 +114,11 @@ class Paths {
   absl::Status Extend(const std::string& key, TokenPath& context) {
     INGOT_ASSIGN_OR_RETURN(const v1::Segment* segment, FindSegment(tree_, key));
     TokenPath& further = further_[{context.key(), segment}];
-    if (further.empty()) further = context.Then({segment->token_ids().begin(), segment->token_ids().end()});
+    if (further.empty()) {
+      absl::StatusOr<TokenPath> extended = Extended(context, *segment);
+      if (!extended.ok()) return base::Annotate(extended.status(), absl::StrCat("segment ", base::Hex(key)));
+      further = *std::move(extended);
+    }
     context = further;
     return absl::OkStatus();
   }
@@ -94,6 +130,13 @@ class Paths {
 };
 
 }  // namespace
+
+void AppendRoutes(std::string_view bytes, std::vector<uint16_t>& routes) {
+  for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    const auto low = static_cast<uint8_t>(bytes[i]), high = static_cast<uint8_t>(bytes[i + 1]);
+    routes.push_back(static_cast<uint16_t>(low | (high << 8)));
+  }
+}
 
 std::vector<int32_t> CallPath::Tokens() const {
   std::vector<int32_t> tokens = context.Tokens();

@@ -45,6 +45,10 @@ absl::StatusOr<PackedForest> PackDocuments(std::span<const CallPath> calls,
     }
     const auto offset = static_cast<int32_t>(all.size());
     all.token_ids.insert(all.token_ids.end(), one.token_ids.begin(), one.token_ids.end());
+    for (PackedContent run : one.contents) {
+      run.row += offset;
+      all.contents.push_back(std::move(run));
+    }
     all.positions.insert(all.positions.end(), one.positions.begin(), one.positions.end());
     for (const int32_t end : one.visible_end) all.visible_end.push_back(end + offset);
     for (LossEntry entry : one.entries) {

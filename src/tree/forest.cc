@@ -52,6 +52,9 @@ std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
     const Trie::Node& node = trie.node(id);
     starts[id] = static_cast<int32_t>(forest.token_ids.size());
     forest.token_ids.insert(forest.token_ids.end(), node.tokens.begin(), node.tokens.end());
+    if (!node.content.empty()) {
+      forest.contents.push_back({starts[id], static_cast<int32_t>(node.tokens.size()), std::string(node.content)});
+    }
     for (int32_t depth = node.depth; depth < node.end_depth(); ++depth) forest.positions.push_back(depth);
   }
   // All tokens of a run are visible up to the end of its last descendant. In reverse pre-order a node's end is known

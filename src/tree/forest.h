@@ -1,19 +1,20 @@
 // Merged prefix tries of calls, packed for training (docs/architecture.md, "The token tree").
 //
-//   calls of a micro-batch          trie on token ids             packed stream, DFS pre-order
+//   calls of a micro-batch          trie of tokens                packed stream, DFS pre-order
 //   a b c | d e                     a b c -+- d e                 index        0 1 2 3 4 5 6
 //   a b c | d f          -->                  `- f        -->     token        a b c d e f g
 //   a g                             a -- g                        visible_end  7 6 6 6 5 6 7
 //                                                                 position     0 1 2 3 4 4 1
 //
 // Query i sees key j exactly when j <= i < visible_end[j]. The position id of a token is its depth. Calls are merged by
-// token ids alone. Each call keeps its own labels (log-prob, temperature, version): two equal samples are two entries
-// of the loss.
+// token ids and contents alone (token_path.h). Each call keeps its own labels (log-prob, temperature, version): two equal
+// samples are two entries of the loss.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -34,11 +35,16 @@ struct CallPath {
   std::vector<float> logprobs;
   std::vector<int64_t> versions;
   std::vector<uint8_t> kv_mixed;
+  // The experts that drew each sampled id (v1::Segment::routes), one id after the other; empty = none were recorded.
+  std::vector<uint16_t> routes;
 
   int64_t size() const { return context.size() + std::ssize(sampled); }
   // A copy of all ids, context first.
   std::vector<int32_t> Tokens() const;
 };
+
+// Appends the experts that v1::Segment::routes names.
+void AppendRoutes(std::string_view bytes, std::vector<uint16_t>& routes);
 
 // The calls of an episode, in the tree's order. Contexts that begin with the same segments share them. Linear, in time
 // and memory, in the tree's tokens and in the segments that its calls name. DATA_LOSS names the call, and the segment
@@ -57,9 +63,16 @@ struct LossEntry {
   int32_t offset;  // index into CallPath::sampled
 };
 
+// Neighbouring placeholders of one content in the packed stream.
+struct PackedContent {
+  int32_t row, count;
+  std::string content;
+};
+
 struct PackedForest {
   std::vector<int32_t> token_ids;
-  std::vector<int32_t> positions;  // depth
+  std::vector<PackedContent> contents;  // ascending; all other rows are text
+  std::vector<int32_t> positions;       // depth
   std::vector<int32_t> visible_end;
   std::vector<LossEntry> entries;     // ordered by (call, offset)
   std::vector<int32_t> call_indices;  // the packed calls: indices into the caller's list

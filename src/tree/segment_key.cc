@@ -40,6 +40,15 @@ std::string SegmentKey(const v1::Segment& segment) {
     AppendLittleEndian(static_cast<uint32_t>(run.count()), bytes);
     bytes += run.kv_mixed() ? '\1' : '\0';
   }
+  if (!segment.placeholders().empty()) {  // the keys of text alone are older than placeholders
+    AppendLittleEndian(static_cast<uint64_t>(segment.placeholders_size()), bytes);
+    for (const v1::Placeholders& run : segment.placeholders()) {
+      AppendLittleEndian(static_cast<uint32_t>(run.first()), bytes);
+      AppendLittleEndian(static_cast<uint32_t>(run.count()), bytes);
+      AppendLittleEndian(static_cast<uint64_t>(run.content().size()), bytes);
+      bytes += run.content();
+    }
+  }
   return base::ContentKey(bytes);
 }
 

@@ -4,9 +4,9 @@
 
 namespace ingot::tree {
 
-TokenPath::Run::Run(std::shared_ptr<const Run> run, std::vector<int32_t> ids)
-    : before(std::move(run)), tokens(std::move(ids)), end(static_cast<int64_t>(tokens.size())) {
-  const auto [low, high] = std::minmax_element(tokens.begin(), tokens.end());
+TokenPath::Run::Run(std::shared_ptr<const Run> run, std::vector<int32_t> own, std::string of_each)
+    : before(std::move(run)), ids(std::move(own)), content(std::move(of_each)), end(std::ssize(ids)) {
+  const auto [low, high] = std::minmax_element(ids.begin(), ids.end());
   least = *low;
   greatest = *high;
   if (before == nullptr) return;
@@ -33,26 +33,26 @@ TokenPath::Run::~Run() {
   releasing = nullptr;
 }
 
-TokenPath TokenPath::Then(std::vector<int32_t> tokens) const {
+TokenPath TokenPath::Then(std::vector<int32_t> ids, std::string content) const {
   TokenPath path = *this;
-  if (!tokens.empty()) path.last_ = std::make_shared<const Run>(last_, std::move(tokens));
+  if (!ids.empty()) path.last_ = std::make_shared<const Run>(last_, std::move(ids), std::move(content));
   return path;
 }
 
 TokenPath TokenPath::First(int64_t count) const {
   TokenPath path = *this;
-  std::span<const int32_t> next;  // the run behind `path`
+  TokenRun next;  // the run behind `path`
   while (path.size() > count) {
-    next = path.last_->tokens;
+    next = {path.last_->ids, path.last_->content};
     path.last_ = path.last_->before;
   }
-  const auto more = next.first(static_cast<size_t>(count - path.size()));
-  return path.Then({more.begin(), more.end()});
+  const auto more = next.ids.first(static_cast<size_t>(count - path.size()));
+  return path.Then({more.begin(), more.end()}, std::string(next.content));
 }
 
-std::vector<std::span<const int32_t>> TokenPath::Runs() const {
-  std::vector<std::span<const int32_t>> runs;
-  VisitBack([&](const void*, std::span<const int32_t> run) {
+std::vector<TokenRun> TokenPath::Runs() const {
+  std::vector<TokenRun> runs;
+  VisitBack([&](const void*, const TokenRun& run) {
     runs.push_back(run);
     return true;
   });
@@ -63,7 +63,7 @@ std::vector<std::span<const int32_t>> TokenPath::Runs() const {
 std::vector<int32_t> TokenPath::Tokens() const {
   std::vector<int32_t> tokens;
   tokens.reserve(static_cast<size_t>(size()));
-  for (const std::span<const int32_t> run : Runs()) tokens.insert(tokens.end(), run.begin(), run.end());
+  for (const TokenRun& run : Runs()) tokens.insert(tokens.end(), run.ids.begin(), run.ids.end());
   return tokens;
 }
 

@@ -6,24 +6,35 @@
 // The context of a call is such a path. Calls that continue one another share their runs: the memory of an episode of n
 // turns is linear in its tokens, not quadratic. The borders of runs mean nothing: paths are compared by tokens.
 //
+// A token is an id and its content: the hash of what a placeholder stands for (v1::Placeholders), or nothing for text.
+// All ids of a run have the same content.
+//
 // Immutable value; copies share their runs. Between threads as safe as a shared_ptr to const.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace ingot::tree {
+
+// Neighbouring tokens of one content.
+struct TokenRun {
+  std::span<const int32_t> ids;
+  std::string_view content = {};  // empty = text
+};
 
 class TokenPath {
  public:
   TokenPath() = default;  // no tokens
   explicit TokenPath(std::vector<int32_t> tokens) : TokenPath(TokenPath().Then(std::move(tokens))) {}
 
-  // This path with the tokens appended.
-  TokenPath Then(std::vector<int32_t> tokens) const;
+  // This path with the ids appended. `content`: of each of them; empty = text.
+  TokenPath Then(std::vector<int32_t> ids, std::string content = {}) const;
 
   // The first `count` tokens. Shares the runs that lie within them and copies the beginning of the next one. Linear in
   // the runs behind. REQUIRES: 0 <= count <= size().
@@ -35,8 +46,8 @@ class TokenPath {
   std::pair<int32_t, int32_t> extremes() const { return {last_->least, last_->greatest}; }
 
   // The runs from the first token on; none is empty. Valid as long as this path, or a path that continues it, lives.
-  std::vector<std::span<const int32_t>> Runs() const;
-  // A copy of all tokens.
+  std::vector<TokenRun> Runs() const;
+  // A copy of all ids.
   std::vector<int32_t> Tokens() const;
 
   // The identity of the path: equal for its copies, different from every other living path; null = an empty path.
@@ -46,21 +57,22 @@ class TokenPath {
   template <typename Visit>
   void VisitBack(const Visit& visit) const {
     for (const Run* run = last_.get(); run != nullptr; run = run->before.get()) {
-      if (!visit(static_cast<const void*>(run), std::span<const int32_t>(run->tokens))) return;
+      if (!visit(static_cast<const void*>(run), TokenRun{run->ids, run->content})) return;
     }
   }
 
  private:
   struct Run {
-    Run(std::shared_ptr<const Run> before, std::vector<int32_t> tokens);
+    Run(std::shared_ptr<const Run> before, std::vector<int32_t> ids, std::string content);
     ~Run();  // does not recurse
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
     std::shared_ptr<const Run> before;
-    const std::vector<int32_t> tokens;  // at least one
-    int64_t end;                        // number of tokens from the root to this run's end
-    int32_t least, greatest;            // of the ids from the root to this run's end
+    const std::vector<int32_t> ids;  // at least one
+    const std::string content;       // of each id
+    int64_t end;                     // number of tokens from the root to this run's end
+    int32_t least, greatest;         // of the ids from the root to this run's end
   };
   std::shared_ptr<const Run> last_;
 };

@@ -5,24 +5,24 @@
 
 namespace ingot::tree {
 
-int32_t Trie::Insert(std::span<const int32_t> tokens, int32_t at) {
-  while (!tokens.empty()) {
-    const auto edge = children_.find(Edge(at, tokens[0]));
-    if (edge == children_.end()) return Append(at, tokens);
+int32_t Trie::Insert(TokenRun run, int32_t at) {
+  while (!run.ids.empty()) {
+    const auto edge = children_.find(Edge{at, run.ids[0], run.content});
+    if (edge == children_.end()) return Append(at, run);
     const int32_t child = edge->second;
-    const std::span<const int32_t> run = nodes_[child].tokens;
-    const size_t most = std::min(run.size(), tokens.size());
-    const size_t shared = std::mismatch(run.begin(), run.begin() + most, tokens.begin()).first - run.begin();
-    tokens = tokens.subspan(shared);
-    at = shared == run.size() ? child : Split(child, static_cast<int32_t>(shared));
+    const std::span<const int32_t> known = nodes_[child].tokens;
+    const size_t most = std::min(known.size(), run.ids.size());
+    const size_t shared = std::mismatch(known.begin(), known.begin() + most, run.ids.begin()).first - known.begin();
+    run.ids = run.ids.subspan(shared);
+    at = shared == known.size() ? child : Split(child, static_cast<int32_t>(shared));
   }
   return at;
 }
 
 int32_t Trie::Insert(const TokenPath& path) {
   int32_t at = 0;
-  std::vector<std::pair<const void*, std::span<const int32_t>>> further;  // runs behind the known ones, last first
-  path.VisitBack([&](const void* key, std::span<const int32_t> run) {
+  std::vector<std::pair<const void*, TokenRun>> further;  // runs behind the known ones, last first
+  path.VisitBack([&](const void* key, const TokenRun& run) {
     if (const auto known = path_ends_.find(key); known != path_ends_.end()) {
       at = known->second;
       return false;
@@ -34,11 +34,12 @@ int32_t Trie::Insert(const TokenPath& path) {
   return at;
 }
 
-int32_t Trie::Append(int32_t parent, std::span<const int32_t> tokens) {
+int32_t Trie::Append(int32_t parent, TokenRun run) {
   const auto id = static_cast<int32_t>(nodes_.size());
-  tokens_ += static_cast<int64_t>(tokens.size());
+  tokens_ += static_cast<int64_t>(run.ids.size());
   Node& node = nodes_.emplace_back();
-  node.tokens = tokens;
+  node.tokens = run.ids;
+  node.content = run.content;
   node.depth = nodes_[parent].end_depth();
   node.parent = parent;
   node.previous_sibling = nodes_[parent].last_child;
@@ -48,7 +49,7 @@ int32_t Trie::Append(int32_t parent, std::span<const int32_t> tokens) {
     nodes_[parent].first_child = id;
   }
   nodes_[parent].last_child = id;
-  children_[Edge(parent, tokens[0])] = id;
+  children_[Edge{parent, run.ids[0], run.content}] = id;
   return id;
 }
 
@@ -73,8 +74,8 @@ int32_t Trie::Split(int32_t id, int32_t length) {
   } else {
     nodes_[above.parent].last_child = upper;
   }
-  children_[Edge(above.parent, above.tokens[0])] = upper;
-  children_[Edge(upper, below.tokens[0])] = id;
+  children_[Edge{above.parent, above.tokens[0], above.content}] = upper;
+  children_[Edge{upper, below.tokens[0], below.content}] = id;
   return upper;
 }
 

@@ -1,8 +1,11 @@
-// Path-compressed trie of token sequences. A node is a run of tokens; the sequences are referenced, not copied.
+// Path-compressed trie of token sequences. A node is a run of tokens of one content (token_path.h); the sequences are
+// referenced, not copied.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -10,7 +13,7 @@
 
 namespace ingot::tree {
 
-// Invariants: (1) siblings begin with different tokens; (2) every inserted sequence ends where a node ends; (3) node
+// Invariants: (1) siblings begin with different ids or contents; (2) every inserted sequence ends where a node ends; (3) node
 // ids of inserted sequences stay valid when later insertions split runs. Node 0 is the empty root.
 //
 // Depth is bounded by memory alone: no function recurses. Not thread safe. Inserted tokens and paths must outlive the
@@ -19,7 +22,8 @@ class Trie {
  public:
   struct Node {
     std::span<const int32_t> tokens;
-    int32_t depth = 0;  // tokens before this node's first
+    std::string_view content;  // of each token; empty = text
+    int32_t depth = 0;         // tokens before this node's first
     // Node ids; -1 = none.
     int32_t parent = -1;
     int32_t first_child = -1;  // children in order of first appearance
@@ -32,7 +36,8 @@ class Trie {
   Trie() : nodes_(1) {}
 
   // Inserts the tokens behind the end of node `at` and returns the node at whose end they end. Linear in the tokens.
-  int32_t Insert(std::span<const int32_t> tokens, int32_t at = 0);
+  int32_t Insert(std::span<const int32_t> text, int32_t at = 0) { return Insert(TokenRun{text}, at); }
+  int32_t Insert(TokenRun run, int32_t at);
   // Inserts a path from the root. Linear in the tokens of the runs that no earlier path shared.
   int32_t Insert(const TokenPath& path);
 
@@ -44,15 +49,26 @@ class Trie {
   std::vector<int32_t> PreOrder() const;
 
  private:
-  static uint64_t Edge(int32_t parent, int32_t token) {
-    return (static_cast<uint64_t>(static_cast<uint32_t>(parent)) << 32) | static_cast<uint32_t>(token);
-  }
-  int32_t Append(int32_t parent, std::span<const int32_t> tokens);
+  // A child's place: its parent and its first token.
+  struct Edge {
+    int32_t parent, id;
+    std::string_view content;
+    bool operator==(const Edge&) const = default;
+  };
+  struct EdgeHash {
+    size_t operator()(const Edge& edge) const {
+      const uint64_t text =
+          (static_cast<uint64_t>(static_cast<uint32_t>(edge.parent)) << 32) | static_cast<uint32_t>(edge.id);
+      const size_t hash = std::hash<uint64_t>()(text);
+      return edge.content.empty() ? hash : hash ^ std::hash<std::string_view>()(edge.content);
+    }
+  };
+  int32_t Append(int32_t parent, TokenRun run);
   // Moves the first `length` tokens of `id` to a new node above it; returns the new node.
   int32_t Split(int32_t id, int32_t length);
 
   std::vector<Node> nodes_;
-  std::unordered_map<uint64_t, int32_t> children_;      // (parent, first token) -> child
+  std::unordered_map<Edge, int32_t, EdgeHash> children_;
   std::unordered_map<const void*, int32_t> path_ends_;  // TokenPath::key -> the node at its end
   int64_t tokens_ = 0;
 };

@@ -16,6 +16,7 @@
 #include "datapool/make_pool.h"
 #include "datapool/recent_calls.h"
 #include "datapool/stores.h"
+#include "tree/forest.h"
 
 namespace ingot::datapool {
 namespace {
@@ -104,6 +105,40 @@ TEST_P(StoreTest, StoresAnEpisodeWithItsCallsAndSegments) {
     EXPECT_EQ(counts.segment_tokens(), 3 + 2 + 1 + 1);
     EXPECT_EQ(counts.recorded_tokens(), (3 + 2) + (3 + 2 + 1 + 1));
     EXPECT_GT(store_->Status()->bytes_on_disk(), 0);
+    Reopen();
+  }
+}
+
+// Equal ids that stand for different images are different segments, before a restart and after it.
+TEST_P(StoreTest, KeepsPlaceholdersAndRoutes) {
+  const auto image = [](const std::string& content) {
+    v1::Segment prompt = Prompt({1, 2, 2});
+    v1::Placeholders* run = prompt.add_placeholders();
+    run->set_first(1);
+    run->set_count(2);
+    run->set_content(content);
+    return prompt;
+  };
+  v1::Segment routed = Sampled({4, 5});
+  routed.set_routes(std::string("\1\0\2\0", 4));
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 3, 1)).ok());
+  ASSERT_TRUE(store_->AppendCall(Append("e", 0, {image("image-01")}, {routed})).ok());
+  ASSERT_TRUE(store_->AppendCall(Append("e", 1, {image("image-02")}, {Sampled({6})})).ok());
+  ASSERT_TRUE(store_->AppendCall(Append("e", 2, {image("image-01")}, {Sampled({7})})).ok());
+  for (int round = 0; round < 2; ++round) {
+    const auto tree = Get(*store_, "e");
+    ASSERT_TRUE(tree.ok()) << tree.status();
+    ASSERT_EQ(tree->segments_size(), 2 + 3);
+    EXPECT_EQ(tree->calls(0).context_keys(0), tree->calls(2).context_keys(0));
+    for (int call = 0; call < 2; ++call) {
+      const v1::Segment& stored = tree->segments().at(base::Hex(tree->calls(call).context_keys(0)));
+      EXPECT_EQ(stored.placeholders(0).content(), call == 0 ? "image-01" : "image-02");
+    }
+    EXPECT_EQ(tree->segments().at(base::Hex(tree->calls(0).sampled_keys(0))).routes(), routed.routes());
+    const auto paths = tree::CallPathsOf(*tree, 0, 0);
+    ASSERT_TRUE(paths.ok()) << paths.status();
+    const std::vector<int32_t> all = {0, 1, 2};
+    EXPECT_EQ(tree::PackForest(*paths, all)->size(), 1u + 2 * 2 + 2 + 1 + 1);
     Reopen();
   }
 }

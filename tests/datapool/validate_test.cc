@@ -15,6 +15,14 @@ using testing::Open;
 using testing::Prompt;
 using testing::Sampled;
 
+v1::Placeholders Image(int32_t first, int32_t count, const std::string& content = "image-01") {
+  v1::Placeholders run;
+  run.set_first(first);
+  run.set_count(count);
+  run.set_content(content);
+  return run;
+}
+
 TEST(Validate, SegmentsAreWhole) {
   EXPECT_TRUE(ValidateSegment(Prompt({1, 2})).ok());
   EXPECT_TRUE(ValidateSegment(Sampled({1, 2})).ok());
@@ -34,12 +42,42 @@ TEST(Validate, SegmentsAreWhole) {
       [](auto& s) { s.set_source(v1::SOURCE_UNSPECIFIED); },
       [](auto& s) { s.set_source(v1::SOURCE_PROMPT); },  // with logprobs and versions
       [](auto& s) { s.set_source(v1::SOURCE_PROMPT), s.clear_versions(); },
+      [](auto& s) { s.set_routes("abc"); },  // of two ids
+      [](auto& s) { *s.add_placeholders() = Image(0, 1); },
   };
   for (size_t i = 0; i < faults.size(); ++i) {
     v1::Segment segment = Sampled({1, 2});
     faults[i](segment);
     EXPECT_EQ(ValidateSegment(segment).code(), absl::StatusCode::kInvalidArgument) << "fault " << i;
   }
+}
+
+TEST(Validate, PlaceholdersCoverIdsOfAPromptOnce) {
+  v1::Segment segment = Prompt({1, 2, 3, 4});
+  *segment.add_placeholders() = Image(0, 2);
+  *segment.add_placeholders() = Image(2, 2, std::string(64, 'x'));
+  EXPECT_EQ(ValidateSegment(segment), absl::OkStatus());
+  const std::vector<std::vector<v1::Placeholders>> faults = {
+      {Image(0, 0)},
+      {Image(0, -1)},
+      {Image(-1, 2)},
+      {Image(3, 2)},
+      {Image(4, 1)},
+      {Image(1, std::numeric_limits<int32_t>::max())},
+      {Image(0, 2), Image(1, 1)},
+      {Image(2, 1), Image(0, 1)},
+      {Image(0, 1, "")},
+      {Image(0, 1, "short")},
+      {Image(0, 1, std::string(65, 'x'))},
+  };
+  for (size_t i = 0; i < faults.size(); ++i) {
+    v1::Segment bad = Prompt({1, 2, 3, 4});
+    bad.mutable_placeholders()->Add(faults[i].begin(), faults[i].end());
+    EXPECT_EQ(ValidateSegment(bad).code(), absl::StatusCode::kInvalidArgument) << "fault " << i;
+  }
+  v1::Segment routed = Prompt({1});
+  routed.set_routes("ab");
+  EXPECT_EQ(ValidateSegment(routed).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Validate, CallsAreWhole) {

@@ -106,6 +106,43 @@ TEST_F(HistoryTest, PathIdsAreTheIdsOfTheSegmentsInAnyOrderOfCalls) {
   }
 }
 
+TEST_F(HistoryTest, APathKeepsWhatItsPlaceholdersStandFor) {
+  v1::Segment image;
+  image.set_source(v1::SOURCE_PROMPT);
+  for (const int32_t id : {1, 9, 9}) image.add_token_ids(id);
+  v1::Placeholders* run = image.add_placeholders();
+  run->set_first(1);
+  run->set_count(2);
+  run->set_content("image-01");
+  History::Call first, second;
+  first.prompt = {PromptPiece(std::vector<int32_t>{4, 5}), MakePiece(image)};
+  first.sampled = {PromptPiece(std::vector<int32_t>{6})};
+  second.parent = history_.Add({}, std::nullopt, std::move(first));
+  second.prompt = {MakePiece(image)};
+  const int call = history_.Add({}, std::nullopt, std::move(second));
+  const std::vector<v1::Placeholders> all = history_.PathPlaceholders(call);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].first(), 3);
+  EXPECT_EQ(all[1].first(), 7);
+  EXPECT_EQ(all[1].count(), 2);
+  EXPECT_EQ(all[1].content(), "image-01");
+  EXPECT_TRUE(history_.PathPlaceholders(-1).empty());
+}
+
+TEST_F(HistoryTest, AMessageAboutAnotherImageContinuesNothing) {
+  Message about = User("what is this?");
+  about.media = {{.at = 0, .kind = "image", .content = "image-01"}};
+  Call({{about}, {}}, answered_);
+  EXPECT_EQ(Find({{about, answered_, User("thanks")}, {}}).parent, 0);
+  Message other = about;
+  other.media[0].content = "image-02";
+  EXPECT_EQ(Find({{other, answered_, User("thanks")}, {}}).parent, -1);
+  other.media = {};
+  EXPECT_EQ(Find({{other, answered_, User("thanks")}, {}}).parent, -1);
+  other.media = {{.at = 4, .kind = "image", .content = "image-01"}};
+  EXPECT_EQ(Find({{other, answered_, User("thanks")}, {}}).parent, -1) << "the image at another place";
+}
+
 TEST_F(HistoryTest, EqualCanonicalFormsContinue) {
   Call({{user_}, {}}, called_);
   const auto continues = [&](const std::string& arguments, const std::string& text, const std::string& id) {

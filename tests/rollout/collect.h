@@ -53,6 +53,7 @@ class Collect {
   std::vector<float> logprobs;
   std::vector<v1::VersionRun> versions;
   std::vector<v1::TopLogprobs> top;
+  std::string routes;
   v1::GenerateChunk last;
 
  private:
@@ -67,6 +68,7 @@ class Collect {
       ids.insert(ids.end(), chunk->token_ids().begin(), chunk->token_ids().end());
       logprobs.insert(logprobs.end(), chunk->logprobs().begin(), chunk->logprobs().end());
       versions.insert(versions.end(), chunk->versions().begin(), chunk->versions().end());
+      routes += chunk->routes();
       top.insert(top.end(), chunk->top_logprobs().begin(), chunk->top_logprobs().end());
       ended_ = chunk->finish() != v1::FINISH_UNSPECIFIED;
       last = *std::move(chunk);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <set>
 
@@ -54,6 +55,103 @@ TEST(EngineTest, BadRequestsAreRefusedBeforeTheyAreQueued) {
   v1::GenerateRequest stop = Ask({1}, 5);
   stop.mutable_sampling()->add_stop("");
   EXPECT_EQ(fault(stop).code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A prompt of 20 ids, of which [6, 14) stand for an image. A block has 4 ids.
+v1::GenerateRequest AskAbout(const std::string& image) {
+  v1::GenerateRequest request = Ask(std::vector<int32_t>(20, 7), 2);
+  v1::Placeholders* run = request.add_placeholders();
+  run->set_first(6);
+  run->set_count(8);
+  run->set_content(image);
+  return request;
+}
+
+TEST(EngineTest, PlaceholdersOfDifferentContentNeverShareKv) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  const auto cached = [&](const v1::GenerateRequest& request) {
+    Collect result;
+    auto handle = rig.engine->Generate(request, result.OnChunk());
+    EXPECT_EQ(result.Wait(), absl::OkStatus());
+    return result.last.cached_tokens();
+  };
+  EXPECT_EQ(cached(AskAbout("image-01")), 0);
+  EXPECT_EQ(cached(AskAbout("image-02")), 4) << "the block before the first placeholder alone";
+  EXPECT_EQ(cached(Ask(std::vector<int32_t>(20, 7), 2)), 4) << "text of equal ids";
+  EXPECT_EQ(cached(AskAbout("image-01")), 16);
+  EXPECT_EQ(cached(AskAbout("image-02")), 16);
+}
+
+// While the first prompt is computed, the second one waits for no block that it could not share.
+TEST(EngineTest, ARequestAboutAnotherImageDoesNotWaitForTheFirst) {
+  EngineOptions options = Options();
+  options.max_batch_tokens = 8;  // a prompt takes three passes
+  Rig rig(options, FakeSnapshot(1, 1));
+  rig.gate.Close();
+  Collect first, second, third;
+  auto a = rig.engine->Generate(AskAbout("image-01"), first.OnChunk());
+  auto b = rig.engine->Generate(AskAbout("image-02"), second.OnChunk());
+  auto c = rig.engine->Generate(AskAbout("image-01"), third.OnChunk());
+  rig.gate.Open();
+  EXPECT_EQ(first.Wait(), absl::OkStatus());
+  EXPECT_EQ(second.Wait(), absl::OkStatus());
+  EXPECT_EQ(third.Wait(), absl::OkStatus());
+  EXPECT_LE(second.last.cached_tokens(), 4);
+  EXPECT_EQ(third.last.cached_tokens(), 16);
+}
+
+TEST(EngineTest, PlaceholdersThatAreNotSoundAreRefused) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  const auto fault = [&](const std::function<void(v1::Placeholders&)>& spoil) {
+    v1::GenerateRequest request = AskAbout("image-01");
+    spoil(*request.mutable_placeholders(0));
+    Collect result;
+    auto handle = rig.engine->Generate(request, result.OnChunk());
+    return result.Wait().code();
+  };
+  EXPECT_EQ(fault([](auto&) {}), absl::StatusCode::kOk);
+  EXPECT_EQ(fault([](auto& run) { run.set_count(0); }), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault([](auto& run) { run.set_count(15); }), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault([](auto& run) { run.set_first(-1); }), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault([](auto& run) { run.clear_content(); }), absl::StatusCode::kInvalidArgument);
+}
+
+// The fake model's routes of a call with that many prompt and sampled ids.
+std::string RoutesFrom(int prompt, int sampled) {
+  std::string bytes;
+  for (int at = prompt - 1; at < prompt - 1 + sampled; ++at) {
+    bytes += static_cast<char>((at + 300) & 0xFF);
+    bytes += static_cast<char>((at + 300) >> 8);
+  }
+  return bytes;
+}
+
+TEST(EngineTest, RoutesAreThoseOfTheRowsThatDrewTheIds) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  v1::GenerateRequest recorded = Ask({1, 2, 3}, 5);
+  recorded.set_record_routes(true);
+  Collect with, without, longer;
+  auto a = rig.engine->Generate(recorded, with.OnChunk());
+  auto b = rig.engine->Generate(Ask({4, 5}, 5), without.OnChunk());
+  v1::GenerateRequest other = Ask(std::vector<int32_t>(50, 7), 9);
+  other.set_record_routes(true);
+  auto c = rig.engine->Generate(other, longer.OnChunk());
+  ASSERT_EQ(with.Wait(), absl::OkStatus());
+  ASSERT_EQ(without.Wait(), absl::OkStatus());
+  ASSERT_EQ(longer.Wait(), absl::OkStatus());
+  EXPECT_EQ(with.routes, RoutesFrom(3, 5));
+  EXPECT_EQ(without.routes, "");
+  EXPECT_EQ(longer.routes, RoutesFrom(50, 9));
+}
+
+TEST(EngineTest, AnEngineMayRecordTheRoutesOfEveryCall) {
+  EngineOptions options = Options();
+  options.record_routes = true;
+  Rig rig(options, FakeSnapshot(1, 1));
+  Collect result;
+  auto request = rig.engine->Generate(Ask({4, 5}, 5), result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  EXPECT_EQ(result.routes, RoutesFrom(2, 5));
 }
 
 TEST(EngineTest, ARequestThatCouldNeverFitTheCacheIsRefused) {

@@ -79,6 +79,10 @@ class FakeRunner final : public ModelRunner {
     }
     rows_.clear();
     normalizers_.clear();
+    routes_.clear();
+    if (batch.want_routes) {
+      for (const int64_t row : batch.sampled_rows) routes_.push_back(static_cast<uint16_t>(batch.positions[row] + 300));
+    }
     size_t sampled = 0;
     for (const kernels::AttentionSequence& sequence : batch.sequences) {
       rows_computed += sequence.q_count;
@@ -101,6 +105,8 @@ class FakeRunner final : public ModelRunner {
   }
 
   std::span<const float> LogNormalizers() const override { return normalizers_; }
+  // A layer with one choice: the row's position plus 300, so that both bytes tell something.
+  std::span<const uint16_t> Routes() const override { return routes_; }
 
   std::vector<int32_t> eos;
   absl::Status fail;
@@ -115,6 +121,7 @@ class FakeRunner final : public ModelRunner {
   const int64_t vocab_, context_, block_tokens_;
   std::vector<uint64_t> kv_;
   std::vector<float> rows_, normalizers_;
+  std::vector<uint16_t> routes_;
 };
 
 }  // namespace ingot::rollout

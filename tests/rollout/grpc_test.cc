@@ -70,6 +70,7 @@ TEST(RolloutGrpcTest, RemoteAndLocalAnswersAreEqual) {
   for (int i = 0; i < 16; ++i) {
     v1::GenerateRequest ask = Ask({i, 2, 3}, 10 + i, i);
     ask.set_top_logprobs(2);
+    ask.set_record_routes(true);
     requests.push_back(remote.client->Generate(ask, there[i].OnChunk()));
     requests.push_back(remote.engine->Generate(ask, here[i].OnChunk()));
   }
@@ -78,6 +79,8 @@ TEST(RolloutGrpcTest, RemoteAndLocalAnswersAreEqual) {
     ASSERT_EQ(here[i].Wait(), absl::OkStatus());
     EXPECT_EQ(there[i].ids, here[i].ids);
     EXPECT_EQ(there[i].logprobs, here[i].logprobs);
+    EXPECT_EQ(there[i].routes.size(), 2 * there[i].ids.size());
+    EXPECT_EQ(there[i].routes, here[i].routes);
     EXPECT_EQ(there[i].top.size(), there[i].ids.size());
     EXPECT_EQ(there[i].versions.size(), there[i].ids.size());
     EXPECT_EQ(there[i].last.finish(), v1::FINISH_LENGTH);

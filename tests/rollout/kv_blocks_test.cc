@@ -182,5 +182,57 @@ TEST(KvBlocksTest, RandomUseNeverLosesOrMixesABlock) {
   }
 }
 
+v1::Placeholders Image(int32_t first, int32_t count, const std::string& content) {
+  v1::Placeholders run;
+  run.set_first(first);
+  run.set_count(count);
+  run.set_content(content);
+  return run;
+}
+
+Contents Of(const std::vector<v1::Placeholders>& runs) {
+  return Contents(google::protobuf::RepeatedPtrField<v1::Placeholders>(runs.begin(), runs.end()));
+}
+
+TEST(ContentsTest, KeysAreEqualExactlyWhereContentsAre) {
+  const Contents two = Of({Image(2, 4, "image-01"), Image(6, 2, "image-02")});
+  EXPECT_EQ(Contents().KeyOf(0, 100), "");
+  EXPECT_EQ(two.KeyOf(0, 2), "");
+  EXPECT_EQ(two.KeyOf(8, 12), "");
+  EXPECT_EQ(two.KeyOf(0, 4), Of({Image(2, 2, "image-01")}).KeyOf(0, 4));
+  EXPECT_EQ(two.KeyOf(4, 6), Of({Image(0, 2, "image-01")}).KeyOf(0, 2)) << "relative to the begin";
+  EXPECT_EQ(two.KeyOf(2, 6), Of({Image(2, 3, "image-01"), Image(5, 1, "image-01")}).KeyOf(2, 6)) << "borders";
+  EXPECT_NE(two.KeyOf(0, 4), Of({Image(2, 2, "image-02")}).KeyOf(0, 4));
+  EXPECT_NE(two.KeyOf(0, 4), Of({Image(3, 1, "image-01")}).KeyOf(0, 4));
+  EXPECT_NE(two.KeyOf(4, 8), Of({Image(4, 4, "image-01")}).KeyOf(4, 8));
+}
+
+TEST(ContentsTest, TheFirstDifferenceIsThatOfTheTokensOneByOne) {
+  const Contents two = Of({Image(2, 4, "image-01"), Image(6, 2, "image-02")});
+  EXPECT_EQ(two.FirstDifference(two, 9), 9u);
+  EXPECT_EQ(two.FirstDifference(Contents(), 9), 2u);
+  EXPECT_EQ(Contents().FirstDifference(two, 1), 1u);
+  EXPECT_EQ(two.FirstDifference(Of({Image(2, 4, "image-01")}), 9), 6u);
+  EXPECT_EQ(two.FirstDifference(Of({Image(2, 6, "image-01")}), 9), 6u);
+  EXPECT_EQ(two.FirstDifference(Of({Image(3, 3, "image-01")}), 9), 2u);
+  EXPECT_EQ(two.FirstDifference(Of({Image(2, 4, "image-01"), Image(6, 2, "image-03")}), 9), 6u);
+}
+
+TEST(KvBlocksTest, BlocksOfEqualIdsWithDifferentContentsAreNeverShared) {
+  KvBlocks blocks(8, 4);
+  const std::vector<int32_t> tokens = {1, 2, 9, 9, 9, 9, 3, 4, 5, 6, 7, 8};
+  const Contents first = Of({Image(2, 4, "image-01")}), second = Of({Image(2, 4, "image-02")});
+  std::vector<Ref> held;
+  for (size_t i = 0; i < 3; ++i) {
+    held.push_back(*blocks.Allocate());
+    EXPECT_TRUE(blocks.Publish(1, i == 0 ? nullptr : &held[i - 1], std::span(tokens).subspan(4 * i, 4), &held[i],
+                               first.KeyOf(4 * i, 4 * i + 4)));
+  }
+  EXPECT_EQ(blocks.CountMatch(1, tokens, first), 3);
+  EXPECT_EQ(blocks.CountMatch(1, tokens, second), 0);
+  EXPECT_EQ(blocks.CountMatch(1, tokens), 0) << "text of equal ids";
+  EXPECT_EQ(blocks.Match(1, tokens, first)[2].id(), held[2].id());
+}
+
 }  // namespace
 }  // namespace ingot::rollout

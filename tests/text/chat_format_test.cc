@@ -87,6 +87,23 @@ TEST(HermesTest, ToolsWithoutASystemMessageGetASystemTurn) {
   EXPECT_TRUE(text.ends_with("</tool_call><|im_end|>\n<|im_start|>user\na<|im_end|>\n")) << text;
 }
 
+TEST(ChatFormatTest, MediaIsRefusedByName) {
+  const auto format = *MakeChatFormat("hermes", BytesWithToolTokens());
+  Conversation conversation;
+  for (const char* role : {"user", "assistant"}) {
+    Message message;
+    message.role = role;
+    message.content = "x";
+    conversation.messages.push_back(message);
+  }
+  EXPECT_TRUE(format->Render(conversation, true).ok());
+  conversation.messages[0].media = {{.at = 1, .kind = "image", .content = "image-01"}};
+  const absl::Status refused = format->Render(conversation, true).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.message(), "message 0 holds a part of kind 'image': the chat format renders text only");
+  EXPECT_EQ(format->RenderTurns(conversation, 0).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ChatFormatTest, ContentCannotForgeATurn) {
   const auto tokenizer = BytesWithToolTokens();
   const auto format = *MakeChatFormat("hermes", tokenizer);

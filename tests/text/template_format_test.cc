@@ -79,6 +79,19 @@ class WatchedTokenizer final : public Tokenizer {
   const std::shared_ptr<const Tokenizer> bytes_ = Bytes();
 };
 
+TEST(TemplateFormatTest, MediaIsRefusedByName) {
+  Conversation conversation = FromJson(kToolLoop);
+  const auto format = Format(kTemplate);
+  EXPECT_TRUE(format->Render(conversation, true).ok());
+  conversation.messages[1].media = {{.at = 0, .kind = "image", .content = "image-01"}};
+  for (const absl::Status& refused :
+       {format->Render(conversation, true).status(), format->RenderTurns(conversation, 0).status(),
+        format->RenderTail(conversation, 3, {}).status()}) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("message 1 holds a part of kind 'image'"));
+  }
+}
+
 TEST(TemplateFormatTest, TextThatSurelyHasTooManyIdsIsNotEncoded) {
   const auto tokenizer = std::make_shared<const WatchedTokenizer>();
   for (const auto& format : {Format(kTemplate, "<|im_end|>", tokenizer), *MakeChatFormat("hermes", tokenizer)}) {

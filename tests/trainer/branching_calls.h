@@ -68,6 +68,7 @@ class Brancher {
       tree::CallPath& call = calls[first + i];
       call.sampled.assign(results[i].ids.begin(), results[i].ids.end());
       call.logprobs = results[i].logprobs;
+      tree::AppendRoutes(results[i].routes, call.routes);
       call.versions.assign(call.logprobs.size(), 0);
       call.kv_mixed.assign(call.logprobs.size(), 0);
       sampled += static_cast<int64_t>(call.logprobs.size());

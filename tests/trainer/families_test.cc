@@ -1,5 +1,6 @@
 // Every family in the trainer: merged trees equal the engine to the bit, and training each call alone to rounding.
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "per_call_reference.h"
 #include "tiny_model.h"
 #include "trainer/forest_pass.h"
+#include "trainer/recorded_routes.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 
@@ -107,6 +109,7 @@ TEST_P(Families, MergedTreesAreTheEnginesToTheBit) {
     rollout::EngineOptions options;
     options.max_batch_tokens = 48;
     options.max_running = 24;
+    options.record_routes = true;
     const auto engine = EngineOver(config, options, parameters);
     Brancher brancher(*engine, config.vocab_size, 3);
     SampleBranches(brancher, 12, 2);
@@ -123,6 +126,12 @@ TEST_P(Families, MergedTreesAreTheEnginesToTheBit) {
     }
     EXPECT_GT(forest.entries.size(), 500u);
     EXPECT_EQ(unequal, 0) << "of " << forest.entries.size() << " in " << dtype;
+    // Replay of the engine's routes changes no bit.
+    const RecordedRoutes routes(forest, brancher.calls, config, /*replay=*/true);
+    EXPECT_EQ(routes.empty(), config.experts.count == 0);
+    EXPECT_EQ(routes.conflicts(), 0);
+    pass.routes = &routes;
+    EXPECT_EQ(ScoreForest(model, forest, brancher.calls, pass).logprobs, result.logprobs);
   }
 }
 
@@ -252,13 +261,123 @@ TEST_P(Routed, ReplayOfItsOwnRoutesChangesNothing) {
   const at::Tensor x = at::randn({11, config.hidden_size});
   const int64_t layer = config.num_hidden_layers - 1;
   DenseCausal attention;
-  model::Aux told, replayed, other;
+  model::Aux told, replayed, other, counted;
   const at::Tensor first = model.RunLayer(layer, x, positions, attention, &told);
-  replayed.replay = told.routes;
+  replayed.recorded = told.routes;
+  replayed.replay = true;
   EXPECT_TRUE(at::equal(model.RunLayer(layer, x, positions, attention, &replayed), first));
   EXPECT_TRUE(at::equal(replayed.load, told.load));
-  other.replay = (told.routes + 1).remainder(config.experts.count);
-  EXPECT_FALSE(at::equal(model.RunLayer(layer, x, positions, attention, &other), first));
+  EXPECT_EQ(replayed.compared, 11);
+  EXPECT_EQ(replayed.differing, 0);
+  // Rows 3 to 6 have another record, rows 7 and on have none.
+  other.recorded = told.routes.clone();
+  other.recorded.narrow(0, 3, 4).add_(1).remainder_(config.experts.count);
+  other.recorded.narrow(0, 7, 4).fill_(-1);
+  counted.recorded = other.recorded;
+  other.replay = true;
+  const at::Tensor changed = model.RunLayer(layer, x, positions, attention, &other);
+  EXPECT_TRUE(at::equal(changed.narrow(0, 0, 3), first.narrow(0, 0, 3)));
+  for (int64_t row = 3; row < 7; ++row) EXPECT_FALSE(at::equal(changed[row], first[row])) << row;
+  EXPECT_TRUE(at::equal(changed.narrow(0, 7, 4), first.narrow(0, 7, 4)));
+  EXPECT_TRUE(at::equal(model.RunLayer(layer, x, positions, attention, &counted), first)) << "without replay";
+  for (const model::Aux& aux : {other, counted}) {
+    EXPECT_EQ(aux.compared, 7);
+    EXPECT_EQ(aux.differing, 4);
+  }
+  // The order of the record is that of the sum, not of the choice.
+  model::Aux reversed;
+  reversed.recorded = told.routes.flip(1);
+  reversed.replay = true;
+  EXPECT_TRUE(at::allclose(model.RunLayer(layer, x, positions, attention, &reversed), first, 1e-4, 1e-5));
+  EXPECT_EQ(reversed.differing, 0);
+}
+
+// The calls of one group in two episodes, with their routes as an engine recorded them.
+TrainBatch BatchOf(const std::vector<tree::CallPath>& calls, int64_t shift, int64_t experts) {
+  std::vector<std::vector<CallSpec>> episodes(2);
+  for (size_t c = 0; c < calls.size(); ++c) {
+    const tree::CallPath& call = calls[c];
+    CallSpec spec{call.context.Tokens(), call.sampled, call.logprobs, {}, {}, call.temperature, call.routes};
+    for (uint16_t& expert : spec.routes) expert = static_cast<uint16_t>((expert + shift) % experts);
+    episodes[c % 2].push_back(std::move(spec));
+  }
+  TrainBatch batch;
+  batch.groups = {MakeGroup(0, {MakeEpisode("a", 1, episodes[0]), MakeEpisode("b", 0, episodes[1])})};
+  return batch;
+}
+
+// With the engine's own routes a step is the same to the bit, replayed or not. Forged ones change its loss if they are
+// replayed, and are counted either way.
+TEST(Replay, OfTheEnginesRoutesChangesNoBitOfAStep) {
+  model::ModelConfig config = BranchingConfig(at::kFloat);
+  MakeFamily("qwen3_moe", config);
+  const model::Parameters parameters = Shaken(config, at::kFloat, 3);
+  rollout::EngineOptions engine_options;
+  engine_options.record_routes = true;
+  const auto engine = EngineOver(config, engine_options, parameters);
+  Brancher brancher(*engine, config.vocab_size, 3);
+  SampleBranches(brancher, 12, 1);
+  struct Step {
+    StepMetrics metrics;
+    uint64_t weights;
+  };
+  const auto step = [&](bool replay, int64_t shift) {
+    TrainerOptions options;
+    options.numerics = kernels::Numerics::kExact;
+    options.micro_batch_tokens = 600;
+    options.checkpoint_layers = true;
+    options.optimizer.learning_rate = 0.01;
+    options.total_steps = 1;
+    options.replay_routes = replay;
+    auto trainer = *Trainer::Create(options, config, parameters);
+    const auto report = trainer->TrainStep(BatchOf(brancher.calls, shift, config.experts.count));
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->expert_loads.size(), 2u);
+    EXPECT_EQ(report->expert_loads[1].second.size(), static_cast<size_t>(config.experts.count));
+    return Step{report->metrics, (*trainer->TakeSnapshot())->checksum()};
+  };
+  const Step plain = step(false, 0), replayed = step(true, 0), counted = step(false, 1), forged = step(true, 1);
+  EXPECT_EQ(replayed.weights, plain.weights);
+  for (const char* name : {"actor/loss", "actor/grad_norm", "mismatch/logprob_abs_diff_max", "experts/load_max"}) {
+    EXPECT_EQ(replayed.metrics.at(name), plain.metrics.at(name)) << name;
+  }
+  EXPECT_EQ(plain.metrics.at("mismatch/routes_differ"), 0);
+  EXPECT_EQ(replayed.metrics.at("mismatch/routes_differ"), 0);
+  EXPECT_EQ(replayed.metrics.at("mismatch/routes_conflicts"), 0);
+  EXPECT_GT(plain.metrics.at("mismatch/routes_compared"), 200);
+  EXPECT_EQ(counted.weights, plain.weights) << "not replayed";
+  EXPECT_EQ(counted.metrics.at("mismatch/routes_differ"), 1);
+  EXPECT_NE(forged.weights, plain.weights);
+  EXPECT_NE(forged.metrics.at("actor/loss"), plain.metrics.at("actor/loss"));
+  EXPECT_GT(forged.metrics.at("mismatch/routes_differ"), 0.5);
+  EXPECT_EQ(plain.metrics.at("mismatch/logprob_abs_diff_max"), 0);
+  EXPECT_GT(forged.metrics.at("mismatch/logprob_abs_diff_max"), 0);
+}
+
+TEST(ReplayOfForgedRoutes, IsRefusedWhereTheyDoNotFitTheModel) {
+  model::ModelConfig config = TinyConfig();
+  MakeFamily("qwen3_moe", config);  // two layers of 5 experts, of which a token takes 2
+  std::vector<tree::CallPath> calls = ForkedCalls(config.vocab_size);
+  for (tree::CallPath& call : calls) {
+    for (size_t i = 0; i < 4 * call.sampled.size(); ++i) call.routes.push_back(static_cast<uint16_t>(i % 2));
+  }
+  auto trainer = *Trainer::Create(TrainerOptions(), config, Shaken(config, at::kFloat, 3));
+  const auto fault = [&](const std::vector<tree::CallPath>& of) {
+    return std::string(trainer->TrainStep(BatchOf(of, 0, 1000)).status().message());
+  };
+  auto wrong = calls;
+  wrong[0].routes.resize(2 * wrong[0].sampled.size());
+  EXPECT_THAT(fault(wrong), testing::HasSubstr("the model's layers take 4 for each"));
+  wrong = calls;
+  wrong[2].routes[5] = 5;
+  EXPECT_THAT(fault(wrong), testing::HasSubstr("the routes of sampled token 1 name expert 5, of 5"));
+  wrong = calls;
+  wrong[2].routes[5] = wrong[2].routes[4];
+  EXPECT_THAT(fault(wrong), testing::HasSubstr("name expert 0 twice"));
+  EXPECT_EQ(fault(calls), "");
+  model::ModelConfig dense = TinyConfig();
+  auto without = *Trainer::Create(TrainerOptions(), dense, Shaken(dense, at::kFloat, 3));
+  EXPECT_EQ(without->TrainStep(BatchOf(calls, 0, 1000)).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(RouterBias, MovesTowardsEvenLoads) {

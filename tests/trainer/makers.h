@@ -20,6 +20,7 @@ struct CallSpec {
   std::vector<int64_t> versions;  // empty = all 0
   std::vector<bool> kv_mixed;     // empty = all false
   float temperature = 1.0f;
+  std::vector<uint16_t> routes = {};  // v1::Segment::routes; empty = none
 };
 
 inline std::string AddSegment(v1::EpisodeTree& tree, const v1::Segment& segment) {
@@ -62,6 +63,10 @@ inline void AddCall(v1::EpisodeTree& tree, const CallSpec& spec) {
       run.set_kv_mixed(mixed);
       run.set_count(1);
     }
+  }
+  for (const uint16_t expert : spec.routes) {
+    *segment.mutable_routes() += static_cast<char>(expert & 0xFF);
+    *segment.mutable_routes() += static_cast<char>(expert >> 8);
   }
   call.add_sampled_keys(AddSegment(tree, segment));
 }

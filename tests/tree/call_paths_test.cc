@@ -43,6 +43,48 @@ TEST(CallPathsTest, APathHasTheLogProbsAndVersionsOfItsSampledIds) {
   EXPECT_THAT(second.logprobs, ElementsAre(-0.5f));
 }
 
+TEST(CallPathsTest, PlaceholdersOfSegmentsAreRunsOfTheirContext) {
+  v1::EpisodeTree tree;
+  AddCall(tree, {WithImage({1, 9, 9, 2, 9}, 1, 2, "image-01"), Prompt({3})}, {Sampled({4}, 7)});
+  const auto calls = CallPathsOf(tree, 0, 0);
+  ASSERT_TRUE(calls.ok()) << calls.status();
+  const TokenPath& context = (*calls)[0].context;
+  EXPECT_THAT(context.Tokens(), ElementsAre(1, 9, 9, 2, 9, 3));
+  std::vector<std::string> contents;
+  for (const TokenRun& run : context.Runs()) contents.emplace_back(run.content);
+  EXPECT_THAT(contents, ElementsAre("", "image-01", "", ""));
+}
+
+TEST(CallPathsTest, PlaceholdersThatAreNotSoundAreNamed) {
+  const auto fault = [](const v1::Segment& prompt, const v1::Segment& sampled) {
+    v1::EpisodeTree tree;
+    AddCall(tree, {prompt}, {sampled});
+    return CallPathsOf(tree, 0, 0).status();
+  };
+  const absl::Status beyond = fault(WithImage({1, 9}, 1, 2, "image-01"), Sampled({4}, 7));
+  EXPECT_EQ(beyond.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(beyond.message()), HasSubstr("placeholders[0] covers ids 1 to 2 of 2"));
+  v1::Segment sampled = Sampled({4}, 7);
+  *sampled.add_placeholders() = WithImage({1}, 0, 1, "image-01").placeholders(0);
+  EXPECT_EQ(fault(Prompt({1}), sampled).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(CallPathsTest, RoutesCoverTheSampledIds) {
+  v1::Segment first = Sampled({4, 5}, 7), second = Sampled({6}, 7);
+  first.set_routes(std::string("\1\0\2\0\3\0\4\1", 8));
+  second.set_routes(std::string("\5\0\6\0", 4));
+  v1::EpisodeTree tree;
+  AddCall(tree, {Prompt({1})}, {first, second});
+  EXPECT_THAT((*CallPathsOf(tree, 0, 0))[0].routes, ElementsAre(1, 2, 3, 260, 5, 6));
+  for (const std::string& wrong : {std::string(), std::string(3, '\0'), std::string(2, '\0')}) {
+    second.set_routes(wrong);
+    second.set_logprobs(0, -static_cast<float>(wrong.size()));  // a segment of its own
+    v1::EpisodeTree bad;
+    AddCall(bad, {Prompt({1})}, {first, second});
+    EXPECT_EQ(CallPathsOf(bad, 0, 0).status().code(), absl::StatusCode::kDataLoss) << wrong.size();
+  }
+}
+
 TEST(CallPathsTest, ContextsWithEqualPrefixesShareThem) {
   v1::EpisodeTree tree;
   const v1::Segment system = Prompt({1, 2}), answer = Sampled({3}, 0), other = Sampled({4}, 0);
@@ -54,7 +96,7 @@ TEST(CallPathsTest, ContextsWithEqualPrefixesShareThem) {
   EXPECT_EQ(calls[0].context.key(), calls[1].context.key());
   const auto runs = calls[2].context.Runs();
   ASSERT_EQ(runs.size(), 3u);
-  EXPECT_EQ(runs[0].data(), calls[0].context.Runs()[0].data()) << "the same ids, not equal ones";
+  EXPECT_EQ(runs[0].ids.data(), calls[0].context.Runs()[0].ids.data()) << "the same ids, not equal ones";
   EXPECT_THAT(calls[3].Tokens(), ElementsAre(7, 1, 2, 6));
 }
 

@@ -214,6 +214,69 @@ TEST(PackForestTest, TheBordersOfRunsMeanNothing) {
   }
 }
 
+CallPath WithImages(const std::vector<std::string>& contents, std::vector<int32_t> sampled) {
+  CallPath call = MakeCall({1}, std::move(sampled));
+  for (const std::string& content : contents) call.context = call.context.Then({9, 9}, content);
+  call.context = call.context.Then({2});
+  return call;
+}
+
+TEST(PackForestTest, PlaceholdersOfDifferentContentNeverMerge) {
+  const std::vector<CallPath> calls = {WithImages({"image-01"}, {5}), WithImages({"image-02"}, {5}),
+                                       WithImages({"image-01"}, {6}), MakeCall({1, 9, 9, 2}, {5})};
+  const auto forest = PackForest(calls, All(calls));
+  ASSERT_TRUE(forest.ok()) << forest.status();
+  // One root, the two images, the text of equal ids; the calls of equal content share theirs.
+  EXPECT_THAT(forest->token_ids, ElementsAre(1, 9, 9, 2, 5, 6, 9, 9, 2, 5, 9, 9, 2, 5));
+  EXPECT_THAT(forest->positions, ElementsAre(0, 1, 2, 3, 4, 4, 1, 2, 3, 4, 1, 2, 3, 4));
+  ASSERT_EQ(forest->contents.size(), 2u);
+  EXPECT_EQ(forest->contents[0].row, 1);
+  EXPECT_EQ(forest->contents[0].count, 2);
+  EXPECT_EQ(forest->contents[0].content, "image-01");
+  EXPECT_EQ(forest->contents[1].row, 6);
+  EXPECT_EQ(forest->contents[1].content, "image-02");
+  const std::vector<int32_t> of_second = Visible(*forest, 9);
+  EXPECT_THAT(of_second, ElementsAre(0, 6, 7, 8, 9));
+}
+
+TEST(PackForestTest, CallsPartAtTheFirstPlaceholderThatDiffers) {
+  const std::vector<CallPath> calls = {WithImages({"image-01", "image-02"}, {5}),
+                                       WithImages({"image-01", "image-03"}, {5})};
+  const auto forest = PackForest(calls, All(calls));
+  ASSERT_TRUE(forest.ok()) << forest.status();
+  EXPECT_EQ(forest->size(), 3u + 2 * 4);
+  EXPECT_EQ(forest->positions[7], 3);
+}
+
+// Random runs of few ids and contents: two calls share exactly the prefix in which ids and contents are equal.
+TEST(PackForestTest, CallsShareWhatIsEqualInIdsAndContents) {
+  std::mt19937 rng(11);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<CallPath> calls;
+    std::vector<std::vector<std::pair<int32_t, std::string>>> tokens(4);
+    for (auto& of_call : tokens) {
+      CallPath call = MakeCall({1}, {3});
+      of_call.emplace_back(1, "");
+      for (int run = 0; run < 4; ++run) {
+        const std::string content = rng() % 3 == 0 ? "" : rng() % 2 == 0 ? "image-01" : "image-02";
+        const std::vector<int32_t> ids(1 + rng() % 3, 9);
+        call.context = call.context.Then(ids, content);
+        for (const int32_t id : ids) of_call.emplace_back(id, content);
+      }
+      of_call.emplace_back(3, "");
+      calls.push_back(std::move(call));
+    }
+    std::set<std::vector<std::pair<int32_t, std::string>>> prefixes;
+    for (const auto& of_call : tokens) {
+      for (size_t n = 1; n <= of_call.size(); ++n)
+        prefixes.insert({of_call.begin(), of_call.begin() + static_cast<long>(n)});
+    }
+    const auto forest = PackForest(calls, All(calls));
+    ASSERT_TRUE(forest.ok()) << forest.status();
+    ASSERT_EQ(forest->size(), prefixes.size()) << "round " << round;
+  }
+}
+
 TEST(PackForestTest, AMillionTokensTakeAboutASecond) {
   std::mt19937 rng(2);
   std::vector<CallPath> calls;

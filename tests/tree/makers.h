@@ -48,6 +48,17 @@ inline v1::Segment Prompt(const std::vector<int32_t>& ids) {
   return segment;
 }
 
+// A prompt whose ids [first, first + count) stand for an image.
+inline v1::Segment WithImage(const std::vector<int32_t>& ids, int32_t first, int32_t count,
+                             const std::string& content) {
+  v1::Segment segment = Prompt(ids);
+  v1::Placeholders* run = segment.add_placeholders();
+  run->set_first(first);
+  run->set_count(count);
+  run->set_content(content);
+  return segment;
+}
+
 inline v1::Segment Sampled(const std::vector<int32_t>& ids, int64_t version, float logprob = -0.5f) {
   v1::Segment segment;
   segment.set_source(v1::SOURCE_SAMPLED);

@@ -18,7 +18,7 @@ TEST(TokenPathTest, PathsThatContinueAPathShareItsRuns) {
   EXPECT_THAT(right.Tokens(), ElementsAre(5, 1, 9, 7));
   EXPECT_EQ(left.size(), 6);
   EXPECT_EQ(left.Runs().size(), 3u);
-  EXPECT_EQ(left.Runs()[0].data(), right.Runs()[0].data());
+  EXPECT_EQ(left.Runs()[0].ids.data(), right.Runs()[0].ids.data());
   EXPECT_THAT(left.extremes(), Pair(1, 9));
   EXPECT_THAT(TokenPath({3}).Then({-1}).extremes(), Pair(-1, 3));
   EXPECT_EQ(TokenPath(left).key(), left.key());
@@ -30,11 +30,20 @@ TEST(TokenPathTest, APrefixSharesTheRunsThatLieWithinIt) {
   EXPECT_EQ(path.First(7).key(), path.key());
   EXPECT_THAT(path.First(6).Tokens(), ElementsAre(5, 1, 9, 2, 3, 4));
   EXPECT_THAT(path.First(6).extremes(), Pair(1, 9));
-  EXPECT_EQ(path.First(6).Runs()[1].data(), path.Runs()[1].data());
+  EXPECT_EQ(path.First(6).Runs()[1].ids.data(), path.Runs()[1].ids.data());
   EXPECT_THAT(path.First(4).Tokens(), ElementsAre(5, 1, 9, 2));
   EXPECT_THAT(path.First(2).Tokens(), ElementsAre(5, 1));
   EXPECT_TRUE(path.First(0).empty());
   EXPECT_TRUE(TokenPath().First(0).empty());
+}
+
+TEST(TokenPathTest, ARunKeepsTheContentOfItsIds) {
+  const TokenPath path = TokenPath({5}).Then({7, 7, 7}, "image-01").Then({6});
+  ASSERT_EQ(path.Runs().size(), 3u);
+  EXPECT_EQ(path.Runs()[0].content, "");
+  EXPECT_EQ(path.Runs()[1].content, "image-01");
+  EXPECT_EQ(path.First(3).Runs()[1].content, "image-01");
+  EXPECT_EQ(path.First(3).Runs()[1].ids.size(), 2u);
 }
 
 TEST(TokenPathTest, TheEmptyPath) {
@@ -48,8 +57,8 @@ TEST(TokenPathTest, TheEmptyPath) {
 TEST(TokenPathTest, AVisitStopsWhenItsFunctionReturnsFalse) {
   const TokenPath first({1}), path = first.Then({2}).Then({3});
   std::vector<int32_t> seen;
-  path.VisitBack([&](const void* key, std::span<const int32_t> run) {
-    seen.push_back(run[0]);
+  path.VisitBack([&](const void* key, const TokenRun& run) {
+    seen.push_back(run.ids[0]);
     return key != path.key() ? key == first.key() : true;
   });
   EXPECT_THAT(seen, ElementsAre(3, 2));

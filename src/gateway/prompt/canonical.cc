@@ -99,6 +99,11 @@ base::Key128 MessageKey(const text::Message& message) {
     Put(canonical, call.name);
     Put(canonical, CanonicalArguments(call.arguments_json));
   }
+  for (const text::MediaPart& part : message.media) {
+    absl::StrAppend(&canonical, "@", part.at, ":");  // a call's name begins with its length
+    Put(canonical, part.kind);
+    Put(canonical, part.content);
+  }
   return base::ContentKey128(canonical);
 }
 

@@ -30,8 +30,8 @@ bool SameReasoning(std::string_view sent, std::string_view key);
 std::string ReasoningKey(std::string_view reasoning);
 
 // The key of role, text (an assistant's with line feeds and without white space around it; empty if a client put a filler
-// in its place), name, and the names and canonical arguments of tool calls. Ids and reasoning do not count: clients rename
-// ids and drop reasoning (SameReasoning).
+// in its place), name, the names and canonical arguments of tool calls, and media. Ids and reasoning do not count: clients
+// rename ids and drop reasoning (SameReasoning).
 base::Key128 MessageKey(const text::Message& message);
 
 }  // namespace ingot::gateway

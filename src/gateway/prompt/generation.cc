@@ -8,6 +8,14 @@
 
 namespace ingot::gateway {
 
+// All ids of a call have routes of as many bytes.
+bool Generation::RoutesFit(const v1::GenerateChunk& chunk) const {
+  const auto ids = static_cast<size_t>(chunk.token_ids_size()), before = static_cast<size_t>(size());
+  if (ids == 0) return chunk.routes().empty();
+  if (chunk.routes().size() % ids != 0) return false;
+  return before == 0 || chunk.routes().size() / ids == segment.routes().size() / before;
+}
+
 absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns) {
   const int count = chunk.token_ids_size();
   int64_t covered = 0;
@@ -16,11 +24,11 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
     positive = positive && run.count() > 0;
     covered += run.count();
   }
-  if (chunk.logprobs_size() != count || covered != count || !positive ||
+  if (chunk.logprobs_size() != count || covered != count || !positive || !RoutesFit(chunk) ||
       (chunk.top_logprobs_size() != 0 && chunk.top_logprobs_size() != count)) {
-    return absl::InternalError(absl::StrCat("the engine sent ", count, " ids with ", chunk.logprobs_size(),
-                                            " log-probs and versions for ", covered,
-                                            ": the call is neither recorded nor delivered"));
+    return absl::InternalError(absl::StrCat(
+        "the engine sent ", count, " ids with ", chunk.logprobs_size(), " log-probs, versions for ", covered,
+        " and routes of ", chunk.routes().size(), " bytes", ": the call is neither recorded nor delivered"));
   }
   if (count > 0) {
     segment.set_source(v1::SOURCE_SAMPLED);
@@ -29,6 +37,7 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
   }
   segment.mutable_token_ids()->MergeFrom(chunk.token_ids());
   segment.mutable_logprobs()->MergeFrom(chunk.logprobs());
+  segment.mutable_routes()->append(chunk.routes());
   for (const v1::VersionRun& run : chunk.versions()) {
     const int last = segment.versions_size() - 1;
     v1::VersionRun* previous = last < 0 ? nullptr : segment.mutable_versions(last);
@@ -71,6 +80,8 @@ v1::Segment FirstIds(const v1::Segment& segment, int count) {
   if (!segment.logprobs().empty()) {
     first.mutable_logprobs()->Add(segment.logprobs().begin(), segment.logprobs().begin() + count);
   }
+  const size_t route_bytes = segment.routes().size() / static_cast<size_t>(segment.token_ids_size());  // of an id
+  first.set_routes(segment.routes().substr(0, route_bytes * static_cast<size_t>(count)));
   int left = count;
   for (const v1::VersionRun& run : segment.versions()) {
     if (left == 0) break;

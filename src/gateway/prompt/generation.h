@@ -13,7 +13,7 @@
 namespace ingot::gateway {
 
 struct Generation {
-  v1::Segment segment;  // SAMPLED: ids, log-probs and version runs, exactly as they came
+  v1::Segment segment;  // SAMPLED: ids, log-probs, version runs and routes, exactly as they came
   std::vector<v1::TopLogprobs> top_logprobs;
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;
   std::string stop_string;
@@ -21,16 +21,19 @@ struct Generation {
   v1::CallTimes times;  // queued_unix_ns is set before the first chunk
 
   int size() const { return segment.token_ids_size(); }
-  // INTERNAL, and nothing is added: log-probs or versions do not cover the chunk's ids. Such a call cannot be trained
-  // on, so it is not delivered.
+  // INTERNAL, and nothing is added: log-probs, versions or routes do not cover the chunk's ids. Such a call cannot be
+  // trained on, so it is not delivered.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
   // Ends the turn behind its first `count` ids. Later ids are dropped and not recorded.
   // REQUIRES: 0 < count <= size().
   void StopAfter(int count);
+
+ private:
+  bool RoutesFit(const v1::GenerateChunk& chunk) const;
 };
 
 Piece MakePiece(v1::Segment segment);
-// The segment's first `count` ids with their log-probs and versions. REQUIRES: 0 < count <= its ids.
+// The segment's first `count` ids with their log-probs, versions and routes. REQUIRES: 0 < count <= its ids.
 v1::Segment FirstIds(const v1::Segment& segment, int count);
 Piece PromptPiece(std::span<const int32_t> ids);
 // The segments of a rendered prompt, cut at `shared`: all calls of a scaffold share ids [0, shared), which are then

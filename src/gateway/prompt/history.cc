@@ -376,6 +376,19 @@ const std::vector<int32_t>& History::PathIds(int asked) {
   return path_ids_;
 }
 
+std::vector<v1::Placeholders> History::PathPlaceholders(int call) const {
+  std::vector<v1::Placeholders> all;
+  int32_t before = 0;
+  for (const Piece* piece : Path(call)) {
+    for (v1::Placeholders run : piece->segment->placeholders()) {
+      run.set_first(before + run.first());
+      all.push_back(std::move(run));
+    }
+    before += piece->segment->token_ids_size();
+  }
+  return all;
+}
+
 std::vector<int32_t> History::Sampled(int call) const {
   std::vector<int32_t> ids;
   const Entry& entry = calls_[call];

@@ -185,6 +185,8 @@ class History {
   // The ids on that path, valid until the next call of this function. The last path is remembered, since the next one
   // usually continues it.
   const std::vector<int32_t>& PathIds(int call);
+  // The placeholders among these ids.
+  std::vector<v1::Placeholders> PathPlaceholders(int call) const;
   const Piece& LastPiece(int call) const { return calls_[call].pieces.back(); }
   // Whether the last segment of the path is in no record, since AdoptClientTurn cut it.
   bool EndsUnrecorded(int call) const { return calls_[call].unrecorded; }

@@ -33,6 +33,7 @@ absl::StatusOr<PromptPlan> PromptPlanner::Plan(const text::Conversation& convers
       History::Match& match = plan.continued.match;
       match = {.parent = -1, .first_new = 0, .fork_cause = cause};
       plan.continued.ids.clear();
+      plan.continued.placeholders.clear();
       plan.continued.unrecorded.reset();
       plan.continued.parent_call_id.clear();
     }
@@ -92,6 +93,7 @@ absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& co
   plan.text_key = std::move(tail->text_key);
   plan.concessions = tail->concessions;
   plan.ids = std::move(continued.ids);
+  plan.placeholders = std::move(continued.placeholders);
   plan.ids.insert(plan.ids.end(), tail->ids.begin(), tail->ids.end());
   plan.pieces = PromptPieces(tail->ids, 0);
   return "";

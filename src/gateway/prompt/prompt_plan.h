@@ -35,8 +35,9 @@ struct Continuation {
   ConversationKeys keys;  // of the request's conversation, its turns joined
   AskedKey asked = {};    // of the messages that the answer follows, without the one that it goes on with
   std::string parent_call_id;
-  std::vector<int32_t> ids;          // of the parent's path, its sampled ids included
-  size_t recorded_pieces = 0;        // sampled segments of the parent that its record holds
+  std::vector<int32_t> ids;                    // of the parent's path, its sampled ids included
+  std::vector<v1::Placeholders> placeholders;  // of `ids`
+  size_t recorded_pieces = 0;                  // sampled segments of the parent that its record holds
   std::optional<Piece> unrecorded;   // the segment behind them, if it is in no record (History::EndsUnrecorded)
   std::string text_key;              // of the parent's prompt
   std::vector<int32_t> parent_turn;  // ids that the parent sampled
@@ -47,11 +48,12 @@ struct Continuation {
 };
 
 struct PromptPlan {
-  bool raw = false;           // the prompt came as text or ids; no later request continues it
-  Continuation continued;     // its keys are empty if raw
-  std::vector<Piece> pieces;  // segments of the prompt behind the continued path
-  std::vector<int32_t> ids;   // the whole prompt
-  std::string prefill;        // text::RenderedPrompt::prefill
+  bool raw = false;                            // the prompt came as text or ids; no later request continues it
+  Continuation continued;                      // its keys are empty if raw
+  std::vector<Piece> pieces;                   // segments of the prompt behind the continued path
+  std::vector<int32_t> ids;                    // the whole prompt
+  std::vector<v1::Placeholders> placeholders;  // of `ids`
+  std::string prefill;                         // text::RenderedPrompt::prefill
   // The answer as the client began it; the model goes on behind its content. nullopt: the client began none.
   std::optional<text::Message> begun;
   std::string text_key;           // text::RenderedPrompt::text_key

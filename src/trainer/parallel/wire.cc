@@ -60,15 +60,15 @@ absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes) {
   return batch;
 }
 
-// A context is the number of an earlier path (0 = the empty path) and the runs of ids behind it. Each run adds a path
-// with the next number.
+// A context is the number of an earlier path (0 = the empty path) and the runs of ids, each with its content, behind it.
+// Each run adds a path with the next number.
 void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer) {
   std::unordered_map<const void*, uint64_t> paths;
   writer.Put(static_cast<uint64_t>(calls.size()));
   for (const tree::CallPath& call : calls) {
     uint64_t from = 0;
-    std::vector<std::pair<const void*, std::span<const int32_t>>> behind;
-    call.context.VisitBack([&](const void* key, std::span<const int32_t> run) {
+    std::vector<std::pair<const void*, tree::TokenRun>> behind;
+    call.context.VisitBack([&](const void* key, const tree::TokenRun& run) {
       const auto found = paths.find(key);
       if (found == paths.end()) {
         behind.emplace_back(key, run);
@@ -80,7 +80,8 @@ void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer) {
     writer.PutText(call.call_id).Put(call.episode).Put(call.group).Put(call.temperature);
     writer.Put(from).Put(static_cast<uint64_t>(behind.size()));
     for (auto run = behind.rbegin(); run != behind.rend(); ++run) {
-      PutIds(run->second, writer);
+      PutIds(run->second.ids, writer);
+      writer.PutText(run->second.content);
       paths.emplace(run->first, paths.size() + 1);
     }
     PutIds(call.sampled, writer);
@@ -100,7 +101,8 @@ absl::StatusOr<std::vector<tree::CallPath>> ReadCalls(Reader& reader) {
     if (from >= paths.size()) return absl::DataLossError("rank 0 sent a call whose context continues an unknown path");
     call.context = paths[from];
     for (auto runs = reader.Get<uint64_t>(); runs > 0 && reader.status().ok(); --runs) {
-      call.context = call.context.Then(GetIds(reader));
+      std::vector<int32_t> ids = GetIds(reader);
+      call.context = call.context.Then(std::move(ids), std::string(reader.GetText()));
       paths.push_back(call.context);
     }
     call.sampled = GetIds(reader);

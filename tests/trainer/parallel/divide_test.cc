@@ -182,7 +182,7 @@ TEST(Wire, CallsSurviveTheRoundTripAndShareTheirContexts) {
     EXPECT_EQ(received[i].sampled, calls[i].sampled);
   }
   EXPECT_EQ(received[3].context.key(), received[0].context.key());
-  EXPECT_EQ(received[2].context.Runs()[0].data(), received[0].context.Runs()[0].data());
+  EXPECT_EQ(received[2].context.Runs()[0].ids.data(), received[0].context.Runs()[0].ids.data());
   EXPECT_TRUE(SentAndRead({}).empty());
   const auto size = [](int turns) {
     Writer writer;
@@ -190,6 +190,15 @@ TEST(Wire, CallsSurviveTheRoundTripAndShareTheirContexts) {
     return writer.Take().size();
   };
   EXPECT_EQ(size(300) - size(200), size(200) - size(100));  // linear in the turns, not quadratic
+}
+
+TEST(Wire, CallsKeepTheContentsOfTheirPlaceholders) {
+  std::vector<tree::CallPath> calls = Turns(1);
+  calls[0].context = tree::TokenPath({1}).Then({2, 2}, "image-01").Then({3});
+  const auto runs = SentAndRead(calls)[0].context.Runs();
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].content, "");
+  EXPECT_EQ(runs[1].content, "image-01");
 }
 
 TEST(Wire, TruncatedCallsAreAnError) {

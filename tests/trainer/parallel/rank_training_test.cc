@@ -120,6 +120,52 @@ TEST(RankTraining, TheSameNumberOfRanksGivesTheSameBits) {
   }
 }
 
+Make Routed(const TrainerOptions& options) {
+  return [options](Ranks* ranks) {
+    auto config = TinyConfig();
+    config.model_type = "minimax_m2";
+    config.tie_word_embeddings = false;
+    config.qk_norm_whole = true;
+    config.experts.count = 5;
+    config.experts.per_token = 2;
+    config.experts.width = 24;
+    config.experts.normalize = true;
+    config.experts.scoring = "sigmoid";
+    config.experts.correction_bias = true;
+    const uint64_t seed = ranks == nullptr || ranks->leads() ? 2 : 77;
+    return Trainer::Create(options, config, TinyParameters(config, seed, at::kDouble), base::Clock::Real(), ranks);
+  };
+}
+
+// Loads are sums over all ranks, so that every rank moves the routers' biases as one rank would.
+TEST(RankTraining, RoutersBiasesMoveAsOnOneRank) {
+  TrainerOptions options = Plain();
+  options.expert_bias_rate = 0.05;
+  const Result start = RunSteps(1, Routed(options), 0), one = RunSteps(1, Routed(options));
+  const char* const bias = "model.layers.1.block_sparse_moe.e_score_correction_bias";
+  EXPECT_FALSE(at::equal(one.parameters.at(bias), start.parameters.at(bias)));
+  for (const int size : {2, 3}) {
+    SCOPED_TRACE(size);
+    const Result many = RunSteps(size, Routed(options));
+    EXPECT_TRUE(at::equal(many.parameters.at(bias), one.parameters.at(bias)));
+    ExpectClose(many.parameters, one.parameters, 1e-9);
+    for (size_t i = 0; i < one.reports.size(); ++i) {
+      ExpectSameMetrics(many.reports[i], one.reports[i], 1e-9);
+      EXPECT_EQ(many.reports[i].expert_loads, one.reports[i].expert_loads);
+    }
+  }
+}
+
+// A rank's share of the load-balancing term is that of its rows, as a part's is.
+TEST(RankTraining, TheLoadBalancingTermIsSharedAmongRanks) {
+  TrainerOptions options = Plain();
+  options.micro_batch_tokens = 8192;
+  options.expert_balance = 0.5;
+  const double one = RunSteps(1, Routed(options), 1).reports[0].metrics.at("experts/balance_loss");
+  const double two = RunSteps(2, Routed(options), 1).reports[0].metrics.at("experts/balance_loss");
+  EXPECT_NEAR(two / one, 1, 0.2);
+}
+
 // One call: all ranks but the first run empty slots.
 TEST(RankTraining, RanksWithoutWorkTakePart) {
   const Batches one_call = [](int64_t step) {

@@ -1,0 +1,35 @@
+// The rules of placeholders among token ids (v1::Placeholders), for all folders that take them from outside.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::base {
+
+inline constexpr size_t kLeastContentBytes = 8, kMostContentBytes = 64;  // of Placeholders.content
+
+// The first fault of placeholders among `ids` ids, in words; empty = they are sound. `runs`: of v1::Placeholders.
+template <typename Runs>
+std::string PlaceholdersFault(const Runs& runs, int64_t ids) {
+  int64_t end = 0;  // of the run before
+  for (int i = 0; i < runs.size(); ++i) {
+    const std::string name = absl::StrCat("placeholders[", i, "]");
+    const int64_t first = runs[i].first(), count = runs[i].count();
+    if (count <= 0) return absl::StrCat(name, " covers ", count, " ids");
+    if (first < end) {
+      return absl::StrCat(name, " begins at id ", first, ", before id ", end, ", where the run before it ends");
+    }
+    if (first + count > ids) return absl::StrCat(name, " covers ids ", first, " to ", first + count - 1, " of ", ids);
+    const size_t bytes = runs[i].content().size();
+    if (bytes < kLeastContentBytes || bytes > kMostContentBytes) {
+      return absl::StrCat(name, " has a content hash of ", bytes, " bytes: ", kLeastContentBytes, " to ",
+                          kMostContentBytes);
+    }
+    end = first + count;
+  }
+  return "";
+}
+
+}  // namespace ingot::base
