@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -20,6 +21,7 @@ struct StepReport {
   StepMetrics metrics;
   // (age, number of trained tokens of that age), by age: trainer version - version that sampled the token.
   std::vector<std::pair<int64_t, int64_t>> staleness_histogram;
+  std::chrono::nanoseconds stepped_at{0};  // on the trainer's clock: the optimizer's update had ended; 0 = skipped
 };
 
 // Mean and maximum over the entries of several micro-batches.
