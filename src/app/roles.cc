@@ -1,6 +1,7 @@
 // Runs one role of a run as this process: the objects of embedded.cc, with gRPC between them.
 #include <dlfcn.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <atomic>
 #include <chrono>
@@ -287,7 +288,9 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   const std::unique_ptr<scheduler::Client> scheduler =
       scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
   const std::shared_ptr<rollout::Client> engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
-  weights::Publisher publisher(config.weights.Options());
+  weights::PublisherOptions publishing = config.weights.Options();
+  publishing.codec.threads = std::max(config.trainer.threads, 1);  // the trainer's own have nothing to do meanwhile
+  weights::Publisher publisher(publishing);
   std::vector<v1::RoleChannel> engines;
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {
     const std::string name = RoleName("rollout", i);

@@ -116,9 +116,12 @@ class RunVersions final : public trainer::VersionSink {
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override {
     const int64_t version = snapshot->version();
+    const std::chrono::nanoseconds asked = patience_.clock->Now();
     INGOT_RETURN_IF_ERROR(pinned_.Save(shape_, snapshot));
+    const double save_seconds = SecondsSince(*patience_.clock, asked);
     INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
                            PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
+    stats.save_ms = 1e3 * save_seconds;
     INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),
                                   [&] { return seams_.scheduler->MarkVersionLive(version); }));
     INGOT_RETURN_IF_ERROR(evaluations_.OnLive(version, stats.retained));
@@ -171,6 +174,7 @@ class RunRecorder final : public trainer::StepObserver {
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
     std::map<std::string, double> metrics = report.metrics;
     metrics.merge(AgentMetrics(batch.groups));
+    newest_ = report.version;
     AddEngine(metrics);
     Tally(report, metrics, batch.feed);
 
@@ -239,7 +243,29 @@ class RunRecorder final : public trainer::StepObserver {
       metrics["rollout/sampled_tokens_per_second"] =
           static_cast<double>(status->sampled_tokens() - engine_.sampled_tokens()) / alive;
     }
+    AddFirstToken(*status, metrics);
     engine_ = *status;
+  }
+
+  // The way of the newest version that has sampled a token, once: from the optimizer's step to that token. The version is
+  // this step's, or the one before, whose first token came after its report.
+  void AddFirstToken(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {
+    double until_sent = 0;
+    for (const char* part : {"snapshot", "save", "encode", "send"}) {
+      const auto found = metrics.find(absl::StrCat("perf/update_weights_", part, "_ms"));
+      if (found == metrics.end()) return;  // a skipped step, or one that could not be published
+      until_sent += found->second;
+    }
+    until_sent_ms_[newest_] = until_sent;
+    const v1::SwapTimes& times = status.first_token();
+    const auto sent = until_sent_ms_.find(times.version());
+    if (!status.has_first_token() || sent == until_sent_ms_.end()) return;
+    metrics["perf/first_token_version"] = static_cast<double>(times.version());
+    metrics["perf/first_token_ms"] = sent->second + times.fetch_ms() + times.apply_ms() + times.wait_ms() +
+                                     times.pause_ms() + times.first_token_ms();
+    metrics["perf/first_token_decode_ms"] = times.first_token_ms();
+    metrics["perf/first_token_step_ms"] = times.step_ms();
+    until_sent_ms_.erase(until_sent_ms_.begin(), std::next(sent));
   }
 
   void Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
@@ -276,6 +302,8 @@ class RunRecorder final : public trainer::StepObserver {
   const Patience& patience_;
   const std::chrono::nanoseconds start_;  // of the run, on the clock
   v1::EngineStatusResponse engine_;
+  int64_t newest_ = 0;                       // the version of the report under way
+  std::map<int64_t, double> until_sent_ms_;  // from the optimizer's step, of versions without a reported first token
   double last_step_at_ = -1;
 };
 

@@ -92,7 +92,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
 Engine::Engine(const EngineOptions& options, Parts parts)
     : options_(Resolve(options, *parts.runner)),
       runner_(std::move(parts.runner)),
-      codec_{.max_bytes = runner_->max_weight_bytes()},
+      codec_{.max_bytes = runner_->max_weight_bytes(),
+             .threads = std::max(options_.threads, 1),
+             .buffers = std::make_shared<weights::BufferPool>()},
       tokenizer_(std::move(parts.tokenizer)),
       clock_(*parts.clock),
       started_(clock_.Now()),
@@ -401,43 +403,69 @@ absl::StatusOr<Engine::LoadedVersion> Engine::LoadVersion(std::shared_ptr<const 
 }
 
 absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta,
-                                                         const std::function<bool()>& cancelled) {
-  const v1::Manifest& target = delta.header.target();
+                                                         const std::function<bool()>& cancelled, nanoseconds fetch) {
+  const auto make = [&](const std::shared_ptr<const weights::Snapshot>& live) {
+    return weights::Apply(live, delta, codec_);
+  };
+  const weights::Place place = delta.header.beside()   ? weights::Place::kBeside
+                               : delta.header.retain() ? weights::Place::kLiveRetained
+                                                       : weights::Place::kLive;
   base::MutexLock update_lock(update_mu_);
-  if (cancelled()) return GivenUp(target);
+  return Take({delta.header.target(), place, make, cancelled, fetch});
+}
+
+absl::StatusOr<v1::UpdateWeightsResponse> Engine::Share(const std::shared_ptr<const weights::Snapshot>& snapshot,
+                                                        weights::Place place) {
+  const auto make = [&](const auto&) -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> { return snapshot; };
+  base::MutexLock update_lock(update_mu_);
+  return Take({snapshot->manifest(), place, make, [] { return false; }, nanoseconds(0)});
+}
+
+absl::StatusOr<v1::UpdateWeightsResponse> Engine::Take(const Wanted& wanted) {
+  const v1::Manifest& target = wanted.target;
+  if (wanted.cancelled()) return GivenUp(target);
   const bool room = HasRoom(target.version());
   const nanoseconds start = clock_.Now();
   v1::UpdateWeightsResponse response;
   response.set_version(target.version());
-  std::shared_ptr<const weights::Snapshot> base;
-  LoadedVersion replaced;
-  if (delta.header.beside()) {
+  if (wanted.place == weights::Place::kBeside) {
     if (!room) {
       return absl::ResourceExhaustedError(
           absl::StrCat("version ", target.version(), " is to be held beside what is served, but as many are as ",
                        "rollout.max_retained_versions (", options_.max_retained_versions, ") allows"));
     }
-    INGOT_RETURN_IF_ERROR(HoldBeside(delta, cancelled));
+    INGOT_RETURN_IF_ERROR(HoldBeside(wanted));
     return response;
   }
-  const bool retain = delta.header.retain() && room;
-  response.set_not_retained(delta.header.retain() && !room);
+  const bool wants = wanted.place == weights::Place::kLiveRetained;
+  const bool retain = wants && room;
+  response.set_not_retained(wants && !room);
+  std::shared_ptr<const weights::Snapshot> live;
+  LoadedVersion replaced;
   {
     base::MutexLock lock(mu_);
-    base = newest_.snapshot;
-    if (base != nullptr && base->version() == target.version() && base->checksum() == target.checksum()) {
+    live = newest_.snapshot;
+    if (live != nullptr && live->version() == target.version() && live->checksum() == target.checksum()) {
       replaced = ReplaceRetained(retain);
       return response;  // a sender that lost the answer tries again
     }
   }
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta, codec_));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, wanted.make(live));
+  live = nullptr;
   INGOT_ASSIGN_OR_RETURN(LoadedVersion next, LoadVersion(std::move(snapshot)));
-  response.set_apply_ms(Millis(clock_.Now() - start));
-  if (cancelled()) return GivenUp(target);
-  INGOT_ASSIGN_OR_RETURN(const double pause_ms, SwapIn(std::move(next), retain));
-  response.set_pause_ms(pause_ms);
-  INGOT_LOG(debug, "rollout: version {} is live (decoded and verified in {:.1f} ms, pause {:.3f} ms)", target.version(),
-            response.apply_ms(), pause_ms);
+  v1::SwapTimes times;
+  times.set_version(target.version());
+  times.set_checksum(target.checksum());
+  times.set_fetch_ms(Millis(wanted.fetch));
+  times.set_apply_ms(Millis(clock_.Now() - start));
+  if (wanted.cancelled()) return GivenUp(target);
+  INGOT_ASSIGN_OR_RETURN(times, SwapIn(std::move(next), retain, std::move(times)));
+  response.set_fetch_ms(times.fetch_ms());
+  response.set_apply_ms(times.apply_ms());
+  response.set_wait_ms(times.wait_ms());
+  response.set_pause_ms(times.pause_ms());
+  INGOT_LOG(debug, "rollout: version {} is live (fetched in {:.1f} ms, made in {:.1f} ms, pause {:.3f} ms)",
+            target.version(), times.fetch_ms(), times.apply_ms(), times.pause_ms());
   return response;
 }
 
@@ -458,16 +486,16 @@ absl::Status Engine::Hold(std::shared_ptr<const weights::Snapshot> snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled) {
-  const v1::Manifest& target = delta.header.target();
+absl::Status Engine::HoldBeside(const Wanted& wanted) {
+  const v1::Manifest& target = wanted.target;
   {
     base::MutexLock lock(mu_);
     const auto found = retained_.find(target.version());
     if (found != retained_.end() && found->second.version->checksum == target.checksum()) return absl::OkStatus();
   }
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(nullptr, delta, codec_));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, wanted.make(nullptr));
   INGOT_ASSIGN_OR_RETURN(LoadedVersion held, LoadVersion(std::move(snapshot)));
-  if (cancelled()) return GivenUp(target);
+  if (wanted.cancelled()) return GivenUp(target);
   {
     base::MutexLock lock(mu_);
     if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
@@ -477,11 +505,13 @@ absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::f
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> Engine::SwapIn(LoadedVersion next, bool retain) {
+absl::StatusOr<v1::SwapTimes> Engine::SwapIn(LoadedVersion next, bool retain, v1::SwapTimes times) {
   Swap swap;
   swap.next = std::move(next);
   swap.retain = retain;
-  const nanoseconds deadline = clock_.Now() + milliseconds(options_.update_deadline_ms);
+  swap.times = std::move(times);
+  swap.posted = clock_.Now();
+  const nanoseconds deadline = swap.posted + milliseconds(options_.update_deadline_ms);
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
   swap_ = &swap;
@@ -496,7 +526,7 @@ absl::StatusOr<double> Engine::SwapIn(LoadedVersion next, bool retain) {
     }
     clock_.WaitUntil(swapped_, mu_, deadline);
   }
-  return swap.pause_ms;
+  return std::move(swap.times);
 }
 
 absl::Status Engine::Release(int64_t version) {
@@ -526,7 +556,10 @@ bool Engine::TakeInbox() {
     swap_->previous = std::exchange(newest_, swap_->next);
     swap_->replaced = ReplaceRetained(swap_->retain);
     core_.SetNewest(newest_.version);
-    swap_->pause_ms = Millis(clock_.Now() - start);
+    swapped_at_ = clock_.Now();
+    swap_->times.set_wait_ms(Millis(start - swap_->posted));
+    swap_->times.set_pause_ms(Millis(swapped_at_ - start));
+    swapped_in_ = swap_->times;
     swap_->done = true;
     swap_ = nullptr;
     swapped_.SignalAll();
@@ -563,7 +596,15 @@ void Engine::Settle(const std::vector<Emission>& emissions, nanoseconds busy) {
   base::MutexLock lock(mu_);
   outstanding_ -= std::count_if(emissions.begin(), emissions.end(), [](const Emission& e) { return e.last; });
   status_.set_busy_seconds(status_.busy_seconds() + duration<double>(busy).count());
+  NoteFirstToken(busy);
   Report();
+}
+
+void Engine::NoteFirstToken(nanoseconds busy) {
+  if (!swapped_in_.has_value() || core_.stats().newest_sampled_salt != newest_.version->salt) return;
+  swapped_in_->set_first_token_ms(Millis(clock_.Now() - swapped_at_));
+  swapped_in_->set_step_ms(Millis(busy));
+  *status_.mutable_first_token() = *std::exchange(swapped_in_, std::nullopt);
 }
 
 void Engine::Report() {

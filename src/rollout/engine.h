@@ -4,6 +4,7 @@
 //   Generate --> inbox --+                       +--> OnChunk (on the step thread)
 //   ~Request -> closed --+--> step thread: step -+
 //   Update --> decode, verify, load (caller's thread) --> swapped in between two steps --> returns
+//   Share  -->                 load (caller's thread) --> swapped in between two steps --> returns
 //
 // A swap to a newer version stops no request in flight: the request continues on its KV cache, which is then mixed and
 // recorded as mixed. A swap to an older version ends requests whose min_version is later with UNAVAILABLE. A pinned
@@ -17,10 +18,12 @@
 // no torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,8 +69,14 @@ class Engine final : public Client, public weights::Sink {
   }
   // As above, for a sender that may give up. `cancelled` is called when it is this update's turn, and again before the
   // swap; true: CANCELLED, and nothing changed. So an update that waited behind a later one does not replace it.
+  // `fetch`: the time in which the update's bytes arrived.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta,
-                                                   const std::function<bool()>& cancelled);
+                                                   const std::function<bool()>& cancelled,
+                                                   std::chrono::nanoseconds fetch = {});
+  // As Update, on the tensors of this process's own snapshot, which are not verified. Answers of the same kinds.
+  bool SharesMemory() const override { return true; }
+  absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const weights::Snapshot>& snapshot,
+                                                  weights::Place place) override;
   // Holds a version of this process beside what is served, as a retained one: requests may pin it until its release. Its
   // KV cache is its own. RESOURCE_EXHAUSTED: as many versions as may be are held; INVALID_ARGUMENT: no version of the
   // model, or of a number that is held.
@@ -95,7 +104,19 @@ class Engine final : public Client, public weights::Sink {
     LoadedVersion previous, replaced;  // freed by the sender's thread, not between two steps
     bool retain = false;
     bool done = false;
-    double pause_ms = 0;
+    std::chrono::nanoseconds posted{0};
+    v1::SwapTimes times;  // complete but for the first token, once it is done
+  };
+  // A version that a sender wants in the engine.
+  struct Wanted {
+    const v1::Manifest& target;
+    weights::Place place;
+    // Makes its snapshot from the live one, or from null if it is to be held beside.
+    std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>(
+        const std::shared_ptr<const weights::Snapshot>& live)>
+        make;
+    const std::function<bool()>& cancelled;
+    std::chrono::nanoseconds fetch;
   };
 
   Engine(const EngineOptions& options, Parts parts);
@@ -111,12 +132,15 @@ class Engine final : public Client, public weights::Sink {
   // After a swap: removes a retained entry of newest_'s number and other weights, and with `retain` enters newest_.
   // Returns the entry that was removed, for the caller to free.
   LoadedVersion ReplaceRetained(bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::StatusOr<v1::UpdateWeightsResponse> Take(const Wanted& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status HoldBeside(const Wanted& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Returns the pause in milliseconds.
-  absl::StatusOr<double> SwapIn(LoadedVersion next, bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Returns `times` with those of the swap.
+  absl::StatusOr<v1::SwapTimes> SwapIn(LoadedVersion next, bool retain, v1::SwapTimes times)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Completes swapped_in_ if the step that took `busy` sampled on the newest version.
+  void NoteFirstToken(std::chrono::nanoseconds busy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();
   bool TakeInbox();
   void Settle(const std::vector<Emission>& emissions, std::chrono::nanoseconds busy);
@@ -148,6 +172,9 @@ class Engine final : public Client, public weights::Sink {
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted and not ended
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
+  // The newest version, until it has sampled a token; nullopt then, and before the first swap.
+  std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);
+  std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};  // the end of its pause
 
   EngineCore core_;             // the step thread's
   base::Executor step_thread_;  // one thread that runs Run(); last: ends before the rest goes

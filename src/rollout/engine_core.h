@@ -48,6 +48,7 @@ struct CoreStats {
   int64_t preemptions = 0;
   int64_t forward_rows = 0;
   int64_t forward_passes = 0;
+  uint64_t newest_sampled_salt = 0;  // of the newest version at the last token that was sampled on it; 0 = none
 };
 
 class EngineCore {

@@ -61,6 +61,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, con
   Emission emission{sequence.gate, v1::GenerateChunk(), false};
   sequence.tokens.push_back(id);
   ++stats_.sampled_tokens;
+  if (&version == newest_.get()) stats_.newest_sampled_salt = version.salt;
   const int64_t now = sequence.times.arrival_unix_ns() + (clock_.Now() - sequence.arrived).count();
   if (sequence.times.first_token_unix_ns() == 0) sequence.times.set_first_token_unix_ns(now);
   sequence.times.set_end_unix_ns(now);

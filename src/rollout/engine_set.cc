@@ -21,6 +21,16 @@ bool MayGoElsewhere(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
 }
 
+// The time from the update's arrival to its first token.
+double UntilFirstToken(const v1::SwapTimes& times) {
+  return times.fetch_ms() + times.apply_ms() + times.wait_ms() + times.pause_ms() + times.first_token_ms();
+}
+
+// Of two engines, the one that has sampled on the older version counts, and the slower one of the same version.
+bool IsLater(const v1::SwapTimes& a, const v1::SwapTimes& b) {
+  return a.version() != b.version() ? a.version() < b.version() : UntilFirstToken(a) > UntilFirstToken(b);
+}
+
 }  // namespace
 
 // The state shared by the set and its requests. A request may outlive the set, and its last owner may be a thread of an
@@ -236,6 +246,11 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
         *sum->mutable_held_versions() = one->held_versions();
         *sum->mutable_held_checksums() = one->held_checksums();
         *sum->mutable_held_loaded_unix_ns() = one->held_loaded_unix_ns();
+      }
+      if (!one->has_first_token()) {
+        sum->clear_first_token();
+      } else if (sum->has_first_token() && IsLater(one->first_token(), sum->first_token())) {
+        *sum->mutable_first_token() = one->first_token();
       }
       sum->set_running(sum->running() + one->running());
       sum->set_waiting(sum->waiting() + one->waiting());

@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -147,7 +148,9 @@ class RolloutService final : public BaseService {
     weights::ChunkAssembler assembler(engine_.codec());
     v1::WeightChunk chunk;
     int64_t bytes = 0;
+    std::optional<std::chrono::steady_clock::time_point> begun;  // the first message is here
     while (reader->Read(&chunk)) {
+      if (!begun.has_value()) begun = std::chrono::steady_clock::now();
       bytes += static_cast<int64_t>(chunk.ByteSizeLong());
       if (bytes > engine_.options().max_update_bytes) {
         return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
@@ -160,7 +163,7 @@ class RolloutService final : public BaseService {
     absl::StatusOr<weights::EncodedDelta> delta = assembler.Finish();
     if (!delta.ok()) return v1::ToGrpc(delta.status());
     absl::StatusOr<v1::UpdateWeightsResponse> updated =
-        engine_.Update(*delta, [context] { return context->IsCancelled(); });
+        engine_.Update(*delta, [context] { return context->IsCancelled(); }, std::chrono::steady_clock::now() - *begun);
     if (updated.ok()) *response = *std::move(updated);
     return v1::ToGrpc(updated.status());
   }

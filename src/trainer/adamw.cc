@@ -1,10 +1,12 @@
 #include "trainer/adamw.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace ingot::trainer {
 
@@ -18,6 +20,8 @@ AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Te
     exp_avg_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     exp_avg_sq_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     collected_.emplace_back();
+    const bool marks = parameter.scalar_type() == at::kBFloat16 && parameter.is_cpu() && parameter.is_contiguous();
+    marks_.emplace_back(marks ? parameter.numel() : 0);
     if (parameter.dim() >= 2) decayed_.push_back(master_.back());
   }
 }
@@ -99,8 +103,35 @@ std::vector<at::Tensor> AdamW::ClippedGradients(double grad_norm) const {
 
 void AdamW::RoundParameters() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!master_[i].is_same(parameters_[i])) parameters_[i].copy_(master_[i]);
+    if (master_[i].is_same(parameters_[i])) continue;
+    if (marks_[i].words() > 0) {
+      RoundAndMark(i);
+    } else {
+      parameters_[i].copy_(master_[i]);
+    }
   }
+}
+
+void AdamW::RoundAndMark(size_t i) {
+  constexpr int64_t kGrain = 1024;  // entries of a task: 64 Ki words
+  const auto* from = master_[i].const_data_ptr<float>();
+  auto* to = static_cast<uint16_t*>(parameters_[i].mutable_data_ptr());
+  const int64_t words = marks_[i].words();
+  const std::span<uint64_t> entries = marks_[i].entries();
+  at::parallel_for(0, std::ssize(entries), kGrain, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * weights::ChangeMask::kEntryWords;
+    const int64_t last = std::min(end * weights::ChangeMask::kEntryWords, words);
+    weights::RoundToBfloat16(from + first, last - first, to + first, entries.data() + begin);
+  });
+}
+
+std::map<std::string, weights::ChangeMask> AdamW::TakeChanges() {
+  std::map<std::string, weights::ChangeMask> changes;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const int64_t words = marks_[i].words();
+    if (words > 0) changes[names_[i]] = std::exchange(marks_[i], weights::ChangeMask(words));
+  }
+  return changes;
 }
 
 void AdamW::Step(double learning_rate, double grad_norm) {

@@ -8,6 +8,9 @@
 //
 // Every operation is elementwise, so that the result does not depend on the number of threads. One thread at a time;
 // throws c10::Error.
+//
+// While it rounds a bf16 parameter on the CPU, an update marks the words that change (weights/change_mask.h). So the codec of
+// published versions has no need to compare them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,6 +21,7 @@
 
 #include "base/status.h"
 #include "trainer/options.h"
+#include "weights/change_mask.h"
 
 namespace ingot::trainer {
 
@@ -65,6 +69,10 @@ class AdamW {
 
   int64_t steps() const { return steps_; }  // t of the last update
 
+  // The words that updates have changed since the last call, or since the start, by name. A parameter that updates do not
+  // mark is missing: its type is another one, or it is on a device.
+  std::map<std::string, weights::ChangeMask> TakeChanges();
+
   // exp_avg.NAME, exp_avg_sq.NAME and, where there is a master, master.NAME. Shares the tensors: a checkpoint saves
   // them or reads into them, beside the number of steps.
   std::map<std::string, at::Tensor> State() const;
@@ -75,13 +83,15 @@ class AdamW {
   // All gradients, zeros where there is none, scaled down to options.grad_clip_norm.
   std::vector<at::Tensor> ClippedGradients(double grad_norm) const;
   void RoundParameters();  // from the masters
+  void RoundAndMark(size_t i);
 
   const OptimizerOptions options_;
   std::vector<std::string> names_;
   // One each per name; master_ is the parameter itself where its type is wide enough
   std::vector<at::Tensor> parameters_, master_, exp_avg_, exp_avg_sq_;
-  std::vector<at::Tensor> collected_;  // gradients in fp32; undefined = none
-  std::vector<at::Tensor> decayed_;    // the masters of matrices: weight decay applies to them
+  std::vector<at::Tensor> collected_;       // gradients in fp32; undefined = none
+  std::vector<at::Tensor> decayed_;         // the masters of matrices: weight decay applies to them
+  std::vector<weights::ChangeMask> marks_;  // one per name; of no words where updates do not mark
   int64_t steps_ = 0;
   // Between Propose and its end: the masters before it, and the gradients that it applied.
   std::vector<at::Tensor> before_, proposed_;

@@ -50,9 +50,15 @@ void ReportPublish(const weights::PublishStats& stats, StepMetrics& metrics) {
   metrics["perf/update_weights_density"] = stats.density;
   metrics["perf/update_weights_wire_bytes"] = static_cast<double>(stats.wire_bytes);
   metrics["perf/update_weights_full_bytes"] = static_cast<double>(stats.full_bytes);
-  metrics["perf/update_weights_pause_ms"] = stats.pause_ms;
+  metrics["perf/update_weights_save_ms"] = stats.save_ms;
   metrics["perf/update_weights_encode_ms"] = stats.encode_ms;
+  metrics["perf/update_weights_send_ms"] = stats.send_ms;
+  metrics["perf/update_weights_fetch_ms"] = stats.fetch_ms;
+  metrics["perf/update_weights_apply_ms"] = stats.apply_ms;
+  metrics["perf/update_weights_wait_ms"] = stats.wait_ms;
+  metrics["perf/update_weights_pause_ms"] = stats.pause_ms;
   metrics["perf/update_weights_publish_ms"] = stats.publish_ms;
+  metrics["perf/update_weights_version_lag"] = static_cast<double>(stats.version_lag);
   metrics["perf/update_weights_full_copies"] = stats.full_copies;
 }
 
@@ -98,7 +104,8 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   INGOT_ASSIGN_OR_RETURN(StepReport report, trainer_.TrainStep(batch, probe_));
   whole_ = true;
   const auto trained = clock_.Now();
-  const absl::StatusOr<weights::PublishStats> published = PublishCurrent();
+  std::chrono::nanoseconds copied = trained;
+  const absl::StatusOr<weights::PublishStats> published = PublishCurrent(&copied);
   const auto end = clock_.Now();
 
   times.checkpoint = Seconds(saved - start);
@@ -108,13 +115,17 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   times.total = Seconds(end - start);
   ReportTimes(times, report.metrics);
   if (published.ok()) ReportPublish(*published, report.metrics);
+  if (report.stepped_at.count() > 0) {
+    report.metrics["perf/update_weights_snapshot_ms"] = 1e3 * Seconds(copied - report.stepped_at);
+  }
   ReportFeed(batch.feed, report.metrics);
   const absl::Status reported = observer_ == nullptr ? absl::OkStatus() : observer_->OnStep(report, batch);
   return published.ok() ? reported : published.status();
 }
 
-absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent() {
+absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent(std::chrono::nanoseconds* copied) {
   INGOT_ASSIGN_OR_RETURN(auto snapshot, trainer_.TakeSnapshot());
+  if (copied != nullptr) *copied = clock_.Now();
   return sink_.Publish(std::move(snapshot), options_.retain != nullptr && options_.retain(trainer_.version()));
 }
 

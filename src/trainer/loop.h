@@ -17,6 +17,7 @@
 // not lost to another error. Single-threaded, blocks; the caller's thread is the training thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -73,7 +74,8 @@ class TrainLoop {
 
  private:
   absl::Status RunStep(int64_t step);
-  absl::StatusOr<weights::PublishStats> PublishCurrent();
+  // `copied`: gets the moment at which the snapshot was there; null = nobody asks.
+  absl::StatusOr<weights::PublishStats> PublishCurrent(std::chrono::nanoseconds* copied = nullptr);
   // Saves the version that the previous step made, if a checkpoint of it is due. It is called at the start of the next
   // step, when that version is live and reported; its time is counted in the next step.
   absl::Status SaveDueCheckpoint();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -24,6 +25,7 @@ struct StepReport {
   // (age, number of trained tokens of that age), by age: trainer version - version that sampled the token.
   std::vector<std::pair<int64_t, int64_t>> staleness_histogram;
   ExpertLoads expert_loads;  // empty = the model has no experts, or the step was skipped
+  std::chrono::nanoseconds stepped_at{0};  // on the trainer's clock: the optimizer's update had ended; 0 = skipped
 };
 
 // Mean and maximum over the entries of several micro-batches.

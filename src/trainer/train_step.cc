@@ -182,6 +182,7 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
     if (options_.expert_bias_rate > 0) UpdateRouterBiases(model_, *experts_, options_.expert_bias_rate);
     experts_->Report(metrics);
   }
+  stepped_at_ = clock_.Now();
   SnapshotTogether(version_ + 1);
   metrics["actor/grad_norm"] = grad_norm;
   metrics["actor/learning_rate"] = rate;
@@ -335,7 +336,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   NoteSound(version_);
   ++version_;
   return StepReport{batch.step, version_, std::move(prepared->metrics), std::move(prepared->staleness_histogram),
-                    std::move(prepared->expert_loads)};
+                    std::move(prepared->expert_loads), stepped_at_};
 }
 
 void Trainer::MeasureRates() {

@@ -1,6 +1,7 @@
 #include "trainer/trainer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <utility>
@@ -84,7 +85,8 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
                   bool reference) {
   MemoryNeed need = PredictRankMemory(config, element_bytes, pass, parts, ranks, ByLayer(options));
   const bool publishes = ranks == nullptr || ranks->leads();
-  need.copies = WeightBytes(config, element_bytes) * ((reference ? 1 : 0) + (publishes ? 1 : 0));
+  // Published: the newest version and the memory that the next one is written into.
+  need.copies = WeightBytes(config, element_bytes) * ((reference ? 1 : 0) + (publishes ? 2 : 0));
   if (options.trust_region.on()) {
     // The masters before the step, divided as the optimizer's state is, and the policies before it (fp32, or fp64).
     const int64_t wide = element_bytes == 8 ? 8 : 4;
@@ -245,6 +247,7 @@ void Trainer::MakeOptimizer(const OptimizerOptions& options) {
     if (tensor.requires_grad()) trained[name] = tensor;
   }
   optimizer_.emplace(options, trained, ranks_, /*publishes=*/shards_ == nullptr);
+  marked_from_ = 0;
 }
 
 absl::Status Trainer::LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents) {
@@ -320,10 +323,19 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   return CheckMemory(need, need.step(), available(), what, pass_options_);
 }
 
+weights::CopyOptions Trainer::CopiesInto(std::shared_ptr<const weights::Changes> changes) {
+  return {.threads = at::get_num_threads(), .buffers = &buffers_, .changes = std::move(changes)};
+}
+
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {
   if (snapshot_ != nullptr) return snapshot_;
   if (divided()) return absl::InternalError("rank 0 alone has the snapshot of divided parameters");
-  INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version_, parameters().tensors()));
+  std::shared_ptr<weights::Changes> changes;
+  std::map<std::string, weights::ChangeMask> marked = optimizer_->TakeChanges();
+  if (marked_from_ != 0) changes = std::make_shared<weights::Changes>(marked_from_, std::move(marked));
+  marked_from_ = 0;
+  INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version_, parameters().tensors(), CopiesInto(std::move(changes))));
+  marked_from_ = snapshot_->checksum();
   return snapshot_;
 }
 

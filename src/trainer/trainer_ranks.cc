@@ -146,7 +146,7 @@ void Trainer::SnapshotTogether(int64_t version) {
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const auto parameters, shards_->Gather());
     if (!ranks_->leads()) return absl::OkStatus();
-    INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, parameters));
+    INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, parameters, CopiesInto(nullptr)));
     return absl::OkStatus();
   }));
 }

@@ -156,6 +156,7 @@ absl::Status Trainer::RestoreStage(const std::string& checkpoint) {
   INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint));
   const at::NoGradGuard no_history;
   for (const auto& [name, tensor] : parameters().tensors()) tensor.copy_(contents.parameters.at(name));
+  marked_from_ = 0;
   contents.parameters = {};
   return base::Annotate(LoadOptimizer(checkpoint, contents), absl::StrCat("checkpoint ", checkpoint));
 }

@@ -48,9 +48,10 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> FromBytes(const std::ma
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
-    int64_t version, const std::map<std::string, at::Tensor>& parameters) {
-  return FromBytes(parameters, [&](const auto& views) { return weights::Snapshot::Copy(version, views); });
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(int64_t version,
+                                                                    const std::map<std::string, at::Tensor>& parameters,
+                                                                    const weights::CopyOptions& options) {
+  return FromBytes(parameters, [&](const auto& views) { return weights::Snapshot::Copy(version, views, options); });
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotExtending(

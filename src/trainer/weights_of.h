@@ -15,8 +15,9 @@
 namespace ingot::trainer {
 
 // Copies the parameters, from whatever device. INVALID_ARGUMENT: a type that versions do not have (fp64).
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
-    int64_t version, const std::map<std::string, at::Tensor>& parameters);
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(int64_t version,
+                                                                    const std::map<std::string, at::Tensor>& parameters,
+                                                                    const weights::CopyOptions& options = {});
 
 // `base` and more tensors, as another version that shares the base's memory.
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotExtending(

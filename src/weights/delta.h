@@ -9,7 +9,11 @@
 //   XOR        the XOR with the base, in planes (byte_planes.h), so that unchanged high bytes become long runs of zero
 //   SPARSE     u64 count, then count varints: unchanged elements since the previous changed one, then the count
 //              changed elements' new bytes, in planes
-// Each tensor is sent in its smallest coding: no payload is larger than its tensor's bytes + 9.
+//   ULP        form 0; u8 n, then u32 bytes of each slice of 2^n words of the tensor, then these slices (ulp_slice.h);
+//              a slice of 0 bytes has no change
+// A changed BF16 tensor is sent as ULP, or FULL where that is smaller. Other dtypes are sent in the smallest of FULL, XOR
+// and SPARSE. No payload is larger than its tensor's bytes + 9. The slices of a version are encoded on several threads,
+// and its tensors decoded on several; the bytes do not depend on their number.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +28,10 @@
 namespace ingot::weights {
 
 struct CodecOptions {
-  int zstd_level = 1;                    // -7 (fastest) to 19
-  int64_t max_bytes = int64_t{1} << 38;  // raw size of a version that Apply and ChunkAssembler accept; > 0
+  int zstd_level = 1;                             // -7 (fastest) to 19
+  int64_t max_bytes = int64_t{1} << 38;           // raw size of a version that Apply and ChunkAssembler accept; > 0
+  int threads = 1;                                // of Encode and Apply, the caller's among them; >= 1
+  std::shared_ptr<BufferPool> buffers = nullptr;  // memory of versions that Apply makes; null = it is allocated
 
   absl::Status Validate() const;
 };
@@ -38,7 +44,8 @@ struct EncodedDelta {
   int64_t wire_bytes() const;  // of header and payloads
 };
 
-// A delta from `base`, or a full copy if base is null or its tensors have other names, dtypes or shapes.
+// A delta from `base`, or a full copy if base is null or its tensors have other names, dtypes or shapes. Reads of BF16
+// tensors only the words that target.changes() marks, if these are changes of `base`.
 absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target, bool retain,
                                     const CodecOptions& options = {});
 
@@ -52,6 +59,10 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Apply(const std::shared_ptr<cons
 
 // True if the delta needs no base.
 inline bool IsFullCopy(const v1::DeltaHeader& header) { return header.base_checksum() == 0; }
+
+// The share of elements by which `target` differs from `base`: 1 if base is null or its tensors have other names, dtypes
+// or shapes. Reads as Encode.
+double Density(const Snapshot* base, const Snapshot& target);
 
 // The right value of DeltaHeader.checksum.
 uint64_t HeaderChecksum(const v1::DeltaHeader& header);

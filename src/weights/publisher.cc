@@ -36,14 +36,15 @@ struct Publisher::Update {
   std::shared_ptr<const Snapshot> snapshot;
   bool retain = false;
   CodecOptions codec;
-  EncodedDelta delta;  // from the generation before, or a full copy
+  std::optional<EncodedDelta> delta;  // from the generation before, or a full copy; none if all engines share memory
+  double density = 0;                 // of the delta
 
   base::Mutex mu;
   std::optional<EncodedDelta> full ABSL_GUARDED_BY(mu);          // stays: a lost engine is tried every second
   std::weak_ptr<const EncodedDelta> beside ABSL_GUARDED_BY(mu);  // lives while it is being sent to an engine
 
   absl::StatusOr<const EncodedDelta*> FullCopy() {
-    if (IsFullCopy(delta.header)) return &delta;
+    if (delta.has_value() && IsFullCopy(delta->header)) return &*delta;
     base::MutexLock lock(mu);
     if (!full.has_value()) {
       INGOT_ASSIGN_OR_RETURN(full, Encode(nullptr, *snapshot, retain, codec));
@@ -72,16 +73,18 @@ struct Publisher::Engine {
 
   bool scheduled = false;  // has a task on the executor
   bool leased = false;
-  bool busy = false;              // inside a call to the sink
-  int64_t confirmed = 0;          // generation; 0 = unknown
-  int64_t version = -1;           // of the confirmed generation; -1 = unknown
-  int64_t attempted = 0;          // the last generation tried, confirmed or not; 0 = none
-  absl::Status error;             // of that attempt
-  bool retry = false;             // the newest is to be tried once more
-  bool ask = false;               // the engine is to be asked for its version
-  std::vector<int64_t> releases;  // versions to free
-  absl::Status release_error;     // of releases.front(); while it is set, no release is sent
-  double pause_ms = 0;
+  bool busy = false;                    // inside a call to the sink
+  int64_t confirmed = 0;                // generation; 0 = unknown
+  int64_t version = -1;                 // of the confirmed generation; -1 = unknown
+  int64_t attempted = 0;                // the last generation tried, confirmed or not; 0 = none
+  absl::Status error;                   // of that attempt
+  std::chrono::nanoseconds sent_at{0};  // the beginning of that attempt
+  bool retry = false;                   // the newest is to be tried once more
+  bool ask = false;                     // the engine is to be asked for its version
+  std::vector<int64_t> releases;        // versions to free
+  absl::Status release_error;           // of releases.front(); while it is set, no release is sent
+  v1::UpdateWeightsResponse answer;     // of the confirmed generation
+  int64_t reached = -1;                 // the last version that it ever confirmed; -1 = none
   int full_copies = 0;
   bool retained = false;  // the last version that it confirmed
 };
@@ -93,6 +96,7 @@ struct Publisher::Job {
   int64_t release = -1;                 // kRelease: the version to free
   std::shared_ptr<Update> update = {};  // kUpdate
   bool delta_fits = false;              // kUpdate: the engine holds the base of the delta
+  bool holds_base = false;              // kUpdate: the engine has confirmed a version since its start
   Retained retained = {};               // kUpdate: versions that the engine holds beside it
 };
 
@@ -173,10 +177,12 @@ Publisher::Job Publisher::Begin(Engine& engine) {
   if (job.kind == Job::Kind::kAsk) engine.ask = false;
   if (job.kind == Job::Kind::kUpdate) {
     const Update& update = *job.update;
-    job.delta_fits = engine.confirmed == update.generation - 1 && engine.confirmed > 0;
+    job.delta_fits = update.delta.has_value() && engine.confirmed == update.generation - 1 && engine.confirmed > 0;
+    job.holds_base = engine.confirmed > 0;
     job.retained = retained_;
     if (update.retain) job.retained.erase(update.snapshot->version());
     engine.attempted = update.generation;
+    engine.sent_at = clock_.Now();
     engine.retry = false;
   }
   return job;
@@ -185,10 +191,13 @@ Publisher::Job Publisher::Begin(Engine& engine) {
 void Publisher::SendUpdate(Engine& engine, Job job) {
   const std::shared_ptr<Update>& update = job.update;
   const int64_t version = update->snapshot->version();
-  bool full = !job.delta_fits;
+  const bool shares = engine.sink->SharesMemory();
+  bool full = shares ? !job.holds_base : !job.delta_fits;
   absl::StatusOr<v1::UpdateWeightsResponse> response = absl::FailedPreconditionError("");
-  if (!full) {
-    response = engine.sink->Update(update->delta);
+  if (shares && !full) {
+    response = engine.sink->Share(update->snapshot, update->retain ? Place::kLiveRetained : Place::kLive);
+  } else if (!full) {
+    response = engine.sink->Update(*update->delta);
     if (absl::IsFailedPrecondition(response.status()) || absl::IsDataLoss(response.status())) {
       INGOT_LOG(warn, "engine {} refused the delta to version {}, sending a full copy: {}", engine.name, version,
                 std::string(response.status().message()));
@@ -219,9 +228,9 @@ void Publisher::SendUpdate(Engine& engine, Job job) {
 void Publisher::RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& update,
                                 const v1::UpdateWeightsResponse& response, bool full) {
   engine.confirmed = update->generation;
-  engine.version = update->snapshot->version();
-  engine.pause_ms = response.pause_ms();
-  engine.full_copies += full;
+  engine.version = engine.reached = update->snapshot->version();
+  engine.answer = response;
+  engine.full_copies += full && !engine.sink->SharesMemory();
   engine.release_error = absl::OkStatus();
   engine.retained = update->retain && !response.not_retained();
   if (response.not_retained()) {
@@ -229,7 +238,8 @@ void Publisher::RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& u
               engine.version);
   }
   // The version was released while the engine was told to retain it.
-  if (full && update->retain && !retained_.contains(engine.version)) engine.releases.push_back(engine.version);
+  if ((full || engine.sink->SharesMemory()) && update->retain && !retained_.contains(engine.version))
+    engine.releases.push_back(engine.version);
   // If a newer version is out, the engine gets that next, and its lease waits for it.
   if (newest_ != update || engine.leased) return;
   engine.leased = true;
@@ -247,11 +257,23 @@ absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Up
   // Before the newest: an engine without a newest version tells calls that are pinned to a missing one to come again;
   // an engine that has one tells them that the version is lost.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
-  INGOT_ASSIGN_OR_RETURN(const EncodedDelta* copy, update.FullCopy());
-  INGOT_ASSIGN_OR_RETURN(v1::UpdateWeightsResponse response, engine.sink->Update(*copy));
+  v1::UpdateWeightsResponse response;
+  if (engine.sink->SharesMemory()) {
+    INGOT_ASSIGN_OR_RETURN(response,
+                           engine.sink->Share(update.snapshot, update.retain ? Place::kLiveRetained : Place::kLive));
+  } else {
+    INGOT_ASSIGN_OR_RETURN(const EncodedDelta* copy, update.FullCopy());
+    INGOT_ASSIGN_OR_RETURN(response, engine.sink->Update(*copy));
+  }
   // After it too: a version that was live and not retained is gone now, and the engine may have been started again.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
   return response;
+}
+
+absl::Status Publisher::SendBeside(Engine& engine, Update& update) {
+  if (engine.sink->SharesMemory()) return engine.sink->Share(update.snapshot, Place::kBeside).status();
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const EncodedDelta> copy, update.CopyBeside());
+  return engine.sink->Update(*copy).status();
 }
 
 absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
@@ -267,8 +289,7 @@ absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
       ++it;
       continue;
     }
-    const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->CopyBeside();
-    const absl::Status sent = copy.ok() ? engine.sink->Update(**copy).status() : copy.status();
+    const absl::Status sent = SendBeside(engine, *update);
     if (sent.ok()) {
       ++it;
       continue;
@@ -327,49 +348,57 @@ bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function
   return true;
 }
 
+Publisher::Asked Publisher::Ask(const std::shared_ptr<Update>& update, bool retain) {
+  const int64_t version = update->snapshot->version();
+  Asked asked;
+  base::MutexLock lock(mu_);
+  const bool again = newest_ == update;
+  newest_ = update;
+  if (retain) retained_[version] = MakeRetained(update->snapshot);
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    if (retain) std::erase(engine->releases, version);
+    if (again) {
+      if (!engine->leased && !engine->busy) engine->attempted = 0;
+    } else {
+      engine->full_copies = 0;
+    }
+    if (engine->leased || engine->attempted == 0) {
+      asked.needed.push_back(engine.get());
+    } else {
+      asked.others.push_back(engine.get());
+    }
+  }
+  ScheduleAll();
+  return asked;
+}
+
 absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> snapshot, bool retain) {
   INGOT_RETURN_IF_ERROR(options_.Validate());
   const std::chrono::nanoseconds start = clock_.Now();
+  const std::shared_ptr<const Snapshot> before = newest();
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Update> update, MakeUpdate(std::move(snapshot), retain));
   const std::chrono::nanoseconds encoded = clock_.Now();
 
   PublishStats stats;
   stats.version = update->snapshot->version();
-  stats.wire_bytes = update->delta.wire_bytes();
+  stats.wire_bytes = update->delta.has_value() ? update->delta->wire_bytes() : 0;
   stats.full_bytes = update->snapshot->total_bytes();
-  stats.density = update->delta.total_elements == 0
-                      ? 0
-                      : static_cast<double>(update->delta.changed_elements) / update->delta.total_elements;
   stats.encode_ms = Milliseconds(encoded - start);
 
-  base::MutexLock lock(mu_);
-  const bool again = newest_ == update;
-  newest_ = update;
-  if (retain) retained_[stats.version] = MakeRetained(update->snapshot);
-  std::vector<Engine*> needed;  // leased or joining
-  std::vector<Engine*> others;  // lost: waited for only while no engine is leased
-  for (const std::unique_ptr<Engine>& engine : engines_) {
-    if (retain) std::erase(engine->releases, stats.version);
-    if (again) {
-      if (!engine->leased && !engine->busy) engine->attempted = 0;
-    } else {
-      engine->full_copies = 0;
-      engine->pause_ms = 0;
-    }
-    if (engine->leased || engine->attempted == 0) {
-      needed.push_back(engine.get());
-    } else {
-      others.push_back(engine.get());
-    }
+  const Asked asked = Ask(update, retain);
+  if (before != update->snapshot && !update->delta.has_value()) {
+    update->density = Density(before.get(), *update->snapshot);  // while the engines take the version
   }
-  ScheduleAll();
+  stats.density = update->density;
+
+  base::MutexLock lock(mu_);
   const auto answered = [&](const Engine* engine) { return !engine->busy && engine->attempted == update->generation; };
   const std::chrono::nanoseconds deadline = encoded + options_.deadline;
   const auto all_answered = [&](const std::vector<Engine*>& engines) {
     return std::all_of(engines.begin(), engines.end(), answered);
   };
-  if (!WaitUntil(deadline, [&] { return all_answered(needed); })) {
-    for (Engine* engine : needed) {
+  if (!WaitUntil(deadline, [&] { return all_answered(asked.needed); })) {
+    for (Engine* engine : asked.needed) {
       if (answered(engine) || !engine->leased) continue;
       EndLease(*engine);
       INGOT_LOG(warn, "engine {} did not confirm version {} within {} ms and loses its lease", engine->name,
@@ -382,27 +411,47 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   if (!any_leased()) {
     // A fresh deadline: the wait above may have used up the first one.
     WaitUntil(clock_.Now() + options_.deadline,
-              [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(others); });
+              [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(asked.others); });
   }
   if (!any_leased()) return NoLeaseError(stats.version);
   stats.retained = retain;
-  for (const std::unique_ptr<Engine>& engine : engines_) {
-    if (!engine->leased) continue;
-    stats.retained &= engine->retained;
-    stats.pause_ms = std::max(stats.pause_ms, engine->pause_ms);
-    stats.full_copies += engine->full_copies;
-  }
+  AddAnswers(*update, encoded, stats);
   stats.publish_ms = Milliseconds(clock_.Now() - encoded);
   stats.leases_lost = std::exchange(leases_lost_, 0);
   return stats;
 }
 
+void Publisher::AddAnswers(const Update& update, std::chrono::nanoseconds encoded, PublishStats& stats) {
+  double longest = -1;
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    // An engine that has none yet is as far behind as can be.
+    stats.version_lag = std::max(stats.version_lag, stats.version - engine->reached);
+    if (!engine->leased) continue;
+    stats.retained &= engine->retained;
+    stats.full_copies += engine->full_copies;
+    if (engine->confirmed != update.generation) continue;
+    const v1::UpdateWeightsResponse& answer = engine->answer;
+    const double send = std::max(0.0, Milliseconds(engine->sent_at - encoded));
+    const double all = send + answer.fetch_ms() + answer.apply_ms() + answer.wait_ms() + answer.pause_ms();
+    if (all <= longest) continue;
+    longest = all;
+    stats.send_ms = send;
+    stats.fetch_ms = answer.fetch_ms();
+    stats.apply_ms = answer.apply_ms();
+    stats.wait_ms = answer.wait_ms();
+    stats.pause_ms = answer.pause_ms();
+  }
+}
+
 absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::MakeUpdate(std::shared_ptr<const Snapshot> snapshot,
                                                                          bool retain) {
   std::shared_ptr<Update> before;
+  bool encodes = false;
   {
     base::MutexLock lock(mu_);
     before = newest_;
+    encodes =
+        std::any_of(engines_.begin(), engines_.end(), [](const auto& engine) { return !engine->sink->SharesMemory(); });
   }
   const Snapshot* const base = before == nullptr ? nullptr : before->snapshot.get();
   if (base != nullptr && (snapshot->version() < base->version() ||
@@ -415,7 +464,13 @@ absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::MakeUpdate(std::sh
   update->generation = before == nullptr ? 1 : before->generation + 1;
   update->retain = retain;
   update->codec = options_.codec;
-  INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base, *snapshot, retain, options_.codec));
+  if (encodes) {
+    INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base, *snapshot, retain, options_.codec));
+    const EncodedDelta& delta = *update->delta;
+    update->density = delta.total_elements == 0
+                          ? 0
+                          : static_cast<double>(delta.changed_elements) / static_cast<double>(delta.total_elements);
+  }
   update->snapshot = std::move(snapshot);
   return update;
 }

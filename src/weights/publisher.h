@@ -1,5 +1,6 @@
 // The Publisher sends each new version of the weights to every engine, all at once: a delta to engines that confirmed
-// the version before, a full copy to the others and to an engine that refuses the delta.
+// the version before, a full copy to the others and to an engine that refuses the delta. An engine that shares memory
+// gets the version itself; if all do, nothing is encoded.
 //
 //   joining --confirmed newest--> leased --error, or no answer by the deadline--> lost --confirmed newest--> leased
 //
@@ -41,15 +42,22 @@ struct PublisherOptions {
 
 struct PublishStats {
   int64_t version = -1;
-  int64_t wire_bytes = 0;  // of one delta, not times the number of engines
+  int64_t wire_bytes = 0;  // of one delta, not times the number of engines; 0 = all engines share memory
   int64_t full_bytes = 0;  // of an uncompressed full copy
   double density = 0;      // changed elements / all elements
+  // Parts of the way, one behind the other. Those from send_ms on are of the engine whose parts took longest together.
+  double save_ms = 0;  // before Publish: to keep the version on disk; the caller's to fill in
   double encode_ms = 0;
-  double publish_ms = 0;  // from the end of the encoding until the last engine confirmed
-  double pause_ms = 0;    // the longest of any engine
-  int full_copies = 0;    // engines that needed one
-  int leases_lost = 0;    // since the previous Publish, this one included
-  bool retained = false;  // true: it was to be retained, and every leased engine retains it
+  double send_ms = 0;   // from the end of the encoding until the engine was called
+  double fetch_ms = 0;  // the next four as in UpdateWeightsResponse
+  double apply_ms = 0;
+  double wait_ms = 0;
+  double pause_ms = 0;
+  double publish_ms = 0;    // from the end of the encoding until the last engine confirmed
+  int64_t version_lag = 0;  // the most versions that any engine is behind, lost ones included
+  int full_copies = 0;      // engines that needed one
+  int leases_lost = 0;      // since the previous Publish, this one included
+  bool retained = false;    // true: it was to be retained, and every leased engine retains it
 };
 
 // The state of one engine, for metrics and the dashboard.
@@ -122,14 +130,26 @@ class Publisher {
   void SendUpdate(Engine& engine, Job job) ABSL_LOCKS_EXCLUDED(mu_);
   void SendRelease(Engine& engine, int64_t version) ABSL_LOCKS_EXCLUDED(mu_);
   void AskVersion(Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
-  // Sends a full copy, and the versions of `retained` that the engine lacks.
+  // Sends the whole version, and the versions of `retained` that the engine lacks.
   absl::StatusOr<v1::UpdateWeightsResponse> SendFull(Engine& engine, Update& update, Retained retained)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Sends a version to be held beside the newest.
+  absl::Status SendBeside(Engine& engine, Update& update) ABSL_LOCKS_EXCLUDED(mu_);
   // Removes from `retained` the versions that the engine will not hold.
   absl::Status SendRetained(Engine& engine, Retained* retained) ABSL_LOCKS_EXCLUDED(mu_);
   void RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& update, const v1::UpdateWeightsResponse& response,
                        bool full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLease(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The engines of a Publish, which are never removed.
+  struct Asked {
+    std::vector<Engine*> needed;  // leased or joining
+    std::vector<Engine*> others;  // lost: waited for only while no engine is leased
+  };
+  // Makes the update the newest and lets every engine have it.
+  Asked Ask(const std::shared_ptr<Update>& update, bool retain) ABSL_LOCKS_EXCLUDED(mu_);
+  // Adds the answers of the leased engines. `encoded`: the moment at which the update was ready.
+  void AddAnswers(const Update& update, std::chrono::nanoseconds encoded, PublishStats& stats)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Waits for `done` until the deadline; false: the deadline passed first.
   bool WaitUntil(std::chrono::nanoseconds deadline, const std::function<bool()>& done)

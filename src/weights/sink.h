@@ -20,6 +20,13 @@ struct HeldVersion {
   bool operator==(const HeldVersion&) const = default;
 };
 
+// The part that a shared version plays in an engine.
+enum class Place {
+  kLive,          // every later step runs on it
+  kLiveRetained,  // and the engine keeps it until its Release, if it has room
+  kBeside,        // retained, and the live version stays
+};
+
 // Thread safe.
 class Sink {
  public:
@@ -30,6 +37,16 @@ class Sink {
   // Release, or answers that it has no room for it. FAILED_PRECONDITION: the engine does not hold the delta's base.
   // DATA_LOSS: a checksum differs. After both nothing has changed, and a full copy heals.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) = 0;
+
+  // True: the engine reads this process's memory. It is given each version by Share, and nothing is encoded for it.
+  virtual bool SharesMemory() const { return false; }
+
+  // Update for an engine that shares memory. It reads the snapshot's tensors where they are, and copies none.
+  virtual absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const Snapshot>& snapshot,
+                                                          Place place) {
+    return absl::UnimplementedError(absl::StrCat("version ", snapshot->version(), " cannot be shared as place ",
+                                                 static_cast<int>(place), ": the engine is in another process"));
+  }
 
   // Frees a retained version.
   virtual absl::Status Release(int64_t version) = 0;

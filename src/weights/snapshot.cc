@@ -3,16 +3,27 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <numeric>
 #include <utility>
 
 #include "base/checksum.h"
+#include "weights/pieces.h"
 
 namespace ingot::weights {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+// Copies and hashes a piece at a time, which is read from the cache the second time.
+constexpr size_t kPieceBytes = size_t{1} << 18;
+
+uint64_t CopyTensor(std::span<const std::byte> from, std::byte* to) {
+  base::StreamingChecksum sum;
+  for (size_t at = 0; at < from.size(); at += kPieceBytes) {
+    const size_t size = std::min(kPieceBytes, from.size() - at);
+    std::memcpy(to + at, from.data() + at, size);
+    sum.Update({to + at, size});
+  }
+  return sum.Digest();
+}
 
 void UpdateInt(base::StreamingChecksum& sum, uint64_t value) {
   std::byte bytes[8];
@@ -84,14 +95,10 @@ uint64_t ManifestChecksum(const v1::Manifest& manifest) {
   return digest == 0 ? 1 : digest;
 }
 
-absl::StatusOr<std::shared_ptr<std::byte[]>> AllocateBuffer(int64_t bytes) {
-  const size_t size = std::max<int64_t>(bytes, 1);
-  void* memory = ::operator new(size, kAlignment, std::nothrow);
-  if (memory == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for a weight tensor of ", bytes, " bytes"));
-  }
-  return std::shared_ptr<std::byte[]>(static_cast<std::byte*>(memory),
-                                      [](std::byte* buffer) { ::operator delete(buffer, kAlignment); });
+absl::Status CheckTensor(const v1::TensorInfo& declared, uint64_t checksum) {
+  if (checksum == declared.checksum()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("checksum ", base::Hex(checksum), " instead of ",
+                                          base::Hex(declared.checksum()), "; send a full copy"));
 }
 
 Snapshot::Snapshot(v1::Manifest manifest, std::vector<std::shared_ptr<std::byte[]>> buffers, std::vector<int64_t> sizes)
@@ -100,8 +107,8 @@ Snapshot::Snapshot(v1::Manifest manifest, std::vector<std::shared_ptr<std::byte[
       sizes_(std::move(sizes)),
       total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0})) {}
 
-absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version,
-                                                               const std::vector<TensorView>& tensors) {
+absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, const std::vector<TensorView>& tensors,
+                                                               const CopyOptions& options) {
   std::vector<const TensorView*> ordered;
   ordered.reserve(tensors.size());
   for (const TensorView& tensor : tensors) ordered.push_back(&tensor);
@@ -123,13 +130,25 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version,
       return absl::InvalidArgumentError(absl::StrCat("tensor '", ordered[i]->name, "' has ", bytes.size(),
                                                      " bytes, its shape and dtype need ", sizes[i]));
     }
-    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<std::byte[]> buffer, AllocateBuffer(sizes[i]));
-    if (!bytes.empty()) std::memcpy(buffer.get(), bytes.data(), bytes.size());
-    manifest.mutable_tensors(i)->set_checksum(base::Checksum64({buffer.get(), bytes.size()}));
-    buffers.push_back(std::move(buffer));
+    INGOT_ASSIGN_OR_RETURN(buffers.emplace_back(),
+                           options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Take(sizes[i]));
+  }
+  std::vector<size_t> order(ordered.size());  // the largest first, so that threads end together
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<uint64_t> checksums(ordered.size());
+  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  ForEachPiece(ThreadsFor(total, options.threads), std::ssize(order), [&](int64_t piece, int) {
+    const size_t i = order[static_cast<size_t>(piece)];
+    checksums[i] = CopyTensor(ordered[i]->bytes, buffers[i].get());
+  });
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    manifest.mutable_tensors(static_cast<int>(i))->set_checksum(checksums[i]);
   }
   manifest.set_checksum(ManifestChecksum(manifest));
-  return std::shared_ptr<const Snapshot>(new Snapshot(std::move(manifest), std::move(buffers), std::move(sizes)));
+  std::shared_ptr<Snapshot> snapshot(new Snapshot(std::move(manifest), std::move(buffers), std::move(sizes)));
+  snapshot->changes_ = options.changes;
+  return snapshot;
 }
 
 absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Extend(const std::shared_ptr<const Snapshot>& base,
@@ -172,11 +191,9 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Adopt(v1::Manifest man
   }
   for (size_t i = 0; i < sizes.size(); ++i) {
     const uint64_t checksum = base::Checksum64({buffers[i].get(), static_cast<size_t>(sizes[i])});
-    if (checksum != manifest.tensors(i).checksum()) {
-      return absl::DataLossError(absl::StrCat("tensor '", manifest.tensors(i).name(), "' of version ",
-                                              manifest.version(), " has checksum ", base::Hex(checksum), " instead of ",
-                                              base::Hex(manifest.tensors(i).checksum()), "; send a full copy"));
-    }
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(CheckTensor(manifest.tensors(i), checksum),
+                       absl::StrCat("tensor '", manifest.tensors(i).name(), "' of version ", manifest.version())));
   }
   return std::shared_ptr<const Snapshot>(new Snapshot(std::move(manifest), std::move(buffers), std::move(sizes)));
 }

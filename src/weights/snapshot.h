@@ -10,6 +10,8 @@
 
 #include "base/status.h"
 #include "proto/weights.pb.h"
+#include "weights/buffer_pool.h"
+#include "weights/change_mask.h"
 
 namespace ingot::weights {
 
@@ -25,6 +27,12 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
+struct CopyOptions {
+  int threads = 1;                                   // that copy, the caller's among them; >= 1
+  BufferPool* buffers = nullptr;                     // memory of the tensors; null = it is allocated
+  std::shared_ptr<const Changes> changes = nullptr;  // of the tensors, from an earlier version; null = not known
+};
+
 // Immutable, and shared by pointer: a reader keeps its version alive. It owns its bytes, 64-byte aligned per tensor,
 // the tensors ordered by name. A version that a delta made shares the buffers of unchanged tensors with its base.
 // Thread safe.
@@ -32,7 +40,8 @@ class Snapshot {
  public:
   // Copies the tensors, sorts them by name and computes all checksums. INVALID_ARGUMENT on duplicate names, unknown
   // dtypes or sizes that do not match shapes.
-  static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors);
+  static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors,
+                                                              const CopyOptions& options = {});
 
   // The tensors of `base` and more, as another version. Shares the buffers of `base` and copies the rest.
   // INVALID_ARGUMENT as Copy, and for a name that `base` has.
@@ -51,10 +60,18 @@ class Snapshot {
   size_t size() const { return buffers_.size(); }
   std::span<const std::byte> bytes(size_t tensor) const;
   TensorView view(size_t tensor) const;
+  // The words by which it may differ from an earlier version; null = not known.
+  const Changes* changes() const { return changes_.get(); }
 
  private:
   friend absl::StatusOr<std::shared_ptr<const Snapshot>> Apply(const std::shared_ptr<const Snapshot>& base,
                                                                const EncodedDelta& delta, const CodecOptions& options);
+
+  // The tensors of `delta`, verified. `sizes` are those of its manifest.
+  static absl::StatusOr<std::vector<std::shared_ptr<std::byte[]>>> Decode(const Snapshot* base,
+                                                                          const EncodedDelta& delta,
+                                                                          const std::vector<int64_t>& sizes,
+                                                                          const CodecOptions& options);
 
   Snapshot(v1::Manifest manifest, std::vector<std::shared_ptr<std::byte[]>> buffers, std::vector<int64_t> sizes);
 
@@ -62,6 +79,7 @@ class Snapshot {
   std::vector<std::shared_ptr<std::byte[]>> buffers_;
   std::vector<int64_t> sizes_;
   int64_t total_bytes_ = 0;
+  std::shared_ptr<const Changes> changes_;
 };
 
 // The size in bytes of one element; INVALID_ARGUMENT: the project does not use the dtype.
@@ -74,7 +92,7 @@ absl::StatusOr<std::vector<int64_t>> TensorSizes(const v1::Manifest& manifest, i
 // The right value of Manifest.checksum; never 0, which means "no base" in a delta.
 uint64_t ManifestChecksum(const v1::Manifest& manifest);
 
-// A buffer of at least one byte, 64-byte aligned, uninitialised. RESOURCE_EXHAUSTED: there is not so much memory.
-absl::StatusOr<std::shared_ptr<std::byte[]>> AllocateBuffer(int64_t bytes);
+// DATA_LOSS: the tensor's bytes have a checksum that its manifest does not declare.
+absl::Status CheckTensor(const v1::TensorInfo& declared, uint64_t checksum);
 
 }  // namespace ingot::weights

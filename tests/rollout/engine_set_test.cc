@@ -45,6 +45,7 @@ class FakeEngine final : public Client {
     status.add_held_versions(version);
     status.add_held_loaded_unix_ns(version * 1000);
     status.set_running(1);
+    if (first_token.version() > 0) *status.mutable_first_token() = first_token;
     return status;
   }
   void Deliver(absl::StatusOr<v1::GenerateChunk> chunk) {
@@ -59,6 +60,7 @@ class FakeEngine final : public Client {
 
   absl::Status refusal;
   int64_t version = 5;
+  v1::SwapTimes first_token;  // of no version = none yet
   int asked = 0;
   std::vector<std::vector<int32_t>> prompts;  // of the requests, in order
   std::atomic<int> open{0};                   // live handles
@@ -230,6 +232,22 @@ TEST_F(EngineSetTest, StatusAddsUpTheEnginesThatAnswer) {
   EXPECT_EQ(set_->Status()->running(), 1);
   a_->refusal = absl::UnavailableError("gone too");
   EXPECT_TRUE(absl::IsUnavailable(set_->Status().status()));
+}
+
+TEST_F(EngineSetTest, TheFirstTokenIsTheSlowestEnginesOfAVersionThatAllHave) {
+  const auto times = [](int64_t version, double apply_ms, double first_token_ms) {
+    v1::SwapTimes all;
+    all.set_version(version);
+    all.set_apply_ms(apply_ms);
+    all.set_first_token_ms(first_token_ms);
+    return all;
+  };
+  a_->first_token = times(5, 10, 20);
+  EXPECT_FALSE(set_->Status()->has_first_token());
+  b_->first_token = times(5, 15, 16);
+  EXPECT_EQ(set_->Status()->first_token().apply_ms(), 15);
+  b_->first_token = times(4, 1, 1);
+  EXPECT_EQ(set_->Status()->first_token().version(), 4) << "not every engine has sampled on the newer one";
 }
 
 // For the sanitizers: handles are destroyed while engines refuse, die and answer.

@@ -433,6 +433,94 @@ TEST(EngineTest, AVersionHeldBesideServesRequestsPinnedToIt) {
   EXPECT_EQ(*rig.engine->LiveVersion(), 5);
 }
 
+// The engine of the trainer's own process reads the trainer's version where it is.
+TEST(EngineTest, ASharedVersionIsServedAsAnUpdateOfItIs) {
+  Rig updated(Options(), FakeSnapshot(1, 1001)), rig(Options(), FakeSnapshot(1, 1001));
+  const auto sample = [](Rig& of, int64_t pinned) {
+    Collect result;
+    auto request = of.engine->Generate(Ask({5, 6, 7}, 20, 9, pinned), result.OnChunk());
+    EXPECT_EQ(result.Wait(), absl::OkStatus());
+    return std::pair(result.ids, result.logprobs);
+  };
+  ASSERT_TRUE(updated.Update(2, /*retain=*/true).ok());
+  const auto second = FakeSnapshot(2, 1002);
+  ASSERT_TRUE(rig.engine->SharesMemory());
+  const auto shared = rig.engine->Share(second, weights::Place::kLiveRetained);
+  ASSERT_EQ(shared.status(), absl::OkStatus());
+  EXPECT_EQ(shared->version(), 2);
+  EXPECT_EQ(shared->fetch_ms(), 0);
+  EXPECT_FALSE(shared->not_retained());
+  EXPECT_EQ(rig.engine->newest(), second) << "the same memory";
+  EXPECT_EQ(sample(rig, -1), sample(updated, -1));
+
+  ASSERT_TRUE(updated.Update(3).ok());
+  ASSERT_EQ(rig.engine->Share(FakeSnapshot(3, 1003), weights::Place::kLive).status(), absl::OkStatus());
+  EXPECT_EQ(sample(rig, -1), sample(updated, -1));
+  EXPECT_EQ(sample(rig, 2), sample(updated, 2)) << "retained";
+  EXPECT_EQ(rig.engine->Share(FakeSnapshot(3, 1003), weights::Place::kLive)->version(), 3) << "told again";
+
+  ASSERT_TRUE(rig.engine->Share(FakeSnapshot(9, 1009), weights::Place::kBeside).ok());
+  EXPECT_EQ(*rig.engine->LiveVersion(), 3);
+  EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(2, 3, 9));
+  ASSERT_TRUE(rig.engine->Release(2).ok());
+  EXPECT_EQ(second.use_count(), 1) << "nobody reads it any more: its memory may be written";
+}
+
+TEST(EngineTest, ASharedVersionReachesRequestsInFlightBetweenTwoSteps) {
+  EngineOptions options = Options();
+  options.context_length = 5000;
+  options.kv_cache_tokens = 8000;
+  Rig rig(options, FakeSnapshot(1, 1001));
+  rig.gate.Let(10);
+  rig.runner->after_load = [&] { rig.gate.Open(); };
+  Collect following;
+  auto first = rig.engine->Generate(Ask({5, 6, 7}, 4900, 9), following.OnChunk());
+  following.WaitForTokens(3);
+  ASSERT_EQ(rig.engine->Share(FakeSnapshot(2, 1002), weights::Place::kLive).status(), absl::OkStatus());
+  following.WaitForVersion(2);
+  first.reset();
+  EXPECT_EQ(following.versions.front().version(), 1);
+  EXPECT_EQ(following.versions.back().version(), 2);
+  EXPECT_TRUE(following.versions.back().kv_mixed());
+}
+
+TEST(EngineTest, SaysHowLongANewVersionTookUntilItsFirstToken) {
+  base::ManualClock clock(std::chrono::seconds(10));
+  Rig rig(Options(), FakeSnapshot(1, 1001), {}, clock);
+  const auto sample = [&](int64_t pinned) {
+    Collect result;
+    auto request = rig.engine->Generate(Ask({5, 6, 7}, 3, 9, pinned), result.OnChunk());
+    EXPECT_EQ(result.Wait(), absl::OkStatus());
+  };
+  sample(-1);
+  EXPECT_FALSE(rig.engine->Status()->has_first_token()) << "version 1 was there from the start";
+  rig.runner->after_load = [&] { clock.Advance(std::chrono::milliseconds(40)); };
+  const auto second = FakeSnapshot(2, 1002);
+  const auto delta = *weights::Encode(rig.engine->newest().get(), *second, /*retain=*/true);
+  ASSERT_TRUE(rig.engine->Update(delta, [] { return false; }, std::chrono::milliseconds(300)).ok());
+  clock.Advance(std::chrono::milliseconds(5));
+  EXPECT_FALSE(rig.engine->Status()->has_first_token());
+  sample(-1);
+  v1::SwapTimes times = rig.engine->Status()->first_token();
+  EXPECT_EQ(times.version(), 2);
+  EXPECT_EQ(times.checksum(), second->checksum());
+  EXPECT_EQ(times.fetch_ms(), 300);
+  EXPECT_EQ(times.apply_ms(), 40);
+  EXPECT_EQ(times.wait_ms(), 0);
+  EXPECT_EQ(times.first_token_ms(), 5);
+
+  // Tokens of an older version are not the newest one's.
+  ASSERT_TRUE(rig.engine->Share(FakeSnapshot(3, 1003), weights::Place::kLive).ok());
+  clock.Advance(std::chrono::milliseconds(7));
+  sample(2);
+  EXPECT_EQ(rig.engine->Status()->first_token().version(), 2);
+  sample(-1);
+  times = rig.engine->Status()->first_token();
+  EXPECT_EQ(times.version(), 3);
+  EXPECT_EQ(times.fetch_ms(), 0);
+  EXPECT_EQ(times.first_token_ms(), 7);
+}
+
 // An engine that outlived its run serves the old run's version of a number until the new run sends its own.
 TEST(EngineTest, PinnedRequestsGetTheLatestUpdateOfAVersionNumber) {
   Rig rig(Options(), FakeSnapshot(1, 1001));

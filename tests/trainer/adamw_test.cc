@@ -111,5 +111,65 @@ TEST(AdamW, KeepsAMasterCopyOfNarrowParameters) {
   EXPECT_NEAR(parameters.at("w")[0][0].item<double>(), 0.98, 0.004);
 }
 
+// The marks of `name` are the words that differ from `before`.
+void ExpectMarked(const std::map<std::string, weights::ChangeMask>& changes, const std::string& name,
+                  const at::Tensor& before, const at::Tensor& after) {
+  const weights::ChangeMask& mask = changes.at(name);
+  ASSERT_EQ(mask.words(), before.numel());
+  const at::Tensor differ = before.view(-1).view(at::kShort).ne(after.view(-1).view(at::kShort));
+  for (int64_t i = 0; i < before.numel(); ++i) {
+    const bool marked = (mask.entries()[static_cast<size_t>(i / 64)] >> (i % 64) & 1) != 0;
+    ASSERT_EQ(marked, differ[i].item<bool>()) << name << " " << i;
+  }
+}
+
+TEST(AdamW, MarksTheWordsThatItChanges) {
+  at::manual_seed(3);
+  std::map<std::string, at::Tensor> parameters = {
+      {"large",
+       at::randn({700, 301}).to(at::kBFloat16).requires_grad_(true)},  // several tasks, and a last entry in part
+      {"norm", at::ones({70}, at::kBFloat16).requires_grad_(true)},
+      {"wide", at::ones({64}, at::kFloat).requires_grad_(true)}};
+  AdamW optimizer(Options(), parameters);
+  for (int step = 0; step < 3; ++step) {
+    const std::map<std::string, at::Tensor> before = {{"large", parameters.at("large").detach().clone()},
+                                                      {"norm", parameters.at("norm").detach().clone()}};
+    for (auto& [name, parameter] : parameters) parameter.mutable_grad() = at::randn(parameter.sizes()).to(parameter);
+    optimizer.Step(1e-4, 1.0);
+    const auto changes = optimizer.TakeChanges();
+    EXPECT_EQ(changes.size(), 2u) << "an fp32 parameter is not marked";
+    for (const auto& [name, old] : before) ExpectMarked(changes, name, old, parameters.at(name).detach());
+    // The words are those that torch rounds to.
+    EXPECT_TRUE(parameters.at("large").equal(optimizer.State().at("master.large").to(at::kBFloat16)));
+    optimizer.ZeroGrad();
+  }
+  const auto none = optimizer.TakeChanges();
+  for (const uint64_t entry : none.at("large").entries()) ASSERT_EQ(entry, 0u);
+}
+
+TEST(AdamW, MarksAddUpUntilTheyAreTaken) {
+  std::map<std::string, at::Tensor> parameters = {{"w", at::ones({2, 64}, at::kBFloat16).requires_grad_(true)}};
+  OptimizerOptions options = Options();
+  options.weight_decay = 0;
+  AdamW optimizer(options, parameters);
+  const auto propose = [&](int64_t word) {
+    at::Tensor gradient = at::zeros({2, 64}, at::kBFloat16);
+    gradient.view(-1)[word] = 1.0;
+    parameters.at("w").mutable_grad() = gradient;
+    optimizer.Propose(0.1, 1.0);
+  };
+  const at::Tensor start = parameters.at("w").detach().clone();
+  propose(3);
+  optimizer.TakeBack();  // as it was: its marks stay all the same
+  EXPECT_TRUE(parameters.at("w").equal(start));
+  optimizer.ZeroGrad();
+  propose(77);
+  optimizer.Commit();
+  const auto changes = optimizer.TakeChanges();
+  EXPECT_EQ(changes.at("w").entries()[0], uint64_t{1} << 3);
+  EXPECT_EQ(changes.at("w").entries()[1], uint64_t{1} << 13);
+  EXPECT_NE(parameters.at("w")[1][13].item<float>(), 1.0f);
+}
+
 }  // namespace
 }  // namespace ingot::trainer

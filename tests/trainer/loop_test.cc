@@ -37,7 +37,14 @@ class Recorder final : public BatchSource, public VersionSink, public StepObserv
     weights::PublishStats stats;
     stats.density = 0.25;
     stats.wire_bytes = 1000;
+    stats.encode_ms = 11;
+    stats.send_ms = 12;
+    stats.fetch_ms = 13;
+    stats.apply_ms = 14;
+    stats.wait_ms = 15;
     stats.pause_ms = 3;
+    stats.save_ms = 16;
+    stats.version_lag = 2;
     return stats;
   }
   absl::Status OnCheckpoint(const CheckpointInfo& checkpoint) override {
@@ -143,6 +150,14 @@ TEST(TrainLoop, MeasuresWhereTheTimeGoes) {
   EXPECT_EQ(m.at("perf/update_weights_density"), 0.25);
   EXPECT_EQ(m.at("perf/update_weights_wire_bytes"), 1000);
   EXPECT_EQ(m.at("perf/update_weights_pause_ms"), 3);
+  EXPECT_EQ(m.at("perf/update_weights_snapshot_ms"), 0) << "the manual clock stands still meanwhile";
+  EXPECT_EQ(m.at("perf/update_weights_save_ms"), 16);
+  EXPECT_EQ(m.at("perf/update_weights_encode_ms"), 11);
+  EXPECT_EQ(m.at("perf/update_weights_send_ms"), 12);
+  EXPECT_EQ(m.at("perf/update_weights_fetch_ms"), 13);
+  EXPECT_EQ(m.at("perf/update_weights_apply_ms"), 14);
+  EXPECT_EQ(m.at("perf/update_weights_wait_ms"), 15);
+  EXPECT_EQ(m.at("perf/update_weights_version_lag"), 2);
   EXPECT_EQ(m.at("scheduler/window"), 12);
 }
 

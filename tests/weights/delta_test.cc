@@ -74,7 +74,7 @@ TEST(Delta, AppliedToItsBaseIsTheTargetBitForBit) {
     EXPECT_TRUE(SameWeights(**Apply(nullptr, *full), *target));
     EXPECT_TRUE(SameWeights(**Apply(base, *full), *target));
   }
-  for (const auto coding : {v1::TENSOR_FULL, v1::TENSOR_UNCHANGED, v1::TENSOR_XOR, v1::TENSOR_SPARSE}) {
+  for (const auto coding : {v1::TENSOR_FULL, v1::TENSOR_UNCHANGED, v1::TENSOR_XOR, v1::TENSOR_SPARSE, v1::TENSOR_ULP}) {
     EXPECT_GT(seen[coding], 10) << v1::TensorCoding_Name(coding);
   }
 }
@@ -101,8 +101,10 @@ TEST(Delta, CountsChangedElementsAndSharesUnchangedTensors) {
   EXPECT_EQ(delta->header.raw_bytes(), 6000);
   EXPECT_TRUE(delta->header.retain());
   EXPECT_EQ(delta->tensors[0].coding(), v1::TENSOR_UNCHANGED);
-  EXPECT_EQ(delta->tensors[1].coding(), v1::TENSOR_SPARSE);
+  EXPECT_EQ(delta->tensors[1].coding(), v1::TENSOR_ULP);
   EXPECT_LT(delta->tensors[1].payload().size(), 40u);
+  EXPECT_DOUBLE_EQ(Density(base.get(), *target), 0.001);
+  EXPECT_DOUBLE_EQ(Density(nullptr, *target), 1);
   const auto applied = Apply(base, *delta).value();
   EXPECT_EQ(applied->bytes(0).data(), base->bytes(0).data());
   EXPECT_NE(applied->bytes(1).data(), base->bytes(1).data());
@@ -145,14 +147,17 @@ Pair OfEachCoding() {
   Tensors tensors;
   tensors.Add("full", "F32", {40}, RandomBytes(rng, 160));
   tensors.Add("same", "F32", {40}, RandomBytes(rng, 160));
-  tensors.Add("sparse", "BF16", {300}, RandomBytes(rng, 600));
+  tensors.Add("sparse", "F16", {300}, RandomBytes(rng, 600));
+  tensors.Add("ulp", "BF16", {300}, RandomBytes(rng, 600));
   tensors.Add("xor", "F32", {100}, RandomBytes(rng, 400));
   Pair pair;
   pair.base = tensors.Take(1);
   tensors.bytes[0] = RandomBytes(rng, 160);
   tensors.bytes[2][100] ^= 3;
   tensors.bytes[2][500] ^= 7;
-  for (size_t i = 0; i < 400; i += 4) tensors.bytes[3][i] ^= static_cast<char>(rng() % 4);
+  for (size_t i = 0; i < 600; i += 14) tensors.bytes[3][i] ^= static_cast<char>(1 + rng() % 3);
+  tensors.bytes[3][301] ^= static_cast<char>(0x80);  // a sign: a distance of two bytes
+  for (size_t i = 0; i < 400; i += 4) tensors.bytes[4][i] ^= static_cast<char>(rng() % 4);
   pair.target = tensors.Take(2);
   return pair;
 }
@@ -189,7 +194,8 @@ TEST(Delta, RefusesEveryFlippedBitAndHealsByAFullCopy) {
   ASSERT_EQ(good.tensors[0].coding(), v1::TENSOR_FULL);
   ASSERT_EQ(good.tensors[1].coding(), v1::TENSOR_UNCHANGED);
   ASSERT_EQ(good.tensors[2].coding(), v1::TENSOR_SPARSE);
-  ASSERT_EQ(good.tensors[3].coding(), v1::TENSOR_XOR);
+  ASSERT_EQ(good.tensors[3].coding(), v1::TENSOR_ULP);
+  ASSERT_EQ(good.tensors[4].coding(), v1::TENSOR_XOR);
   for (const bool full_copy : {false, true}) {
     const EncodedDelta sent = full_copy ? Encode(nullptr, *pair.target, true).value() : good;
     for (size_t tensor = 0; tensor < sent.tensors.size(); ++tensor) {
@@ -226,10 +232,10 @@ TEST(Delta, SurvivesHostilePayloadsWithRightChecksums) {
   std::mt19937_64 rng(11);
   for (int round = 0; round < 40000; ++round) {
     EncodedDelta bad = good;
-    const int tensor = rng() % 4;
-    const v1::TensorCoding codings[] = {v1::TENSOR_FULL, v1::TENSOR_XOR, v1::TENSOR_SPARSE,
+    const int tensor = rng() % 5;
+    const v1::TensorCoding codings[] = {v1::TENSOR_FULL, v1::TENSOR_XOR, v1::TENSOR_SPARSE, v1::TENSOR_ULP,
                                         static_cast<v1::TensorCoding>(9)};
-    const v1::TensorCoding coding = codings[rng() % 4];
+    const v1::TensorCoding coding = codings[rng() % 5];
     std::string body;
     if (rng() % 2 == 0 && good.tensors[tensor].payload().size() > 9) {
       body = good.tensors[tensor].payload();
@@ -249,6 +255,80 @@ TEST(Delta, SurvivesHostilePayloadsWithRightChecksums) {
     // An edit that does not decode to the very same bytes is refused.
     EXPECT_TRUE(!applied.ok() || SameWeights(**applied, *pair.target));
   }
+}
+
+// A version whose tensors have several slices, changed at about 2 %.
+Pair OfSeveralSlices(std::shared_ptr<Changes> changes = nullptr) {
+  std::mt19937_64 rng(7);
+  Tensors tensors;
+  tensors.Add("a", "BF16", {(3 << 20) + 77}, RandomBytes(rng, 2 * ((3 << 20) + 77)));
+  tensors.Add("b", "BF16", {5}, RandomBytes(rng, 10));
+  tensors.Add("c", "F32", {1000}, RandomBytes(rng, 4000));
+  tensors.Add("d", "BF16", {1 << 20}, RandomBytes(rng, 2 << 20));
+  Pair pair;
+  pair.base = tensors.Take(1);
+  for (const size_t tensor : {0, 1, 2}) {
+    for (size_t i = 0; i < tensors.bytes[tensor].size(); i += 2 * (1 + rng() % 100)) tensors.bytes[tensor][i] += 1;
+  }
+  if (changes == nullptr) {
+    pair.target = tensors.Take(2);
+    return pair;
+  }
+  changes->base_checksum = pair.base->checksum();
+  for (const size_t tensor : {0, 1, 3}) {
+    ChangeMask mask(static_cast<int64_t>(tensors.bytes[tensor].size()) / 2);
+    CompareWords(pair.base->bytes(tensor).data(), std::as_bytes(std::span(tensors.bytes[tensor])).data(), mask.words(),
+                 mask.entries().data());
+    changes->masks[tensors.views[tensor].name] = std::move(mask);
+  }
+  pair.target = Snapshot::Copy(2, tensors.Views(), {.threads = 2, .changes = changes}).value();
+  return pair;
+}
+
+std::vector<std::string> Payloads(const EncodedDelta& delta) {
+  std::vector<std::string> payloads;
+  for (const v1::TensorDelta& tensor : delta.tensors) payloads.push_back(tensor.SerializeAsString());
+  return payloads;
+}
+
+TEST(Delta, IsTheSameOnAnyNumberOfThreads) {
+  const Pair pair = OfSeveralSlices();
+  const EncodedDelta one = Encode(pair.base.get(), *pair.target, false).value();
+  EXPECT_EQ(one.tensors[3].coding(), v1::TENSOR_UNCHANGED);
+  const auto pool = std::make_shared<BufferPool>();
+  for (const int threads : {2, 3}) {
+    const CodecOptions options{.threads = threads, .buffers = pool};
+    const EncodedDelta many = Encode(pair.base.get(), *pair.target, false, options).value();
+    EXPECT_EQ(Payloads(many), Payloads(one));
+    EXPECT_EQ(many.changed_elements, one.changed_elements);
+    EXPECT_TRUE(SameWeights(**Apply(pair.base, many, options), *pair.target));
+  }
+  EXPECT_GT(pool->free_bytes(), 0);
+}
+
+TEST(Delta, ReadsOnlyTheWordsThatAreMarked) {
+  const auto changes = std::make_shared<Changes>();
+  const Pair marked = OfSeveralSlices(changes);
+  const EncodedDelta compared = Encode(OfSeveralSlices().base.get(), *OfSeveralSlices().target, false).value();
+  EXPECT_EQ(Payloads(Encode(marked.base.get(), *marked.target, false).value()), Payloads(compared));
+  const double density = static_cast<double>(compared.changed_elements) / static_cast<double>(compared.total_elements);
+  EXPECT_DOUBLE_EQ(Density(marked.base.get(), *marked.target), density);
+
+  // More marks than changes cost nothing but time.
+  for (uint64_t& entry : changes->masks.at("d").entries()) entry = 0x5555;
+  EXPECT_EQ(Payloads(Encode(marked.base.get(), *marked.target, false).value()), Payloads(compared));
+
+  // A word that nobody marked stays as it was; the engine finds that out and asks for a full copy.
+  for (uint64_t& entry : changes->masks.at("b").entries()) entry = 0;
+  const EncodedDelta wrong = Encode(marked.base.get(), *marked.target, false).value();
+  EXPECT_EQ(Apply(marked.base, wrong).status().code(), absl::StatusCode::kDataLoss);
+
+  // Marks of another base, or of a tensor of another size, are not used.
+  changes->masks["b"] = ChangeMask(4);
+  EXPECT_EQ(Payloads(Encode(marked.base.get(), *marked.target, false).value()), Payloads(compared));
+  changes->base_checksum ^= 1;
+  changes->masks["b"] = ChangeMask(5);
+  EXPECT_EQ(Payloads(Encode(marked.base.get(), *marked.target, false).value()), Payloads(compared));
 }
 
 TEST(Delta, DecompressesNoMoreThanTheManifestAllows) {

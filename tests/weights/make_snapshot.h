@@ -21,12 +21,13 @@ struct Tensors {
     views.push_back({name, dtype, std::move(shape), {}});
     bytes.push_back(std::move(data));
   }
-  std::shared_ptr<const Snapshot> Take(int64_t version) {
+  const std::vector<TensorView>& Views() {
     for (size_t i = 0; i < views.size(); ++i) {
       views[i].bytes = std::as_bytes(std::span<const char>(bytes[i].data(), bytes[i].size()));
     }
-    return Snapshot::Copy(version, views).value();
+    return views;
   }
+  std::shared_ptr<const Snapshot> Take(int64_t version) { return Snapshot::Copy(version, Views()).value(); }
 };
 
 inline std::string RandomBytes(std::mt19937_64& rng, size_t size) {

@@ -197,6 +197,64 @@ class FakeEngine final : public Sink {
   std::vector<std::string> log_;
 };
 
+// An engine of the publisher's own process. Encoded updates fail.
+class SharingEngine final : public Sink {
+ public:
+  bool SharesMemory() const override { return true; }
+  absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const Snapshot>& snapshot,
+                                                  Place place) override {
+    base::MutexLock lock(mu_);
+    if (!error_.ok()) return Unshared(error_);
+    const char* const names[] = {"live ", "live retained ", "beside "};
+    log_.push_back(names[static_cast<int>(place)] + std::to_string(snapshot->version()));
+    if (place != Place::kLive) retained_[snapshot->version()] = snapshot;
+    if (place != Place::kBeside) live_ = snapshot;
+    v1::UpdateWeightsResponse response;
+    response.set_version(snapshot->version());
+    response.set_apply_ms(4);
+    response.set_wait_ms(2);
+    response.set_pause_ms(1);
+    return response;
+  }
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta&) override {
+    return absl::InternalError("it was to be shared");
+  }
+  absl::Status Release(int64_t version) override {
+    base::MutexLock lock(mu_);
+    retained_.erase(version);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> LiveVersion() override {
+    base::MutexLock lock(mu_);
+    return live_ == nullptr ? -1 : live_->version();
+  }
+  absl::StatusOr<std::vector<HeldVersion>> HeldVersions() override {
+    base::MutexLock lock(mu_);
+    std::vector<HeldVersion> all;
+    for (const auto& [version, snapshot] : retained_) all.push_back({version, snapshot->checksum()});
+    return all;
+  }
+  void Fail(absl::Status status) {
+    base::MutexLock lock(mu_);
+    error_ = std::move(status);
+  }
+  std::shared_ptr<const Snapshot> live() {
+    base::MutexLock lock(mu_);
+    return live_;
+  }
+  std::vector<std::string> log() {
+    base::MutexLock lock(mu_);
+    return log_;
+  }
+
+ private:
+  base::Mutex mu_;
+  absl::Status error_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const Snapshot> live_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, std::shared_ptr<const Snapshot>> retained_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);
+};
+
 // A model of two tensors; each version changes one element.
 std::shared_ptr<const Snapshot> Version(int64_t version) {
   testing::Tensors tensors;
@@ -690,11 +748,56 @@ TEST_F(PublisherTest, ManyVersionsWithEnginesThatComeAndGo) {
   for (const auto& engine : engines) EXPECT_TRUE(SameWeights(*engine->held(), *Version(200)));
 }
 
+TEST_F(PublisherTest, AnEngineThatSharesMemoryGetsTheVersionItself) {
+  auto engine = std::make_shared<SharingEngine>();
+  ASSERT_TRUE(publisher_.AddEngine("own", engine).ok());
+  publisher_.Retain(Version(7));  // of an earlier publisher
+  const auto first = Version(8), second = Version(9);
+  ASSERT_TRUE(publisher_.Publish(first, false).ok());
+  EXPECT_EQ(engine->live(), first) << "the same memory";
+  EXPECT_THAT(engine->log(), ElementsAre("beside 7", "live 8"));
+  const auto stats = publisher_.Publish(second, true);
+  ASSERT_TRUE(stats.ok());
+  EXPECT_EQ(engine->live(), second);
+  EXPECT_EQ(engine->log().back(), "live retained 9");
+  EXPECT_EQ(stats->wire_bytes, 0) << "nothing was encoded";
+  EXPECT_DOUBLE_EQ(stats->density, 1.0 / 1000);
+  EXPECT_EQ(stats->full_copies, 0);
+  EXPECT_TRUE(stats->retained);
+  EXPECT_EQ(stats->apply_ms, 4);
+  EXPECT_EQ(stats->wait_ms, 2);
+  EXPECT_EQ(stats->pause_ms, 1);
+  EXPECT_EQ(stats->version_lag, 0);
+
+  // An engine of another process joins: it gets a full copy, then deltas.
+  auto far = Add("far");
+  AwaitLeased(2);
+  EXPECT_THAT(far->log(), ElementsAre("beside 7", "full 9 retained"));
+  const auto third = publisher_.Publish(Version(10), false);
+  ASSERT_TRUE(third.ok());
+  EXPECT_GT(third->wire_bytes, 0);
+  EXPECT_EQ(far->log().back(), "delta 10");
+  EXPECT_EQ(engine->log().back(), "live 10");
+}
+
+TEST_F(PublisherTest, SaysHowFarTheSlowestEngineIsBehind) {
+  auto a = Add("a"), b = Add("b");
+  ASSERT_TRUE(Publish(0).ok());
+  b->Fail(absl::UnavailableError("gone"));
+  EXPECT_EQ(Publish(1)->version_lag, 1);
+  EXPECT_EQ(Publish(2)->version_lag, 2);
+  b->Fail(absl::OkStatus());
+  ASSERT_TRUE(Publish(3).ok());
+  AwaitLeased(2);
+  EXPECT_EQ(Publish(4)->version_lag, 0);
+}
+
 TEST(PublisherOptions, AreChecked) {
   EXPECT_TRUE(PublisherOptions().Validate().ok());
   EXPECT_FALSE((PublisherOptions{.deadline = 0ms, .codec = {}}).Validate().ok());
   EXPECT_FALSE((PublisherOptions{.deadline = 1s, .codec = {.zstd_level = 99}}).Validate().ok());
   EXPECT_FALSE((PublisherOptions{.deadline = 1s, .codec = {.max_bytes = 0}}).Validate().ok());
+  EXPECT_FALSE((PublisherOptions{.deadline = 1s, .codec = {.threads = 0}}).Validate().ok());
 }
 
 }  // namespace

@@ -84,5 +84,41 @@ TEST(Snapshot, AdoptNamesTheTensorThatDiffers) {
   EXPECT_EQ(Snapshot::Adopt(snapshot->manifest(), buffers).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(BufferPool, TwoBuffersTradePlaces) {
+  BufferPool pool;
+  Tensors tensors;
+  tensors.Add("a", "F32", {1}, "1234");
+  tensors.Add("b", "F32", {2}, "12345678");
+  const auto take = [&](int64_t version) {
+    return Snapshot::Copy(version, tensors.Views(), {.buffers = &pool}).value();
+  };
+  auto first = take(1);
+  const auto* const memory = first->bytes(1).data();
+  auto second = take(2);
+  EXPECT_NE(second->bytes(1).data(), memory) << "the first is still read";
+  EXPECT_EQ(pool.free_bytes(), 0);
+  first = nullptr;
+  EXPECT_EQ(pool.free_bytes(), 12);
+  tensors.bytes[1] = "abcdefgh";
+  first = take(3);
+  EXPECT_EQ(first->bytes(1).data(), memory);
+  EXPECT_TRUE(testing::SameWeights(*first, *tensors.Take(3)));
+  EXPECT_EQ(second->bytes(1)[0], std::byte{'1'}) << "a version that is read stays as it is";
+  EXPECT_EQ(pool.free_bytes(), 0);
+}
+
+TEST(BufferPool, KeepsOneFreeBufferForEachTakenOne) {
+  auto pool = std::make_unique<BufferPool>();
+  std::vector<std::shared_ptr<std::byte[]>> taken;
+  for (int i = 0; i < 8; ++i) taken.push_back(pool->Take(100).value());
+  taken.resize(2);
+  EXPECT_EQ(pool->free_bytes(), 400) << "kept while fewer are free than taken";
+  pool->Clear();
+  EXPECT_EQ(pool->free_bytes(), 0);
+  const auto last = pool->Take(100).value();
+  pool = nullptr;  // its buffers may outlive it
+  last[99] = std::byte{1};
+}
+
 }  // namespace
 }  // namespace ingot::weights

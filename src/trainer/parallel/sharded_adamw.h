@@ -54,6 +54,10 @@ class ShardedAdamW {
   void ZeroGrad();
   void Reset() { own_.Reset(); }
   int64_t steps() const { return own_.steps(); }
+  // As AdamW's with one rank. Empty with several: owners know what they changed, and rank 0, which publishes, compares.
+  std::map<std::string, weights::ChangeMask> TakeChanges() {
+    return ranks_ == nullptr ? own_.TakeChanges() : std::map<std::string, weights::ChangeMask>();
+  }
 
   // The parameters that this rank owns, by name.
   const std::map<std::string, at::Tensor>& Owned() const { return owned_; }

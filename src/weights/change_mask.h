@@ -1,0 +1,49 @@
+// A ChangeMask marks the words of a tensor that may differ from an earlier version's: a bit for each word of two bytes,
+// a sixteenth of the tensor's memory. The optimizer marks words while it writes them, so that the codec of deltas reads
+// only marked words of both versions. An unmarked word is equal; a marked one may be, after several updates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ingot::weights {
+
+class ChangeMask {
+ public:
+  // Words of an entry: word w has bit w % 64 of entry w / 64. Bits behind the last word are 0.
+  static constexpr int64_t kEntryWords = 64;
+
+  ChangeMask() = default;
+  explicit ChangeMask(int64_t words)
+      : words_(words), entries_(static_cast<size_t>((words + kEntryWords - 1) / kEntryWords)) {}
+
+  int64_t words() const { return words_; }
+  std::span<uint64_t> entries() { return entries_; }
+  std::span<const uint64_t> entries() const { return entries_; }
+
+ private:
+  int64_t words_ = 0;
+  std::vector<uint64_t> entries_;  // none marked at first
+};
+
+// The difference of a version from the one that was taken before it. A tensor without a mask has to be compared.
+struct Changes {
+  uint64_t base_checksum = 0;  // Manifest.checksum of the version before
+  std::map<std::string, ChangeMask> masks;
+};
+
+// Writes the entries of `words` words: a bit is set where a and b differ.
+void CompareWords(const std::byte* a, const std::byte* b, int64_t words, uint64_t* entries);
+
+// Rounds to bfloat16, to the nearest and ties to even, and sets the bits of words of `to` that change. A NaN becomes
+// 0x7fc0. `to` starts at the first word of an entry.
+void RoundToBfloat16(const float* from, int64_t words, uint16_t* to, uint64_t* entries);
+
+// The number of marked words that differ.
+int64_t CountChangedWords(const std::byte* a, const std::byte* b, std::span<const uint64_t> entries);
+
+}  // namespace ingot::weights
