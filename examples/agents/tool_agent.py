@@ -13,6 +13,7 @@ OPENAI_MODEL, if set). TASK.json, every field optional:
      "tools": [...as in the API...],
      "tables": {"TOOL": {"ARGUMENT": "RESULT", ...}},   what each tool returns for its one argument
      "max_turns": 3, "max_tokens": 64,
+     "session": "FILE",                      keeps the messages in FILE before every request; goes on with a FILE that is there
      "strict": false}                        true: a call whose arguments are no JSON ends it, with an empty answer
 
 An unknown tool or key and malformed arguments are told to the model as the tool's result. An agent that has not
@@ -262,16 +263,30 @@ def well_formed(call):
         return False
 
 
-def run(task):
-    http = Http(env.get("OPENAI_BASE_URL", ""))
+def begin(task):
+    """The turn to begin with and the messages before it: those of an agent that was ended between two requests, if any."""
+    try:
+        with open(task["session"], encoding="utf-8") as file:
+            session = loads(file.read())
+        return session["turn"], session["messages"]
+    except (FileNotFoundError, KeyError):
+        pass
     messages = [{"role": "system", "content": task["system"]}] if task.get("system") else []
     messages += task.get("history") or []
-    messages.append({"role": "user", "content": task["prompt"]})
+    return 0, messages + [{"role": "user", "content": task["prompt"]}]
+
+
+def run(task):
+    http = Http(env.get("OPENAI_BASE_URL", ""))
+    first, messages = begin(task)
     request = {"model": env.get("OPENAI_MODEL", "default"), "messages": messages}
     for option in ("tools", "max_tokens"):
         if task.get(option):
             request[option] = task[option]
-    for _ in range(task.get("max_turns", 3)):
+    for turn in range(first, task.get("max_turns", 3)):
+        if task.get("session"):
+            with open(task["session"], "w", encoding="utf-8") as file:
+                file.write(dumps({"turn": turn, "messages": messages}))
         message = chat(http, request)
         calls = message.get("tool_calls") or []
         if not calls:

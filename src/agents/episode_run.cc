@@ -58,6 +58,9 @@ class EpisodeRunner {
     // Present in good episodes too, so that a mean over episodes is a rate.
     for (const char* way : {"agent/timeout", "agent/crash", "agent/flood"}) report_.signals[way] = 0;
   }
+  ~EpisodeRunner() {
+    if (context_.live != nullptr) context_.live->SetRoom(nullptr);
+  }
 
   EpisodeReport Run() {
     if (const auto trouble = RunInFolder()) {
@@ -81,11 +84,13 @@ class EpisodeRunner {
     const auto payload = base::ParseJson(task_);
     if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
     if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
-    wish_.takes_snapshots = recipe_.options.fresh_verifier;
+    wish_.takes_snapshots = recipe_.options.fresh_verifier || episode_.fork_at() > 0;
+    wish_.from = context_.from;
     if (auto trouble = FindImage()) return trouble;
     auto room = context_.substrate->Prepare(wish_);
     if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
     room_ = *std::move(room);
+    if (context_.live != nullptr) context_.live->SetRoom(room_.get());
     places_ = {.work = room_->work(),
                .home = room_->home(),
                .tmp = room_->tmp(),
@@ -99,8 +104,11 @@ class EpisodeRunner {
     variables_ = VariablesOf(episode_, task_, places_);
     if (auto trouble = MakeEnvironment()) return trouble;
     if (auto trouble = WriteFiles()) return trouble;
-    if (auto trouble = SetUp()) return trouble;
+    if (context_.from == nullptr) {
+      if (auto trouble = SetUp()) return trouble;
+    }
     if (auto trouble = RunAgent()) return trouble;
+    if (report_.fork != nullptr) return std::nullopt;
     return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
   }
 
@@ -130,13 +138,20 @@ class EpisodeRunner {
     for (const auto& [name, value] : image_.env) {
       if (!recipe_.options.env.contains(name) && (name == "PATH" || !env_.contains(name))) env_[name] = value;
     }
+    if (episode_.has_fork()) env_["INGOT_FORK"] = episode_.fork().snapshot_id();
     return std::nullopt;
   }
 
+  // A leaf keeps the files as its trunk left them, but for those that name the episode, its key or its folders.
   std::optional<Trouble> WriteFiles() {
+    v1::EpisodeOpenResponse nobody = episode_;
+    for (std::string* own : {nobody.mutable_episode_id(), nobody.mutable_api_key()}) own->clear();
+    const sandbox::Variables of_any =
+        VariablesOf(nobody, task_, {.work = "", .home = "", .tmp = "", .cwd = context_.cwd, .base_url = ""});
     for (const auto& [path, text] : recipe_.files) {
       const auto content = text.Render(variables_);
       if (!content.ok()) return Trouble{"task", absl::StrCat("files.", path, ": ", Message(content.status()))};
+      if (context_.from != nullptr && text.Render(of_any).value_or("") == *content) continue;
       if (const absl::Status written = room_->WriteFile(path, *content); !written.ok()) {
         return Trouble{"sandbox", Message(written)};
       }
@@ -165,10 +180,19 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
+  // The agent of a trunk has ended at its fork, between two calls.
+  std::optional<Trouble> Fork() {
+    auto files = room_->TakeSnapshot();
+    if (!files.ok()) return Trouble{"sandbox", absl::StrCat("no snapshot of the trunk: ", Message(files.status()))};
+    report_.fork = *std::move(files);
+    return std::nullopt;
+  }
+
   std::optional<Trouble> RunAgent() {
     const auto command = MakeCommand(recipe_.command);
     if (!command.ok()) return Trouble{"task", absl::StrCat("command: ", Message(command.status()))};
-    auto outcome = room_->Run(*command, recipe_.agent_limits, context_.cancel);
+    auto outcome = room_->Run(*command, recipe_.agent_limits,
+                              context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
     if (!outcome.ok()) return Trouble{"sandbox", absl::StrCat("the agent did not start: ", Message(outcome.status()))};
     agent_ = std::move(*outcome);
     report_.agent_ran = true;
@@ -180,6 +204,7 @@ class EpisodeRunner {
     const RecipeOptions& options = recipe_.options;
     switch (agent_.ending) {
       case Ending::kCancelled:
+        if (context_.cancel == nullptr || !context_.cancel->cancelled()) return Fork();
         return Trouble{"stopped", "the runner was stopped"};
       case Ending::kTimedOut:
         return Misbehaved("timeout", options.on_timeout);

@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "agents/door.h"
+#include "agents/live_episode.h"
 #include "agents/recipe.h"
 #include "proto/gateway.pb.h"
 #include "sandbox/image.h"
@@ -25,6 +27,7 @@ namespace ingot::agents {
 //   flood     the agent wrote too much
 //   verifier  the verifier broke
 //   gateway   the gateway did not accept the reward or the end
+//   snapshot  the runner does not hold the snapshot on which the episode begins
 //   stopped   the runner was stopped; not counted as a failed attempt of its sample
 struct EpisodeReport {
   std::string cause;   // empty = finished
@@ -34,6 +37,8 @@ struct EpisodeReport {
   // With a reward, agent/timeout, agent/crash, agent/flood and answer_malformed are among them: 1 = it was so, 0 = not.
   std::map<std::string, double> signals;
   std::map<std::string, std::string> facts;  // of the verdict: JSON by name
+  // Of a trunk that was ended at its fork: the files that it left. Then there is neither a cause nor a reward.
+  std::shared_ptr<const sandbox::Snapshot> fork;
   bool agent_ran = false;
   double completion_s = 0;  // wall time of the agent
   double cpu_s = 0;         // of the agent and the processes that it waited for
@@ -45,6 +50,9 @@ struct EpisodeContext {
   Door* door = nullptr;                     // null = rooms share the network
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
+  LiveEpisode* live = nullptr;                    // null = nobody else takes snapshots or ends the agent
+  // The files on which a leaf begins; null = with empty folders. Set-up has run in the trunk.
+  std::shared_ptr<const sandbox::Snapshot> from;
   // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.
   std::function<bool()> may_keep;
 };

@@ -13,6 +13,9 @@ class Episodes {
   virtual absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) = 0;
   virtual absl::Status Reward(const v1::EpisodeRewardRequest& request) = 0;
   virtual absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) = 0;
+  // The next snapshot that the runner is to take. Blocks, at most wait_ms.
+  virtual absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) = 0;
+  virtual absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) = 0;
 };
 
 }  // namespace ingot::agents

@@ -43,10 +43,30 @@ class GrpcEpisodes final : public Episodes {
     return response;
   }
 
+  absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) override {
+    grpc::ClientContext context;
+    SetDeadline(context, static_cast<double>(request.wait_ms()) * 1e-3);
+    v1::NextSnapshotRequest named = request;
+    named.set_runner(options_.runner);
+    named.set_admin_key(options_.admin_key);
+    v1::NextSnapshotResponse response;
+    INGOT_RETURN_IF_ERROR(v1::FromGrpc(stubs_.Now()->NextSnapshot(&context, named, &response)));
+    return response;
+  }
+
+  absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) override {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::SnapshotTakenRequest named = request;
+    named.set_admin_key(options_.admin_key);
+    v1::SnapshotTakenResponse response;
+    return v1::FromGrpc(stubs_.Now()->SnapshotTaken(&context, named, &response));
+  }
+
  private:
-  void SetDeadline(grpc::ClientContext& context) const {
+  void SetDeadline(grpc::ClientContext& context, double wait_s = 0) const {
     context.set_deadline(std::chrono::system_clock::now() +
-                         std::chrono::milliseconds(static_cast<int64_t>(options_.timeout_s * 1e3)));
+                         std::chrono::milliseconds(static_cast<int64_t>((options_.timeout_s + wait_s) * 1e3)));
   }
 
   const v1::Stubs<v1::Gateway> stubs_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -83,6 +84,13 @@ absl::Status RunnerOptions::Validate() const {
     return absl::InvalidArgumentError("agents.report_retry_s must be 0 or more");
   }
   INGOT_RETURN_IF_ERROR(Positive("agents.stop_timeout_s", stop_timeout_s));
+  if (max_snapshots < 1) return absl::InvalidArgumentError("agents.max_snapshots must be at least 1");
+  const bool any_resumes =
+      std::any_of(recipes.begin(), recipes.end(), [](const RecipeOptions& recipe) { return recipe.resumes; });
+  if (branching.width > 0 && !recipes.empty() && !any_resumes) {
+    return absl::InvalidArgumentError(
+        "agents.branching needs a recipe whose agent goes on where another one was: set its `resumes`");
+  }
   return NotNegative("agents.keep_failed_max", keep_failed_max);
 }
 

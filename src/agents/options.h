@@ -77,6 +77,9 @@ struct RecipeOptions {
   std::string on_timeout = "fail";
   // The fate if the agent writes more than max_output_bytes.
   std::string on_flood = "fail";
+  // True: an agent that is started on a fork of another one's ${workdir} and HOME goes on where that one was, such as
+  // by its last session. Only then its episodes branch (BranchingOptions).
+  bool resumes = false;
   // True: the verifier runs in a new room with the agent's files: its own HOME, /tmp, /dev/shm and, in an image, nothing
   // but the files that the agent changed. Its ${workdir} is another path than the agent's.
   bool fresh_verifier = false;
@@ -91,6 +94,12 @@ struct RecipeOptions {
 
 // "/tmp/ingot-work-UID": one for each user of a machine, since only its owner may write in it.
 std::string DefaultWorkRoot();
+
+// Branching rollouts (docs/branching.md).
+struct BranchingOptions {
+  int32_t at = 0;     // calls of a trunk before it is forked, >= 1 with a width
+  int32_t width = 0;  // leaves of each trunk: 2 or more, a divisor of scheduler.group_size; 0 = episodes do not branch
+};
 
 struct RunnerOptions {
   // Episodes at a time, in [1, 4096]; each takes a thread, which waits for its agent's processes.
@@ -112,6 +121,9 @@ struct RunnerOptions {
   double stop_timeout_s = 10;
   // Folders of failed episodes that stay (recipes with keep_failed); those of later episodes are removed.
   int32_t keep_failed_max = 20;
+  BranchingOptions branching = {};
+  // Snapshots that are held at a time, >= 1.
+  int32_t max_snapshots = 4096;
 
   absl::Status Validate() const;
 };

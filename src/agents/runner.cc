@@ -16,6 +16,9 @@ using std::chrono::nanoseconds;
 
 // The cause of an attempt that does not count (agents/episode_run.h).
 constexpr char kStopped[] = "stopped";
+constexpr char kNoSnapshot[] = "snapshot";
+// The longest that one request for asks waits: Stop waits for it.
+constexpr int64_t kAskWaitMs = 250;
 
 std::string CurrentFolder() {
   std::error_code error;
@@ -50,7 +53,8 @@ bool MayHaveOpened(const absl::Status& status) {
 
 // A failure of the machine or the configuration, not of this one agent: others will fail likewise.
 bool IsOfSetup(const std::string& cause) {
-  return cause == "sandbox" || cause == "setup" || cause == "task" || cause == "verifier" || cause == "gateway";
+  return cause == "sandbox" || cause == kNoSnapshot || cause == "setup" || cause == "task" || cause == "verifier" ||
+         cause == "gateway";
 }
 
 // For a gateway of another process.
@@ -78,7 +82,7 @@ struct Runner::Series {
 
   void Ended(const std::string& scaffold, const EpisodeReport& report) {
     const std::string& cause = report.cause;
-    const std::string state = cause.empty() ? "finished" : "failed";
+    const std::string state = !cause.empty() ? "failed" : report.fork != nullptr ? "forked" : "finished";
     metrics.GetCounter("agents/episodes", "Episodes ended", {{"scaffold", scaffold}, {"state", state}}).Increment();
     if (!cause.empty()) {
       metrics.GetCounter("agents/failures", "Failed episodes by cause", {{"cause", cause}}).Increment();
@@ -120,14 +124,17 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       series_(metrics == nullptr ? nullptr : std::make_unique<Series>(*metrics)),
       cwd_(CurrentFolder()),
       metadata_(absl::StrCat(R"({"sandbox":)", substrate_->grant().Json(), "}")),
+      held_(static_cast<size_t>(options.max_snapshots)),
       gate_(base::FromSeconds(options.backoff_initial_s), base::FromSeconds(options.backoff_max_s)),
       recipe_running_(recipes_.size()),
       recipe_started_(recipes_.size()),
+      snapshots_({.name = "snapshots", .threads = 1}, clock),
       slots_({.name = "agents", .threads = 0}, clock) {}
 
 Runner::~Runner() {
   if (const absl::Status stopped = Stop(); !stopped.ok()) INGOT_LOG(warn, "{}", std::string(stopped.message()));
   slots_.Shutdown();
+  snapshots_.Shutdown();
 }
 
 absl::Status Runner::Start() {
@@ -139,6 +146,7 @@ absl::Status Runner::Start() {
     live_slots_ = options_.concurrency;
   }
   for (int i = 0; i < options_.concurrency; ++i) slots_.Post([this] { Slot(); });
+  snapshots_.Post([this] { TakeSnapshots(); });
   return absl::OkStatus();
 }
 
@@ -146,6 +154,7 @@ absl::Status Runner::Stop() {
   cancel_.Cancel();
   base::MutexLock lock(mu_);
   stopping_ = true;
+  for (const auto& [id, live] : live_) live.episode->Stop();
   changed_.SignalAll();
   if (AwaitSlots(clock_.Now() + base::FromSeconds(options_.stop_timeout_s))) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat(live_slots_, " agent slots have not ended ", options_.stop_timeout_s,
@@ -166,7 +175,9 @@ bool Runner::AwaitSlots(nanoseconds deadline) {
 
 RunnerStats Runner::Stats() const {
   base::MutexLock lock(mu_);
-  return stats_;
+  RunnerStats stats = stats_;
+  stats.snapshots = static_cast<int64_t>(held_.size());
+  return stats;
 }
 
 void Runner::Slot() {
@@ -179,7 +190,9 @@ void Runner::Slot() {
     request.set_metadata_json(metadata_);
     // A verified agent must not be able to post its own reward.
     request.set_separate_owner(recipes_[opening.recipe]->verifier->decides());
+    request.set_can_fork(recipes_[opening.recipe]->options.resumes);
     const auto opened = episodes_.Open(request);
+    if (opened.ok()) held_.Free(opened->oldest_group());
     if (!Admitted(opening, opened)) continue;
     const int recipe = std::exchange(opening, {}).recipe;
     EpisodeReport report = RunOne(*recipes_[recipe], *opened);
@@ -284,7 +297,82 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
   context.cwd = cwd_;
   context.cancel = &cancel_;
   context.may_keep = [this] { return MayKeepFolder(); };
-  return RunEpisode(recipe, episode, context);
+  if (episode.has_fork()) {
+    context.from = held_.Find(episode.fork().snapshot_id());
+    if (context.from == nullptr) {
+      EpisodeReport report;
+      report.cause = kNoSnapshot;
+      report.detail = absl::StrCat("this runner does not hold the snapshot ", episode.fork().snapshot_id());
+      return report;
+    }
+  }
+  return RunLive(recipe, episode, std::move(context));
+}
+
+EpisodeReport Runner::RunLive(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, EpisodeContext context) {
+  const auto live = std::make_shared<LiveEpisode>();
+  context.live = live.get();
+  {
+    base::MutexLock lock(mu_);
+    live_[episode.episode_id()] = {live, episode.ref().group_id()};
+    if (stopping_) live->Stop();
+  }
+  EpisodeReport report = RunEpisode(recipe, episode, context);
+  base::MutexLock lock(mu_);
+  live_.erase(episode.episode_id());
+  if (report.fork == nullptr) return report;
+  const absl::Status held = held_.Add(live->fork_id(), episode.ref().group_id(), report.fork);
+  if (held.ok()) return report;
+  report.fork = nullptr;
+  report.cause = "sandbox";
+  report.detail = std::string(held.message());
+  return report;
+}
+
+void Runner::TakeSnapshots() {
+  v1::NextSnapshotRequest request;
+  request.set_wait_ms(kAskWaitMs);
+  while (!stopping()) {
+    const auto ask = episodes_.NextSnapshot(request);
+    if (ask.ok() && ask->episode_id().empty()) continue;
+    if (ask.ok()) {
+      TakeSnapshot(*ask);
+      continue;
+    }
+    base::MutexLock lock(mu_);
+    WaitUntil(clock_.Now() + base::FromSeconds(options_.backoff_max_s));
+  }
+}
+
+void Runner::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
+  if (ask.ends()) {
+    base::MutexLock lock(mu_);
+    const auto live = live_.find(ask.episode_id());
+    // Otherwise the episode ends anyway, which the gateway is told.
+    if (live != live_.end()) live->second.episode->Fork(ask.snapshot_id());
+    return;
+  }
+  const absl::Status held = HoldSnapshotOf(ask);
+  v1::SnapshotTakenRequest taken;
+  taken.set_snapshot_id(ask.snapshot_id());
+  if (!held.ok()) taken.set_error(ValidUtf8(std::string(held.message())));
+  const absl::Status told = WithRetries([&] { return episodes_.SnapshotTaken(taken); });
+  if (!told.ok() && !absl::IsNotFound(told)) {
+    INGOT_LOG(warn, "the gateway does not know of snapshot {}: {}", ask.snapshot_id(), told.ToString());
+  }
+}
+
+absl::Status Runner::HoldSnapshotOf(const v1::NextSnapshotResponse& ask) {
+  if (held_.Find(ask.snapshot_id()) != nullptr) return absl::OkStatus();  // asked for once more
+  Live live;
+  {
+    base::MutexLock lock(mu_);
+    const auto found = live_.find(ask.episode_id());
+    if (found == live_.end()) return absl::FailedPreconditionError("no agent of the episode runs here");
+    live = found->second;
+  }
+  INGOT_ASSIGN_OR_RETURN(auto files, live.episode->TakeSnapshot());
+  return held_.Add(ask.snapshot_id(), live.group_id, std::move(files));
 }
 
 absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
@@ -311,7 +399,13 @@ absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const Episod
 
 void Runner::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report) {
   absl::Status ended;
-  if (report.cause.empty()) {
+  if (report.fork != nullptr) {
+    ended = End(episode, v1::EPISODE_FORKED, "").status();
+    if (ended.ok()) return;
+    report.fork = nullptr;
+    report.cause = IsTransient(ended) && stopping() ? kStopped : "gateway";
+    report.detail = absl::StrCat("the fork was not taken: ", ended.message());
+  } else if (report.cause.empty()) {
     // Without a reward here, the agent posted its own, which must stand.
     const absl::Status posted =
         report.has_reward ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
@@ -376,7 +470,9 @@ void Runner::Count(int recipe, const EpisodeReport& report) {
     stats_.completion_s += report.completion_s;
     stats_.agent_cpu_s += report.cpu_s;
   }
-  if (cause.empty()) {
+  if (report.fork != nullptr) {
+    ++stats_.forked;
+  } else if (cause.empty()) {
     ++stats_.finished;
     stats_.reward_sum += report.reward;
   } else {

@@ -3,7 +3,8 @@
 //
 //   Open --429--> wait (OpenGate) --> Open ... --admitted--> RunEpisode --> Reward, End(FINISHED)
 //     |                                                          |--failed--> End(FAILED, "cause: detail")
-//     |                                                          '--stopped-> End(FENCED): no attempt that counts
+//     |                                                          |--stopped-> End(FENCED): no attempt that counts
+//     |                                                          '--at its fork-> End(FORKED), and the files are held
 //     '--the run is over (FAILED_PRECONDITION)--> the slot ends
 //
 // A failure inside an episode is that episode's failure; only Stop and the end of the run end a slot. A failure that is
@@ -13,6 +14,10 @@
 //
 // An agent's processes are gone before the end of its episode is reported. The episode's metadata says how strong the
 // wall around it was.
+//
+// Snapshots. A thread asks the gateway for snapshots that are to be taken. It takes them of running rooms, and ends the
+// agents of trunks at their forks. A leaf begins on the files that its trunk left; a slot opens it like any episode. Held
+// snapshots live in this process: a leaf that finds none fails with the cause "snapshot", and its trunk is tried again.
 //
 // Threads: a slot is one long task of the runner's executor, which has a thread per slot, and waits for its commands.
 // Deadlines and waits are counted on `clock`. Thread safe; one thread calls Start and the destructor.
@@ -30,6 +35,8 @@
 #include "agents/door.h"
 #include "agents/episode_run.h"
 #include "agents/episodes.h"
+#include "agents/held_snapshots.h"
+#include "agents/live_episode.h"
 #include "agents/open_gate.h"
 #include "agents/options.h"
 #include "agents/recipe.h"
@@ -44,9 +51,11 @@
 namespace ingot::agents {
 
 struct RunnerStats {
-  int64_t running = 0;   // episodes open now
-  int64_t opened = 0;    // since the start, like all counts below
-  int64_t finished = 0;  // ended with a reward
+  int64_t running = 0;    // episodes open now
+  int64_t opened = 0;     // since the start, like all counts below
+  int64_t finished = 0;   // ended with a reward
+  int64_t forked = 0;     // trunks that ended at their fork
+  int64_t snapshots = 0;  // held now
   int64_t failed = 0;
   std::map<std::string, int64_t> failures;  // by cause (agents/episode_run.h)
   int64_t refused = 0;                      // admissions answered with RESOURCE_EXHAUSTED
@@ -105,6 +114,13 @@ class Runner {
   // Records the answer to an Open; true: there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
   EpisodeReport RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode);
+  // RunOne of an episode that others may take snapshots of.
+  EpisodeReport RunLive(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, EpisodeContext context);
+  // The snapshots' thread.
+  void TakeSnapshots();
+  void TakeSnapshot(const v1::NextSnapshotResponse& ask);
+  // The error that the gateway is told.
+  absl::Status HoldSnapshotOf(const v1::NextSnapshotResponse& ask);
   // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Afterwards the report
   // has the cause under which the episode is counted and, beside a failure, the gateway's last refusal.
   void Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
@@ -139,6 +155,7 @@ class Runner {
 
   // Own synchronisation.
   sandbox::Cancellation cancel_;
+  HeldSnapshots held_;
 
   mutable base::Mutex mu_;
   base::CondVar changed_;  // the gate, room for a recipe, the end of a slot, Stop
@@ -151,8 +168,14 @@ class Runner {
   int kept_folders_ ABSL_GUARDED_BY(mu_) = 0;
   absl::StatusCode last_open_error_ ABSL_GUARDED_BY(mu_) = absl::StatusCode::kOk;
   RunnerStats stats_ ABSL_GUARDED_BY(mu_);
+  struct Live {
+    std::shared_ptr<LiveEpisode> episode;
+    int64_t group_id = 0;
+  };
+  std::map<std::string, Live> live_ ABSL_GUARDED_BY(mu_);  // running episodes by id
 
-  base::Executor slots_;  // a thread per slot; last: the slots end before the rest goes
+  base::Executor snapshots_;  // one thread
+  base::Executor slots_;      // a thread per slot; last: the slots end before the rest goes
 };
 
 }  // namespace ingot::agents

@@ -80,6 +80,9 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
     schema.Choice(name, field, {"fail", "zero", "verify"},
                   absl::StrCat(what, ": a new attempt, reward 0, or the verifier's reward"));
   }
+  schema.Field("resumes", &o.resumes,
+               "an agent that is started on a fork of another one's folders goes on where that one was, so that its "
+               "episodes may branch");
   schema.Field("fresh_verifier", &o.fresh_verifier,
                "run the verifier in a new room with the agent's files, in place of the agent's room");
   schema.Field("keep_failed", &o.keep_failed, "keep the folder of a failed episode");
@@ -98,6 +101,10 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
                "seconds for which a reward is sent again to an unreachable gateway");
   schema.Field("agents.stop_timeout_s", &o.stop_timeout_s, "seconds that stopping waits for the running agents");
   schema.Field("agents.keep_failed_max", &o.keep_failed_max, "folders of failed episodes kept");
+  schema.Field("agents.branching.at", &o.branching.at, "calls of an episode before it is forked");
+  schema.Field("agents.branching.width", &o.branching.width,
+               "episodes that go on from each fork, a divisor of scheduler.group_size; 0: episodes do not branch");
+  schema.Field("agents.max_snapshots", &o.max_snapshots, "snapshots held at a time");
   schema.List<agents::RecipeOptions>(
       "agents.recipes", &o.recipes, BindRecipe,
       "the kinds of agents; empty: the run starts none, and agents from elsewhere use its gateway");

@@ -122,6 +122,7 @@ void Derive(RunConfig& config) {
   config.sandbox.require = config.sandbox_require == "any" ? "none" : config.sandbox_require;
   config.trainer.groups_per_step = config.scheduler.groups_per_step;
   config.trainer.group_size = config.scheduler.group_size;
+  config.scheduler.branching = {.at = config.agents.branching.at, .width = config.agents.branching.width};
   config.trainer.total_steps = config.scheduler.total_steps;
   config.trainer.seed = config.seed;
   config.trainer.numerics = config.numerics;

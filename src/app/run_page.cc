@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "gateway/options.h"
-#include "trainer/advantage.h"
-#include "tree/episode_return.h"
+#include "trainer/branch_advantage.h"
+#include "trainer/group_rows.h"
 
 namespace ingot::app {
 namespace {
@@ -38,25 +38,15 @@ view::RunFacts FactsOf(const RunConfig& config) {
 // The advantages that the trainer takes for a group, as far as they do not depend on its batch.
 std::vector<std::vector<double>> GroupAdvantages(const trainer::TrainerOptions& options, const v1::Group& group) {
   if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch") return {};
-  std::vector<trainer::EpisodeReturn> returns;
-  std::vector<size_t> places;  // of the trained episodes
-  for (int i = 0; i < group.episodes_size(); ++i) {
-    const v1::EpisodeTree& tree = group.episodes(i);
-    if (tree.episode().state() != v1::EPISODE_FINISHED) continue;
-    const auto& rewards = tree::CallRewardsOf(tree.episode());
-    std::vector<double> turns;
-    for (const v1::Call& call : tree.calls()) {
-      const auto found = rewards.find(call.call_id());
-      turns.push_back(found == rewards.end() ? 0 : found->second);
-    }
-    returns.push_back(trainer::CreditTurns(tree::RewardOf(tree.episode()), turns, options.advantage_credit));
-    places.push_back(static_cast<size_t>(i));
-  }
   std::vector<std::vector<double>> advantages(static_cast<size_t>(group.episodes_size()));
-  if (returns.empty()) return advantages;
-  const trainer::AdvantageRule rule{options.advantage_baseline, options.advantage_normalization, false};
-  const std::vector<trainer::GroupAdvantages> found = trainer::Advantages({returns}, rule);
-  for (size_t i = 0; i < places.size(); ++i) advantages[places[i]] = found.front().turns[i];
+  const auto trained = trainer::RowsOf(group, options.advantage_credit);
+  if (!trained.ok() || trained->rows.rows.empty()) return advantages;
+  const trainer::AdvantageRule rule{options.advantage_baseline, options.advantage_normalization, false,
+                                    options.advantage_branches};
+  const trainer::BranchedAdvantages found = trainer::AdvantagesOfRows({trained->rows}, rule).front();
+  for (const trainer::TrainedGroup::Part& part : trained->parts) {
+    advantages[static_cast<size_t>(part.episode)] = (part.trunk ? found.trunks : found.rows)[part.index];
+  }
   return advantages;
 }
 

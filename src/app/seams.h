@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agents/episodes.h"
+#include "base/random.h"
 #include "gateway/admission.h"
 #include "gateway/gateway.h"
 #include "scheduler/client.h"
@@ -31,16 +32,32 @@ class GatewayEpisodes final : public agents::Episodes {
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
     v1::EpisodeOpenRequest allowed = request;
     allowed.set_admin_key(admin_key_);
+    allowed.set_runner(kRunner);
+    allowed.set_incarnation(incarnation_);
     return gateway_.OpenEpisode(allowed);
   }
   absl::Status Reward(const v1::EpisodeRewardRequest& request) override { return gateway_.RewardEpisode(request); }
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
     return gateway_.EndEpisode(request);
   }
+  absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) override {
+    v1::NextSnapshotRequest named = request;
+    named.set_admin_key(admin_key_);
+    named.set_runner(kRunner);
+    return gateway_.NextSnapshot(named);
+  }
+  absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) override {
+    v1::SnapshotTakenRequest named = request;
+    named.set_admin_key(admin_key_);
+    return gateway_.SnapshotTaken(named);
+  }
 
  private:
+  static constexpr char kRunner[] = "agents";  // as under `ingot launch`
+
   gateway::Gateway& gateway_;
   const std::string admin_key_;
+  const std::string incarnation_ = base::RandomHex(8);
 };
 
 }  // namespace ingot::app

@@ -41,6 +41,9 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
                 "divide advantages by a standard deviation");
   schema.Choice("trainer.advantage_credit", &o.advantage_credit, {"outcome", "reward_to_go"},
                 "credit of a turn: the episode's whole return, or the rewards from that turn on");
+  schema.Choice("trainer.advantage_branches", &o.advantage_branches, {"nested", "siblings"},
+                "advantage of a trunk (agents.branching), the mean of its leaves': compared with the whole group, or "
+                "with each other, where it is 0 under a mean");
   schema.Field("trainer.filter_zero_variance", &o.filter_zero_variance,
                "groups without any advantage bear no loss and count in no normaliser");
   schema.Choice("trainer.train_segments", &o.train_segments, {"all", "current_version", "max_age"},

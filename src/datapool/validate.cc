@@ -160,7 +160,7 @@ absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
 absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
   if (!tree::IsEnd(request.state())) {
-    return Invalid("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED or FENCED");
+    return Invalid("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED or FORKED");
   }
   return ValidateRewards(request);
 }

@@ -30,6 +30,9 @@ inline v1::EpisodeEndedRequest MakeEnded(const v1::Episode& episode, v1::Episode
   ended.set_reward(earned);
   ended.set_detail(detail);
   ended.set_pinned_version(episode.pinned_version());
+  ended.set_episode_id(episode.episode_id());
+  ended.set_runner(episode.runner());
+  ended.set_scaffold(episode.scaffold());
   return ended;
 }
 

@@ -37,6 +37,13 @@ bool Answer::Begin() {
   return true;
 }
 
+bool Answer::Enter(std::shared_ptr<Episode> episode) {
+  base::MutexLock lock(mu_);
+  if (phase_ != Phase::kQueued) return false;
+  entered_ = std::move(episode);
+  return true;
+}
+
 void Answer::Refuse(absl::Status why) {
   if (!Begin()) return;
   core_.counters.CountCall(why, false);

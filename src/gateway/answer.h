@@ -61,8 +61,14 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   // For the gateway:
   void SetHooks(Hooks hooks) { hooks_ = std::move(hooks); }  // before all other functions
-  void Prepare();                                            // on a worker
-  void Refuse(absl::Status why);                             // instead of Prepare
+  // The answer passed the gate of this episode. False: it is over already.
+  bool Enter(std::shared_ptr<Episode> episode);
+  std::shared_ptr<Episode> entered() const {  // null = it passed none
+    base::MutexLock lock(mu_);
+    return entered_;
+  }
+  void Prepare();                 // on a worker
+  void Refuse(absl::Status why);  // instead of Prepare
   std::chrono::nanoseconds arrival() const { return arrival_; }
   const Dialect& dialect() const { return dialect_; }
   const std::string& id() const { return id_; }  // the id of its first call
@@ -104,6 +110,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::vector<std::shared_ptr<ChatCall>> calls_ ABSL_GUARDED_BY(mu_);  // by choice
   int open_calls_ ABSL_GUARDED_BY(mu_) = 0;
   int reserved_ ABSL_GUARDED_BY(mu_) = 0;
+  std::shared_ptr<Episode> entered_ ABSL_GUARDED_BY(mu_);
   absl::Status abort_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);    // of the first call that failed
   bool begun_ ABSL_GUARDED_BY(mu_) = false;      // Take returned an event

@@ -243,7 +243,12 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_branch(setup_.request->branch);
   call.set_parent_branch(setup_.request->parent_branch);
   const Continuation& continued = plan_->continued;
-  if (!continued.parent_call_id.empty()) call.set_continued_segments(static_cast<int32_t>(continued.recorded_pieces));
+  // The trunk's calls are recorded in another episode of the group, which holds their segments: the keys name them.
+  for (const std::string& key : continued.trunk_path) call.add_context_keys(key);
+  const bool in_trunk = !continued.trunk_path.empty();
+  if (!continued.parent_call_id.empty() && !in_trunk) {
+    call.set_continued_segments(static_cast<int32_t>(continued.recorded_pieces));
+  }
   if (continued.unrecorded.has_value()) call.add_context_keys(continued.unrecorded->key);
   for (const Piece& piece : plan_->pieces) call.add_context_keys(piece.key);
   call.set_context_tokens(static_cast<int64_t>(plan_->ids.size()));

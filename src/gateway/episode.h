@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,8 +50,10 @@ class Episode {
   struct EarlierCalls {
     History history;
     int32_t next_sequence = 0;
-    int64_t tokens = 0;                    // of all prompts and samples
+    int32_t first_sequence = 0;            // behind the trunk's calls, if the episode has a trunk
+    int64_t tokens = 0;                    // of all prompts and samples, the trunk's too
     std::map<int32_t, std::string> calls;  // ids of recorded calls by sequence number
+    std::set<std::string> trunk_calls;     // ids of the calls in `history` that are recorded in the trunk
   };
   // An episode that an earlier gateway opened at `opened`.
   Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
@@ -67,6 +70,25 @@ class Episode {
   }
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
+
+  // ---- The gate. A request passes it before it makes calls. It is shut while a snapshot is taken, and in a trunk from
+  // the call on at which the trunk is forked (EpisodeLimits.fork_at).
+
+  // True: the request goes on, and Leave must follow when its answer is over. False: it waits; `resume` is called once,
+  // when the gate is open again or the episode ends.
+  bool Pass(std::function<void()> resume);
+  void Leave();
+  // A place between two calls, where nothing of the episode is in flight.
+  struct Place {
+    std::string call_id;  // the episode's last recorded call; empty = it has made none
+    int32_t calls = 0;    // the sequence number behind that call
+  };
+  // Shuts the gate and waits, at most `timeout`, until all requests that passed it are over. OpenGate must follow, but
+  // not after an error. DEADLINE_EXCEEDED: one is in flight still. 410: the episode is ending.
+  absl::StatusOr<Place> ShutGate(std::chrono::nanoseconds timeout);
+  void OpenGate();
+  // The place at which the trunk is to be forked: once, when a request waits there and nothing is in flight.
+  std::optional<Place> TakeForkPlace();
 
   // Admits a call and returns its sequence number. 410: the episode is ending. 400 episode_limit: it has made max_calls
   // calls (a session begins a new history instead).
@@ -147,6 +169,13 @@ class Episode {
  private:
   enum class State { kOpen, kEnding, kEnded };
 
+  bool AtFork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return limits_.fork_at() > 0 && next_sequence_ >= limits_.fork_at();
+  }
+  Place PlaceNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The requests that may go on now.
+  std::vector<std::function<void()>> TakeWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Waits for calls that are being recorded and may be continued by the request; false: there was none.
   bool WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
                         const History::Match& match) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -182,7 +211,13 @@ class Episode {
   int32_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;                       // of all prompts and samples
   std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence number
-  v1::RewardEpisodeRequest earned_ ABSL_GUARDED_BY(mu_);          // rewards and signals stored in the pool
+  std::set<std::string> trunk_calls_ ABSL_GUARDED_BY(mu_);        // EarlierCalls::trunk_calls
+  int32_t first_sequence_ ABSL_GUARDED_BY(mu_) = 0;               // behind the trunk's calls
+  int passed_ ABSL_GUARDED_BY(mu_) = 0;                           // requests behind the gate
+  int shut_ ABSL_GUARDED_BY(mu_) = 0;                             // ShutGate without OpenGate
+  bool fork_taken_ ABSL_GUARDED_BY(mu_) = false;                  // TakeForkPlace gave it
+  std::vector<std::function<void()>> waiting_ ABSL_GUARDED_BY(mu_);
+  v1::RewardEpisodeRequest earned_ ABSL_GUARDED_BY(mu_);  // rewards and signals stored in the pool
   // Per call in flight, the key of its prompt once it samples no more (FinishCall). nullopt = it may still sample, or
   // its prompt is no conversation.
   std::map<std::shared_ptr<ChatCall>, std::optional<base::Key128>> in_flight_ ABSL_GUARDED_BY(mu_);

@@ -112,6 +112,11 @@ absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
     return BadRequest(field, absl::StrCat("'", field, "' must have at most ", kMaxName,
                                           " bytes, without control characters or marks of direction"));
   }
+  if (!request.from_snapshot().empty() && (request.has_task() || !request.group().empty() || !admission)) {
+    return BadRequest("from_snapshot",
+                      admission ? "'from_snapshot' joins the group of its episode: leave out 'task' and 'group'"
+                                : "'from_snapshot' needs a run that trains: here are no groups");
+  }
   if (admission && request.has_task() == request.group().empty()) {
     return BadRequest(request.has_task() ? "group" : "task",
                       "'task' and 'group' belong together: a group of one's own has a task of one's own");
@@ -134,12 +139,14 @@ absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
 }
 
 absl::Status ReadOpen(const value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open) {
-  INGOT_RETURN_IF_ERROR(
-      CheckFields(body, {"scaffold", "task", "domain", "group", "limits", "metadata", "separate_owner"}));
+  INGOT_RETURN_IF_ERROR(CheckFields(
+      body, {"scaffold", "task", "domain", "group", "limits", "metadata", "separate_owner", "from_snapshot"}));
   INGOT_ASSIGN_OR_RETURN(const std::string scaffold, StringField(body, "scaffold"));
   INGOT_ASSIGN_OR_RETURN(const std::string group, StringField(body, "group"));
   open.set_scaffold(scaffold);
   open.set_group(group);
+  INGOT_ASSIGN_OR_RETURN(const std::string snapshot, StringField(body, "from_snapshot"));
+  open.set_from_snapshot(snapshot);
   INGOT_RETURN_IF_ERROR(ReadTask(body, text, open));
   INGOT_RETURN_IF_ERROR(ReadLimits(body, open));
   const value* metadata = base::Find(body, "metadata");

@@ -10,7 +10,7 @@
 namespace ingot::gateway {
 
 // {"scaffold"?, "task": {"task_id"?, "domain"?, "payload"?}?, "domain"?, "group"?, "limits": {"max_calls"?,
-// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?}. `body` is `text` parsed; the task's
+// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?, "from_snapshot"?}. `body` is `text` parsed; the task's
 // payload is copied from `text`, which keeps its numbers as they are written.
 absl::Status ReadOpen(const base::json::value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open);
 // {"reward"?, "signals": {NAME: number}?, "facts": {NAME: any JSON}?, "call_id" | "turn"?,

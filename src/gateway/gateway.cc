@@ -70,6 +70,7 @@ void Gateway::Shutdown() {
     shutdown_ = true;
     answers.assign(answers_.begin(), answers_.end());
   }
+  snapshots_.Close();
   for (const auto& answer : answers) answer->Abort(ShuttingDown());
   const base::Clock& clock = *core_.parts.clock;
   const auto deadline = clock.Now() + base::FromSeconds(core_.options.end_wait_s);

@@ -34,6 +34,7 @@
 #include "gateway/core.h"
 #include "gateway/episode.h"
 #include "gateway/options.h"
+#include "gateway/snapshot_desk.h"
 #include "proto/gateway.pb.h"
 
 namespace ingot::gateway {
@@ -64,6 +65,12 @@ class Gateway {
   // content until it answers OK. 409: it was ended otherwise, or a newer attempt of its sample fenced it; then the
   // gateway forgets it.
   absl::StatusOr<v1::EpisodeEndResponse> EndEpisode(const v1::EpisodeEndRequest& request);
+  // Takes a snapshot of the episode between two calls. Blocks for calls in flight and for its runner, at most end_wait_s
+  // each. 409: the agent was started elsewhere, or the runner could not take it. Errors of keys as RewardEpisode.
+  absl::StatusOr<v1::EpisodeSnapshotResponse> SnapshotEpisode(const v1::EpisodeSnapshotRequest& request);
+  // For runners, with the admin key. NextSnapshot blocks, at most wait_ms; an empty answer = there is none.
+  absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request);
+  absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request);
   // A request of the caller ended with `status`. The caller's open episode, if there is one, remembers its last refusal
   // for its end. Gateway notes answers of models by itself.
   void NoteAnswer(const Caller& caller, const absl::Status& status);
@@ -105,7 +112,8 @@ class Gateway {
     std::string refusal;  // Episode::End::refusal
   };
 
-  Gateway(GatewayOptions options, GatewayParts parts) : core_(std::move(options), std::move(parts)) {}
+  Gateway(GatewayOptions options, GatewayParts parts)
+      : snapshots_(*parts.clock), core_(std::move(options), std::move(parts)) {}
 
   // The episode that the caller may use; null: none yet, but a session may be opened for its key.
   absl::StatusOr<std::shared_ptr<Episode>> FindForCall(const Caller& caller);
@@ -113,6 +121,19 @@ class Gateway {
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& key);
   // Ends the episodes that earlier incarnations of the runner left open.
   void EndAbandoned(const std::string& runner, const std::string& incarnation);
+  // Prepares the answer, once the gate of its episode lets it pass.
+  void Prepare(const Caller& caller, const std::shared_ptr<Answer>& answer);
+  // An answer that had passed the gate is over.
+  void Leave(const std::shared_ptr<Episode>& episode);
+  // Asks the runner of a trunk that stands at its fork to end it.
+  void AskForFork(const std::shared_ptr<Episode>& episode);
+  absl::StatusOr<v1::EpisodeTree> TrunkOf(const std::string& episode_id);
+  // Asks for a sample of the group of the snapshot's episode, and sets the record's fork.
+  absl::Status AskAsFork(const std::string& snapshot_id, v1::Episode& record, v1::AdmitRequest& ask);
+  // The trunk's calls up to the record's fork, whose fields it completes; nothing without a fork.
+  absl::StatusOr<Episode::EarlierCalls> JoinTrunk(v1::Episode& record);
+  // Gives an admitted place back.
+  void GiveBack(const v1::Episode& record, const std::string& why);
   // Copies the scheduler's ticket into `record`.
   absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
   // A scheduler that was started again handed out an attempt that an episode in the pool is already. If that one is over,
@@ -161,13 +182,16 @@ class Gateway {
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by Episode::key_hash
   std::set<std::shared_ptr<Answer>> answers_ ABSL_GUARDED_BY(mu_);
-  int active_calls_ ABSL_GUARDED_BY(mu_) = 0;  // of all answers; an answer that is not parsed yet counts as one
+  int64_t oldest_group_ ABSL_GUARDED_BY(mu_) = 0;  // Ticket.oldest_group of the newest ticket
+  int active_calls_ ABSL_GUARDED_BY(mu_) = 0;      // of all answers; an answer that is not parsed yet counts as one
   // Ended episodes, so that late requests get the error that says so. The oldest are forgotten.
   std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // Episode::key_hash, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
   std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner
   std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);  // ids of episodes that Tick is ending
+
+  SnapshotDesk snapshots_;  // own synchronisation
 
   Core core_;  // last: its workers use all members above, and are joined first
 };

@@ -96,7 +96,7 @@ std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect
     refused = Reserve(1);
     if (refused.ok()) answers_.insert(answer);
   }
-  if (refused.ok() && !core_.workers.TryPost([answer] { answer->Prepare(); }).ok()) {
+  if (refused.ok() && !core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) {
     refused = ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
   }
   if (!refused.ok()) answer->Refuse(std::move(refused));
@@ -134,6 +134,7 @@ void Gateway::NoteAnswer(const Caller& caller, const absl::Status& status) {
 
 void Gateway::OnDone(const Caller& caller, const std::shared_ptr<Answer>& answer, int extra) {
   NoteAnswer(caller, answer->outcome());
+  if (const auto entered = answer->entered()) Leave(entered);
   base::MutexLock lock(mu_);
   if (answers_.erase(answer) == 0) return;  // the answer was refused: nothing is reserved for it
   active_calls_ -= 1 + extra;

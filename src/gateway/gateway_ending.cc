@@ -63,7 +63,7 @@ absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::st
 
 absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
   if (!tree::IsEnd(request.state())) {
-    return BadRequest("status", "an episode ends as finished, failed, infrastructure_failed or fenced");
+    return BadRequest("status", "an episode ends as finished, failed, infrastructure_failed, fenced or forked");
   }
   const std::string detail = CutText(request.detail(), kMaxDetail);
   auto episode = FindByKey(request.episode_id(), request.api_key());
@@ -76,6 +76,9 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
         ended != ended_by_key_.end() && ended->second.state == request.state() && ended->second.detail == detail;
     if (same) return ResponseTo(ended->second.refusal);
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
+  }
+  if (request.state() == v1::EPISODE_FORKED && (*episode)->record().limits().fork_at() == 0) {
+    return BadRequest("status", "only a trunk ends as forked, and this episode is none");
   }
   return End(*episode, {.state = request.state(), .detail = detail, .cause = CutText(request.cause(), kMaxCause)},
              false);
@@ -147,8 +150,10 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
   if (status.ok()) {
     const v1::EpisodeState state = end.request.state();
     ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished
+       : state == v1::EPISODE_FORKED ? core_.counters.episodes_forked
        : state == v1::EPISODE_FENCED ? core_.counters.episodes_fenced
                                      : core_.counters.episodes_failed);
+    snapshots_.Forget(episode->id());
     Remove(episode, {episode->id(), state, WithoutRefusal(end.request.detail()), end.refusal}, free_key);
   }
   episode->FinishEnd(status.ok());

@@ -1,4 +1,5 @@
 // Gateway: opens episodes. An episode is admitted and stored before the caller is answered.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,9 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
     return BadRequest("idempotency_key", absl::StrCat("'idempotency_key' must have ", kMinIdempotencyKey, " to ",
                                                       kMaxIdempotencyKey, " bytes that nobody can guess"));
   }
+  if (request.can_fork() && request.runner().empty()) {
+    return BadRequest("can_fork", "'can_fork' needs the name of a 'runner', which holds the snapshots");
+  }
   if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
   const std::string key = OwnerKeyOf(request);
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
@@ -72,6 +76,10 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   *response.mutable_task() = episode->record().task();
   *response.mutable_ref() = episode->record().ref();
   response.set_purpose(episode->record().purpose());
+  if (episode->record().has_fork()) *response.mutable_fork() = episode->record().fork();
+  response.set_fork_at(episode->record().limits().fork_at());
+  base::MutexLock lock(mu_);
+  response.set_oldest_group(oldest_group_);
   return response;
 }
 
@@ -124,19 +132,26 @@ absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& 
   ask.set_scaffold(request.scaffold());
   ask.set_group(request.group());
   if (request.has_task()) *ask.mutable_task() = request.task();
+  if (request.can_fork()) ask.set_runner(request.runner());
+  if (!request.from_snapshot().empty()) INGOT_RETURN_IF_ERROR(AskAsFork(request.from_snapshot(), record, ask));
   const auto ticket = core_.parts.admission->Admit(ask);
   if (!ticket.ok()) {
     ++core_.counters.episodes_refused;
     if (!absl::IsFailedPrecondition(ticket.status())) return ticket.status();
-    const bool of_group = !request.group().empty();
-    return ApiError(410, of_group ? "group_over" : "run_over", of_group ? "group" : "",
-                    std::string(ticket.status().message()));
+    const char* const field = !request.group().empty()           ? "group"
+                              : !request.from_snapshot().empty() ? "from_snapshot"
+                                                                 : "";
+    return ApiError(410, *field != 0 ? "group_over" : "run_over", field, std::string(ticket.status().message()));
   }
   *record.mutable_ref() = ticket->ref();
   *record.mutable_task() = ticket->task();
   record.set_purpose(ticket->purpose());
   if (ticket->purpose() == v1::PURPOSE_EVAL) record.set_pinned_version(ticket->pinned_version());
   record.set_admitted_version(ticket->admitted_version());
+  if (ticket->fork_at() > 0) record.mutable_limits()->set_fork_at(ticket->fork_at());
+  if (!ticket->trunk_id().empty()) record.mutable_fork()->set_episode_id(ticket->trunk_id());
+  base::MutexLock lock(mu_);
+  oldest_group_ = std::max(oldest_group_, ticket->oldest_group());
   return absl::OkStatus();
 }
 
@@ -159,6 +174,11 @@ void Gateway::ReportHolder(const v1::Episode& refused) {
   }
 }
 
+void Gateway::GiveBack(const v1::Episode& record, const std::string& why) {
+  const absl::Status told = core_.parts.admission->EpisodeEnded(MakeEnded(record, v1::EPISODE_FENCED, 0, why));
+  if (!told.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", told.ToString());
+}
+
 absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
   if (core_.parts.pool == nullptr) return absl::OkStatus();
   v1::OpenEpisodeRequest store;
@@ -168,11 +188,7 @@ absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
     ReportHolder(record);
     return absl::AbortedError(stored.message());
   }
-  if (!stored.ok() && admitted) {  // gives the place back
-    const absl::Status told =
-        core_.parts.admission->EpisodeEnded(MakeEnded(record, v1::EPISODE_FENCED, 0, "the pool did not store it"));
-    if (!told.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", told.ToString());
-  }
+  if (!stored.ok() && admitted) GiveBack(record, "the pool did not store it");
   // The pool has a newer attempt of the sample. Callers would read FAILED_PRECONDITION as the end of the run.
   if (absl::IsFailedPrecondition(stored)) return absl::AbortedError(stored.message());
   return base::Annotate(stored, "the episode could not be stored");
@@ -201,6 +217,16 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   absl::Status opened = admitted ? Admit(request, record) : absl::OkStatus();
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
   const auto opened_at = core_.parts.clock->Now();
+  Episode::EarlierCalls earlier;
+  if (opened.ok() && record.has_fork()) {
+    auto joined = JoinTrunk(record);
+    if (joined.ok()) earlier = *std::move(joined);
+    if (!joined.ok()) {
+      GiveBack(record, absl::StrCat("its trunk could not be read: ", joined.status().message()));
+      // FAILED_PRECONDITION would say that the run is over.
+      opened = absl::UnavailableError(absl::StrCat("the trunk of an episode: ", joined.status().message()));
+    }
+  }
   if (opened.ok()) opened = Store(record, admitted);
   if (!opened.ok()) {
     base::MutexLock lock(mu_);
@@ -209,8 +235,12 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   }
   v1::EpisodeLimits limits = LimitsFor(request.limits());
   if (session) limits.set_max_tokens(core_.options.max_tokens_per_session);
-  auto episode =
-      std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, opened_at, *core_.parts.clock);
+  limits.set_fork_at(record.limits().fork_at());
+  const bool forked = record.has_fork();
+  auto episode = forked ? std::make_shared<Episode>(std::move(record), std::move(limits), admitted, std::move(earlier),
+                                                    opened_at, *core_.parts.clock)
+                        : std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, opened_at,
+                                                    *core_.parts.clock);
   ++core_.counters.episodes_opened;
   base::MutexLock lock(mu_);
   --opening_;

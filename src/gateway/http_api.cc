@@ -180,6 +180,7 @@ http::Reply Open(Gateway& gateway, const HttpRequest& request) {
   json["group_id"] = opened->ref().group_id();
   json["sample_index"] = opened->ref().sample_index();
   json["attempt"] = opened->ref().attempt();
+  if (opened->has_fork()) json["from_snapshot"] = opened->fork().snapshot_id();
   http::Reply reply = Json(201, json);
   reply.body.pop_back();
   absl::StrAppend(&reply.body, ",\"task\":", TaskJson(opened->task()), "}");
@@ -207,6 +208,20 @@ http::Reply End(Gateway& gateway, const HttpRequest& request) {
   absl::Status status = ReadEnd(*body, end);
   if (status.ok()) status = gateway.EndEpisode(end).status();
   return status.ok() ? Json(200, object{}) : Error(gateway, status);
+}
+
+http::Reply Snapshot(Gateway& gateway, const HttpRequest& request) {
+  v1::EpisodeSnapshotRequest ask;
+  ask.set_episode_id(request.route.episode);
+  ask.set_api_key(request.key);
+  const auto taken = gateway.SnapshotEpisode(ask);
+  if (!taken.ok()) return Error(gateway, taken.status());
+  const v1::EpisodeFork& snapshot = taken->snapshot();
+  object json;
+  json["snapshot_id"] = snapshot.snapshot_id();
+  json["episode_id"] = snapshot.episode_id();
+  json["call_id"] = snapshot.call_id().empty() ? value(nullptr) : value(snapshot.call_id());
+  return Json(201, json);
 }
 
 // ---- Exchanges ----------------------------------------------------------------------------------------------------
@@ -317,6 +332,9 @@ http::Opening HttpApi::Head(http::RequestHead head) {
         break;
       case HttpRoute::Kind::kEnd:
         answer = [&gateway = gateway_](const HttpRequest& r) { return End(gateway, r); };
+        break;
+      case HttpRoute::Kind::kSnapshot:
+        answer = [&gateway = gateway_](const HttpRequest& r) { return Snapshot(gateway, r); };
         break;
       default:
         break;

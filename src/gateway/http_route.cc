@@ -110,6 +110,7 @@ void HttpRoute::MatchOwn(std::string_view path) {
   episode = std::string(path.substr(0, slash));
   if (path.substr(slash) == "/reward") return Set(Kind::kReward, "POST");
   if (path.substr(slash) == "/end") return Set(Kind::kEnd, "POST");
+  if (path.substr(slash) == "/snapshots") return Set(Kind::kSnapshot, "POST");
 }
 
 }  // namespace ingot::gateway

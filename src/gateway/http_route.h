@@ -9,7 +9,20 @@
 namespace ingot::gateway {
 
 struct HttpRoute {
-  enum class Kind { kNone, kDialect, kRoot, kModels, kModel, kOpen, kReward, kEnd, kStatus, kHealth, kVersion };
+  enum class Kind {
+    kNone,
+    kDialect,
+    kRoot,
+    kModels,
+    kModel,
+    kOpen,
+    kReward,
+    kEnd,
+    kSnapshot,
+    kStatus,
+    kHealth,
+    kVersion
+  };
   Kind kind = Kind::kNone;
   const char* method = "GET";
   const Dialect* dialect = nullptr;  // of kDialect; otherwise the one that words errors

@@ -67,6 +67,7 @@ std::string Gateway::MetricsText() const {
   counter("ingot_gateway_episodes_failed_total", "Episodes ended as failed.", counters.episodes_failed);
   counter("ingot_gateway_episodes_fenced_total", "Episodes ended as lost by no fault of their own.",
           counters.episodes_fenced);
+  counter("ingot_gateway_episodes_forked_total", "Trunks ended at their fork.", counters.episodes_forked);
   counter("ingot_gateway_episodes_ended_elsewhere_total", "Episodes that somebody else ended in the pool.",
           counters.episodes_ended_elsewhere);
   counter("ingot_gateway_episodes_refused_total", "Episodes not let in.", counters.episodes_refused);

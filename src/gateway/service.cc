@@ -58,6 +58,27 @@ class GatewayService final : public v1::Gateway::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status SnapshotEpisode(grpc::ServerContext* context, const v1::EpisodeSnapshotRequest* request,
+                               v1::EpisodeSnapshotResponse* response) override {
+    auto taken = gateway_.SnapshotEpisode(*request);
+    if (!taken.ok()) return Fail(context, taken.status());
+    *response = *std::move(taken);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status NextSnapshot(grpc::ServerContext* context, const v1::NextSnapshotRequest* request,
+                            v1::NextSnapshotResponse* response) override {
+    auto next = gateway_.NextSnapshot(*request);
+    if (!next.ok()) return Fail(context, next.status());
+    *response = *std::move(next);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status SnapshotTaken(grpc::ServerContext* context, const v1::SnapshotTakenRequest* request,
+                             v1::SnapshotTakenResponse*) override {
+    return Fail(context, gateway_.SnapshotTaken(*request));
+  }
+
   grpc::Status ChatCompletions(grpc::ServerContext* context, const v1::ChatRequest* request,
                                grpc::ServerWriter<v1::ChatResponse>* writer) override {
     RawRequest raw{.body = request->request_json(), .headers = {}};

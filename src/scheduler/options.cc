@@ -40,6 +40,15 @@ absl::Status SamplingOptions::Validate() const {
 }
 
 absl::Status SchedulerOptions::Validate() const {
+  if (branching.width != 0) {
+    INGOT_RETURN_IF_ERROR(InRange<int64_t>("agents.branching.at", branching.at, 1, 1 << 20));
+    if (branching.width < 2 || group_size % branching.width != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("agents.branching.width is ", branching.width,
+                                                     ": a divisor of group_size ", group_size, ", 2 or more, or 0"));
+    }
+  } else if (branching.at != 0) {
+    return absl::InvalidArgumentError("agents.branching.at needs agents.branching.width, the leaves of a trunk");
+  }
   INGOT_RETURN_IF_ERROR(sampling.Validate());
   INGOT_RETURN_IF_ERROR(window().Validate());
   INGOT_RETURN_IF_ERROR(InRange<int64_t>("group_size", group_size, 1, kMaxGroupSize));

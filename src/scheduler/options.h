@@ -33,6 +33,12 @@ struct SamplingOptions {
   absl::Status Validate() const;
 };
 
+// Groups that branch (train_groups.h); `agents.branching` in the YAML.
+struct BranchingOptions {
+  int32_t at = 0;     // calls of a trunk before it is forked, >= 1 with a width
+  int32_t width = 0;  // leaves of each trunk: 2 or more, and a divisor of the group's size; 0 = groups do not branch
+};
+
 struct SchedulerOptions {
   static constexpr int32_t kMaxGroupSize = 1 << 16;
 
@@ -74,6 +80,7 @@ struct SchedulerOptions {
 
   int64_t retry_after_ms = 200;  // hint in RESOURCE_EXHAUSTED answers, > 0
   uint64_t seed = 0;             // of the order of tasks
+  BranchingOptions branching = {};
   SamplingOptions sampling = {};
 
   // ---- Evaluations

@@ -188,6 +188,10 @@ absl::Status Scheduler::Reconcile(const std::string& gateway, v1::EpisodePurpose
       ended.set_state(it->second.state());
       ended.set_reward(tree::ReturnOf(it->second));
       ended.set_detail(it->second.detail());
+      ended.set_cause(it->second.cause());
+      ended.set_episode_id(it->second.episode_id());
+      ended.set_runner(it->second.runner());
+      ended.set_scaffold(it->second.scaffold());
       found.set_ended(found.ended() + 1);
     }
     INGOT_RETURN_IF_ERROR(purpose == v1::PURPOSE_EVAL ? evals_.EndEpisode(ended) : groups_.EndEpisode(ended));

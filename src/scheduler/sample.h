@@ -2,10 +2,13 @@
 //
 //             handed out             FINISHED
 //   kWaiting ----------> kRunning ----------> kDone
-//      ^                    |
+//      ^  ^                 |----------------> kForked    a trunk (train_groups.h)
+//      |  kBlocked          |
 //      +--------------------+ FAILED: attempt + 1, or kGivenUp once max_attempts have failed
 //      +--------------------+ INFRASTRUCTURE_FAILED: the same, with a bound of its own
 //      +--------------------' lost, or fenced by a run that goes back: attempt + 1
+//
+// A leaf is kBlocked until its trunk ends. If the trunk needs no fork, it stands for one of its leaves (kStoodFor).
 //
 // A larger attempt fences the smaller ones: the late end of an older attempt changes nothing.
 #pragma once
@@ -33,7 +36,7 @@ inline AttemptLimits LimitsOf(const SchedulerOptions& options) {
 }
 
 struct Sample {
-  enum State : uint8_t { kWaiting, kRunning, kDone, kGivenUp };
+  enum State : uint8_t { kWaiting, kRunning, kDone, kGivenUp, kForked, kBlocked, kStoodFor };
   State state = kWaiting;
   int32_t attempt = 0;          // the attempt that waits, runs, or was the last
   int32_t failures = 0;         // attempts that its agent failed
@@ -41,7 +44,13 @@ struct Sample {
   double reward = 0;            // kDone only; its return
   std::vector<int32_t> fenced;  // attempts that Fence ended, ascending: their own ends count for nothing
 
-  bool terminal() const { return state == kDone || state == kGivenUp; }
+  bool terminal() const { return state == kDone || state == kGivenUp || state == kForked || state == kStoodFor; }
+
+  // A leaf whose trunk is tried again: what its attempts did, and still do, counts no more.
+  void Withdraw() {
+    if (state == kRunning || state == kDone) ++attempt;
+    state = kBlocked;
+  }
 
   // The current attempt, as sample `index` of a group.
   v1::EpisodeRef Ref(int64_t group_id, int64_t index) const {
@@ -86,6 +95,9 @@ struct Sample {
         state = kDone;
         reward = request.reward();
         return absl::OkStatus();
+      case v1::EPISODE_FORKED:
+        state = kForked;
+        return absl::OkStatus();
       case v1::EPISODE_FAILED:
       case v1::EPISODE_INFRASTRUCTURE_FAILED:
         break;
@@ -94,7 +106,8 @@ struct Sample {
         ++attempt;
         return absl::OkStatus();
       default:
-        return absl::InvalidArgumentError("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED or FENCED");
+        return absl::InvalidArgumentError(
+            "an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED or FORKED");
     }
     Fail(limits, request.state() == v1::EPISODE_INFRASTRUCTURE_FAILED);
     return absl::OkStatus();
@@ -120,6 +133,8 @@ struct Sample {
       reward = tree::ReturnOf(episode);
     } else if (failed) {
       Fail(limits, of_infrastructure);
+    } else if (episode.state() == v1::EPISODE_FORKED) {
+      state = kForked;
     } else if (episode.state() == v1::EPISODE_OPEN) {
       state = kRunning;
     } else {

@@ -20,6 +20,8 @@ constexpr int64_t kLongestWaitMs = 3'600'000;
 constexpr int64_t kTrimRecords = 200;
 constexpr char kUsedUp[] = "every task was used once (scheduler.sampling.once)";
 
+Asker AskerOf(const v1::AdmitRequest& request) { return {.runner = request.runner(), .scaffold = request.scaffold()}; }
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, TaskSampler tasks, datapool::Client& pool,
@@ -81,6 +83,11 @@ absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
   if (admitted.group_size() > SchedulerOptions::kMaxGroupSize) {
     return absl::FailedPreconditionError(absl::StrCat("group ", admitted.group_id(), " has ", admitted.group_size(),
                                                       " samples, more than ", SchedulerOptions::kMaxGroupSize));
+  }
+  const int32_t width = admitted.branch_width();
+  if (width != 0 && (width < 2 || admitted.group_size() % width != 0 || admitted.branch_at() < 1)) {
+    return absl::FailedPreconditionError(absl::StrCat("group ", admitted.group_id(), " of ", admitted.group_size(),
+                                                      " samples branches at ", admitted.branch_at(), " into ", width));
   }
   INGOT_RETURN_IF_ERROR(policy_.AdmitGroup(admitted.group_id()));
   groups_.Add(admitted);
@@ -309,6 +316,9 @@ absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest& request) {
   if (request.group().empty() == request.has_task()) {
     return absl::InvalidArgumentError("a group that is named needs its task, and a task the name of its group");
   }
+  if (request.has_sample_of() && request.has_task()) {
+    return absl::InvalidArgumentError("a further sample of a group has the group's task");
+  }
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
   const int64_t running = groups_.running() + evals_.running();
@@ -316,13 +326,13 @@ absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest& request) {
     return Refuse("concurrency", absl::StrCat("max_concurrent_episodes = ", options_.max_concurrent_episodes,
                                               " episodes are running"));
   }
-  const bool named = !request.group().empty();
-  if (!named) {
-    if (auto ticket = evals_.NextTicket(clock_.Now())) return HandOver(*std::move(ticket), request.gateway());
-  }
-  INGOT_ASSIGN_OR_RETURN(v1::Ticket ticket, AdmitTraining(request));
-  NotifyChange();
-  return HandOver(std::move(ticket), request.gateway());
+  std::optional<v1::Ticket> of_eval;
+  if (request.group().empty() && !request.has_sample_of()) of_eval = evals_.NextTicket(clock_.Now());
+  absl::StatusOr<v1::Ticket> ticket = of_eval.has_value() ? *std::move(of_eval) : AdmitTraining(request);
+  if (!ticket.ok()) return ticket;
+  ticket->set_oldest_group(policy_.head());
+  if (ticket->purpose() == v1::PURPOSE_TRAIN) NotifyChange();
+  return HandOver(*std::move(ticket), request.gateway());
 }
 
 v1::Ticket Scheduler::HandOver(v1::Ticket ticket, const std::string& gateway) {
@@ -336,6 +346,21 @@ v1::Ticket Scheduler::HandOver(v1::Ticket ticket, const std::string& gateway) {
   }
   handed_[PlaceOf(ticket.purpose(), ticket.ref())] = gateway;
   return ticket;
+}
+
+absl::StatusOr<v1::Ticket> Scheduler::AdmitSampleOf(const v1::AdmitRequest& request) {
+  const int64_t group = request.sample_of();
+  if (!groups_.contains(group)) {
+    return absl::FailedPreconditionError(absl::StrCat("group ", group, " is over: it takes no further sample"));
+  }
+  if (groups_.branches(group)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("group ", group, " branches by itself (agents.branching): its runner forks its trunks"));
+  }
+  auto ticket = groups_.TicketOf(group, AskerOf(request));
+  if (ticket.has_value()) return *std::move(ticket);
+  return absl::FailedPreconditionError(
+      absl::StrCat("group ", group, " has no sample left to run: all ", options_.group_size, " are running or done"));
 }
 
 absl::StatusOr<std::optional<v1::Ticket>> Scheduler::AdmitNamed(const v1::AdmitRequest& request) {
@@ -368,10 +393,11 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
     return absl::FailedPreconditionError("the run is over: its last batch was fed");
   }
   if (!live_known_) return Refuse("no_version", "no policy version is live yet");
+  if (request.has_sample_of()) return AdmitSampleOf(request);
   if (!request.group().empty()) {
     INGOT_ASSIGN_OR_RETURN(auto ticket, AdmitNamed(request));
     if (ticket.has_value()) return *std::move(ticket);
-  } else if (auto ticket = groups_.NextTicket()) {
+  } else if (auto ticket = groups_.NextTicket(AskerOf(request))) {
     return *std::move(ticket);
   }
   // The last batches need no more groups than this; further ones would never be trained.
@@ -396,8 +422,13 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   admitted.set_name(request.group());
   admitted.set_group_size(options_.group_size);
   admitted.set_admitted_version(policy_.live_version());
+  // An opener that cannot fork gets a group without trunks.
+  if (request.group().empty() && !request.runner().empty() && options_.branching.width > 0) {
+    admitted.set_branch_width(options_.branching.width);
+    admitted.set_branch_at(options_.branching.at);
+  }
   INGOT_RETURN_IF_ERROR(Write(std::move(record)));
-  auto ticket = groups_.TicketOf(policy_.next_group() - 1);
+  auto ticket = groups_.TicketOf(policy_.next_group() - 1, AskerOf(request));
   if (!ticket.has_value()) return absl::InternalError("a group just admitted has no sample to run");
   return *std::move(ticket);
 }
@@ -427,6 +458,7 @@ void Scheduler::CountEnd(const v1::EpisodeEndedRequest& ended) {
   metrics_.CountEpisode(ended.state());
   if (!ended.cause().empty()) metrics_.CountFailure(ended.cause());
   if (ended.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
+  if (ended.state() == v1::EPISODE_FORKED) unstarted_ = 0;  // its agent got as far as its fork
   const bool of_setup = ended.state() == v1::EPISODE_INFRASTRUCTURE_FAILED;
   if (ended.state() != v1::EPISODE_FAILED && !of_setup) return;
   if (!of_setup && !ended.before_first_call()) {

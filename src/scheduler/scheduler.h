@@ -17,6 +17,9 @@
 // attempt that is open there runs, and its gateway reports its end. So a replayed scheduler decides as the old one did,
 // and hands out no sample that somebody runs.
 //
+// Branching. The journal's GroupAdmitted says how a group branches; the forks themselves are in the pool's episodes
+// (train_groups.h), which are durable before an end is reported. A restart thus needs no record of a fork.
+//
 // Rewards. A group whose samples are all done is judged as a whole, once (grader.h). Until its GroupRewarded record
 // stands, it is open: no batch takes it. After a restart the stage is asked again and answers from the pool. Without a
 // stage the returns that came with the episodes' ends are journalled at once.
@@ -174,6 +177,8 @@ class Scheduler final : public Client {
   // Notes who got the ticket.
   v1::Ticket HandOver(v1::Ticket ticket, const std::string& gateway) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<v1::Ticket> AdmitTraining(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A sample of the group that another episode forks in.
+  absl::StatusOr<v1::Ticket> AdmitSampleOf(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A sample of the group that the request names; nullopt = no group has that name yet.
   absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

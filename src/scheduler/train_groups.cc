@@ -7,6 +7,8 @@
 namespace ingot::scheduler {
 namespace {
 
+constexpr char kSnapshotLost[] = "snapshot";  // EpisodeEndedRequest.cause
+
 bool HasWaiting(const std::vector<Sample>& samples) {
   return std::any_of(samples.begin(), samples.end(), [](const Sample& s) { return s.state == Sample::kWaiting; });
 }
@@ -24,8 +26,65 @@ void TrainGroups::Add(const v1::GroupAdmitted& admitted) {
   group.name = admitted.name();
   group.task = admitted.task();
   group.admitted_version = admitted.admitted_version();
-  group.samples.resize(static_cast<size_t>(std::max(1, admitted.group_size())));
+  const auto leaves = static_cast<size_t>(std::max(1, admitted.group_size()));
+  group.samples.resize(leaves);
+  if (admitted.branch_width() > 0) {
+    group.width = static_cast<size_t>(admitted.branch_width());
+    group.fork_at = admitted.branch_at();
+    for (Sample& leaf : group.samples) leaf.state = Sample::kBlocked;
+    group.samples.resize(leaves + leaves / group.width);
+    group.newest.resize(group.samples.size());
+  }
   waiting_.insert(admitted.group_id());
+}
+
+size_t TrainGroups::Leaves(const Group& group) {
+  return group.width == 0 ? group.samples.size() : group.samples.size() * group.width / (group.width + 1);
+}
+
+bool TrainGroups::MayTake(const Group& group, size_t sample, const Asker& asker) {
+  if (group.width == 0) return true;
+  if (IsTrunk(group, sample)) return !asker.runner.empty();
+  const size_t trunk = TrunkOf(group, sample);
+  const Attempt& ran = group.newest[trunk];
+  if (group.samples[trunk].state != Sample::kForked) return true;
+  return ran.runner == asker.runner && ran.scaffold == asker.scaffold;
+}
+
+void TrainGroups::FreeLeaves(Group& group, size_t trunk) {
+  const bool forked = group.samples[trunk].state == Sample::kForked;
+  const size_t first = FirstLeafOf(group, trunk);
+  for (size_t leaf = first; leaf < first + group.width; ++leaf) {
+    Sample& sample = group.samples[leaf];
+    if (sample.state != Sample::kBlocked) continue;
+    // A leaf that the pool holds an attempt of must have a newer one, since the newest attempts are trained.
+    const bool stands = !forked && leaf == first && sample.attempt == 0;
+    sample.state = stands ? Sample::kStoodFor : Sample::kWaiting;
+  }
+}
+
+void TrainGroups::TryTrunkAgain(Group& group, size_t trunk) {
+  const size_t first = FirstLeafOf(group, trunk);
+  for (size_t leaf = first; leaf < first + group.width; ++leaf) {
+    if (group.samples[leaf].state == Sample::kRunning) --running_;
+    if (group.samples[leaf].state != Sample::kGivenUp) group.samples[leaf].Withdraw();
+  }
+  group.samples[trunk].Fail(LimitsOf(options_), /*of_infrastructure=*/true);
+  if (group.samples[trunk].state == Sample::kGivenUp) {
+    group.failure = GivenUp(group.samples[trunk], "the snapshot of a trunk was lost");
+  }
+}
+
+void TrainGroups::RestoreLeaves(Group& group, size_t trunk) {
+  const Sample::State state = group.samples[trunk].state;
+  const bool ended = state == Sample::kForked || state == Sample::kDone;
+  const std::string from = state == Sample::kForked ? group.newest[trunk].episode_id : "";
+  const size_t first = FirstLeafOf(group, trunk);
+  for (size_t leaf = first; leaf < first + group.width; ++leaf) {
+    Sample& sample = group.samples[leaf];
+    if (!ended || group.newest[leaf].trunk_id != from) sample.Withdraw();
+  }
+  if (ended) FreeLeaves(group, trunk);
 }
 
 void TrainGroups::Remove(int64_t group_id) {
@@ -56,8 +115,9 @@ void TrainGroups::MarkEnded(int64_t group_id, Group& group) {
 }
 
 void TrainGroups::Update(int64_t group_id, Group& group) {
-  const bool all_done =
-      std::all_of(group.samples.begin(), group.samples.end(), [](const Sample& s) { return s.state == Sample::kDone; });
+  const bool all_done = std::all_of(group.samples.begin(), group.samples.end(), [](const Sample& s) {
+    return s.state == Sample::kDone || s.state == Sample::kForked || s.state == Sample::kStoodFor;
+  });
   if (all_done || !group.failure.empty()) {
     MarkEnded(group_id, group);
   } else if (HasWaiting(group.samples)) {
@@ -107,32 +167,44 @@ void TrainGroups::Advance(std::chrono::nanoseconds now, int64_t live_version, bo
   }
 }
 
-std::optional<v1::Ticket> TrainGroups::NextTicket() {
+std::optional<v1::Ticket> TrainGroups::NextTicket(const Asker& asker) {
   for (const int64_t group_id : waiting_) {
     if (!groups_.at(group_id).name.empty()) continue;
-    if (auto ticket = TicketOf(group_id)) return ticket;
+    if (auto ticket = TicketOf(group_id, asker)) return ticket;
   }
   return std::nullopt;
 }
 
-std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id) {
+std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, const Asker& asker) {
   const auto it = groups_.find(group_id);
   if (it == groups_.end() || !waiting_.contains(group_id) || it->second.admitted_version > live_version_) {
     return std::nullopt;
   }
   Group& group = it->second;
-  const auto sample = std::find_if(group.samples.begin(), group.samples.end(),
-                                   [](const Sample& s) { return s.state == Sample::kWaiting; });
+  size_t index = 0;
+  while (index < group.samples.size() &&
+         (group.samples[index].state != Sample::kWaiting || !MayTake(group, index, asker))) {
+    ++index;
+  }
+  if (index == group.samples.size()) return std::nullopt;
+  Sample& sample = group.samples[index];
   if (!group.deadline.has_value() && !group.left.has_value()) {
     group.left = FullTime();
   }
   v1::Ticket ticket;
-  *ticket.mutable_ref() = sample->Ref(group_id, sample - group.samples.begin());
+  *ticket.mutable_ref() = sample.Ref(group_id, static_cast<int64_t>(index));
   ticket.set_purpose(v1::PURPOSE_TRAIN);
   *ticket.mutable_task() = group.task;
   ticket.set_pinned_version(-1);
   ticket.set_admitted_version(group.admitted_version);
-  sample->state = Sample::kRunning;
+  if (IsTrunk(group, index)) {
+    ticket.set_fork_at(group.fork_at);
+  } else if (group.width > 0) {
+    const size_t trunk = TrunkOf(group, index);
+    if (group.samples[trunk].state == Sample::kForked) ticket.set_trunk_id(group.newest[trunk].episode_id);
+    group.newest[index].trunk_id = ticket.trunk_id();
+  }
+  sample.state = Sample::kRunning;
   ++running_;
   Update(group_id, group);
   return ticket;
@@ -148,8 +220,14 @@ absl::Status TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("group ", group_id, " has ", group.samples.size(), " samples: no sample ", index));
   }
+  const auto place = static_cast<size_t>(index);
+  const bool trunk = IsTrunk(group, place);
+  if (request.state() == v1::EPISODE_FORKED && (!trunk || request.episode_id().empty() || request.runner().empty())) {
+    return absl::InvalidArgumentError(absl::StrCat("group ", group_id, ", sample ", index,
+                                                   " cannot end as FORKED: it is no trunk of a named runner"));
+  }
   if (!group.failure.empty() || group.rewarded.has_value() || ended_.contains(group_id)) return absl::OkStatus();
-  Sample& sample = group.samples[static_cast<size_t>(index)];
+  Sample& sample = group.samples[place];
   const Sample::State state = sample.state;
   const int32_t attempt = sample.attempt;
   INGOT_RETURN_IF_ERROR(sample.End(request, LimitsOf(options_)));
@@ -157,6 +235,14 @@ absl::Status TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
   if (sample.state == state && sample.attempt == attempt) return absl::OkStatus();
   if (state == Sample::kRunning && sample.state != state) --running_;
   if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, request.detail());
+  if (trunk && (sample.state == Sample::kForked || sample.state == Sample::kDone)) {
+    group.newest[place] = {
+        .episode_id = request.episode_id(), .runner = request.runner(), .scaffold = request.scaffold(), .trunk_id = ""};
+    FreeLeaves(group, place);
+  }
+  const bool lost = group.width > 0 && !trunk && request.state() == v1::EPISODE_INFRASTRUCTURE_FAILED &&
+                    request.cause() == kSnapshotLost && !group.newest[place].trunk_id.empty();
+  if (lost && sample.state == Sample::kWaiting) TryTrunkAgain(group, TrunkOf(group, place));
   Update(group_id, group);
   return absl::OkStatus();
 }
@@ -202,11 +288,18 @@ void TrainGroups::Restore(const v1::Episode& episode) {
   const int32_t index = episode.ref().sample_index();
   if (index < 0 || index >= std::ssize(group.samples)) return;
   group.samples[static_cast<size_t>(index)].Restore(episode, LimitsOf(options_));
+  if (group.width > 0) {  // attempts ascend
+    group.newest[static_cast<size_t>(index)] = {.episode_id = episode.episode_id(),
+                                                .runner = episode.runner(),
+                                                .scaffold = episode.scaffold(),
+                                                .trunk_id = episode.fork().episode_id()};
+  }
 }
 
 void TrainGroups::FinishRestore() {
   for (auto& [group_id, group] : groups_) {
     if (group.rewarded.has_value()) continue;
+    for (size_t trunk = Leaves(group); trunk < group.samples.size(); ++trunk) RestoreLeaves(group, trunk);
     for (const Sample& sample : group.samples) {
       if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, "");
       if (sample.state != Sample::kRunning) continue;
@@ -226,7 +319,9 @@ std::vector<EndedGroup> TrainGroups::Ended() const {
     ended.admitted_version = group.admitted_version;
     ended.failure = group.failure;
     if (!group.failure.empty()) continue;
-    for (const Sample& sample : group.samples) ended.returns.push_back(sample.reward);
+    for (const Sample& sample : group.samples) {
+      if (sample.state == Sample::kDone) ended.returns.push_back(sample.reward);
+    }
   }
   return all;
 }

@@ -6,6 +6,21 @@
 //   ended --> Scheduler decides the outcome --+--> rewarded: MarkRewarded --> in a batch: Remove
 //             (asks the reward stage)         `--> dropped or failed: Remove
 //
+// Branching (GroupAdmitted.branch_width). The samples of a group are then the leaves of trunks, which have the indices
+// behind the leaves:
+//
+//   group_size 4, width 2     leaf 0  leaf 1  leaf 2  leaf 3   trunk 4  trunk 5
+//                                  of trunk 4       of trunk 5
+//
+//   trunk   waits --> runs --FORKED--> its leaves wait, for its recipe and the runner that holds the snapshot
+//                       |----FINISHED--> it stands for its first leaf; the others begin anew, without a fork
+//                       '----FAILED, ..--> tried again; its leaves stay blocked
+//
+// The group ends when its leaves are done and its trunks forked or done. A leaf that fails is forked again from the same
+// snapshot. If its runner has lost the snapshot (cause "snapshot"), the trunk is tried again, and what its leaves did
+// counts no more. The pool's episodes hold all of that: a trunk's state, its runner, and the trunk that each leaf left.
+// So a restored group goes on as the one before did, without records of its own in the journal.
+//
 // A group's time is group_deadline_seconds from its first ticket on; past it the group fails. The time runs while one
 // of the group's samples runs or may be handed out. It stands still while evaluations go first: they take every opening
 // that names no group. It begins anew with the next ticket if the run goes back below the version under which the group
@@ -42,7 +57,13 @@ struct EndedGroup {
   int64_t group_id = 0;
   int64_t admitted_version = 0;
   std::string failure;          // why it failed; empty = all its samples are done
-  std::vector<double> returns;  // as reported, by sample index; empty = it failed
+  std::vector<double> returns;  // as reported, of its done samples by index; empty = it failed
+};
+
+// Who asks for a sample.
+struct Asker {
+  std::string runner = {};    // AdmitRequest.runner
+  std::string scaffold = {};  // AdmitRequest.scaffold
 };
 
 class TrainGroups {
@@ -63,9 +84,10 @@ class TrainGroups {
   // A waiting sample of the oldest unnamed group that has one; nullopt = none waits. Passes over groups that were
   // admitted under a version above the live one. After a resume such a group waits for its version, or its tokens would
   // be older than the window's bound.
-  std::optional<v1::Ticket> NextTicket();
-  // A waiting sample of this group, under the same condition on its version; nullopt = none waits.
-  std::optional<v1::Ticket> TicketOf(int64_t group_id);
+  // `asker`: decides about trunks and leaves.
+  std::optional<v1::Ticket> NextTicket(const Asker& asker = {});
+  // A waiting sample of this group, under the same conditions; nullopt = none waits.
+  std::optional<v1::Ticket> TicketOf(int64_t group_id, const Asker& asker = {});
 
   // An episode ended. A late end, of a group or attempt that is over, changes nothing and is OK. INVALID_ARGUMENT: no
   // such sample or attempt, or no end. REQUIRES: the group was admitted once.
@@ -86,22 +108,45 @@ class TrainGroups {
   // REQUIRES: contains(group_id).
   const v1::Task& task(int64_t group_id) const { return groups_.at(group_id).task; }
   bool contains(int64_t group_id) const { return groups_.contains(group_id); }
+  // REQUIRES: contains(group_id).
+  bool branches(int64_t group_id) const { return groups_.at(group_id).width > 0; }
   // Over its judged episodes, once it is rewarded; otherwise over its done samples.
   RewardSum Rewards(int64_t group_id) const;
   int64_t running() const { return running_; }
 
  private:
+  // The newest attempt of a sample of a group that branches.
+  struct Attempt {
+    std::string episode_id;  // of a trunk that ended
+    std::string runner;      // that ran it
+    std::string scaffold;
+    std::string trunk_id;  // of a leaf: Ticket.trunk_id
+  };
   struct Group {
     std::string name;  // AdmitRequest.group; empty = any agent may run its samples
     v1::Task task;
     int64_t admitted_version = 0;
-    std::vector<Sample> samples;
+    std::vector<Sample> samples;  // the trunks are the last ones
+    size_t width = 0;             // leaves of a trunk; 0 = the group does not branch
+    int32_t fork_at = 0;          // GroupAdmitted.branch_at
+    std::vector<Attempt> newest;  // of `samples`, if the group branches
     // The group's time: it ends at `deadline` while it runs; `left` remains while it stands still. Both nullopt = no
     // ticket was handed out since the time began.
     std::optional<std::chrono::nanoseconds> deadline, left;
     std::string failure;                // empty = it has not failed
     std::optional<RewardSum> rewarded;  // MarkRewarded
   };
+  static size_t Leaves(const Group& group);
+  static bool IsTrunk(const Group& group, size_t sample) { return group.width > 0 && sample >= Leaves(group); }
+  static size_t TrunkOf(const Group& group, size_t leaf) { return Leaves(group) + leaf / group.width; }
+  static size_t FirstLeafOf(const Group& group, size_t trunk) { return (trunk - Leaves(group)) * group.width; }
+  static bool MayTake(const Group& group, size_t sample, const Asker& asker);
+  // A trunk ended at its fork, or finished without one: its leaves may run.
+  static void FreeLeaves(Group& group, size_t trunk);
+  // The snapshot of the trunk is lost.
+  void TryTrunkAgain(Group& group, size_t trunk);
+  // Brings the leaves in line with their trunk, after a restart.
+  static void RestoreLeaves(Group& group, size_t trunk);
   // Brings the indices in line with the group's samples.
   void Update(int64_t group_id, Group& group);
   // Takes an ended group out of every index but ended_. Its running attempts count no longer.

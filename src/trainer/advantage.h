@@ -27,6 +27,7 @@ struct AdvantageRule {
   std::string baseline = "mean";
   std::string normalization = "none";
   bool filter_zero_variance = false;
+  std::string branches = "nested";  // of groups that branch (branch_advantage.h)
 };
 
 struct GroupAdvantages {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "trainer/advantage.h"
+#include "trainer/branch_advantage.h"
 #include "trainer/episode_metrics.h"
-#include "tree/episode_return.h"
-#include "tree/reward_bounds.h"
+#include "trainer/group_rows.h"
 #include "tree/token_advantages.h"
 
 namespace ingot::trainer {
@@ -17,10 +17,6 @@ namespace {
 
 // Log-probs come from a log-softmax in fp32, whose rounding may leave a certain token slightly above 0.
 constexpr float kLogprobRounding = 1e-4f;
-
-bool Trainable(const v1::EpisodeTree& tree) {
-  return tree.episode().state() == v1::EPISODE_FINISHED && tree.episode().purpose() == v1::PURPOSE_TRAIN;
-}
 
 bool Flagged(const v1::Call& call) {
   const v1::SamplingParams& sampling = call.sampling();
@@ -34,6 +30,7 @@ int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
 }
 
 struct Counts {
+  int64_t trunks = 0;
   int64_t episodes_left_out = 0;
   int64_t episodes_ungraded = 0;  // of judged groups
   int64_t episodes_unpaired = 0;  // with loss tokens, but in no pair
@@ -58,36 +55,35 @@ class Collector {
 
   absl::Status AddGroup(const v1::Group& group) {
     const int32_t index = static_cast<int32_t>(groups_.size());
-    groups_.emplace_back();
+    INGOT_ASSIGN_OR_RETURN(TrainedGroup trained, RowsOf(group, options_.advantage_credit));
+    counts_.episodes_left_out += trained.left_out;
+    counts_.episodes_ungraded += trained.ungraded;
+    if (out_.reward_fault.empty()) out_.reward_fault = trained.reward_fault;
     has_token_advantages_.push_back(false);
-    const bool graded = std::any_of(group.episodes().begin(), group.episodes().end(),
-                                    [](const v1::EpisodeTree& tree) { return tree.episode().has_grade(); });
-    int64_t ungraded = 0;
-    for (const v1::EpisodeTree& tree : group.episodes()) {
-      if (!Trainable(tree)) {
-        ++counts_.episodes_left_out;
-        continue;
-      }
-      if (graded && !tree.episode().has_grade()) {  // the reward stage could not judge it: it is no part of the group
-        ++counts_.episodes_ungraded;
-        ++ungraded;
-        continue;
-      }
+    groups_.push_back(std::move(trained.rows));
+    trunk_sampled_.assign(groups_.back().trunk_turns.size(), 0);
+    for (const TrainedGroup::Part& part : trained.parts) {
+      const v1::EpisodeTree& tree = group.episodes(part.episode);
       INGOT_RETURN_IF_ERROR(
-          base::Annotate(AddEpisode(tree, index),
+          base::Annotate(AddEpisode(tree, index, part),
                          absl::StrCat("group ", group.group_id(), ", episode ", tree.episode().episode_id())));
     }
-    const size_t samples = groups_.back().size();
-    if (options_.group_size > 0 && static_cast<int64_t>(samples) + ungraded != options_.group_size) {
-      return absl::InvalidArgumentError(absl::StrCat("group ", group.group_id(), " holds ", samples,
+    // A trunk that needed no fork may be one sample too many (scheduler/train_groups.h).
+    const int64_t finished = std::ssize(groups_.back().rows) + trained.ungraded;
+    const bool branches = std::any_of(group.episodes().begin(), group.episodes().end(), [&](const auto& tree) {
+      return tree.episode().ref().sample_index() >= options_.group_size;
+    });
+    if (options_.group_size > 0 && finished != options_.group_size && !(branches && finished > options_.group_size)) {
+      return absl::InvalidArgumentError(absl::StrCat("group ", group.group_id(), " holds ", finished - trained.ungraded,
                                                      " finished samples where group_size is ", options_.group_size));
     }
     return absl::OkStatus();
   }
 
   void Finish(const v1::FeedStats& feed) {
-    const std::vector<GroupAdvantages> advantages = Advantages(
-        groups_, {options_.advantage_baseline, options_.advantage_normalization, options_.filter_zero_variance});
+    const std::vector<BranchedAdvantages> advantages =
+        AdvantagesOfRows(groups_, {options_.advantage_baseline, options_.advantage_normalization,
+                                   options_.filter_zero_variance, options_.advantage_branches});
     std::vector<bool> left_out(episodes_.size(), false);
     const auto filtered = [&](size_t group) { return advantages[group].filtered && !has_token_advantages_[group]; };
     for (size_t e = 0; e < episodes_.size(); ++e) left_out[e] = filtered(episodes_[e].group);
@@ -100,7 +96,8 @@ class Collector {
       const size_t episode = static_cast<size_t>(pending.call.episode);
       if (left_out[episode]) continue;
       const Sample& sample = episodes_[episode];
-      out_.advantages.push_back(advantages[sample.group].turns[sample.index][pending.turn]);
+      const BranchedAdvantages& of_group = advantages[sample.group];
+      out_.advantages.push_back((sample.trunk ? of_group.trunks : of_group.rows)[sample.index][pending.turn]);
       AddCall(std::move(pending));
     }
     out_.episodes = static_cast<int32_t>(episodes_.size());
@@ -112,7 +109,8 @@ class Collector {
  private:
   struct Sample {
     size_t group = 0;
-    size_t index = 0;         // in its group
+    bool trunk = false;
+    size_t index = 0;         // of its group's rows, or trunks
     int64_t loss_tokens = 0;  // before groups are filtered and pairs made
   };
   struct PendingCall {
@@ -123,42 +121,8 @@ class Collector {
     int64_t loss_tokens = 0;
   };
 
-  // Statistics of a group may overflow with this reward, and would give a gradient of zero or none that is finite.
-  void CheckBound(const v1::Episode& episode, const std::string& subject, double reward) {
-    const std::string fault = tree::RewardFault(reward);
-    if (fault.empty() || !out_.reward_fault.empty()) return;
-    out_.reward_fault =
-        absl::StrCat("group ", episode.ref().group_id(), ", episode ", episode.episode_id(), ": ", subject, " ", fault);
-  }
-
-  absl::StatusOr<EpisodeReturn> ReturnOf(const v1::EpisodeTree& tree) {
-    const v1::Episode& episode = tree.episode();
-    const double reward = tree::RewardOf(episode);
-    const auto& call_rewards = tree::CallRewardsOf(episode);
-    if (!std::isfinite(reward)) return absl::InvalidArgumentError("its reward is not a finite number");
-    CheckBound(episode, "its reward", reward);
-    std::vector<double> turns(static_cast<size_t>(tree.calls_size()), 0.0);
-    int64_t found = 0;
-    for (int t = 0; t < tree.calls_size(); ++t) {
-      const auto it = call_rewards.find(tree.calls(t).call_id());
-      if (it == call_rewards.end()) continue;
-      if (!std::isfinite(it->second)) {
-        return absl::InvalidArgumentError(absl::StrCat("the reward of call ", it->first, " is not a finite number"));
-      }
-      CheckBound(episode, absl::StrCat("the reward of call ", it->first), it->second);
-      turns[static_cast<size_t>(t)] = it->second;
-      ++found;
-    }
-    if (found != static_cast<int64_t>(call_rewards.size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("call_rewards names ", call_rewards.size(), " calls, of which the episode holds ", found));
-    }
-    return CreditTurns(reward, turns, options_.advantage_credit);
-  }
-
-  absl::Status AddEpisode(const v1::EpisodeTree& tree, int32_t group) {
-    INGOT_ASSIGN_OR_RETURN(EpisodeReturn earned, ReturnOf(tree));
-    Sample sample{static_cast<size_t>(group), groups_.back().size(), 0};
+  absl::Status AddEpisode(const v1::EpisodeTree& tree, int32_t group, const TrainedGroup::Part& part) {
+    Sample sample{static_cast<size_t>(group), part.trunk, part.index, 0};
     INGOT_ASSIGN_OR_RETURN(std::vector<tree::CallPath> calls,
                            tree::CallPathsOf(tree, static_cast<int32_t>(episodes_.size()), group));
     int64_t sampled = 0;
@@ -189,10 +153,22 @@ class Collector {
       sample.loss_tokens += pending.loss_tokens;
       if (pending.loss_tokens > 0) pending_.push_back(std::move(pending));
     }
-    groups_.back().push_back(std::move(earned));
     episodes_.push_back(sample);
     records_.push_back(&tree.episode());
-    metrics_.AddEpisode(tree, sampled);
+    if (part.trunk) {
+      trunk_sampled_[part.index] = sampled;
+      ++counts_.trunks;
+      return absl::OkStatus();
+    }
+    // A leaf's episode is the whole path.
+    const int32_t trunk = groups_.back().trunks[part.index];
+    const auto place = static_cast<size_t>(std::max(trunk, 0));
+    if (trunk < 0) {
+      metrics_.AddEpisode(tree, sampled);
+    } else {
+      metrics_.AddEpisode(tree, sampled + trunk_sampled_[place],
+                          static_cast<int64_t>(groups_.back().trunk_turns[place]));
+    }
     return absl::OkStatus();
   }
 
@@ -215,22 +191,23 @@ class Collector {
     return pending;
   }
 
-  // Prefers the best episode of every group to its worst; episodes in no pair are left out.
+  // Prefers the best episode of every group, or of every trunk's leaves, to the worst; episodes in no pair are left out.
   void Pair(std::vector<bool>& left_out) {
-    std::map<size_t, std::pair<int32_t, int32_t>> best_worst;  // by group
+    std::map<std::pair<size_t, int32_t>, std::pair<int32_t, int32_t>> best_worst;  // by group and trunk
     const auto value = [&](int32_t e) {
       const Sample& sample = episodes_[static_cast<size_t>(e)];
-      return groups_[sample.group][sample.index].value;
+      return groups_[sample.group].rows[sample.index].value;
     };
     for (int32_t e = 0; e < static_cast<int32_t>(episodes_.size()); ++e) {
       const Sample& sample = episodes_[static_cast<size_t>(e)];
-      if (left_out[static_cast<size_t>(e)] || sample.loss_tokens == 0) continue;
-      auto& [best, worst] = best_worst.try_emplace(sample.group, e, e).first->second;
+      if (left_out[static_cast<size_t>(e)] || sample.loss_tokens == 0 || sample.trunk) continue;
+      const int32_t trunk = groups_[sample.group].trunks[sample.index];
+      auto& [best, worst] = best_worst.try_emplace({sample.group, trunk}, e, e).first->second;
       if (value(e) > value(best)) best = e;
       if (value(e) < value(worst)) worst = e;
     }
     std::vector<bool> paired(episodes_.size(), false);
-    for (const auto& [group, pair] : best_worst) {
+    for (const auto& [siblings, pair] : best_worst) {
       if (value(pair.first) == value(pair.second)) continue;
       out_.preferences.push_back({pair.first, pair.second});
       paired[static_cast<size_t>(pair.first)] = paired[static_cast<size_t>(pair.second)] = true;
@@ -273,7 +250,8 @@ class Collector {
     const double equal = static_cast<double>(counts_.groups_equal) / static_cast<double>(groups_.size());
     m["reward/frac_zero_std"] = feed.dropped_fraction() + (1 - feed.dropped_fraction()) * equal;
     metrics_.Report(m);
-    m["batch/episodes"] = static_cast<double>(episodes_.size());
+    m["batch/episodes"] = static_cast<double>(std::ssize(episodes_) - counts_.trunks);
+    m["batch/trunks"] = static_cast<double>(counts_.trunks);
     m["batch/calls"] = static_cast<double>(out_.calls.size());
     m["batch/loss_tokens"] = static_cast<double>(out_.loss_tokens);
     m["batch/episodes_ungraded"] = static_cast<double>(counts_.episodes_ungraded);
@@ -296,7 +274,8 @@ class Collector {
   const int64_t oldest_trained_;
   PreparedBatch& out_;
   Counts counts_;
-  std::vector<std::vector<EpisodeReturn>> groups_;
+  std::vector<GroupRows> groups_;
+  std::vector<int64_t> trunk_sampled_;      // tokens that the last group's trunks sampled
   std::vector<bool> has_token_advantages_;  // of groups_
   std::vector<Sample> episodes_;
   std::vector<PendingCall> pending_;

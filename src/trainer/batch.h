@@ -40,7 +40,7 @@ struct PreparedBatch {
   std::vector<std::vector<double>> token_advantages;
   std::vector<double> weights;          // per call: TokenWeights
   std::vector<Preference> preferences;  // pairs of sequences; empty unless the objective is dpo
-  int32_t episodes = 0;                 // finished training episodes, with loss tokens or without
+  int32_t episodes = 0;                 // finished training episodes and trunks, with loss tokens or without
   int64_t loss_tokens = 0;
   std::string empty_reason;  // says why loss_tokens is 0; empty otherwise
   // Names the first reward beyond tree::kMaxReward, for which the batch is no base of a step. Empty = there is none.
@@ -54,13 +54,17 @@ struct PreparedBatch {
 
 // PrepareBatch leaves out of the loss, and counts under batch/*, before any normaliser is counted:
 //
-//   episodes_left_out        episodes that did not finish or are not for training
+//   episodes_left_out        episodes that did not finish or are not for training, trunks without leaves, and leaves of a
+//                            trunk that was tried again
 //   calls_left_out_weights   calls that did not follow the run's weights
 //   calls_left_out_flagged   calls whose sampling a penalty, bias or grammar changed
 //   calls_empty              calls without a sampled token
 //   tokens_left_out_age      tokens older than train_segments allows
 //   groups_filtered          groups without any advantage, if filter_zero_variance is set
 //   episodes_unpaired        with objective dpo, episodes that are in no pair
+//
+// Trunks (branch_advantage.h) are trained beside finished episodes, as episodes of their own: their tokens count once in
+// every normaliser, and batch/trunks counts them. Metrics of episodes see a leaf with its trunk.
 //
 // The reward of every finished training episode counts for the baseline, even if nothing of it bears loss.
 //

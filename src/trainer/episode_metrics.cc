@@ -38,7 +38,7 @@ void EpisodeMetrics::ForEach(const v1::Episode& episode, Visit visit) {
   visit(by_scaffold_[OrDefault(episode.scaffold())]);
 }
 
-void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
+void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, int64_t trunk_turns) {
   const v1::Episode& episode = tree.episode();
   int64_t truncated = 0, halted = 0, repeated = 0, malformed = 0;
   std::set<std::string_view> continued;
@@ -65,7 +65,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
       }
     }
     values["response_length"].Add(static_cast<double>(sampled));
-    values["num_turns"].Add(calls);
+    values["num_turns"].Add(calls + static_cast<double>(trunk_turns));
     if (calls > 0) {
       values["agent/truncated_ratio"].Add(static_cast<double>(truncated) / calls);
       values["agent/halted_ratio"].Add(static_cast<double>(halted) / calls);

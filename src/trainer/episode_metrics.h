@@ -33,8 +33,8 @@ class EpisodeMetrics {
   // At most so many different signals are reported: the first to come, by name within one episode.
   static constexpr int64_t kMaxSignals = 256;
 
-  // `sampled`: the episode's tokens for response_length.
-  void AddEpisode(const v1::EpisodeTree& tree, int64_t sampled);
+  // `sampled`: the episode's tokens for response_length. `trunk_turns`: turns of the trunk that it left.
+  void AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, int64_t trunk_turns = 0);
   // Adds a trained token, `age` versions old, of an episode that was added.
   void AddToken(const v1::Episode& episode, int64_t age);
 

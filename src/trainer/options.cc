@@ -103,6 +103,7 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
   INGOT_RETURN_IF_ERROR(OneOf("advantage_baseline", advantage_baseline, {"mean", "leave_one_out", "batch", "none"}));
   INGOT_RETURN_IF_ERROR(OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch"}));
   INGOT_RETURN_IF_ERROR(OneOf("advantage_credit", advantage_credit, {"outcome", "reward_to_go"}));
+  INGOT_RETURN_IF_ERROR(OneOf("advantage_branches", advantage_branches, {"nested", "siblings"}));
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "none" || advantage_normalization == "none",
                                 "advantage_normalization divides by a deviation about a mean; with advantage_baseline "
                                 "none no mean is subtracted: set one of them otherwise"));

@@ -113,6 +113,8 @@ struct TrainerOptions {
   // Credit of a turn. outcome: the whole return of its episode, on every sampled token of every call (sub-agents and
   // summaries included). reward_to_go: the rewards of this turn and of later ones.
   std::string advantage_credit = "outcome";
+  // Advantage of a trunk, the mean of its leaves': nested = compared with the whole group, siblings = with each other.
+  std::string advantage_branches = "nested";
   bool filter_zero_variance = false;  // groups without any advantage bear no loss and count in no normaliser
 
   std::string train_segments = "all";  // sampled tokens that bear loss: all, current_version, max_age

@@ -33,7 +33,7 @@ inline const google::protobuf::Map<std::string, double>& CallRewardsOf(const v1:
 // True if an episode in this state has ended.
 inline bool IsEnd(v1::EpisodeState state) {
   return state == v1::EPISODE_FINISHED || state == v1::EPISODE_FAILED || state == v1::EPISODE_INFRASTRUCTURE_FAILED ||
-         state == v1::EPISODE_FENCED;
+         state == v1::EPISODE_FENCED || state == v1::EPISODE_FORKED;
 }
 
 // True if returns between `low` and `high` count as equal: sums of the same rewards differ by their order of addition.

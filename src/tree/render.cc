@@ -136,6 +136,8 @@ std::string StateName(v1::EpisodeState state) {
       return "infrastructure failed";
     case v1::EPISODE_FENCED:
       return "fenced";
+    case v1::EPISODE_FORKED:
+      return "forked";
     default:
       return "unknown";
   }

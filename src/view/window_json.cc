@@ -73,7 +73,7 @@ absl::StatusOr<std::map<int64_t, Samples>> ReadSamples(datapool::Client& pool, i
   for (const auto& [id, episodes] : newest) {
     Samples& group = samples[id];
     for (const auto& [index, episode] : episodes) {
-      ++group.begun;
+      group.begun += episode.state() == v1::EPISODE_FORKED ? 0 : 1;  // its leaves are the samples
       group.finished += episode.state() == v1::EPISODE_FINISHED ? 1 : 0;
       if (episode.state() == v1::EPISODE_OPEN) {
         ++group.running;
@@ -89,7 +89,7 @@ absl::StatusOr<std::map<int64_t, Samples>> ReadSamples(datapool::Client& pool, i
 std::string CauseOf(const JournalGroup& group, const Samples& samples) {
   if (group.state != GroupState::kOpen) return "";
   std::string cause;
-  if (samples.finished == group.group_size) {
+  if (samples.finished >= group.group_size) {
     cause = "waits for the reward stage";
   } else if (samples.running > 0) {
     cause = absl::StrCat(samples.running, " of ", group.group_size, " samples run, the oldest for ",

@@ -20,7 +20,8 @@ class FakeEpisodes final : public Episodes {
   std::function<absl::Status()> before_open;
   std::function<absl::Status(const v1::EpisodeRewardRequest&)> before_reward;
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
-  std::string last_refusal;  // of every episode's end
+  std::string last_refusal;                                                             // of every episode's end
+  std::function<void(const v1::EpisodeOpenRequest&, v1::EpisodeOpenResponse&)> change;  // of an opening; null = nothing
 
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
     {
@@ -44,6 +45,7 @@ class FakeEpisodes final : public Episodes {
     response.set_base_url("http://127.0.0.1:1/s/" + id + "/v1");
     response.mutable_task()->set_task_id("task-" + id);
     response.mutable_task()->set_payload_json(payload_);
+    if (change) change(request, response);
     return response;
   }
 
@@ -65,6 +67,38 @@ class FakeEpisodes final : public Episodes {
     v1::EpisodeEndResponse response;
     response.set_last_refusal(last_refusal);
     return response;
+  }
+
+  absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest&) override {
+    base::MutexLock lock(mu_);
+    if (asks_.empty()) changed_.WaitFor(mu_, std::chrono::milliseconds(20));
+    v1::NextSnapshotResponse ask;
+    if (asks_.empty()) return ask;
+    ask = asks_.front();
+    asks_.erase(asks_.begin());
+    return ask;
+  }
+  absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) override {
+    base::MutexLock lock(mu_);
+    taken_.push_back(request);
+    changed_.SignalAll();
+    return absl::OkStatus();
+  }
+
+  // Asks the runner for a snapshot.
+  void Ask(const std::string& episode, const std::string& snapshot, bool ends) {
+    base::MutexLock lock(mu_);
+    v1::NextSnapshotResponse& ask = asks_.emplace_back();
+    ask.set_episode_id(episode);
+    ask.set_snapshot_id(snapshot);
+    ask.set_ends(ends);
+    changed_.SignalAll();
+  }
+  // The runner's answers; blocks until there are `count`, at most 20 s.
+  std::vector<v1::SnapshotTakenRequest> AwaitTaken(size_t count) {
+    base::MutexLock lock(mu_);
+    for (int i = 0; i < 200 && taken_.size() < count; ++i) changed_.WaitFor(mu_, std::chrono::milliseconds(100));
+    return taken_;
   }
 
   // Blocks until `count` episodes were opened; false after 20 s.
@@ -105,6 +139,8 @@ class FakeEpisodes final : public Episodes {
   std::vector<std::string> metadata_;
   std::map<std::string, v1::EpisodeRewardRequest> rewards_;
   std::vector<v1::EpisodeEndRequest> ends_;
+  std::vector<v1::NextSnapshotResponse> asks_;
+  std::vector<v1::SnapshotTakenRequest> taken_;
 };
 
 }  // namespace ingot::agents

@@ -39,6 +39,7 @@ class TestAdmission final : public Admission {
     if (!request.group().empty()) *ticket.mutable_task() = request.task();
     ticket.set_pinned_version(purpose == v1::PURPOSE_EVAL ? 5 : -1);
     ticket.set_admitted_version(3);
+    if (change) change(request, ticket);
     return ticket;
   }
   absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override {
@@ -65,6 +66,7 @@ class TestAdmission final : public Admission {
     fail_ended = std::move(status);
   }
 
+  std::function<void(const v1::AdmitRequest&, v1::Ticket&)> change;  // set before the first episode; null = nothing
   int places = 1000;
   v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
 

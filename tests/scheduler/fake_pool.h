@@ -70,6 +70,10 @@ class FakePool final : public datapool::Client {
     return state_;
   }
 
+  static std::string IdOf(const v1::Ticket& ticket) {
+    return absl::StrCat(ticket.purpose(), "/", ticket.ref().ShortDebugString());
+  }
+
   // Fences older attempts of the sample, as a real pool does.
   void Open(const v1::Ticket& ticket) {
     {
@@ -81,13 +85,14 @@ class FakePool final : public datapool::Client {
         if (same_sample && older.state() == v1::EPISODE_OPEN) older.set_state(v1::EPISODE_FENCED);
       }
       v1::Episode& episode = state_.episodes[Key(ticket.purpose(), ticket.ref())];
-      episode.set_episode_id(absl::StrCat(ticket.purpose(), "/", ticket.ref().ShortDebugString()));
+      episode.set_episode_id(IdOf(ticket));
       *episode.mutable_ref() = ticket.ref();
       episode.set_purpose(ticket.purpose());
       *episode.mutable_task() = ticket.task();
       episode.set_pinned_version(ticket.pinned_version());
       episode.set_admitted_version(ticket.admitted_version());
       episode.set_state(v1::EPISODE_OPEN);
+      if (!ticket.trunk_id().empty()) episode.mutable_fork()->set_episode_id(ticket.trunk_id());
     }
     Changed();
   }
@@ -97,6 +102,9 @@ class FakePool final : public datapool::Client {
       v1::Episode& episode = state_.episodes[Key(request.purpose(), request.ref())];
       episode.set_state(request.state());
       episode.set_reward(request.reward());
+      episode.set_runner(request.runner());
+      episode.set_scaffold(request.scaffold());
+      episode.set_cause(request.cause());
     }
     Changed();
   }

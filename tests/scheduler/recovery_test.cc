@@ -39,6 +39,14 @@ SchedulerOptions MakeOptions() {
           .max_attempts = 2};
 }
 
+// The same with groups of a trunk and two leaves.
+SchedulerOptions BranchingOptions() {
+  SchedulerOptions options = MakeOptions();
+  options.branching = {.at = 1, .width = 2};
+  options.max_attempts = 4;
+  return options;
+}
+
 std::string Rewards(const v1::FeedStats& stats) {
   return std::to_string(stats.reward_mean()) + " over " + std::to_string(stats.reward_episodes()) + ", dropped " +
          std::to_string(stats.dropped_fraction());
@@ -55,8 +63,9 @@ int64_t LastCheckpoint(const PoolState& state) {
 // One life of all processes: agents, trainer and engines around a scheduler, until the run ends.
 class World {
  public:
-  World(FakePool& pool, Notebook& notebook, uint64_t seed, std::optional<int64_t> resume_step)
-      : pool_(pool), notebook_(notebook), seed_(seed) {
+  World(FakePool& pool, Notebook& notebook, uint64_t seed, std::optional<int64_t> resume_step,
+        const SchedulerOptions& options = MakeOptions())
+      : options_(options), pool_(pool), notebook_(notebook), seed_(seed) {
     scheduler_ = MustRecover(options_, pool, clock_, resume_step);
     if (scheduler_ == nullptr) return;
     version_ = resume_step.value_or(0);
@@ -122,6 +131,8 @@ class World {
       v1::Ticket ticket;
       *ticket.mutable_ref() = episode.ref();
       ticket.set_purpose(episode.purpose());
+      ticket.set_trunk_id(episode.fork().episode_id());
+      if (episode.ref().sample_index() >= options_.group_size) ticket.set_fork_at(options_.branching.at);
       if (Draw() < 0.5) {
         running_.push_back(ticket);
         continue;
@@ -140,7 +151,12 @@ class World {
   }
 
   void AdmitOne() {
-    const auto ticket = scheduler_->Admit({});
+    v1::AdmitRequest request;
+    if (branches()) {
+      request.set_runner("runner");
+      request.set_scaffold("solver");
+    }
+    const auto ticket = scheduler_->Admit(request);
     if (!ticket.ok()) {
       ASSERT_TRUE(absl::IsResourceExhausted(ticket.status()) || absl::IsFailedPrecondition(ticket.status()))
           << ticket.status();
@@ -150,8 +166,10 @@ class World {
                  pool_.state().episodes.contains(std::tuple_cat(std::tuple(0), PlaceOf(ticket->ref()))))
         << "an attempt was handed out twice";
     ASSERT_TRUE(std::none_of(running_.begin(), running_.end(), [&](const v1::Ticket& other) {
+      // A leaf whose trunk was tried again may still run; its end counts for nothing.
+      const bool withdrawn = !other.trunk_id().empty() && other.ref().attempt() < ticket->ref().attempt();
       return other.ref().group_id() == ticket->ref().group_id() &&
-             other.ref().sample_index() == ticket->ref().sample_index();
+             other.ref().sample_index() == ticket->ref().sample_index() && !withdrawn;
     })) << "somebody runs this sample";
     notebook_.engine_version[PlaceOf(ticket->ref())] = live_;
     pool_.Open(*ticket);
@@ -164,9 +182,22 @@ class World {
     const v1::Ticket ticket = running_.back();
     running_.pop_back();
     const double outcome = Draw();
-    const auto end = outcome < 0.15 ? EndOf(ticket, v1::EPISODE_FAILED)
-                                    : EndOf(ticket, v1::EPISODE_FINISHED, outcome < 0.5 ? 0.25 : 1);
-    pool_.End(end);
+    auto end = outcome < 0.15 ? EndOf(ticket, v1::EPISODE_FAILED)
+                              : EndOf(ticket, v1::EPISODE_FINISHED, outcome < 0.5 ? 0.25 : 1);
+    if (ticket.fork_at() > 0 && outcome >= 0.4) end = EndOf(ticket, v1::EPISODE_FORKED);
+    if (!ticket.trunk_id().empty() && outcome < 0.15) {
+      end = EndOf(ticket, v1::EPISODE_INFRASTRUCTURE_FAILED);
+      if (outcome < 0.1) end.set_cause("snapshot");
+    }
+    if (branches()) {
+      end.set_episode_id(FakePool::IdOf(ticket));
+      end.set_runner("runner");
+      end.set_scaffold("solver");
+    }
+    const PoolState state = pool_.state();
+    const v1::Episode* const newest = Newest(state, ticket.ref().group_id(), ticket.ref().sample_index());
+    // The pool refuses the end of an attempt that a newer one fenced.
+    if (newest == nullptr || newest->ref().attempt() == ticket.ref().attempt()) pool_.End(end);
     EXPECT_TRUE(scheduler_->EpisodeEnded(end).ok());
   }
 
@@ -199,22 +230,56 @@ class World {
     const PoolState state = pool_.state();
     for (const int64_t group : groups) {
       std::set<double> rewards;
-      for (int32_t sample = 0; sample < 2; ++sample) {
-        auto it = state.episodes.lower_bound({v1::PURPOSE_TRAIN, group, sample + 1, 0});
-        ASSERT_NE(it, state.episodes.begin());
-        const v1::Episode& episode = std::prev(it)->second;  // the largest attempt
-        ASSERT_EQ(episode.ref().sample_index(), sample);
-        ASSERT_EQ(episode.state(), v1::EPISODE_FINISHED) << "group " << group << " is not finished";
-        rewards.insert(episode.reward());
-        ASSERT_LE(version_ - episode.admitted_version(), bound);
+      for (int32_t sample = 0; sample < (branches() ? 3 : 2); ++sample) {
+        const v1::Episode* const episode = Newest(state, group, sample);
+        if (branches()) {
+          if (sample == 2) continue;
+          ASSERT_NO_FATAL_FAILURE(CheckLeaf(state, group, sample));
+          if (episode == nullptr) continue;  // its trunk stands for it
+        }
+        ASSERT_NE(episode, nullptr);
+        ASSERT_EQ(episode->state(), v1::EPISODE_FINISHED) << "group " << group << " is not finished";
+        rewards.insert(episode->reward());
+        ASSERT_LE(version_ - episode->admitted_version(), bound);
         // The bound holds for the version that sampled the tokens, too.
-        ASSERT_LE(version_ - notebook_.engine_version.at(PlaceOf(episode.ref())), bound) << "group " << group;
+        ASSERT_LE(version_ - notebook_.engine_version.at(PlaceOf(episode->ref())), bound) << "group " << group;
+      }
+      if (branches() && Newest(state, group, 2)->state() == v1::EPISODE_FINISHED) {
+        rewards.insert(Newest(state, group, 2)->reward());
       }
       ASSERT_EQ(rewards.size(), 2u) << "group " << group << " has no variance";
     }
   }
 
-  const SchedulerOptions options_ = MakeOptions();
+  // The largest attempt of a sample; null = there is none.
+  static const v1::Episode* Newest(const PoolState& state, int64_t group, int32_t sample) {
+    auto it = state.episodes.lower_bound({v1::PURPOSE_TRAIN, group, sample + 1, 0});
+    if (it == state.episodes.begin()) return nullptr;
+    const v1::Episode& episode = std::prev(it)->second;
+    return episode.ref().group_id() == group && episode.ref().sample_index() == sample ? &episode : nullptr;
+  }
+
+  // A leaf of a trained group left the trunk's newest attempt, or none if that one finished without a fork.
+  static void CheckLeaf(const PoolState& state, int64_t group, int32_t leaf) {
+    const v1::Episode* const trunk = Newest(state, group, 2);
+    const v1::Episode* const episode = Newest(state, group, leaf);
+    ASSERT_NE(trunk, nullptr);
+    if (trunk->state() == v1::EPISODE_FORKED) {
+      ASSERT_NE(episode, nullptr);
+      ASSERT_EQ(episode->fork().episode_id(), trunk->episode_id());
+      return;
+    }
+    ASSERT_EQ(trunk->state(), v1::EPISODE_FINISHED);
+    if (episode == nullptr) {
+      ASSERT_EQ(leaf, 0) << "a trunk stands for its first leaf alone";
+    } else {
+      ASSERT_FALSE(episode->has_fork());
+    }
+  }
+
+  bool branches() const { return options_.branching.width > 0; }
+
+  const SchedulerOptions options_;
   FakePool& pool_;
   Notebook& notebook_;
   const uint64_t seed_;
@@ -251,20 +316,20 @@ struct Moment {
   Notebook notebook;
 };
 
-std::vector<Moment> RecordRun(uint64_t seed) {
+std::vector<Moment> RecordRun(uint64_t seed, const SchedulerOptions& options = MakeOptions()) {
   std::vector<Moment> moments;
   FakePool pool;
   Notebook notebook;
-  World world(pool, notebook, seed, 0);
+  World world(pool, notebook, seed, 0, options);
   pool.on_change = [&] { moments.push_back({pool.state(), notebook}); };
   world.RunToTheEnd();
   CheckJournal(pool.state(), MakeOptions().total_steps);
   return moments;
 }
 
-TEST(RecoveryTest, ACrashAtAnyMomentResumesFromTheCheckpointWithTheSameBatches) {
-  for (uint64_t seed = 0; seed < 4; ++seed) {
-    const std::vector<Moment> moments = RecordRun(seed);
+void CrashAtAnyMoment(uint64_t seeds, const SchedulerOptions& options) {
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    const std::vector<Moment> moments = RecordRun(seed, options);
     ASSERT_GT(moments.size(), 50u);
     for (size_t i = 0; i < moments.size(); ++i) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", crash after change " + std::to_string(i));
@@ -278,23 +343,33 @@ TEST(RecoveryTest, ACrashAtAnyMomentResumesFromTheCheckpointWithTheSameBatches) 
                                                                                record.batch().group_ids().end()));
         }
       }
-      World world(pool, notebook, seed * 1000 + i, LastCheckpoint(moments[i].state));
+      World world(pool, notebook, seed * 1000 + i, LastCheckpoint(moments[i].state), options);
       ASSERT_NO_FATAL_FAILURE(world.RunToTheEnd());
-      ASSERT_NO_FATAL_FAILURE(CheckJournal(pool.state(), MakeOptions().total_steps));
+      ASSERT_NO_FATAL_FAILURE(CheckJournal(pool.state(), options.total_steps));
     }
   }
 }
 
-TEST(RecoveryTest, ACrashOfTheSchedulerAloneGoesOnWhereItWas) {
-  const std::vector<Moment> moments = RecordRun(11);
+void CrashOfTheSchedulerAlone(const SchedulerOptions& options) {
+  const std::vector<Moment> moments = RecordRun(11, options);
   for (size_t i = 0; i < moments.size(); ++i) {
     SCOPED_TRACE("crash after change " + std::to_string(i));
     FakePool pool(moments[i].state);
     Notebook notebook = moments[i].notebook;
-    World world(pool, notebook, 5000 + i, std::nullopt);
+    World world(pool, notebook, 5000 + i, std::nullopt, options);
     ASSERT_NO_FATAL_FAILURE(world.RunToTheEnd());
-    ASSERT_NO_FATAL_FAILURE(CheckJournal(pool.state(), MakeOptions().total_steps));
+    ASSERT_NO_FATAL_FAILURE(CheckJournal(pool.state(), options.total_steps));
   }
+}
+
+TEST(RecoveryTest, ACrashAtAnyMomentResumesFromTheCheckpointWithTheSameBatches) { CrashAtAnyMoment(4, MakeOptions()); }
+
+TEST(RecoveryTest, ACrashOfTheSchedulerAloneGoesOnWhereItWas) { CrashOfTheSchedulerAlone(MakeOptions()); }
+
+// Forks are in the pool's episodes alone: a trunk's leaves go on, or begin anew, after a crash at any moment.
+TEST(RecoveryTest, GroupsThatBranchSurviveACrashAtAnyMoment) {
+  CrashAtAnyMoment(2, BranchingOptions());
+  CrashOfTheSchedulerAlone(BranchingOptions());
 }
 
 TEST(RecoveryTest, ManyCrashesInARow) {

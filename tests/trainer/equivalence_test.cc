@@ -162,6 +162,103 @@ TEST_P(TreeTraining, EqualsTrainingEachCallAlone) {
   ExpectTrainerReports(reference, config, parameters, batch, std::sqrt(squares));
 }
 
+// A group of two trunks with two leaves each, and the rows of its calls written out by hand.
+struct BranchedRows {
+  TrainBatch batch;
+  std::vector<tree::CallPath> calls;
+  std::vector<double> advantages;
+};
+
+BranchedRows TwoTrunksWithTwoLeaves(int64_t vocab) {
+  Draws draws(77);
+  BranchedRows out;
+  const std::vector<int32_t> prompt = draws.Tokens(5, vocab);
+  // Returns of the first trunk's leaves and of the second one's; the group's mean is 7/16.
+  const std::vector<double> rewards = {1, 0, 0.5, 0.25};
+  // Among the group the rows have 9/16, -7/16, 1/16, -3/16; a trunk has the mean of its two.
+  const std::vector<double> of_trunks = {1.0 / 16, -1.0 / 16}, of_leaves = {0.5, -0.5, 0.125, -0.125};
+  const auto add_row = [&](const CallSpec& call, const std::string& id, int32_t episode, double advantage) {
+    tree::CallPath row;
+    row.call_id = id;
+    row.episode = episode;
+    row.temperature = call.temperature;
+    row.context = tree::TokenPath(call.context);
+    row.sampled = call.sampled;
+    row.logprobs = call.logprobs;
+    row.versions = call.versions;
+    row.kv_mixed.assign(call.kv_mixed.begin(), call.kv_mixed.end());
+    out.calls.push_back(std::move(row));
+    out.advantages.push_back(advantage);
+  };
+  std::vector<v1::EpisodeTree> leaves, trunks;
+  int32_t episodes = 0;
+  for (size_t trunk = 0; trunk < 2; ++trunk) {
+    std::vector<CallSpec> turns;
+    std::vector<int32_t> history = prompt;
+    for (int turn = 0; turn < 2; ++turn) {
+      CallSpec call{history, draws.Tokens(4, vocab), {}, {}, {}};
+      Annotate(call, draws, kVersion);
+      history = Join(Join(history, call.sampled), draws.Tokens(3, vocab));
+      turns.push_back(call);
+    }
+    const std::string trunk_id = "trunk" + std::to_string(trunk);
+    trunks.push_back(MakeEpisode(trunk_id, 0, turns));
+    trunks.back().mutable_episode()->clear_reward();
+    trunks.back().mutable_episode()->set_state(v1::EPISODE_FORKED);
+    for (size_t turn = 0; turn < turns.size(); ++turn) {
+      add_row(turns[turn], absl::StrCat(trunk_id, "/", turn), episodes, of_trunks[trunk]);
+    }
+    ++episodes;
+    for (size_t i = 2 * trunk; i < 2 * trunk + 2; ++i) {
+      std::vector<CallSpec> own;
+      std::vector<int32_t> path = history;
+      for (int turn = 0; turn < 2; ++turn) {
+        CallSpec call{path, draws.Tokens(3, vocab), {}, {}, {}};
+        Annotate(call, draws, kVersion);
+        path = Join(Join(path, call.sampled), draws.Tokens(2, vocab));
+        own.push_back(call);
+        add_row(call, absl::StrCat("leaf", i, "/", turn), episodes, of_leaves[i]);
+      }
+      ++episodes;
+      leaves.push_back(MakeEpisode("leaf" + std::to_string(i), rewards[i], own));
+      leaves.back().mutable_episode()->mutable_fork()->set_episode_id(trunk_id);
+    }
+  }
+  for (v1::EpisodeTree& trunk : trunks) leaves.push_back(std::move(trunk));
+  out.batch.groups = {MakeGroup(0, std::move(leaves))};
+  return out;
+}
+
+TEST(BranchedTraining, EqualsRowsWrittenOutByHand) {
+  for (const auto& [dtype, tolerance] : {std::pair(at::kDouble, 1e-10), {at::kFloat, 1e-5}}) {
+    for (const char* aggregation : {"token", "sequence", "prompt"}) {
+      const model::ModelConfig config = TinyConfig();
+      const model::Transformer model = TrainableModel(config, TinyParameters(config, 3, dtype));
+      TrainerOptions options;
+      options.loss_aggregation = aggregation;
+      options.group_size = 4;
+      options.threads = 1;
+      const BranchedRows rows = TwoTrunksWithTwoLeaves(config.vocab_size);
+      const auto prepared = PrepareBatch(rows.batch, options, config.vocab_size, kVersion);
+      ASSERT_TRUE(prepared.ok()) << prepared.status();
+      ASSERT_EQ(prepared->calls.size(), rows.calls.size()) << "a trunk's calls are trained once";
+      const ReferenceResult reference =
+          PerCallReference(model, rows.calls, rows.advantages, options, kVersion, nullptr, {});
+      const auto expected = TakeGradients(model);
+      const double loss = TreeGradients(model, *prepared, options);
+      EXPECT_LE(std::abs(loss - reference.loss), tolerance * reference.loss_abs_terms) << aggregation;
+      for (const auto& [name, gradient] : TakeGradients(model)) {
+        const double norm = expected.at(name).norm().item<double>();
+        ASSERT_GT(norm, 0) << name;
+        EXPECT_LE((gradient - expected.at(name)).norm().item<double>(), tolerance * norm) << name << " " << aggregation;
+      }
+      // Leaves and trunks are one forest: the tokens of a trunk stand in it once.
+      const auto forest = *PackBatch(*prepared);
+      EXPECT_EQ(forest.size(), 5u + 2u * (2u * 7u + 2u * (3u + 2u + 3u)));
+    }
+  }
+}
+
 // With coefficients 0 the loss is the plain one to the bit.
 TEST(TreePass, CoefficientsAtZeroChangeNothing) {
   const model::ModelConfig config = TinyConfig();

@@ -1,0 +1,52 @@
+// A LiveEpisode is the runner's hold on an episode that runs: its room, for snapshots, and its agent, which can be ended.
+// Thread safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "sandbox/process.h"
+#include "sandbox/substrate.h"
+
+namespace ingot::agents {
+
+class LiveEpisode {
+ public:
+  // For the episode's own thread: null before the room goes. Waits for a snapshot that is being taken.
+  void SetRoom(sandbox::Room* room) {
+    base::MutexLock lock(mu_);
+    room_ = room;
+  }
+  // Ends the agent, and nothing else of the episode.
+  const sandbox::Cancellation& end_of_agent() const { return end_of_agent_; }
+
+  // FAILED_PRECONDITION: the episode has no room yet, or no more.
+  absl::StatusOr<std::shared_ptr<const sandbox::Snapshot>> TakeSnapshot() {
+    base::MutexLock lock(mu_);
+    if (room_ == nullptr) return absl::FailedPreconditionError("the episode has no room at the moment");
+    return room_->TakeSnapshot();
+  }
+  // Ends the agent of a trunk: `snapshot_id` names the files that it leaves.
+  void Fork(const std::string& snapshot_id) {
+    {
+      base::MutexLock lock(mu_);
+      fork_id_ = snapshot_id;
+    }
+    end_of_agent_.Cancel();
+  }
+  void Stop() { end_of_agent_.Cancel(); }
+  std::string fork_id() const {  // empty = Fork was not called
+    base::MutexLock lock(mu_);
+    return fork_id_;
+  }
+
+ private:
+  sandbox::Cancellation end_of_agent_;
+  mutable base::Mutex mu_;
+  sandbox::Room* room_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::string fork_id_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::agents

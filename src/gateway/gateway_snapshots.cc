@@ -1,0 +1,123 @@
+// Gateway: snapshots of episodes, trunks at their forks, and episodes that begin at a snapshot.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "gateway/api/api_error.h"
+#include "gateway/gateway.h"
+#include "gateway/recorded_calls.h"
+
+namespace ingot::gateway {
+namespace {
+
+constexpr int64_t kMostWaitMs = 60'000;
+
+}  // namespace
+
+void Gateway::Prepare(const Caller& caller, const std::shared_ptr<Answer>& answer) {
+  const auto episode = FindForCall(caller);  // its errors are the answer's, which finds the episode again
+  if (episode.ok() && *episode != nullptr) {
+    const auto resume = [this, caller, answer] {
+      if (core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) return;
+      answer->Refuse(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
+    };
+    if (!(*episode)->Pass(resume)) return AskForFork(*episode);
+    if (!answer->Enter(*episode)) Leave(*episode);  // it was aborted meanwhile
+  }
+  answer->Prepare();
+}
+
+void Gateway::Leave(const std::shared_ptr<Episode>& episode) {
+  episode->Leave();
+  AskForFork(episode);
+}
+
+void Gateway::AskForFork(const std::shared_ptr<Episode>& episode) {
+  const auto place = episode->TakeForkPlace();
+  if (!place.has_value()) return;
+  v1::NextSnapshotResponse ask;
+  ask.set_episode_id(episode->id());
+  ask.set_snapshot_id(SnapshotId(episode->id(), place->calls));
+  ask.set_ends(true);
+  snapshots_.Post(episode->record().runner(), ask);
+}
+
+absl::StatusOr<v1::EpisodeSnapshotResponse> Gateway::SnapshotEpisode(const v1::EpisodeSnapshotRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(const auto episode, FindByKey(request.episode_id(), request.api_key()));
+  if (episode->record().runner().empty()) {
+    return ApiError(409, "no_room", "",
+                    absl::StrCat("the agent of episode ", episode->id(),
+                                 " was started elsewhere: Ingot holds neither its folder nor its HOME"));
+  }
+  if (episode->record().purpose() != v1::PURPOSE_TRAIN) {
+    return ApiError(409, "no_group", "",
+                    "only episodes of training are forked: no other may join the group of this one");
+  }
+  const auto patience = base::FromSeconds(core_.options.end_wait_s);
+  INGOT_ASSIGN_OR_RETURN(const Episode::Place place, episode->ShutGate(patience));
+  v1::NextSnapshotResponse ask;
+  ask.set_episode_id(episode->id());
+  ask.set_snapshot_id(SnapshotId(episode->id(), place.calls));
+  snapshots_.Post(episode->record().runner(), ask);
+  const absl::Status taken = snapshots_.Await(ask.snapshot_id(), core_.parts.clock->Now() + patience);
+  episode->OpenGate();
+  if (absl::IsFailedPrecondition(taken)) {
+    return ApiError(409, "no_snapshot", "", absl::StrCat("there is no snapshot of the episode: ", taken.message()));
+  }
+  INGOT_RETURN_IF_ERROR(taken);
+  v1::EpisodeSnapshotResponse response;
+  response.mutable_snapshot()->set_episode_id(episode->id());
+  response.mutable_snapshot()->set_call_id(place.call_id);
+  response.mutable_snapshot()->set_snapshot_id(ask.snapshot_id());
+  return response;
+}
+
+absl::StatusOr<v1::NextSnapshotResponse> Gateway::NextSnapshot(const v1::NextSnapshotRequest& request) {
+  INGOT_RETURN_IF_ERROR(CheckAdmin(request.admin_key()));
+  const std::chrono::milliseconds wait(std::clamp<int64_t>(request.wait_ms(), 0, kMostWaitMs));
+  return snapshots_.Next(request.runner(), wait).value_or(v1::NextSnapshotResponse());
+}
+
+absl::Status Gateway::SnapshotTaken(const v1::SnapshotTakenRequest& request) {
+  INGOT_RETURN_IF_ERROR(CheckAdmin(request.admin_key()));
+  return snapshots_.Taken(request);
+}
+
+absl::StatusOr<v1::EpisodeTree> Gateway::TrunkOf(const std::string& episode_id) {
+  if (core_.parts.pool == nullptr) return absl::FailedPreconditionError("this gateway has no pool");
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(episode_id);
+  get.set_with_calls(true);
+  return core_.parts.pool->GetEpisode(get);
+}
+
+absl::Status Gateway::AskAsFork(const std::string& snapshot_id, v1::Episode& record, v1::AdmitRequest& ask) {
+  const auto place = PlaceOfSnapshot(snapshot_id);
+  if (!place.ok()) return BadRequest("from_snapshot", std::string(place.status().message()));
+  const auto trunk = TrunkOf(place->episode_id);
+  if (absl::IsNotFound(trunk.status()) || absl::IsFailedPrecondition(trunk.status())) {
+    return ApiError(404, "snapshot_not_found", "from_snapshot",
+                    absl::StrCat("no episode of this run has the snapshot ", snapshot_id));
+  }
+  INGOT_RETURN_IF_ERROR(trunk.status());
+  if (trunk->episode().purpose() != v1::PURPOSE_TRAIN) {
+    return ApiError(409, "no_group", "from_snapshot", "only episodes of training have a group that others may join");
+  }
+  *record.mutable_fork() = ForkOf(*trunk, place->calls);
+  ask.clear_task();
+  ask.set_sample_of(trunk->episode().ref().group_id());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Episode::EarlierCalls> Gateway::JoinTrunk(v1::Episode& record) {
+  if (!record.has_fork()) return Episode::EarlierCalls();
+  if (record.fork().snapshot_id().empty()) {  // the scheduler names the trunk alone
+    INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree trunk, TrunkOf(record.fork().episode_id()));
+    *record.mutable_fork() = ForkOf(trunk, std::nullopt);
+  }
+  v1::EpisodeTree tree;
+  *tree.mutable_episode() = record;
+  return EarlierCallsOf(*core_.parts.pool, tree);
+}
+
+}  // namespace ingot::gateway

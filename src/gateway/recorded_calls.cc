@@ -1,0 +1,184 @@
+#include "gateway/recorded_calls.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "base/checksum.h"
+#include "base/log.h"
+#include "gateway/prompt/generation.h"
+#include "gateway/prompt/recorded_message.h"
+#include "tree/contexts.h"
+
+namespace ingot::gateway {
+namespace {
+
+constexpr int kMostTrunks = 64;  // on the way from an episode to one that has no trunk
+
+// The segments of a recorded tree by key.
+class Pieces {
+ public:
+  explicit Pieces(v1::EpisodeTree& tree) {
+    for (auto& [hex, segment] : *tree.mutable_segments()) {
+      Piece piece = MakePiece(std::move(segment));
+      by_key_[piece.key] = std::move(piece);
+    }
+  }
+  // DATA_LOSS names a key that has no segment.
+  template <typename Keys>
+  absl::Status Append(const Keys& keys, size_t first, std::vector<Piece>& to) const {
+    for (size_t i = first; i < static_cast<size_t>(keys.size()); ++i) {
+      const auto it = by_key_.find(keys[i]);
+      if (it == by_key_.end()) return absl::DataLossError(absl::StrCat("segment ", i, " of a call is not stored"));
+      to.push_back(it->second);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::map<std::string, Piece> by_key_;
+};
+
+bool Begins(const std::vector<const Piece*>& path, const std::vector<std::string>& keys) {
+  if (path.size() > keys.size()) return false;
+  return std::equal(path.begin(), path.end(), keys.begin(),
+                    [](const Piece* piece, const std::string& key) { return piece->key == key; });
+}
+
+template <typename Keys>
+int64_t IdsIn(const v1::EpisodeTree& tree, const Keys& keys) {
+  int64_t ids = 0;
+  for (const std::string& key : keys) {
+    const auto segment = tree.segments().find(base::Hex(key));
+    if (segment != tree.segments().end()) ids += segment->second.token_ids_size();
+  }
+  return ids;
+}
+
+int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
+  return call.context_tokens() + IdsIn(tree, call.sampled_keys());
+}
+
+History::Ending EndingOf(const v1::Call& call, std::string stop, const std::vector<Piece>& sampled) {
+  History::Ending ending{.stops = {call.sampling().stop().begin(), call.sampling().stop().end()},
+                         .stop = std::move(stop)};
+  if (sampled.empty()) return ending;
+  const auto& ids = sampled.back().segment->token_ids();
+  const auto& ends = call.sampling().stop_token_ids();
+  const bool ended = !ids.empty() && std::find(ends.begin(), ends.end(), ids[ids.size() - 1]) != ends.end();
+  ending.text_ids = ids.size() - (ended ? 1 : 0);
+  return ending;
+}
+
+// A call whose parent cannot be continued becomes a root with its whole path.
+absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
+  const Pieces pieces(tree);
+  const tree::Contexts contexts(tree.calls());
+  History history;
+  std::map<std::string, int> index;  // in the history, by call id
+  for (const v1::Call& call : tree.calls()) {
+    if (call.asked_key().empty()) continue;
+    const auto asked = base::KeyOfBytes(call.asked_key());
+    const auto asked_no_tools = base::KeyOfBytes(call.asked_key_no_tools());
+    if (!asked.has_value() || !asked_no_tools.has_value()) {
+      return absl::DataLossError(
+          absl::StrCat("the keys of what call ", call.call_id(), " was asked are no content keys"));
+    }
+    INGOT_ASSIGN_OR_RETURN(DeliveredMessage delivered, ReadDelivered(call.delivered_json()));
+    const auto parent = index.find(call.parent_call_id());
+    int parent_index = parent == index.end() ? -1 : parent->second;
+    // A call may continue a prefix of its parent's answer; then its path does not begin with the parent's.
+    INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> context, contexts.KeysOf(call));
+    if (!Begins(history.Path(parent_index), context)) parent_index = -1;
+    const size_t inherited = history.Path(parent_index).size();
+    History::Call known;
+    known.call_id = call.call_id();
+    known.parent = parent_index;
+    known.text_key = call.prompt_text_key();
+    known.thread = call.branch();
+    INGOT_RETURN_IF_ERROR(pieces.Append(context, inherited, known.prompt));
+    INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
+    known.echoed_arguments = std::move(delivered.echoed_arguments);
+    known.ending = EndingOf(call, std::move(delivered.stop), known.sampled);
+    index[call.call_id()] = history.Add({*asked, *asked_no_tools}, delivered.message, std::move(known));
+  }
+  return history;
+}
+
+// Puts the calls of the episode's trunk, up to the fork, before those of the episode, and before these the calls of the
+// trunk's own trunk. Returns the number of calls that are not the episode's.
+absl::StatusOr<int> AddTrunk(datapool::Client& pool, int depth, v1::EpisodeTree& tree) {
+  const v1::EpisodeFork& fork = tree.episode().fork();
+  if (fork.episode_id().empty()) return 0;
+  if (depth == kMostTrunks) return absl::DataLossError("an episode has itself as a trunk");
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(fork.episode_id());
+  request.set_with_calls(true);
+  INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree trunk, pool.GetEpisode(request));
+  const auto last = std::find_if(trunk.calls().begin(), trunk.calls().end(),
+                                 [&](const v1::Call& call) { return call.call_id() == fork.call_id(); });
+  if (last == trunk.calls().end() && !fork.call_id().empty()) {
+    return absl::DataLossError(
+        absl::StrCat("the trunk ", fork.episode_id(), " does not hold call ", fork.call_id(), ", its fork"));
+  }
+  const int kept = last == trunk.calls().end() ? 0 : static_cast<int>(last - trunk.calls().begin()) + 1;
+  trunk.mutable_calls()->DeleteSubrange(kept, trunk.calls_size() - kept);
+  INGOT_RETURN_IF_ERROR(AddTrunk(pool, depth + 1, trunk).status());
+  const int calls = trunk.calls_size();
+  for (v1::Call& call : *tree.mutable_calls()) *trunk.add_calls() = std::move(call);
+  tree.mutable_calls()->Swap(trunk.mutable_calls());
+  for (auto& [key, segment] : *trunk.mutable_segments()) (*tree.mutable_segments())[key] = std::move(segment);
+  return calls;
+}
+
+}  // namespace
+
+absl::StatusOr<Episode::EarlierCalls> EarlierCallsOf(datapool::Client& pool, v1::EpisodeTree& tree) {
+  Episode::EarlierCalls recorded;
+  for (const v1::Call& call : tree.calls()) recorded.calls[call.sequence()] = call.call_id();
+  INGOT_ASSIGN_OR_RETURN(const int of_trunk, AddTrunk(pool, 0, tree));
+  for (int i = 0; i < tree.calls_size(); ++i) {
+    const v1::Call& call = tree.calls(i);
+    recorded.next_sequence = std::max(recorded.next_sequence, call.sequence() + 1);
+    recorded.tokens += TokensOf(tree, call);
+    if (i >= of_trunk) continue;
+    recorded.first_sequence = recorded.next_sequence;
+    recorded.trunk_calls.insert(call.call_id());
+  }
+  auto history = HistoryOf(tree);
+  if (!history.ok()) {
+    INGOT_LOG(error, "the history of open episode {}: {}", tree.episode().episode_id(), history.status().ToString());
+    history = History();
+  }
+  recorded.history = *std::move(history);
+  return recorded;
+}
+
+std::string SnapshotId(const std::string& episode_id, int32_t calls) { return absl::StrCat(episode_id, ".", calls); }
+
+absl::StatusOr<SnapshotPlace> PlaceOfSnapshot(const std::string& snapshot_id) {
+  const size_t dot = snapshot_id.rfind('.');
+  SnapshotPlace place;
+  if (dot == std::string::npos || dot == 0 || !absl::SimpleAtoi(snapshot_id.substr(dot + 1), &place.calls) ||
+      place.calls < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("'", snapshot_id, "' is no id of a snapshot: EPISODE.CALLS"));
+  }
+  place.episode_id = snapshot_id.substr(0, dot);
+  return place;
+}
+
+v1::EpisodeFork ForkOf(const v1::EpisodeTree& trunk, std::optional<int32_t> calls) {
+  v1::EpisodeFork fork;
+  fork.set_episode_id(trunk.episode().episode_id());
+  int32_t behind = 0;
+  for (const v1::Call& call : trunk.calls()) {
+    if (calls.has_value() && call.sequence() >= *calls) break;
+    fork.set_call_id(call.call_id());
+    behind = call.sequence() + 1;
+  }
+  fork.set_snapshot_id(SnapshotId(fork.episode_id(), calls.value_or(behind)));
+  return fork;
+}
+
+}  // namespace ingot::gateway

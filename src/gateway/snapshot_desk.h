@@ -1,0 +1,59 @@
+// The SnapshotDesk passes the asks for snapshots on to the runners that hold the rooms of episodes. The gateway reaches no
+// runner; runners ask for asks.
+//
+//   SnapshotEpisode --Post--> ask --Next--> runner --Taken--> Await returns
+//   a trunk at its fork --Post--> ask --Next--> runner ends the episode --Forget
+//
+// An ask is given out again if nothing came of it in kGiveAgainAfter: the runner may have lost the answer. Thread safe.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "proto/gateway.pb.h"
+
+namespace ingot::gateway {
+
+class SnapshotDesk {
+ public:
+  static constexpr std::chrono::seconds kGiveAgainAfter{30};
+
+  explicit SnapshotDesk(const base::Clock& clock) : clock_(clock) {}
+
+  // An ask with the id of one that stands changes nothing but `ends`, which stays once it is set.
+  void Post(const std::string& runner, const v1::NextSnapshotResponse& ask);
+  // Waits until the ask is answered and removes it; an ask that ends its episode stays. FAILED_PRECONDITION: the runner's
+  // error. DEADLINE_EXCEEDED: the runner did not answer until `deadline`.
+  absl::Status Await(const std::string& snapshot_id, std::chrono::nanoseconds deadline);
+  // For the runner. Blocks, at most `wait`; nullopt = there is no ask.
+  std::optional<v1::NextSnapshotResponse> Next(const std::string& runner, std::chrono::nanoseconds wait);
+  // NOT_FOUND: nobody waits for this snapshot any more.
+  absl::Status Taken(const v1::SnapshotTakenRequest& taken);
+  // The episode has ended.
+  void Forget(const std::string& episode_id);
+  // Ends all waiting, now and later.
+  void Close();
+
+ private:
+  struct Ask {
+    std::string runner;
+    v1::NextSnapshotResponse what;
+    std::optional<std::chrono::nanoseconds> given;  // the last time
+    std::optional<std::string> answer;              // the runner's error; empty = it holds the snapshot
+    int waiters = 0;
+  };
+  std::optional<v1::NextSnapshotResponse> Give(const std::string& runner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const base::Clock& clock_;
+  base::Mutex mu_;
+  base::CondVar changed_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::map<std::string, Ask> asks_ ABSL_GUARDED_BY(mu_);  // by snapshot id
+};
+
+}  // namespace ingot::gateway
