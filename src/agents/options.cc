@@ -46,6 +46,11 @@ absl::Status CheckRecipe(const RecipeOptions& recipe) {
   if ((recipe.answer_from == "file") == recipe.answer_file.empty()) {
     return absl::InvalidArgumentError("answer_file must be set with answer_from: file, and only then");
   }
+  if (!recipe.work_at.empty() && (recipe.work_at != "/app" || !recipe.image.empty())) {
+    return absl::InvalidArgumentError("work_at is empty or /app, and of a recipe without image");
+  }
+  const std::set<std::string> domains(recipe.domains.begin(), recipe.domains.end());
+  if (domains.size() != recipe.domains.size()) return absl::InvalidArgumentError("domains names a domain twice");
   return Recipe::Make(recipe).status();
 }
 
