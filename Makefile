@@ -64,6 +64,7 @@ gpu-check:
 # Published agents and client libraries, installed from npm and PyPI, against the gateway with a scripted model.
 test-agents: build
 	python3 tests/clients/run.py $(BUILD)/ingot
+	python3 tests/clients/tasks.py $(BUILD)/ingot
 	python3 tests/clients/smollm2.py $(BUILD)/ingot
 
 # The page of real runs in a headless Chromium, driven by playwright-core from npm.

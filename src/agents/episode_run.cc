@@ -86,6 +86,7 @@ class EpisodeRunner {
     if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
     wish_.takes_snapshots = recipe_.options.fresh_verifier || episode_.fork_at() > 0;
     wish_.from = context_.from;
+    if (!recipe_.options.work_at.empty()) wish_.binds = {{"work", recipe_.options.work_at}};
     if (auto trouble = FindImage()) return trouble;
     auto room = context_.substrate->Prepare(wish_);
     if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
@@ -102,11 +103,13 @@ class EpisodeRunner {
       entrance_ = *std::move(entrance);
     }
     variables_ = VariablesOf(episode_, task_, places_);
+    if (auto trouble = DeclareMcpServers()) return trouble;
     if (auto trouble = MakeEnvironment()) return trouble;
     if (auto trouble = WriteFiles()) return trouble;
     if (context_.from == nullptr) {
       if (auto trouble = SetUp()) return trouble;
     }
+    if (auto trouble = CheckMcpServers()) return trouble;
     if (auto trouble = RunAgent()) return trouble;
     if (report_.fork != nullptr) return std::nullopt;
     return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
@@ -129,6 +132,32 @@ class EpisodeRunner {
 
   // The folder that commands start in.
   const std::string& WorkingDir() const { return image_.rootfs.empty() ? room_->work() : image_.working_dir; }
+
+  std::optional<Trouble> DeclareMcpServers() {
+    auto mcp = McpOf(recipe_, variables_);
+    if (!mcp.ok()) return Trouble{"task", Message(mcp.status())};
+    mcp_ = *std::move(mcp);
+    variables_.json.emplace("mcp", base::JsonText(mcp_.text));
+    return std::nullopt;
+  }
+
+  // Starts each server once, as its scaffold will.
+  std::optional<Trouble> CheckMcpServers() {
+    for (size_t i = 0; i < mcp_.servers.size(); ++i) {
+      if (!recipe_.options.mcp[i].check_start) continue;
+      const StartedMcpServer& server = mcp_.servers[i];
+      sandbox::Command command{
+          .argv = server.argv, .env = env_, .working_dir = WorkingDir(), .stdin_text = McpGreeting()};
+      for (const auto& [name, text] : server.env) command.env[name] = text;
+      const sandbox::Limits limits = recipe_.LimitsFor(server.start_timeout_s);
+      const auto outcome = room_->Run(command, limits, context_.cancel);
+      const absl::Status answered = outcome.ok() ? CheckMcpAnswer(*outcome, limits) : outcome.status();
+      if (answered.ok()) continue;
+      return Trouble{"mcp", absl::StrCat("the MCP server '", server.name, "' (", server.argv[0],
+                                         ") did not start: ", Message(answered))};
+    }
+    return std::nullopt;
+  }
 
   std::optional<Trouble> MakeEnvironment() {
     auto environment = EnvironmentOf(recipe_, episode_, places_, variables_);
@@ -315,6 +344,7 @@ class EpisodeRunner {
   sandbox::Image image_;            // rootfs empty = none
   sandbox::RoomOptions wish_;
   EpisodePlaces places_;
+  EpisodeMcp mcp_;
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;
   Outcome agent_;

@@ -22,6 +22,7 @@ namespace ingot::agents {
 //   task      the task's payload is no JSON object, or lacks a field that a template names
 //   sandbox   a room, file or process could not be made, or broke
 //   setup     a set-up command did not exit with 0
+//   mcp       an MCP server did not start
 //   crash     the agent exited with another code than 0, or died of a signal
 //   timeout   the agent ran past its time
 //   flood     the agent wrote too much

@@ -47,6 +47,11 @@ absl::Status CheckRecipe(const RecipeOptions& recipe) {
   if ((recipe.answer_from == "file") == recipe.answer_file.empty()) {
     return absl::InvalidArgumentError("answer_file must be set with answer_from: file, and only then");
   }
+  if (!recipe.work_at.empty() && (recipe.work_at != "/app" || !recipe.image.empty())) {
+    return absl::InvalidArgumentError("work_at is empty or /app, and of a recipe without image");
+  }
+  const std::set<std::string> domains(recipe.domains.begin(), recipe.domains.end());
+  if (domains.size() != recipe.domains.size()) return absl::InvalidArgumentError("domains names a domain twice");
   return Recipe::Make(recipe).status();
 }
 
@@ -85,11 +90,12 @@ absl::Status RunnerOptions::Validate() const {
   }
   INGOT_RETURN_IF_ERROR(Positive("agents.stop_timeout_s", stop_timeout_s));
   if (max_snapshots < 1) return absl::InvalidArgumentError("agents.max_snapshots must be at least 1");
-  const bool any_resumes =
-      std::any_of(recipes.begin(), recipes.end(), [](const RecipeOptions& recipe) { return recipe.resumes; });
-  if (branching.width > 0 && !recipes.empty() && !any_resumes) {
-    return absl::InvalidArgumentError(
-        "agents.branching needs a recipe whose agent goes on where another one was: set its `resumes`");
+  const auto resuming =
+      std::count_if(recipes.begin(), recipes.end(), [](const RecipeOptions& recipe) { return recipe.resumes; });
+  if (branching.width > 0 && !recipes.empty() && resuming != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "agents.branching needs exactly one recipe that `resumes`, whose agent goes on where another one was; ", resuming,
+        " do"));
   }
   return NotNegative("agents.keep_failed_max", keep_failed_max);
 }

@@ -17,6 +17,21 @@ struct StepOptions {
   std::vector<std::string> command;
 };
 
+// A server of the Model Context Protocol that speaks over stdin and stdout (agents/mcp_servers.h).
+struct McpServerOptions {
+  // Letters, digits, '-' and '_'. Unique in its recipe.
+  std::string name;
+  // argv, each a template. Not empty.
+  std::vector<std::string> command;
+  // Environment variables (templates) beside those that its scaffold hands on.
+  std::map<std::string, std::string> env;
+  // True: before the agent the server is started once and must answer, or the episode fails as infrastructure. False: a
+  // server that does not start is the agent's trouble.
+  bool check_start = true;
+  // Seconds until it must have answered, > 0. A server that does not end with its input is ended then.
+  double start_timeout_s = 60;
+};
+
 // A recipe: how to run one kind of agent program. A template is text with these variables in it (sandbox/template.h):
 //   ${base_url} ${api_key}          of the episode, as in OPENAI_BASE_URL and OPENAI_API_KEY
 //   ${task} ${task.FIELD}           the task's line of the task file, and a field of it
@@ -24,11 +39,15 @@ struct StepOptions {
 //   ${task_id} ${episode_id}
 //   ${workdir} ${home}              the episode's private folders
 //   ${cwd}                          the folder in which ingot was started
+//   ${mcp.servers} ${mcp.opencode} ${mcp.codex}   the servers of `mcp`, as configuration files name them
 struct RecipeOptions {
   // The scaffold, in metrics and in the recorded episodes. Unique, not empty.
   std::string name = "default";
   // Share of the episodes, relative to the other recipes' weights; > 0.
   double weight = 1;
+  // The domains whose tasks this recipe runs, shared by weight with the other recipes that name them. Empty = tasks of
+  // every domain that no recipe names.
+  std::vector<std::string> domains;
   // argv of the agent, each a template; runs in ${workdir}. Not empty.
   std::vector<std::string> command;
   // Environment variables (templates) beside HOME, TMPDIR, OPENAI_BASE_URL, OPENAI_API_KEY, INGOT_EPISODE_ID,
@@ -39,9 +58,14 @@ struct RecipeOptions {
   // Files made in ${workdir} before set-up: relative path to template of the content. Content that begins with "#!"
   // becomes executable.
   std::map<std::string, std::string> files;
+  // MCP servers of the agent. They run in the episode's room and end with it.
+  std::vector<McpServerOptions> mcp;
   // The image whose files are the room's root (sandbox/image.h), a template, such as "${task.image}". Its commands see
   // themselves as root, and run in the image's working folder. Empty = the machine's programs.
   std::string image;
+  // A second path of ${workdir} in the room: empty, or /app, where Harbor's tasks without an image have their files. Needs
+  // the rung `namespaces`.
+  std::string work_at;
   // Commands that run before the agent, in order, with its environment. A command that does not exit with 0 fails the
   // episode.
   std::vector<StepOptions> setup;

@@ -39,6 +39,13 @@ absl::StatusOr<std::vector<CommandTemplate>> ParseSteps(const std::vector<StepOp
   return parsed;
 }
 
+std::vector<std::string> OfEpisode(std::vector<std::string> further) {
+  std::vector<std::string> names = {"base_url", "api_key",    "task", "task.", "task_id",
+                                    "workdir",  "episode_id", "home", "cwd"};
+  names.insert(names.end(), further.begin(), further.end());
+  return names;
+}
+
 std::string PurposeName(v1::EpisodePurpose purpose) {
   return purpose == v1::PURPOSE_EVAL ? "eval" : purpose == v1::PURPOSE_SERVE ? "serve" : "train";
 }
@@ -61,6 +68,7 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
       programs.push_back(std::move(program));
     };
     add("command", recipe.command);
+    for (const McpServerOptions& server : recipe.mcp) add(absl::StrCat("mcp '", server.name, "'"), server.command);
     for (const StepOptions& step : recipe.setup) add("setup", step.command);
     for (const StepOptions& step : recipe.cleanup) add("cleanup", step.command);
     const reward::VerifierOptions& verifier = recipe.verifier;
@@ -72,8 +80,7 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
 }
 
 const std::vector<std::string>& RecipeVariables() {
-  static const auto* const names = new std::vector<std::string>{"base_url", "api_key",    "task", "task.", "task_id",
-                                                                "workdir",  "episode_id", "home", "cwd"};
+  static const auto* const names = new std::vector<std::string>(OfEpisode({"mcp."}));
   return *names;
 }
 
@@ -86,6 +93,7 @@ absl::StatusOr<std::shared_ptr<const Recipe>> Recipe::Make(const RecipeOptions& 
   recipe->image = *std::move(image);
   INGOT_ASSIGN_OR_RETURN(recipe->env, ParseMap(options.env, "env"));
   INGOT_ASSIGN_OR_RETURN(recipe->files, ParseMap(options.files, "files"));
+  INGOT_ASSIGN_OR_RETURN(recipe->mcp, ParseMcpServers(options.mcp, OfEpisode({})));
   INGOT_ASSIGN_OR_RETURN(recipe->setup, ParseSteps(options.setup, "setup"));
   INGOT_ASSIGN_OR_RETURN(recipe->cleanup, ParseSteps(options.cleanup, "cleanup"));
   INGOT_ASSIGN_OR_RETURN(recipe->verifier, reward::Verifier::Make(options.verifier));
@@ -115,6 +123,13 @@ sandbox::Variables VariablesOf(const v1::EpisodeOpenResponse& episode, std::stri
                    {"home", places.home},
                    {"cwd", places.cwd}},
           .json = {{"task", base::JsonText(task)}}};
+}
+
+absl::StatusOr<EpisodeMcp> McpOf(const Recipe& recipe, const sandbox::Variables& variables) {
+  EpisodeMcp mcp;
+  INGOT_ASSIGN_OR_RETURN(mcp.servers, RenderMcpServers(recipe.mcp, variables));
+  mcp.text = base::PrintJson(McpConfigurations(mcp.servers));
+  return mcp;
 }
 
 absl::StatusOr<std::map<std::string, std::string>> EnvironmentOf(const Recipe& recipe,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agents/mcp_servers.h"
 #include "agents/options.h"
 #include "base/status.h"
 #include "proto/gateway.pb.h"
@@ -26,6 +27,7 @@ struct Recipe {
   sandbox::Template image;
   std::map<std::string, sandbox::Template> env;
   std::map<std::string, sandbox::Template> files;
+  std::vector<McpServer> mcp;
   std::vector<CommandTemplate> setup;
   std::vector<CommandTemplate> cleanup;
   std::unique_ptr<const reward::Verifier> verifier;
@@ -55,6 +57,15 @@ struct EpisodePlaces {
 // The variables of an episode's templates. `task`: its payload, a JSON object, which outlives them.
 sandbox::Variables VariablesOf(const v1::EpisodeOpenResponse& episode, std::string_view task,
                                const EpisodePlaces& places);
+
+// The episode's MCP servers, and ${mcp} as JSON. `text` outlives the variables that it is added to.
+struct EpisodeMcp {
+  std::vector<StartedMcpServer> servers;
+  std::string text;
+};
+
+// INVALID_ARGUMENT names the server whose template names a field that the task lacks.
+absl::StatusOr<EpisodeMcp> McpOf(const Recipe& recipe, const sandbox::Variables& variables);
 
 // The environment of an episode's commands. INVALID_ARGUMENT names the variable whose template names a field that the
 // task lacks.

@@ -6,12 +6,15 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "agents/recipe.h"
+#include "agents/recipe_mix.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "sandbox/spawn.h"
@@ -85,7 +88,9 @@ class FieldCheck {
     const auto parsed = base::ParseJson(payload);
     if (!parsed.ok()) return base::Annotate(parsed.status(), "the task's payload");
     if (!parsed->is_object()) return absl::InvalidArgumentError("the task's payload is no JSON object");
-    const sandbox::Variables variables = VariablesOf(EpisodeOf(task), payload, places_);
+    sandbox::Variables variables = VariablesOf(EpisodeOf(task), payload, places_);
+    INGOT_ASSIGN_OR_RETURN(const EpisodeMcp mcp, McpOf(recipe_, variables));
+    variables.json.emplace("mcp", base::JsonText(mcp.text));
     for (const auto& [key, text] : templates_) {
       INGOT_RETURN_IF_ERROR(base::Annotate(text->Render(variables).status(), key));
     }
@@ -98,21 +103,47 @@ class FieldCheck {
   std::vector<Named> templates_;
 };
 
-absl::Status CheckFields(const Recipe& recipe, const EpisodePlaces& places, const TaskSet& set) {
+// The tasks of a set that the recipe may run.
+std::vector<const v1::Task*> TasksOf(const RunnerOptions& options, const RecipeOptions& recipe, const TaskSet& set) {
+  std::map<std::string, bool> takes;  // by domain
+  std::vector<const v1::Task*> tasks;
+  for (const v1::Task& task : set.tasks) {
+    const auto [domain, fresh] = takes.try_emplace(task.domain(), false);
+    if (fresh) domain->second = TakesDomain(options.recipes, recipe, task.domain());
+    if (domain->second) tasks.push_back(&task);
+  }
+  return tasks;
+}
+
+absl::Status CheckDomains(const RunnerOptions& options, const TaskSet& set) {
+  std::set<std::string> seen;
+  for (const v1::Task& task : set.tasks) {
+    if (!seen.insert(task.domain()).second) continue;
+    const auto takes = [&](const RecipeOptions& each) { return TakesDomain(options.recipes, each, task.domain()); };
+    if (std::any_of(options.recipes.begin(), options.recipes.end(), takes)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(set.name, ": no recipe is for the domain '", task.domain(),
+                                                   "' of task '", task.task_id(),
+                                                   "': name it in a recipe's `domains`, or give one recipe none"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFields(const Recipe& recipe, const EpisodePlaces& places, const std::string& name,
+                         const std::vector<const v1::Task*>& tasks) {
   const FieldCheck check(recipe, places);
   absl::Status first;
   std::string task_id;
   size_t faulty = 0;
-  for (const v1::Task& task : set.tasks) {
-    absl::Status fault = check.Of(task);
+  for (const v1::Task* const task : tasks) {
+    absl::Status fault = check.Of(*task);
     if (fault.ok()) continue;
     if (faulty++ > 0) continue;
     first = std::move(fault);
-    task_id = task.task_id();
+    task_id = task->task_id();
   }
   if (faulty == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(set.name, ": ", first.message(), " (task '", task_id, "'; ", faulty,
-                                                 " of ", set.tasks.size(), " tasks)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": ", first.message(), " (task '", task_id, "'; ", faulty, " of ", tasks.size(), " tasks)"));
 }
 
 bool IsInside(const std::string& path, const std::string& folder) {
@@ -188,7 +219,9 @@ absl::StatusOr<std::vector<std::string>> RehearseEpisode(const Recipe& recipe, c
                                                          const EpisodePlaces& places, const v1::Task& task) {
   const v1::EpisodeOpenResponse episode = EpisodeOf(task);
   const std::string payload = PayloadOf(task);
-  const sandbox::Variables variables = VariablesOf(episode, payload, places);
+  sandbox::Variables variables = VariablesOf(episode, payload, places);
+  INGOT_ASSIGN_OR_RETURN(const EpisodeMcp mcp, McpOf(recipe, variables));
+  variables.json.emplace("mcp", base::JsonText(mcp.text));
   INGOT_ASSIGN_OR_RETURN(const auto env, EnvironmentOf(recipe, episode, places, variables));
   for (const auto& [path, text] : recipe.files) {
     INGOT_ASSIGN_OR_RETURN(const std::string content, text.Render(variables));
@@ -203,6 +236,12 @@ absl::StatusOr<std::vector<std::string>> RehearseEpisode(const Recipe& recipe, c
   };
   for (size_t i = 0; i < recipe.setup.size(); ++i) {
     INGOT_RETURN_IF_ERROR(look(absl::StrCat("setup[", i, "]"), recipe.setup[i], i > 0));
+  }
+  for (const StartedMcpServer& server : mcp.servers) {
+    if (!recipe.options.image.empty()) break;
+    INGOT_RETURN_IF_ERROR(programs.LookFor(
+        absl::StrCat("mcp '", server.name, "'"),
+        {.argv = server.argv, .env = env, .working_dir = places.work, .stdin_text = ""}, !recipe.setup.empty()));
   }
   INGOT_RETURN_IF_ERROR(look("command", recipe.command, !recipe.setup.empty()));
   INGOT_ASSIGN_OR_RETURN(const sandbox::Command verifier, recipe.verifier->Rehearse(VerifierInputOf(payload, places)));
@@ -239,6 +278,7 @@ absl::StatusOr<std::vector<std::string>> Rehearse(const RunnerOptions& options, 
   std::vector<std::string> doubts;
   if (options.recipes.empty()) return doubts;
   INGOT_RETURN_IF_ERROR(MakeFolder(options).status());
+  for (const TaskSet& set : sets) INGOT_RETURN_IF_ERROR(CheckDomains(options, set));
   for (const RecipeOptions& recipe_options : options.recipes) {
     const auto run = [&]() -> absl::Status {
       INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const Recipe> recipe, Recipe::Make(recipe_options));
@@ -248,11 +288,14 @@ absl::StatusOr<std::vector<std::string>> Rehearse(const RunnerOptions& options, 
                                     .tmp = folder.tmp(),
                                     .cwd = CurrentFolder(),
                                     .base_url = "http://127.0.0.1:0/s/rehearsal/v1"};
-      for (const TaskSet& set : sets) INGOT_RETURN_IF_ERROR(CheckFields(*recipe, places, set));
-      const auto first = std::find_if(sets.begin(), sets.end(), [](const TaskSet& set) { return !set.tasks.empty(); });
-      if (first == sets.end()) return absl::OkStatus();
-      INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> own,
-                             RehearseEpisode(*recipe, folder, places, first->tasks.front()));
+      const v1::Task* first = nullptr;
+      for (const TaskSet& set : sets) {
+        const auto tasks = TasksOf(options, recipe_options, set);
+        INGOT_RETURN_IF_ERROR(CheckFields(*recipe, places, set.name, tasks));
+        if (first == nullptr && !tasks.empty()) first = tasks.front();
+      }
+      if (first == nullptr) return absl::OkStatus();
+      INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> own, RehearseEpisode(*recipe, folder, places, *first));
       for (const std::string& doubt : own)
         doubts.push_back(absl::StrCat("recipe '", recipe_options.name, "': ", doubt));
       return absl::OkStatus();

@@ -53,8 +53,8 @@ bool MayHaveOpened(const absl::Status& status) {
 
 // A failure of the machine or the configuration, not of this one agent: others will fail likewise.
 bool IsOfSetup(const std::string& cause) {
-  return cause == "sandbox" || cause == kNoSnapshot || cause == "setup" || cause == "task" || cause == "verifier" ||
-         cause == "gateway";
+  return cause == "sandbox" || cause == kNoSnapshot || cause == "setup" || cause == "mcp" || cause == "task" ||
+         cause == "verifier" || cause == "gateway";
 }
 
 // For a gateway of another process.
@@ -85,12 +85,17 @@ struct Runner::Series {
     const std::string state = !cause.empty() ? "failed" : report.fork != nullptr ? "forked" : "finished";
     metrics.GetCounter("agents/episodes", "Episodes ended", {{"scaffold", scaffold}, {"state", state}}).Increment();
     if (!cause.empty()) {
-      metrics.GetCounter("agents/failures", "Failed episodes by cause", {{"cause", cause}}).Increment();
+      metrics.GetCounter("agents/failures", "Failed episodes by cause", {{"cause", cause}, {"scaffold", scaffold}})
+          .Increment();
     }
     if (!report.agent_ran) return;
     cpu_s.Increment(report.cpu_s);
     metrics.GetHistogram("agent/completion_seconds", "Wall time of agents", {{"scaffold", scaffold}})
         .Observe(report.completion_s);
+  }
+
+  void RewardMean(const std::string& scaffold, double mean) {
+    metrics.GetGauge("agents/reward_mean", "Mean reward of finished episodes", {{"scaffold", scaffold}}).Set(mean);
   }
 };
 
@@ -126,8 +131,7 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       metadata_(absl::StrCat(R"({"sandbox":)", substrate_->grant().Json(), "}")),
       held_(static_cast<size_t>(options.max_snapshots)),
       gate_(base::FromSeconds(options.backoff_initial_s), base::FromSeconds(options.backoff_max_s)),
-      recipe_running_(recipes_.size()),
-      recipe_started_(recipes_.size()),
+      mix_(options_.recipes),
       snapshots_({.name = "snapshots", .threads = 1}, clock),
       slots_({.name = "agents", .threads = 0}, clock) {}
 
@@ -184,18 +188,11 @@ void Runner::Slot() {
   nanoseconds penalty = base::FromSeconds(options_.backoff_initial_s);
   Opening opening;
   while (AwaitTurn(opening)) {
-    v1::EpisodeOpenRequest request;
-    request.set_scaffold(recipes_[opening.recipe]->options.name);
-    request.set_idempotency_key(opening.idempotency_key);
-    request.set_metadata_json(metadata_);
-    // A verified agent must not be able to post its own reward.
-    request.set_separate_owner(recipes_[opening.recipe]->verifier->decides());
-    request.set_can_fork(recipes_[opening.recipe]->options.resumes);
-    const auto opened = episodes_.Open(request);
+    const auto opened = episodes_.Open(RequestOf(opening));
     if (opened.ok()) held_.Free(opened->oldest_group());
     if (!Admitted(opening, opened)) continue;
     const int recipe = std::exchange(opening, {}).recipe;
-    EpisodeReport report = RunOne(*recipes_[recipe], *opened);
+    EpisodeReport report = RunOne(recipe, *opened);
     Report(*opened, report);
     Count(recipe, report);
     base::MutexLock lock(mu_);
@@ -215,17 +212,14 @@ void Runner::Slot() {
 bool Runner::AwaitTurn(Opening& opening) {
   base::MutexLock lock(mu_);
   while (!stopping_ && !stats_.done) {
-    const int recipe = opening.recipe >= 0 ? opening.recipe : ChooseRecipe();
+    const bool has_room = opening.choice.has_value() || mix_.HasRoom();
     const nanoseconds now = clock_.Now();
-    if (recipe >= 0 && gate_.TryPass(now)) {
-      if (opening.recipe >= 0) return true;
-      opening = {recipe, base::RandomHex(16)};
-      ++recipe_running_[recipe];
-      ++recipe_started_[recipe];
+    if (has_room && gate_.TryPass(now)) {
+      if (!opening.choice.has_value()) opening = {mix_.Choose(), base::RandomHex(16)};
       return true;
     }
     // One waiting slot watches the clock; a change wakes the others.
-    if (recipe < 0 || gate_is_watched_ || now >= gate_.next()) {
+    if (!has_room || gate_is_watched_ || now >= gate_.next()) {
       changed_.Wait(mu_);
     } else {
       gate_is_watched_ = true;
@@ -236,26 +230,35 @@ bool Runner::AwaitTurn(Opening& opening) {
   return false;
 }
 
-int Runner::ChooseRecipe() const {
-  int best = -1;
-  double best_share = 0;
-  for (size_t i = 0; i < recipes_.size(); ++i) {
-    const RecipeOptions& options = recipes_[i]->options;
-    if (options.max_concurrent > 0 && recipe_running_[i] >= options.max_concurrent) continue;
-    const double share = static_cast<double>(recipe_started_[i] + 1) / options.weight;
-    if (best < 0 || share < best_share) {
-      best = static_cast<int>(i);
-      best_share = share;
-    }
+v1::EpisodeOpenRequest Runner::RequestOf(const Opening& opening) const {
+  v1::EpisodeOpenRequest request;
+  request.set_idempotency_key(opening.idempotency_key);
+  request.set_metadata_json(metadata_);
+  // A verified agent must not be able to post its own reward.
+  const auto decides = [this](int recipe) { return recipe < 0 || recipes_[recipe]->verifier->decides(); };
+  request.set_scaffold(NameOf(opening.choice->other));
+  request.set_separate_owner(decides(opening.choice->other));
+  for (const auto& [domain, recipe] : opening.choice->by_domain) {
+    v1::DomainScaffold& named = *request.add_by_domain();
+    named.set_domain(domain);
+    named.set_scaffold(NameOf(recipe));
+    named.set_separate_owner(decides(recipe));
   }
-  return best;
+  const auto resumes = [this](int recipe) { return recipe < 0 || recipes_[recipe]->options.resumes; };
+  request.set_can_fork(resumes(opening.choice->other) &&
+                       std::all_of(opening.choice->by_domain.begin(), opening.choice->by_domain.end(),
+                                   [&](const auto& named) { return resumes(named.second); }));
+  return request;
 }
+
+std::string Runner::NameOf(int recipe) const { return recipe < 0 ? "" : recipes_[recipe]->options.name; }
 
 bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened) {
   base::MutexLock lock(mu_);
   changed_.SignalAll();
   if (opened.ok()) {
     gate_.OnAdmitted();
+    opening.recipe = mix_.Take(*opening.choice, opened->task().domain());
     last_open_error_ = absl::StatusCode::kOk;
     ++stats_.opened;
     ++stats_.running;
@@ -267,8 +270,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
   }
   const absl::Status& status = opened.status();
   if (!MayHaveOpened(status)) {
-    --recipe_running_[opening.recipe];
-    --recipe_started_[opening.recipe];
+    mix_.Drop(*opening.choice);
     opening = {};
   }
   if (status.code() == absl::StatusCode::kFailedPrecondition) {
@@ -289,7 +291,13 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
   return false;
 }
 
-EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode) {
+EpisodeReport Runner::RunOne(int recipe, const v1::EpisodeOpenResponse& episode) {
+  if (recipe < 0) {
+    EpisodeReport report;
+    report.cause = "task";
+    report.detail = absl::StrCat("no recipe is for the domain '", episode.task().domain(), "'");
+    return report;
+  }
   EpisodeContext context;
   context.substrate = substrate_.get();
   context.images = images_.get();
@@ -306,7 +314,7 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
       return report;
     }
   }
-  return RunLive(recipe, episode, std::move(context));
+  return RunLive(*recipes_[recipe], episode, std::move(context));
 }
 
 EpisodeReport Runner::RunLive(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, EpisodeContext context) {
@@ -464,7 +472,7 @@ void Runner::Count(int recipe, const EpisodeReport& report) {
   const std::string& cause = report.cause;
   base::MutexLock lock(mu_);
   changed_.SignalAll();
-  --recipe_running_[recipe];
+  if (recipe >= 0) mix_.Ended(recipe);
   --stats_.running;
   if (report.agent_ran) {
     stats_.completion_s += report.completion_s;
@@ -475,19 +483,24 @@ void Runner::Count(int recipe, const EpisodeReport& report) {
   } else if (cause.empty()) {
     ++stats_.finished;
     stats_.reward_sum += report.reward;
+    if (report.has_reward) {
+      Rewards& rewards = rewards_[NameOf(recipe)];
+      rewards.sum += report.reward;
+      ++rewards.count;
+      if (series_) series_->RewardMean(NameOf(recipe), rewards.sum / static_cast<double>(rewards.count));
+    }
   } else {
     ++stats_.failed;
   }
   if (series_) {
     series_->running.Set(static_cast<double>(stats_.running));
-    series_->Ended(recipes_[recipe]->options.name, report);
+    series_->Ended(NameOf(recipe), report);
   }
   if (cause.empty()) return;
   const int64_t count = ++stats_.failures[cause];
   // The log names the first ten of a cause, then every hundredth: a broken recipe must be seen but not fill the disk.
   if (cause != kStopped && (count <= 10 || count % 100 == 0)) {
-    INGOT_LOG(warn, "an episode of '{}' failed ({}, {} so far): {}", recipes_[recipe]->options.name, cause, count,
-              report.detail);
+    INGOT_LOG(warn, "an episode of '{}' failed ({}, {} so far): {}", NameOf(recipe), cause, count, report.detail);
   }
 }
 

@@ -40,6 +40,7 @@
 #include "agents/open_gate.h"
 #include "agents/options.h"
 #include "agents/recipe.h"
+#include "agents/recipe_mix.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/metrics.h"
@@ -95,6 +96,10 @@ class Runner {
 
  private:
   struct Series;  // metrics, looked up once
+  struct Rewards {
+    double sum = 0;
+    int64_t count = 0;
+  };
 
   Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
          std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
@@ -103,17 +108,17 @@ class Runner {
   // The episode that a slot asks for. After an Open without an answer the gateway may have opened it: the slot asks
   // again under the same key and gets the same episode.
   struct Opening {
-    int recipe = -1;  // -1 = none is asked for
+    std::optional<RecipeMix::Choice> choice;  // absent = none is asked for
     std::string idempotency_key;
+    int recipe = RecipeMix::kNone;  // once it is open
   };
-  // Waits until the slot may open an episode, and for a recipe with room unless `opening` has one. False: the slot
-  // ends.
+  // Waits until the slot may open an episode, and for recipes with room unless `opening` has them. False: the slot ends.
   bool AwaitTurn(Opening& opening);
-  // The recipe with room that is furthest behind its share; -1 = none has room.
-  int ChooseRecipe() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  v1::EpisodeOpenRequest RequestOf(const Opening& opening) const;
   // Records the answer to an Open; true: there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
-  EpisodeReport RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode);
+  // `recipe`: kNone = the mix has none for the task's domain.
+  EpisodeReport RunOne(int recipe, const v1::EpisodeOpenResponse& episode);
   // RunOne of an episode that others may take snapshots of.
   EpisodeReport RunLive(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, EpisodeContext context);
   // The snapshots' thread.
@@ -121,6 +126,7 @@ class Runner {
   void TakeSnapshot(const v1::NextSnapshotResponse& ask);
   // The error that the gateway is told.
   absl::Status HoldSnapshotOf(const v1::NextSnapshotResponse& ask);
+  std::string NameOf(int recipe) const;
   // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Afterwards the report
   // has the cause under which the episode is counted and, beside a failure, the gateway's last refusal.
   void Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
@@ -162,8 +168,8 @@ class Runner {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool gate_is_watched_ ABSL_GUARDED_BY(mu_) = false;  // a slot waits for gate_.next()
   OpenGate gate_ ABSL_GUARDED_BY(mu_);
-  std::vector<int64_t> recipe_running_ ABSL_GUARDED_BY(mu_);
-  std::vector<int64_t> recipe_started_ ABSL_GUARDED_BY(mu_);
+  RecipeMix mix_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Rewards> rewards_ ABSL_GUARDED_BY(mu_);  // of finished episodes, by scaffold
   int live_slots_ ABSL_GUARDED_BY(mu_) = 0;
   int kept_folders_ ABSL_GUARDED_BY(mu_) = 0;
   absl::StatusCode last_open_error_ ABSL_GUARDED_BY(mu_) = absl::StatusCode::kOk;

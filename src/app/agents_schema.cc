@@ -46,18 +46,32 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
                "harbor: template of the folder with test.sh; a relative one begins in ${cwd}");
 }
 
+void BindMcpServer(base::Schema& schema, agents::McpServerOptions& o) {
+  schema.Field("name", &o.name, "letters, digits, - and _");
+  schema.Field("command", &o.command, "argv, templates; speaks MCP over stdin and stdout");
+  schema.Field("env", &o.env, "environment variables (templates) of the server");
+  schema.Field("check_start", &o.check_start,
+               "start it once before the agent; a server that does not answer fails the episode as infrastructure");
+  schema.Field("start_timeout_s", &o.start_timeout_s, "seconds until it must have answered");
+}
+
 void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("name", &o.name, "the scaffold, in metrics and recorded episodes");
   schema.Field("weight", &o.weight, "share of the episodes, relative to the other recipes");
+  schema.Field("domains", &o.domains,
+               "domains whose tasks it runs, beside other recipes that name them; empty: every domain that none names");
   schema.Field(
       "command", &o.command,
       "argv; templates: ${base_url} ${api_key} ${task} ${task.FIELD} ${task_id} ${episode_id} ${workdir} ${home} "
-      "${cwd}; ${json:NAME} is each as JSON, quoted");
+      "${cwd} ${mcp.servers} ${mcp.opencode} ${mcp.codex}; ${json:NAME} is each as JSON, quoted");
   schema.Field("env", &o.env, "environment variables (templates) added to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
   schema.Field("inherit_env", &o.inherit_env, "variables taken over from ingot's own environment");
   schema.Field("files", &o.files, "files made in ${workdir}: path to template of the content");
+  schema.List<agents::McpServerOptions>("mcp", &o.mcp, BindMcpServer,
+                                        "MCP servers of the agent, which files: hands to it as ${mcp.servers}");
   schema.Field("image", &o.image,
                "template of the image that is the episode's root folder, such as ${task.image} or oci-archive:FILE");
+  schema.Field("work_at", &o.work_at, "second path of ${workdir}: empty, or /app for Harbor's tasks without an image");
   schema.List<agents::StepOptions>("setup", &o.setup, BindStep, "commands before the agent");
   schema.List<agents::StepOptions>("cleanup", &o.cleanup, BindStep, "commands after the agent and the verifier");
   schema.Field("timeout_s", &o.timeout_s, "seconds the agent may run");

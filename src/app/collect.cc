@@ -58,7 +58,10 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   config.eval.tasks = config.tasks;
   config.eval.avg_n = args.samples;
   config.gateway.eval_sampling.temperature = static_cast<float>(args.temperature);
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
+  INGOT_ASSIGN_OR_RETURN(ModelSetup model, SetUpModel(config.model, device.torch_name));
+  if (!args.script.empty()) {
+    INGOT_ASSIGN_OR_RETURN(model.script, LoadScript(args.script, model.text));
+  }
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_ASSIGN_OR_RETURN(
       const std::shared_ptr<const weights::Snapshot> snapshot,
@@ -70,6 +73,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   base::json::object record{{"checkpoint", args.checkpoint},
                             {"model", args.model},
+                            {"script", args.script},
                             {"samples", args.samples},
                             {"temperature", args.temperature}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kCollection, base::PrintJson(record) + "\n"));

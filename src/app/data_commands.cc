@@ -39,6 +39,7 @@ std::function<int()> DeclareCollect(CLI::App& parser) {
   AddRunArgs(parser, args->run);
   parser.add_option("--checkpoint", args->checkpoint, "the model's folder; default: the configuration's model");
   parser.add_option("--model", args->model, "an external model of gateway.models that answers every call in its place");
+  parser.add_option("--script", args->script, "file with what the model samples, call by call (gateway/script.h)");
   parser.add_option("--samples", args->samples, "of each task")->capture_default_str();
   parser.add_option("--temperature", args->temperature, "of every call; 0: greedy")->capture_default_str();
   return [args] { return Collect(*args); };

@@ -100,6 +100,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   gateway.admission = parts->admission.get();
   gateway.tokenizer = model.text.tokenizer;
   gateway.format = model.text.format;
+  gateway.script = model.script;
   INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
   // Agents that the run starts open no episodes: their runner does.
   if (admin_key.empty() && !config.agents.recipes.empty()) admin_key = base::RandomHex(24);

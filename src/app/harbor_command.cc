@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kLargestReward = 1 << 20;  // bytes of a reward file
+constexpr char kWorkAt[] = "/app";           // the place of tasks' files without an image
 
 std::string StoreOf(const std::string& named) { return named.empty() ? agents::DefaultWorkRoot() + "/images" : named; }
 
@@ -34,6 +35,7 @@ class Attempt {
     sandbox::RoomOptions options;
     options.image = image_.rootfs;
     options.binds = {{"logs", "/logs"}, {"tests", "/tests"}, {"solution", "/solution"}};
+    if (image_.rootfs.empty()) options.binds.push_back({"work", kWorkAt});
     options.totals.memory_bytes = Number("memory_mb") << 20;
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate_.Prepare(options));
     if (solves) {
@@ -51,7 +53,7 @@ class Attempt {
     sandbox::Command command{
         .argv = {"sh", "-c", "if command -v bash >/dev/null; then exec bash $0; fi; exec sh $0", path},
         .env = image_.env,
-        .working_dir = image_.working_dir,
+        .working_dir = image_.rootfs.empty() ? kWorkAt : image_.working_dir,
         .stdin_text = ""};
     command.env.emplace("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command.env["HOME"] = room.home();
@@ -97,10 +99,13 @@ class Attempt {
   const base::json::value& task_;
 };
 
-// "" or why the task is wrong.
-absl::StatusOr<std::string> Fault(sandbox::Substrate& substrate, sandbox::ImageStore& images, const v1::Task& task) {
+// "" or why the task is wrong. `images`: null = the task is tried without its image.
+absl::StatusOr<std::string> Fault(sandbox::Substrate& substrate, sandbox::ImageStore* images, const v1::Task& task) {
   INGOT_ASSIGN_OR_RETURN(const base::json::value payload, base::ParseJson(task.payload_json()));
-  INGOT_ASSIGN_OR_RETURN(const sandbox::Image image, images.Resolve(std::string(payload.at("image").get_string())));
+  sandbox::Image image;
+  if (images != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(image, images->Resolve(std::string(payload.at("image").get_string())));
+  }
   Attempt attempt(substrate, image, payload);
   INGOT_ASSIGN_OR_RETURN(const double solved, attempt.Run(true));
   if (solved != 1) return absl::StrCat("its solution gives ", solved, ", not 1");
@@ -150,7 +155,8 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
   sandbox::ImageStore images(StoreOf(args.store));
   int wrong = 0;
   for (const v1::Task& task : read->tasks) {
-    const absl::StatusOr<std::string> fault = args.only_read ? std::string() : Fault(*substrate, images, task);
+    const absl::StatusOr<std::string> fault =
+        args.only_read ? std::string() : Fault(*substrate, args.without_images ? nullptr : &images, task);
     const std::string reason = fault.ok() ? *fault : std::string(fault.status().message());
     out << (reason.empty() ? "ok " : "wrong ") << task.task_id() << (reason.empty() ? "" : ": ") << reason << std::endl;
     if (!reason.empty()) ++wrong;

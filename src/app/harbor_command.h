@@ -19,6 +19,8 @@ struct TasksCheckArgs {
   std::string folder;
   std::string store;
   bool only_read = false;  // true: tasks are read, and none is run
+  // True: rooms have this machine's programs in place of the task's image, and the work folder at /app.
+  bool without_images = false;
 };
 
 // One line per task: "ok NAME", "refused NAME: reason" or "wrong NAME: reason". A task is tried twice, each time in a new room

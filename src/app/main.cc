@@ -354,6 +354,8 @@ Run DeclareTasksCheck(CLI::App& parser) {
   parser.add_option("folder", args->folder, "a folder of Harbor tasks, or one task")->required();
   parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
   parser.add_flag("--only-read", args->only_read, "list the tasks, and run none");
+  parser.add_flag("--without-images", args->without_images,
+                  "try them with this machine's programs and the work folder at /app, in place of their images");
   return [args] { return ingot::app::CheckTasks(*args, std::cout, std::cerr); };
 }
 

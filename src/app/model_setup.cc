@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "model/peft.h"
 
 namespace ingot::app {
@@ -58,6 +59,14 @@ absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::st
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "trainer.lora"));
   return setup;
+}
+
+absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::string& path, const TextParts& text) {
+  const absl::StatusOr<std::string> lines = base::ReadFile(path);
+  if (!lines.ok()) return base::Annotate(lines.status(), "--script");
+  auto script = gateway::ScriptedModel::Parse(*lines, *text.tokenizer, *text.format);
+  if (!script.ok()) return base::Annotate(script.status(), path);
+  return script;
 }
 
 }  // namespace ingot::app

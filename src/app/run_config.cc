@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "app/asked_models.h"
 #include "app/role_schemas.h"
+#include "dataset/harbor.h"
 #include "dataset/jsonl.h"
 #include "trainer/presets.h"
 
@@ -43,8 +44,12 @@ void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Field("compute.rollout_threads", &config.rollout_threads,
                "the engine's share of them when both run in one process; 0: half, rounded up");
   schema.Shorthand("data", SupervisedKeyOf);
-  schema.Field("data.tasks", &config.tasks,
-               "JSONL of training tasks, one object per line; empty: supervised training alone, without agents");
+  schema.Field(
+      "data.tasks", &config.tasks,
+      "JSONL of training tasks, one object per line, or a folder of Harbor's tasks; empty: supervised training "
+      "alone, without agents");
+  schema.Choice("data.format", &config.task_format, {"auto", "jsonl", "harbor"},
+                "of data.tasks and eval.tasks; auto: a folder holds Harbor's tasks, a file JSON lines");
   schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised stage; empty: none");
   schema.Field("data.dpo", &config.dpo_data,
                "JSONL of preference pairs (prompt, chosen, rejected) for the stage after it; empty: none");
@@ -255,7 +260,18 @@ absl::Status CheckMetrics(const RunConfig& config) {
       "read the socket files in RUN/sockets instead");
 }
 
+absl::Status CheckTaskFormat(const RunConfig& config) {
+  if (config.task_format == "auto") return absl::OkStatus();
+  for (const auto& [key, path] : {std::pair("data.tasks", &config.tasks), {"eval.tasks", &config.eval.tasks}}) {
+    if (path->empty() || dataset::IsHarborFolder(*path) == (config.task_format == "harbor")) continue;
+    return absl::InvalidArgumentError(absl::StrCat("data.format is ", config.task_format, ", and ", key, " (", *path,
+                                                   ") is ", config.task_format == "harbor" ? "no" : "a", " folder"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckData(const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(CheckTaskFormat(config));
   if (!config.tasks.empty() || !config.sft_data.empty() || !config.dpo_data.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "there is nothing to train on: data.tasks names no file of training tasks, and neither data.sft nor data.dpo "

@@ -161,11 +161,12 @@ struct RunConfig {
   std::string log_level = "info";
   std::string device = "auto";
   kernels::Numerics numerics = kernels::Numerics::kFast;
-  int32_t total_threads = 0;    // compute threads of rollout and trainer together; 0 = all cores
-  int32_t rollout_threads = 0;  // the engine's share of them; 0 = half, rounded up
-  std::string tasks;            // JSONL of training tasks; empty = supervised training alone
-  std::string sft_data;         // JSONL of conversations; empty = no such stage
-  std::string dpo_data;         // JSONL of preference pairs; empty = no such stage
+  int32_t total_threads = 0;         // compute threads of rollout and trainer together; 0 = all cores
+  int32_t rollout_threads = 0;       // the engine's share of them; 0 = half, rounded up
+  std::string tasks;                 // training tasks, a file or a folder; empty = supervised training alone
+  std::string task_format = "auto";  // of all task files: "jsonl", "harbor" (dataset/harbor.h), or "auto" by the path
+  std::string sft_data;              // JSONL of conversations; empty = no such stage
+  std::string dpo_data;              // JSONL of preference pairs; empty = no such stage
   ModelOptions model;
   rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};
   gateway::GatewayOptions gateway;

@@ -16,7 +16,6 @@
 #include "app/served_record.h"
 #include "app/snapshots.h"
 #include "app/threads.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/secret.h"
 #include "gateway/http_server.h"
@@ -26,14 +25,6 @@
 
 namespace ingot::app {
 namespace {
-
-absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::string& path, const TextParts& text) {
-  const absl::StatusOr<std::string> lines = base::ReadFile(path);
-  if (!lines.ok()) return base::Annotate(lines.status(), "--script");
-  auto script = gateway::ScriptedModel::Parse(*lines, *text.tokenizer, *text.format);
-  if (!script.ok()) return base::Annotate(script.status(), path);
-  return script;
-}
 
 // The model's context, bounded by the KV cache, so that every request a client may make fits.
 int32_t ContextOf(const model::ModelConfig& shape, const rollout::EngineOptions& options) {

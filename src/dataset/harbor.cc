@@ -31,6 +31,10 @@ std::string Refusal(const fs::path& folder, const toml::table& task) {
     if (fs::exists(folder / "environment" / file, error)) return "it asks for several containers (compose)";
   }
   if (fs::is_directory(folder / "steps", error)) return "it has several steps";
+  const char* const mode = task["verifier"]["environment"].is_table() ? "separate" : "shared";
+  if (task["verifier"]["environment_mode"].value_or(std::string(mode)) == "separate") {
+    return "its tests want an environment of their own (verifier.environment)";
+  }
   for (const char* const key : {"gpus", "tpus"}) {
     if (environment[key].value_or(int64_t{0}) > 0) return absl::StrCat("it asks for environment.", key);
   }

@@ -31,7 +31,8 @@ struct HarborFolder {
 bool IsHarborFolder(const std::string& path);
 
 // INVALID_ARGUMENT: no folder in it has a task.toml. Tasks that ask for what rooms cannot give are refused, each with its
-// reason: several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP servers, several steps.
+// reason: several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP servers, several steps,
+// an environment of the tests' own.
 absl::StatusOr<HarborFolder> ReadHarborFolder(const std::string& path);
 
 }  // namespace ingot::dataset

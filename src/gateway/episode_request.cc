@@ -104,10 +104,12 @@ absl::StatusOr<std::optional<v1::CallReward>> ReadCall(const value& body) {
 }  // namespace
 
 absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
-  for (const auto& [field, name] : {std::pair("scaffold", &request.scaffold()),
-                                    {"group", &request.group()},
-                                    {"task.task_id", &request.task().task_id()},
-                                    {"task.domain", &request.task().domain()}}) {
+  std::vector<std::pair<const char*, const std::string*>> names = {{"scaffold", &request.scaffold()},
+                                                                   {"group", &request.group()},
+                                                                   {"task.task_id", &request.task().task_id()},
+                                                                   {"task.domain", &request.task().domain()}};
+  for (const v1::DomainScaffold& named : request.by_domain()) names.emplace_back("by_domain", &named.scaffold());
+  for (const auto& [field, name] : names) {
     if (name->size() <= kMaxName && base::IsPrintable(*name)) continue;
     return BadRequest(field, absl::StrCat("'", field, "' must have at most ", kMaxName,
                                           " bytes, without control characters or marks of direction"));

@@ -31,6 +31,17 @@ Number Tighter(Number own, Number asked) {
   return asked > 0 && (own <= 0 || asked < own) ? asked : own;
 }
 
+// The recipe for a task of `domain`.
+v1::DomainScaffold RecipeOf(const v1::EpisodeOpenRequest& request, const std::string& domain) {
+  for (const v1::DomainScaffold& named : request.by_domain()) {
+    if (named.domain() == domain) return named;
+  }
+  v1::DomainScaffold other;
+  other.set_scaffold(request.scaffold());
+  other.set_separate_owner(request.separate_owner());
+  return other;
+}
+
 }  // namespace
 
 absl::Status Gateway::CheckAdmin(const std::string& key) const {
@@ -65,13 +76,14 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
   const std::string key = OwnerKeyOf(request);
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
-  if (episode->session() || episode->record().scaffold() != request.scaffold()) {
+  const v1::DomainScaffold recipe = RecipeOf(request, episode->record().task().domain());
+  if (episode->session() || episode->record().scaffold() != recipe.scaffold()) {
     return BadRequest("idempotency_key", "this 'idempotency_key' opened another episode");
   }
   v1::EpisodeOpenResponse response;
   response.set_episode_id(episode->id());
-  response.set_api_key(request.separate_owner() ? CallKeyOf(key) : key);
-  if (request.separate_owner()) response.set_owner_key(key);
+  response.set_api_key(recipe.separate_owner() ? CallKeyOf(key) : key);
+  if (recipe.separate_owner()) response.set_owner_key(key);
   response.set_base_url(BaseUrl(episode->id()));
   *response.mutable_task() = episode->record().task();
   *response.mutable_ref() = episode->record().ref();
@@ -207,7 +219,6 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   record.set_pinned_version(-1);
   if (request.has_task()) *record.mutable_task() = request.task();
   record.set_episode_id(base::RandomHex(16));
-  record.set_scaffold(request.scaffold());
   record.set_runner(request.runner());
   record.set_incarnation(request.incarnation());
   if (request.has_limits()) *record.mutable_limits() = request.limits();
@@ -215,6 +226,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   record.set_state(v1::EPISODE_OPEN);
   record.set_key_hash(key_hash);
   absl::Status opened = admitted ? Admit(request, record) : absl::OkStatus();
+  record.set_scaffold(RecipeOf(request, record.task().domain()).scaffold());
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
   const auto opened_at = core_.parts.clock->Now();
   Episode::EarlierCalls earlier;

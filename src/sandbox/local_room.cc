@@ -95,8 +95,8 @@ absl::StatusOr<std::unique_ptr<LocalRoom>> LocalRoom::Make(LocalGround& ground, 
   std::unique_ptr<LocalRoom> room(new LocalRoom(ground, options));
   const Grant& grant = ground.grant;
   if ((!options.image.empty() || !options.binds.empty()) && !grant.root_folder) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("an image needs the rung namespaces, and agents have the ", grant.Describe()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "an image, and files at other paths, need the rung namespaces, and agents have the ", grant.Describe()));
   }
   const auto* const snapshot = dynamic_cast<const LocalSnapshot*>(options.from.get());
   room->image_ = snapshot != nullptr ? snapshot->image : options.image;
@@ -135,8 +135,10 @@ absl::Status LocalRoom::MakeFolders() {
     INGOT_RETURN_IF_ERROR(folder_->WriteBeside("passwd", ground_.known_users + line));  // launcher/wall.h, NameUid
     chmod((path_ + "/passwd").c_str(), 0644);                                           // whatever the umask
   }
-  for (const Bind& bind : options_.binds)
+  for (const Bind& bind : options_.binds) {
+    if (bind.folder == "work") continue;  // it is there
     INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/", bind.folder)));
+  }
   if (layered_) INGOT_RETURN_IF_ERROR(MakeUpper());
   if (ground_.groups != nullptr) {
     GroupLimits limits = ground_.options.totals;

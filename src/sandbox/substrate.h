@@ -125,7 +125,7 @@ class Snapshot {
 
 // A folder of the room that its commands see at another place too.
 struct Bind {
-  std::string folder;  // of the room, beside work/; made, and empty at first
+  std::string folder;  // of the room: "work", or another one, made, and empty at first
   std::string at;      // absolute
 };
 

@@ -22,6 +22,7 @@ class FakeEpisodes final : public Episodes {
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
   std::string last_refusal;                                                             // of every episode's end
   std::function<void(const v1::EpisodeOpenRequest&, v1::EpisodeOpenResponse&)> change;  // of an opening; null = nothing
+  std::vector<std::string> domains = {""};  // of the tasks, in turn
 
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
     {
@@ -31,20 +32,30 @@ class FakeEpisodes final : public Episodes {
     if (before_open) INGOT_RETURN_IF_ERROR(before_open());
     base::MutexLock lock(mu_);
     if (opened_ == tasks_) return absl::FailedPreconditionError("no more tasks");
+    const std::string domain = domains[static_cast<size_t>(opened_) % domains.size()];
     const std::string id = absl::StrCat("ep", opened_++);
     ++open_;
     most_open_ = std::max(most_open_, open_);
-    ++scaffolds_[request.scaffold()];
+    std::string scaffold = request.scaffold();
+    bool separate_owner = request.separate_owner();
+    for (const v1::DomainScaffold& named : request.by_domain()) {
+      if (named.domain() != domain) continue;
+      scaffold = named.scaffold();
+      separate_owner = named.separate_owner();
+    }
+    ++scaffolds_[scaffold];
+    scaffold_of_[id] = scaffold;
     metadata_.push_back(request.metadata_json());
     changed_.SignalAll();
     v1::EpisodeOpenResponse response;
     response.set_episode_id(id);
     response.set_api_key("key-" + id);
-    if (request.separate_owner()) response.set_owner_key("owner-" + id);
-    owners_[id] = request.separate_owner() ? response.owner_key() : response.api_key();
+    if (separate_owner) response.set_owner_key("owner-" + id);
+    owners_[id] = separate_owner ? response.owner_key() : response.api_key();
     response.set_base_url("http://127.0.0.1:1/s/" + id + "/v1");
     response.mutable_task()->set_task_id("task-" + id);
     response.mutable_task()->set_payload_json(payload_);
+    response.mutable_task()->set_domain(domain);
     if (change) change(request, response);
     return response;
   }
@@ -115,6 +126,7 @@ class FakeEpisodes final : public Episodes {
   // By episode: the key that may reward and end it.
   std::map<std::string, std::string> owners() const { return Locked(owners_); }
   std::map<std::string, int> scaffolds() const { return Locked(scaffolds_); }
+  std::map<std::string, std::string> scaffold_of() const { return Locked(scaffold_of_); }  // by episode
   std::vector<std::string> metadata() const { return Locked(metadata_); }
   std::map<std::string, v1::EpisodeRewardRequest> rewards() const { return Locked(rewards_); }
   std::vector<v1::EpisodeEndRequest> ends() const { return Locked(ends_); }
@@ -136,6 +148,7 @@ class FakeEpisodes final : public Episodes {
   std::map<std::string, std::string> owners_;
   std::vector<std::string> keys_;
   std::map<std::string, int> scaffolds_;
+  std::map<std::string, std::string> scaffold_of_;
   std::vector<std::string> metadata_;
   std::map<std::string, v1::EpisodeRewardRequest> rewards_;
   std::vector<v1::EpisodeEndRequest> ends_;

@@ -53,6 +53,16 @@ TEST(AgentOptionsTest, EachMistakeIsNamed) {
       {[](auto& o) { o.recipes[0].max_output_bytes = 0; }, {"max_output_bytes"}},
       {[](auto& o) { o.recipes[0].memory_limit_bytes = -1; }, {"memory_limit_bytes"}},
       {[](auto& o) { o.recipes[0].weight = 0; }, {"weight"}},
+      {[](auto& o) { o.recipes[0].work_at = "/etc"; }, {"work_at", "/app"}},
+      {[](auto& o) { o.recipes[0].domains = {"a", "b", "a"}; }, {"domains", "twice"}},
+      {[](auto& o) { o.recipes[0].mcp = {{.name = "a b", .command = {"x"}, .env = {}}}; }, {"mcp 'a b'", "letters"}},
+      {[](auto& o) { o.recipes[0].mcp = {{.name = "a", .command = {}, .env = {}}}; }, {"mcp 'a'", "command is empty"}},
+      {[](auto& o) {
+         o.recipes[0].mcp = {{.name = "a", .command = {"x"}, .env = {}}, {.name = "a", .command = {"x"}, .env = {}}};
+       },
+       {"mcp 'a' is declared twice"}},
+      {[](auto& o) { o.recipes[0].mcp = {{.name = "a", .command = {"${mcp.servers}"}, .env = {}}}; },
+       {"mcp 'a': command", "${mcp.servers}"}},
       {[](auto& o) { o.recipes[0].on_flood = "ignore"; }, {"on_flood", "verify"}},
       {[](auto& o) { o.recipes[0].answer_from = "stderr"; }, {"answer_from"}},
       {[](auto& o) { o.recipes[0].answer_from = "file"; }, {"answer_file"}},

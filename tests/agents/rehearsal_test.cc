@@ -79,6 +79,30 @@ TEST_F(RehearsalTest, AGoodRecipeRunsNothingAndLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(options_.work_root));
 }
 
+TEST_F(RehearsalTest, ARecipeAnswersForTasksOfItsDomainsAlone) {
+  recipe().domains = {"maths"};
+  tasks_[0].set_domain("maths");
+  AddTask("t", R"({"prompt": "write a program"})");
+  tasks_.back().set_domain("code");
+  EXPECT_THAT(Error(), HasSubstr("no recipe is for the domain 'code' of task 't'"));
+  options_.recipes.push_back(recipe());
+  options_.recipes[1].name = "b";
+  options_.recipes[1].domains = {};
+  EXPECT_THAT(Error(), AllOf(StartsWith("recipe 'b': "), HasSubstr("1 of 1 tasks")));
+  options_.recipes[1].verifier.expected = "x";
+  EXPECT_THAT(Doubts(), IsEmpty()) << "no task of recipe 'a' lacks its answer";
+}
+
+TEST_F(RehearsalTest, AnMcpServersProgramIsLookedFor) {
+  recipe().mcp = {{.name = "notes", .command = {"/no/such/server", "${task.prompt}"}, .env = {}}};
+  EXPECT_THAT(Error(), AllOf(HasSubstr("mcp 'notes'"), HasSubstr("/no/such/server")));
+  recipe().mcp[0].command = {"/bin/sh", "${task.nothing}"};
+  EXPECT_THAT(Error(), AllOf(HasSubstr("mcp 'notes'"), HasSubstr("${task.nothing}")));
+  recipe().mcp[0].command = {"/bin/sh"};
+  recipe().files = {{"mcp.json", "${mcp.servers} ${mcp.opencode} ${json:mcp.codex}"}};
+  EXPECT_THAT(Doubts(), IsEmpty());
+}
+
 TEST_F(RehearsalTest, AFieldThatAnyTaskLacksIsNamedWithItsKeyAndTheNumberOfTasks) {
   AddTask("sum-2", R"({"prompt": "2+2"})");
   AddTask("sum-3", R"({"prompt": "3+3"})");

@@ -428,6 +428,66 @@ TEST_F(RunnerTest, RecipesShareByWeightAndKeepTheirOwnBound) {
   EXPECT_LE(bounded.most_open(), 2);
 }
 
+TEST_F(RunnerTest, TheDomainOfATaskChoosesAmongRecipes) {
+  options_.recipes.push_back(recipe());
+  options_.recipes[0].name = "plain";
+  options_.recipes[1].name = "coder";
+  options_.recipes[1].domains = {"code"};
+  options_.recipes[1].command = {"/bin/sh", "-c", "echo code 42"};
+  options_.recipes[1].verifier.expected = "code 42";
+  FakeEpisodes episodes(12);
+  episodes.domains = {"code", "maths", ""};
+  EXPECT_EQ(RunAll(episodes).reward_sum, 12) << "each agent wrote its own recipe's answer";
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(episodes.scaffold_of().at(absl::StrCat("ep", i)), i % 3 == 0 ? "coder" : "plain");
+  }
+}
+
+TEST_F(RunnerTest, ATaskThatNoRecipeIsForFailsAsInfrastructure) {
+  recipe().domains = {"code"};
+  FakeEpisodes episodes(1);
+  episodes.domains = {"maths"};
+  EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"task", 1}}));
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("no recipe is for the domain 'maths'"));
+}
+
+// A server that answers as its first argument says, and says that it was started.
+constexpr char kServer[] = R"(#!/bin/sh
+read -r asked
+echo "$asked" >> "$SEEN"
+echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05"}}'
+)";
+
+TEST_F(RunnerTest, McpServersAreCheckedAndNamedInTheScaffoldsConfiguration) {
+  recipe().files = {{"server", kServer}, {"mcp.json", R"({"mcpServers": ${mcp.servers}})"}};
+  recipe().mcp = {
+      {.name = "words", .command = {"${workdir}/server", "${task.text}"}, .env = {{"SEEN", "${workdir}/seen"}}}};
+  recipe().env = {{"OUT", Path("seen")}};
+  SetScript("cat mcp.json seen > $OUT; echo 42");
+  FakeEpisodes episodes(1);
+  EXPECT_EQ(RunAll(episodes).finished, 1) << episodes.ends()[0].detail();
+  const std::string written = Content(Path("seen"));
+  EXPECT_THAT(written, HasSubstr(R"({"mcpServers": {"words":{"command":")"));
+  EXPECT_THAT(written, HasSubstr(R"(/server","args":["hello"],"env":{"SEEN":")"));
+  EXPECT_THAT(written, HasSubstr(R"("method":"initialize")")) << "the server was started before the agent";
+}
+
+TEST_F(RunnerTest, AnMcpServerThatDoesNotStartIsANamedFailureOfTheInfrastructure) {
+  recipe().files = {{"server", "#!/bin/sh\necho no database >&2; exit 3\n"}};
+  recipe().mcp = {{.name = "notes", .command = {"${workdir}/server"}, .env = {}}};
+  ExpectFailure("mcp", "the MCP server 'notes' (");
+  ExpectFailure("mcp", "did not answer and exited with 3; stderr ends: no database");
+  recipe().mcp[0].command = {"/no/such/server"};
+  ExpectFailure("mcp", "the MCP server 'notes' (/no/such/server) did not start");
+  recipe().files = {{"server", "#!/bin/sh\necho '{\"id\":1,\"error\":{\"message\":\"too old\"}}'\n"}};
+  recipe().mcp[0].command = {"${workdir}/server"};
+  ExpectFailure("mcp", "refused to initialize: too old");
+  recipe().mcp[0].check_start = false;
+  FakeEpisodes episodes(1);
+  EXPECT_EQ(RunAll(episodes).finished, 1) << "it is the agent's trouble";
+}
+
 TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainAtTheTimeThatItNamed) {
   options_.concurrency = 3;
   options_.backoff_max_s = 60;
@@ -711,7 +771,8 @@ TEST_F(RunnerTest, MetricsCarryCausesAndTimes) {
   ASSERT_TRUE((*runner)->Start().ok());
   EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
   const std::string text = metrics.RenderText();
-  EXPECT_THAT(text, HasSubstr("agents_failures{cause=\"crash\"} 1"));
+  EXPECT_THAT(text, HasSubstr("agents_failures{cause=\"crash\",scaffold=\"default\"} 1"));
+  EXPECT_THAT(text, HasSubstr("agents_reward_mean{scaffold=\"default\"} 1"));
   EXPECT_THAT(text, HasSubstr("agents_opened 3"));
   EXPECT_THAT(text, HasSubstr("agents_running 0"));
   EXPECT_THAT(text, HasSubstr("agent_completion_seconds_count{scaffold=\"default\"} 3"));

@@ -531,6 +531,36 @@ def run_case(name, binary, model, cache):
     return not wrong
 
 
+def record_faults(inspect, run, steps, groups, samples):
+    """What of a run's record is not as its pool has it. `inspect`(WORDS...): `ingot inspect RUN WORDS`."""
+    journal = [json.loads(line) for line in inspect("--journal").splitlines()]
+    batches = [[int(group) for group in record["batch"]["groupIds"]] for record in journal if "batch" in record]
+    with open(run / "metrics.jsonl", encoding="utf-8") as file:
+        rows = [row for row in map(json.loads, file) if "batch/episodes" in row]
+    wrong = []
+    if len(rows) != steps or len(batches) != steps:
+        wrong.append(f"{len(rows)} rows of metrics and {len(batches)} batches, expected {steps}")
+    if len({group for batch in batches for group in batch}) != steps * groups:
+        wrong.append(f"batches {batches}: not {groups} groups each, each group once")
+    calls_of_all, tokens_of_all = 0, 0
+    for row, batch in zip(rows, batches):
+        trees = [inspect(f"{group}/{sample}") for group in batch for sample in range(samples)]
+        calls = sum(int(re.search(r"^(\d+) calls?", tree, re.M).group(1)) for tree in trees)
+        sampled = sum(int(count) for tree in trees for count in re.findall(r"sampled (\d+) tokens?, version", tree))
+        expected = {"batch/episodes": groups * samples, "batch/calls": calls, "batch/loss_tokens": sampled,
+                    "batch/calls_left_out_flagged": 0, "batch/calls_left_out_weights": 0}
+        wrong += [f"step {row['step']}: {key} is {row[key]}, the pool says {value}"
+                  for key, value in expected.items() if row[key] != value]
+        mismatch = row.get("mismatch/logprob_abs_diff_max")
+        if mismatch is None or mismatch > 1e-5:
+            wrong.append(f"step {row['step']}: mismatch {mismatch}, {row['mismatch/probe_tokens']:.0f} probe tokens")
+        calls_of_all += calls
+        tokens_of_all += sampled
+    print(f"  {run.name}: {len(rows)} steps, batches {batches}, {calls_of_all} calls, {tokens_of_all} tokens trained, "
+          "as the pool has them" + (", but for what follows" if wrong else ""), flush=True)
+    return wrong
+
+
 def opencode_training(binary, source, cache):
     """OpenCode trains a model: examples/opencode/run.yaml, and every number of it must add up."""
     path = os.pathsep.join([str(pathlib.Path(cache.node("opencode")).parent), os.environ["PATH"]])
@@ -541,30 +571,10 @@ def opencode_training(binary, source, cache):
                           env={**os.environ, "PATH": path})
         if code != 0:
             return False, output
-        inspect = lambda *what: sh([binary, "inspect", f"{folder}/opencode", *what], cwd=source)[1]
-        journal = [json.loads(line) for line in inspect("--journal").splitlines()]
-        batches = [[int(group) for group in record["batch"]["groupIds"]] for record in journal if "batch" in record]
-        with open(f"{folder}/opencode/metrics.jsonl", encoding="utf-8") as file:
-            rows = [row for row in map(json.loads, file) if "batch/episodes" in row]
-        wrong = []
-        if len(rows) != steps or len(batches) != steps:
-            wrong.append(f"{len(rows)} rows of metrics and {len(batches)} batches, expected {steps}")
-        if len({group for batch in batches for group in batch}) != steps * groups:
-            wrong.append(f"batches {batches}: not {groups} groups each, each group once")
-        for row, batch in zip(rows, batches):
-            trees = [inspect(f"{group}/{sample}") for group in batch for sample in range(samples)]
-            calls = sum(int(re.search(r"^(\d+) calls", tree, re.M).group(1)) for tree in trees)
-            sampled = sum(int(count) for tree in trees for count in re.findall(r"sampled (\d+) tokens?, version", tree))
-            expected = {"batch/episodes": groups * samples, "batch/calls": calls, "batch/loss_tokens": sampled,
-                        "batch/calls_left_out_flagged": 0, "batch/calls_left_out_weights": 0}
-            wrong += [f"step {row['step']}: {key} is {row[key]}, the pool says {value}"
-                      for key, value in expected.items() if row[key] != value]
-            mismatch = row.get("mismatch/logprob_abs_diff_max")
-            if mismatch is None or mismatch > 1e-5:
-                wrong.append(f"step {row['step']}: mismatch {mismatch}, {row['mismatch/probe_tokens']:.0f} probe tokens")
-        print(f"{'opencode_training':40} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
-              f"{sum(row['batch/calls'] for row in rows):.0f} calls, "
-              f"{sum(row['batch/loss_tokens'] for row in rows):.0f} tokens trained, as the pool has them", flush=True)
+        run = pathlib.Path(folder, "opencode")
+        wrong = record_faults(lambda *what: sh([binary, "inspect", str(run), *what], cwd=source)[1], run, steps, groups,
+                              samples)
+        print(f"{'opencode_training':40} {'ok' if not wrong else 'FAILED'}", flush=True)
         return not wrong, "; ".join(wrong)
 
 

@@ -73,6 +73,7 @@ TEST_F(HarborTest, WhatRoomsCannotGiveIsRefusedByName) {
   Task("gpu", "[environment]\ngpus = 1\n");
   Task("network", "[environment]\nnetwork_mode = \"public\"\n");
   Task("windows", "[environment]\nos = \"windows\"\n");
+  Task("apart", "[verifier.environment]\ndocker_image = \"debian:12\"\n");
   Task("mcp", "[[environment.mcp_servers]]\nname = \"x\"\n");
   Task("torn", "[environment\n");
   fs::remove(Task("mute") / "instruction.md");
@@ -85,11 +86,12 @@ TEST_F(HarborTest, WhatRoomsCannotGiveIsRefusedByName) {
   for (const char* const line :
        {"compose: it asks for several containers", "gpu: it asks for environment.gpus",
         "network: it asks for a network", "windows: it asks for Windows", "mcp: it asks for MCP servers",
-        "torn: task.toml, line ", "mute: it has no instruction.md", "unjudged: it has no tests/test.sh"}) {
+        "apart: its tests want an environment of their own", "torn: task.toml, line ", "mute: it has no instruction.md",
+        "unjudged: it has no tests/test.sh"}) {
     EXPECT_THAT(all, HasSubstr(line));
   }
   EXPECT_THAT(std::string(LoadTasks(root_.string()).status().message()),
-              testing::AllOf(HasSubstr("none of its 8 tasks runs here"), HasSubstr("ingot tasks check")));
+              testing::AllOf(HasSubstr("none of its 9 tasks runs here"), HasSubstr("ingot tasks check")));
 }
 
 TEST_F(HarborTest, AFolderWithoutTasksIsNamed) {

@@ -628,6 +628,27 @@ TEST(Opening, RepeatedUnderItsKeyIsTheSameEpisode) {
   EXPECT_NE(other.api_key(), first.api_key());
 }
 
+TEST(Opening, TheTasksDomainChoosesTheScaffoldAndItsKeys) {
+  World world([](const auto&) { return Say("ok"); });
+  v1::EpisodeOpenRequest request =
+      OpenFrom(R"({"scaffold":"plain","task":{"task_id":"t"},"domain":"code","group":"g"})");
+  request.set_idempotency_key(kOnce);
+  v1::DomainScaffold& code = *request.add_by_domain();
+  code.set_domain("code");
+  code.set_scaffold("coder");
+  code.set_separate_owner(true);
+  const auto first = world.gateway().OpenEpisode(request).value();
+  EXPECT_EQ(world.pool.episode(first.episode_id()).scaffold(), "coder");
+  EXPECT_NE(first.owner_key(), "");
+  EXPECT_EQ(world.gateway().OpenEpisode(request)->SerializeAsString(), first.SerializeAsString());
+  request.set_idempotency_key("another key of 16");
+  request.set_group("h");
+  code.set_domain("maths");
+  const auto second = world.gateway().OpenEpisode(request).value();
+  EXPECT_EQ(world.pool.episode(second.episode_id()).scaffold(), "plain");
+  EXPECT_EQ(second.owner_key(), "");
+}
+
 TEST(Opening, RepeatedWhileTheFirstIsUnderWayAdmitsOnce) {
   World world([](const auto&) { return Say("ok"); });
   Gateway& gateway = world.gateway();

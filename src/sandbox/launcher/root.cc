@@ -217,13 +217,7 @@ LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
     snprintf(path, sizeof(path), "%s%s", root, name);
     return path;
   };
-  if (plan.room[0] != 0) {
-    snprintf(source, sizeof(source), "%s/tmp", plan.room);
-    if (mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 1};
-  }
-  char options[80];
-  snprintf(options, sizeof(options), "mode=1777,size=%u,nr_inodes=4096", plan.header->shm_bytes);
-  if (mount("ingot", at("/dev/shm"), "tmpfs", kNoSuid | kNoDev, options) != 0) return {LaunchStep::kFolder, errno, 2};
+  // Before /tmp, which may cover the room's own folder.
   for (uint32_t i = 0; i < plan.header->binds; ++i) {
     const char* const equals = strchr(plan.binds[i], '=');
     if (equals == nullptr) return {LaunchStep::kMessage, EINVAL, 1};
@@ -232,6 +226,13 @@ LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
     if (made != 0) return {LaunchStep::kFolder, made, 3};
     if (mount(source, at(equals + 1), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 3};
   }
+  if (plan.room[0] != 0) {
+    snprintf(source, sizeof(source), "%s/tmp", plan.room);
+    if (mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 1};
+  }
+  char options[80];
+  snprintf(options, sizeof(options), "mode=1777,size=%u,nr_inodes=4096", plan.header->shm_bytes);
+  if (mount("ingot", at("/dev/shm"), "tmpfs", kNoSuid | kNoDev, options) != 0) return {LaunchStep::kFolder, errno, 2};
   [[maybe_unused]] const int pts =
       mount("devpts", at("/dev/pts"), "devpts", kNoSuid | kNoExec, "newinstance,ptmxmode=0666,mode=620");
   return {};

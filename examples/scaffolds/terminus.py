@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Runs Terminus 2, of the package harbor, in the room of an episode: terminus.py PROMPT, with OPENAI_BASE_URL and
+OPENAI_API_KEY set. Terminus types into a tmux session of this machine; Harbor's own environments, containers and trials are
+not used. Prints the agent's last message. MAX_TURNS bounds its turns, 8 by default."""
+import asyncio
+import os
+import pathlib
+import shutil
+import sys
+
+from harbor.agents.terminus_2 import Terminus2
+from harbor.environments.base import ExecResult
+from harbor.models.agent.context import AgentContext
+
+
+class Room:
+    """The part of Harbor's BaseEnvironment that Terminus uses, over processes beside this one."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    async def exec(self, command, cwd=None, env=None, timeout_sec=None, user=None):
+        process = await asyncio.create_subprocess_shell(
+            command, cwd=cwd or self.folder, env={**os.environ, "TERM": "xterm", **(env or {})},
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), timeout_sec)
+        except asyncio.TimeoutError:
+            process.kill()
+            return ExecResult(stdout="", stderr="timed out", return_code=124)
+        return ExecResult(stdout=out.decode(errors="replace"), stderr=err.decode(errors="replace"),
+                          return_code=process.returncode)
+
+    async def is_dir(self, path, **_):
+        return os.path.isdir(path)
+
+    async def upload_file(self, source_path, target_path):
+        shutil.copy(source_path, target_path)
+
+    async def download_file(self, source_path, target_path):
+        shutil.copy(source_path, target_path)
+
+
+async def main():
+    logs = pathlib.Path(os.environ["HOME"], "terminus")
+    logs.mkdir(parents=True, exist_ok=True)
+    agent = Terminus2(logs_dir=logs, model_name="openai/ingot", api_base=os.environ["OPENAI_BASE_URL"],
+                      max_turns=int(os.environ.get("MAX_TURNS", "8")), record_terminal_session=False,
+                      enable_summarize=False, suppress_max_turns_warning=True,
+                      model_info={"max_input_tokens": 100000, "max_output_tokens": 4096})
+    room = Room(os.getcwd())
+    await agent.setup(room)
+    await agent.run(sys.argv[1], room, AgentContext())
+    chat = agent._chat  # the public result has token counts alone
+    said = [message["content"] for message in chat.messages if message["role"] == "assistant"] if chat else []
+    print(said[-1] if said else "")
+
+
+asyncio.run(main())

