@@ -90,12 +90,9 @@ absl::Status RunnerOptions::Validate() const {
   }
   INGOT_RETURN_IF_ERROR(Positive("agents.stop_timeout_s", stop_timeout_s));
   if (max_snapshots < 1) return absl::InvalidArgumentError("agents.max_snapshots must be at least 1");
-  const auto resuming =
-      std::count_if(recipes.begin(), recipes.end(), [](const RecipeOptions& recipe) { return recipe.resumes; });
-  if (branching.width > 0 && !recipes.empty() && resuming != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "agents.branching needs exactly one recipe that `resumes`, whose agent goes on where another one was; ", resuming,
-        " do"));
+  if (branching.width > 0 && !recipes.empty() && (recipes.size() > 1 || !recipes[0].resumes)) {
+    return absl::InvalidArgumentError(
+        "agents.branching needs one recipe, whose agent goes on where another one was: set its `resumes`");
   }
   return NotNegative("agents.keep_failed_max", keep_failed_max);
 }

@@ -244,10 +244,8 @@ v1::EpisodeOpenRequest Runner::RequestOf(const Opening& opening) const {
     named.set_scaffold(NameOf(recipe));
     named.set_separate_owner(decides(recipe));
   }
-  const auto resumes = [this](int recipe) { return recipe < 0 || recipes_[recipe]->options.resumes; };
-  request.set_can_fork(resumes(opening.choice->other) &&
-                       std::all_of(opening.choice->by_domain.begin(), opening.choice->by_domain.end(),
-                                   [&](const auto& named) { return resumes(named.second); }));
+  // With several recipes an episode of another one could get the snapshot.
+  request.set_can_fork(recipes_.size() == 1 && recipes_[0]->options.resumes);
   return request;
 }
 
