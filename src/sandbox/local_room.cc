@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/log.h"
+#include "sandbox/merge_layers.h"
 #include "sandbox/running_command.h"
 
 namespace ingot::sandbox {
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kEndPatienceMs = 5'000;
-constexpr size_t kMostLayers = 32;  // more are merged into one
+constexpr size_t kMostLayers = 32;  // more are merged into one: every layer costs each look at a file
 
 std::vector<LaunchLimit> LaunchLimits(const Limits& limits, int64_t processes) {
   std::vector<LaunchLimit> list = {{RLIMIT_CORE, 0}};
@@ -88,7 +89,7 @@ absl::Status ChownTree(const std::string& folder, uid_t uid) {
 }  // namespace
 
 absl::Status CopyFiles(const std::string& from, const std::string& to) {
-  return RunCopier({"cp", "-a", "--reflink=auto", from + "/.", to});
+  return RunCopier({"cp", "-a", "--reflink=auto", "--remove-destination", from + "/.", to});
 }
 
 absl::StatusOr<std::unique_ptr<LocalRoom>> LocalRoom::Make(LocalGround& ground, const RoomOptions& options) {
@@ -307,16 +308,33 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
     snapshot->layers.push_back(layer);
     if (layered_) snapshot->layers.insert(snapshot->layers.end(), layers_.begin(), layers_.end());
   }
+  absl::Status merged;
+  if (filled.ok() && snapshot->layers.size() > kMostLayers) merged = Merge(snapshot->layers);
   if (moves) {
-    if (filled.ok()) layers_ = snapshot->layers;
+    if (filled.ok()) layers_ = snapshot->layers;  // all of them, if they could not be merged
     INGOT_RETURN_IF_ERROR(MakeUpper());
     INGOT_RETURN_IF_ERROR(Open());
   }
   INGOT_RETURN_IF_ERROR(filled);
-  if (snapshot->layers.size() > kMostLayers) {
-    return absl::ResourceExhaustedError(absl::StrCat("a room has at most ", kMostLayers, " snapshots below it"));
-  }
+  INGOT_RETURN_IF_ERROR(merged);
   return snapshot;
+}
+
+absl::Status LocalRoom::Merge(std::vector<std::shared_ptr<const Layer>>& layers) const {
+  INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
+  const auto whole = std::make_shared<const Layer>(std::move(made));
+  chmod(whole->path().c_str(), 0711);  // as of other layers
+  for (const std::string& part : LayerParts()) {
+    const std::string to = absl::StrCat(whole->path(), "/", part);
+    mkdir(to.c_str(), 0755);
+    std::vector<std::string> folders;
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+      folders.push_back(absl::StrCat((*layer)->path(), "/", part));
+    }
+    INGOT_RETURN_IF_ERROR(MergeLayers(folders, to));
+  }
+  layers = {whole};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& limits, const Cancellation* cancel) {

@@ -88,6 +88,8 @@ class LocalRoom final : public Room {
   absl::Status MakeUpper();
   // Gives the layer the files of upper/: moved if nothing runs, else copied while everything is stopped.
   absl::Status FillLayer(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Makes one layer of all of them, top first. On an error they stay.
+  absl::Status Merge(std::vector<std::shared_ptr<const Layer>>& layers) const;
   absl::Status Stop(char order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::string> LayerParts() const;
   bool has_uid_per_snapshot() const { return ground_.grant.root_folder; }

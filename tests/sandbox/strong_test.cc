@@ -234,6 +234,44 @@ TEST_F(StrongTest, ASnapshotKeepsFilesAndAForkGoesItsOwnWay) {
   }
 }
 
+// Each snapshot is a layer; past 32 they are merged, with what later layers deleted and replaced.
+TEST_F(StrongTest, AChainOfSnapshotsOfAnyLengthKeepsItsFiles) {
+  const auto chain = [](Substrate& substrate) {
+    RoomOptions options;
+    options.takes_snapshots = true;
+    auto room = substrate.Prepare(options);
+    ASSERT_TRUE(room.ok()) << room.status();
+    std::shared_ptr<const Snapshot> last;
+    for (int i = 0; i < 34; ++i) {
+      // A file of every round, whose predecessor goes; a folder that becomes a file and a folder again; one that is
+      // emptied and filled.
+      const std::string round = absl::StrCat("echo ", i, " > f", i, "; rm -f f", i - 1, "; rm -rf turn; ",
+                                             i % 2 == 0 ? "mkdir turn; echo in > turn/x" : "echo file > turn",
+                                             "; rm -rf full; mkdir full; echo ", i, " > full/n", i, "; echo ", i,
+                                             " >> log; echo ", i, " > ", (*room)->home(), "/h");
+      const auto made = (*room)->Run(Shell(round, room->get()), Limits{}, nullptr);
+      ASSERT_TRUE(made.ok() && made->ok()) << i << made.status() << made->err;
+      auto snapshot = (*room)->TakeSnapshot();
+      ASSERT_TRUE(snapshot.ok()) << i << ": " << snapshot.status();
+      last = *snapshot;
+    }
+    RoomOptions fork;
+    fork.from = last;
+    auto leaf = substrate.Prepare(fork);
+    ASSERT_TRUE(leaf.ok()) << leaf.status();
+    for (Room* seen : {room->get(), leaf->get()}) {
+      const auto outcome =
+          seen->Run(Shell("ls; cat turn; ls full; wc -l < log; cat " + seen->home() + "/h", seen), Limits{}, nullptr);
+      EXPECT_EQ(outcome->out, "f33\nfull\nlog\nturn\nfile\nn33\n34\n33\n") << outcome->err;
+    }
+  };
+  chain(*Make());
+  As(geteuid() == 0 ? kNobody : geteuid(), [&] {
+    const auto substrate = Make();
+    if (substrate != nullptr && substrate->grant().layers) chain(*substrate);
+  });
+}
+
 TEST_F(StrongTest, ASnapshotOfARunningCommandIsWholeAndTheCommandGoesOn) {
   const auto substrate = Make();
   RoomOptions options;

@@ -368,7 +368,7 @@ TEST(RecoveryTest, ACrashOfTheSchedulerAloneGoesOnWhereItWas) { CrashOfTheSchedu
 
 // Forks are in the pool's episodes alone: a trunk's leaves go on, or begin anew, after a crash at any moment.
 TEST(RecoveryTest, GroupsThatBranchSurviveACrashAtAnyMoment) {
-  CrashAtAnyMoment(2, BranchingOptions());
+  CrashAtAnyMoment(1, BranchingOptions());
   CrashOfTheSchedulerAlone(BranchingOptions());
 }
 
