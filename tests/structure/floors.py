@@ -26,6 +26,7 @@ GROUPS = {
     "toml": ("toml++/",),
     "rocksdb": ("rocksdb/",),
     "libpq": ("postgresql/",),
+    "libcurl": ("curl/",),
     "torch": ("ATen/", "torch/", "c10/"),
     "grpc": ("grpcpp/", "grpc/"),
     "protobuf": ("google/protobuf/",),
@@ -48,7 +49,7 @@ TABLE = {
     "tree": BASE + ("proto",),
     "text": BASE + ("gguf", "pcre2", "utf8proc"),
     "grammar": BASE,
-    "weights": BASE + ("proto", "kernels", "zstd"),
+    "weights": BASE + ("proto", "kernels", "zstd", "libcurl"),
     "model": BASE + ("gguf", "kernels", "kernels/torch", "torch"),
     "dataset": BASE + ("tree", "text", "proto", "toml"),
     "datapool": BASE + ("tree", "proto", "rocksdb", "libpq"),
@@ -65,6 +66,7 @@ TABLE = {
 }
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
 POSTGRES_FILES = re.compile(r"^datapool/postgres_\w+\.(h|cc)$")  # of the pool, only these know libpq
+S3_FILES = re.compile(r"^weights/s3_\w+\.(h|cc)$")  # of the transports of weights, only these know libcurl
 GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 SYSTEM = re.compile(r"^[a-z0-9_]+(\.h)?$|^(sys|linux|arpa|netinet|bits)/")
@@ -90,6 +92,8 @@ def allowed(relative, include):
                 return None if GRPC_FILES.search(relative) and "proto" in row else "gRPC only in service.* and grpc_* files"
             if name == "libpq" and not POSTGRES_FILES.search(relative):
                 return "in datapool only postgres_* files include libpq"
+            if name == "libcurl" and not S3_FILES.search(relative):
+                return "in weights only s3_* files include libcurl"
             if name == "protobuf" and "proto" in row:
                 return None
             return None if name in row else f"third-party '{name}' is not in the row of {folder}"
@@ -140,6 +144,8 @@ def self_test():
     assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
     assert allowed("datapool/store.cc", "postgresql/libpq-fe.h")
     assert allowed("datapool/postgres_connection.cc", "postgresql/libpq-fe.h") is None
+    assert allowed("weights/follower.cc", "curl/curl.h")
+    assert allowed("weights/s3_http.cc", "curl/curl.h") is None
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
     assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None
     assert allowed("gateway/http_api.h", "http/handler.h") is None

@@ -1,22 +1,16 @@
 #include "trainer/parallel/ranks.h"
 
 #include <ATen/ATen.h>
-#include <netdb.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "base/log.h"
+#include "trainer/parallel/meeting_place.h"
 
 namespace ingot::trainer {
 namespace {
@@ -48,45 +42,16 @@ absl::Status JoinFailed(const RankOptions& options, const std::string& why) {
                                " ms: ", why));
 }
 
-// A socket that listens at `host` alone. INVALID_ARGUMENT: it cannot.
-absl::StatusOr<int> ListenAt(const std::string& host, int port) {
-  const std::string failed = absl::StrCat("rank 0 cannot listen at ", host, ":", port, ", where the ranks meet: ");
-  addrinfo wanted{}, *found = nullptr;
-  wanted.ai_family = AF_UNSPEC;
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_PASSIVE;
-  if (const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &wanted, &found); error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(failed, gai_strerror(error)));
+absl::StatusOr<c10::intrusive_ptr<c10d::Store>> MeetRanks(const RankOptions& options) {
+  MeetingOptions meeting{options.host,      options.port, options.secret,
+                         options.rank == 0, options.size, options.join_timeout};
+  int fd = -1;
+  if (meeting.serves) {  // listens first, so that a taken port is rank 0's own error and not a lost rank
+    INGOT_ASSIGN_OR_RETURN(fd, ListenForRanks(options.host, &meeting.port));
   }
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // a group that is started again has the port at once
-  const bool listens = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0;
-  const int error = errno;
-  freeaddrinfo(found);
-  if (listens) return fd;
-  if (fd >= 0) close(fd);
-  return absl::InvalidArgumentError(absl::StrCat(failed, std::strerror(error)));
-}
-
-// The store in which ranks leave one another their addresses, under keys that begin with the secret. Rank 0 listens
-// first, so that a taken port is rank 0's own error and not a lost rank.
-absl::StatusOr<c10::intrusive_ptr<c10d::Store>> MeetingPlace(const RankOptions& options) {
-  c10d::TCPStoreOptions store;
-  store.port = static_cast<uint16_t>(options.port);
-  store.isServer = options.rank == 0;
-  if (store.isServer) {  // the store itself would listen at every address of the machine
-    INGOT_ASSIGN_OR_RETURN(store.masterListenFd, ListenAt(options.host, options.port));
-  }
-  store.numWorkers = static_cast<size_t>(options.size);
-  store.waitWorkers = false;
-  store.timeout = options.join_timeout;
-  try {
-    return c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::PrefixStore>(
-        absl::StrCat("ingot/", options.secret), c10::make_intrusive<c10d::TCPStore>(options.host, store)));
-  } catch (const std::exception& error) {
-    return JoinFailed(options, error.what());
-  }
+  absl::StatusOr<c10::intrusive_ptr<c10d::Store>> store = OpenMeetingPlace(meeting, fd);
+  if (!store.ok()) return JoinFailed(options, std::string(store.status().message()));
+  return store;
 }
 
 absl::StatusOr<std::unique_ptr<Liveness>> BeginBeats(const RankOptions& options, c10d::Store& store) {
@@ -101,13 +66,6 @@ absl::StatusOr<std::unique_ptr<Liveness>> BeginBeats(const RankOptions& options,
   }
   const std::vector<uint8_t> port = store.get(kBeatsKey);
   return Liveness::Connect(beats, std::atoi(std::string(port.begin(), port.end()).c_str()));
-}
-
-// Gloo writes to sockets without MSG_NOSIGNAL: a peer that closed its socket would end this process by SIGPIPE. A
-// handler that was set before stays.
-void SurviveClosedSockets() {
-  struct sigaction action = {};
-  if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
 }
 
 }  // namespace
@@ -129,7 +87,7 @@ absl::Status RankOptions::Validate() const {
 absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   SurviveClosedSockets();
-  INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetingPlace(options));
+  INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetRanks(options));
   try {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
     ProcessGroupOptions group_options{options.own_host.empty() ? options.host : options.own_host, options.rank,

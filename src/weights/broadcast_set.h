@@ -1,0 +1,131 @@
+// A BroadcastSet sends versions to several engines by one exchange: the trainer is rank 0 of a group, the engines are the
+// others. The exchange itself is behind BroadcastRoot (c10d: trainer/parallel/weight_group.h), and a call to an engine
+// behind BroadcastMember (gRPC).
+//
+//   engine took a version directly --> candidate --rebuild, beside--> member --loss, or another version--> none
+//
+//   Update(delta) of each member --> all have come? --> one broadcast, each applies --> each answers
+//                                    '- no, within `gather`: the group ends, and every engine is sent this version directly
+//
+// A group lives as long as all its members do: it ends when one is lost, misses its deadline or needs a full copy, and the
+// others are sent that version directly. A new group is made of the engines that have taken a version since, while no
+// update waits for it. Full copies always go directly. Thread safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "proto/weight_group.pb.h"
+#include "weights/sink.h"
+
+namespace ingot::weights {
+
+// The trainer in a group. Thread safe.
+class BroadcastRoot {
+ public:
+  virtual ~BroadcastRoot() = default;
+  // Where the engines meet: host, port, secret, timeout_ms, on_devices.
+  virtual v1::JoinWeightGroupRequest Place() const = 0;
+  // Blocks until all are connected, or the group's timeout.
+  virtual absl::Status Connect() = 0;
+  // Blocks until the bytes have left, or the group's timeout. An error ends the group.
+  virtual absl::Status Broadcast(std::string_view bytes) = 0;
+  // Ends the group: whoever waits in it fails.
+  virtual void Abort() = 0;
+};
+
+// An engine, as its group's rank 0 calls it. Thread safe.
+class BroadcastMember {
+ public:
+  virtual ~BroadcastMember() = default;
+  virtual absl::Status Join(const v1::JoinWeightGroupRequest& request) = 0;
+  // As Sink::Update. ABORTED or UNAVAILABLE: the engine did not take part.
+  virtual absl::StatusOr<v1::UpdateWeightsResponse> Receive(const v1::ReceiveWeightsRequest& request) = 0;
+};
+
+struct BroadcastOptions {
+  std::chrono::milliseconds gather{500};   // for all members' updates to come, > 0
+  std::chrono::milliseconds rebuild{200};  // between two looks for candidates, > 0
+  std::chrono::milliseconds retry{5000};   // after a group that could not be made, > 0
+  size_t least = 2;                        // engines of a group
+
+  absl::Status Validate() const;
+};
+
+class BroadcastSet {
+ public:
+  using MakeRoot = std::function<absl::StatusOr<std::shared_ptr<BroadcastRoot>>(int size)>;
+
+  // `clock` outlives the set.
+  static absl::StatusOr<std::shared_ptr<BroadcastSet>> Make(BroadcastOptions options, MakeRoot make_root,
+                                                            const base::Clock& clock = base::Clock::Real());
+  ~BroadcastSet();
+
+  // The way to an engine: by broadcast where it can be, else by `direct`. The sink keeps the set.
+  static std::unique_ptr<Sink> SinkTo(std::shared_ptr<BroadcastSet> set, std::string engine,
+                                      std::shared_ptr<BroadcastMember> member, std::shared_ptr<Sink> direct);
+
+  // The members of the present group, by name; none = there is no group.
+  std::vector<std::string> members() const;
+  // Versions that went by broadcast.
+  int64_t broadcasts() const;
+
+ private:
+  class SetSink;
+  struct Engine {
+    std::string name;
+    std::shared_ptr<BroadcastMember> member;
+    bool operator<(const Engine& other) const { return name < other.name; }
+  };
+  struct Group {
+    std::string name;
+    std::shared_ptr<BroadcastRoot> root;
+    std::set<Engine> members;
+  };
+  // One version on its way to a group.
+  struct Round {
+    enum class State { kGathers, kSends, kFailed };
+    uint64_t delta = 0;  // DeltaHeader.checksum
+    std::shared_ptr<Group> group;
+    std::set<std::string> entered;
+    State state = State::kGathers;
+    v1::ReceiveWeightsRequest request;
+    std::string bytes;
+  };
+
+  BroadcastSet(BroadcastOptions options, MakeRoot make_root, const base::Clock& clock);
+
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const Engine& engine, Sink& direct, const EncodedDelta& delta);
+  // The round of the delta once all members have entered it; null: it goes directly.
+  std::shared_ptr<Round> Enter(const Engine& engine, const EncodedDelta& delta) ABSL_LOCKS_EXCLUDED(mu_);
+  void Send(const std::shared_ptr<Round>& round) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(const std::shared_ptr<Group>& group, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddCandidate(const Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
+  void RebuildIfDue() ABSL_LOCKS_EXCLUDED(mu_);
+  // Connects the engines; removes those that cannot be reached.
+  absl::StatusOr<std::shared_ptr<Group>> Connect(std::set<Engine>* engines) const;
+
+  const BroadcastOptions options_;
+  const MakeRoot make_root_;
+  const base::Clock& clock_;
+  mutable base::Mutex mu_;
+  base::CondVar changed_;
+  std::shared_ptr<Group> group_ ABSL_GUARDED_BY(mu_);  // null = there is none
+  std::shared_ptr<Round> round_ ABSL_GUARDED_BY(mu_);  // the last one
+  std::set<Engine> candidates_ ABSL_GUARDED_BY(mu_);   // that took a version directly, and are in no group
+  int receiving_ ABSL_GUARDED_BY(mu_) = 0;             // engines that take part in a broadcast
+  std::chrono::nanoseconds next_rebuild_ ABSL_GUARDED_BY(mu_){0};
+  int64_t broadcasts_ ABSL_GUARDED_BY(mu_) = 0;
+  base::Executor threads_;  // one sends, one rebuilds
+  base::Timer rebuilding_;
+};
+
+}  // namespace ingot::weights

@@ -1,0 +1,187 @@
+#include "weights/directory_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/random.h"
+
+namespace ingot::weights {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kWritingFolder[] = ".writing";
+constexpr char kLockFile[] = ".lock";
+constexpr int kAttempts = 5;
+// Files of writers that died are removed when they are this old.
+constexpr std::chrono::hours kAbandoned{24};
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status Failed(const char* verb, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", verb, " ", path));
+}
+
+absl::Status WriteAll(const std::string& path, std::string_view bytes) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (file.get() < 0) return Failed("create", path);
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Failed("write", path);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  if (::fsync(file.get()) != 0) return Failed("fsync", path);
+  return absl::OkStatus();
+}
+
+std::string Tag(std::string_view bytes) { return base::Hex(base::Checksum64(bytes)); }
+
+class DirectoryStore final : public ObjectStore {
+ public:
+  explicit DirectoryStore(std::string path) : path_(std::move(path)) {}
+
+  absl::Status Put(const std::string& key, std::string_view bytes) override {
+    INGOT_RETURN_IF_ERROR(CheckKey(key));
+    const std::string writing = absl::StrCat(path_, "/", kWritingFolder, "/", base::RandomHex(16));
+    absl::Status status = WriteAll(writing, bytes);
+    if (status.ok()) status = MoveTo(writing, PathOf(key));
+    if (!status.ok()) ::unlink(writing.c_str());
+    return status;
+  }
+
+  absl::StatusOr<StoredObject> Get(const std::string& key, int64_t max_bytes) override {
+    INGOT_RETURN_IF_ERROR(CheckKey(key));
+    std::error_code error;
+    const uintmax_t size = fs::file_size(PathOf(key), error);
+    if (!error && size > static_cast<uintmax_t>(max_bytes)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(Describe(), ": object '", key, "' has ", size, " bytes; at most ", max_bytes, " are expected"));
+    }
+    StoredObject object;
+    INGOT_ASSIGN_OR_RETURN(object.bytes, base::ReadFile(PathOf(key), max_bytes));
+    object.tag = Tag(object.bytes);
+    return object;
+  }
+
+  absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) override {
+    const std::string lock_path = absl::StrCat(path_, "/", kLockFile);
+    const Descriptor lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (lock.get() < 0) return Failed("open", lock_path);
+    while (::flock(lock.get(), LOCK_EX) != 0) {
+      if (errno != EINTR) return Failed("lock", lock_path);
+    }
+    const absl::StatusOr<StoredObject> now = Get(key, base::kMaxFileBytes);
+    if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
+    if ((now.ok() ? now->tag : "") != tag) {
+      return absl::AbortedError(absl::StrCat(Describe(), ": object '", key, "' was changed by another writer"));
+    }
+    INGOT_RETURN_IF_ERROR(Put(key, bytes));
+    return Tag(bytes);
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override {
+    // Only the folder that `prefix` lies in is walked.
+    const std::string folder = prefix.substr(0, prefix.rfind('/') == std::string::npos ? 0 : prefix.rfind('/'));
+    std::vector<std::string> keys;
+    std::error_code error;
+    fs::recursive_directory_iterator entry(absl::StrCat(path_, "/", folder), error);
+    for (const fs::recursive_directory_iterator end; !error && entry != end; entry.increment(error)) {
+      if (entry->path().filename().string().front() == '.') {
+        entry.disable_recursion_pending();
+        continue;
+      }
+      if (!entry->is_regular_file(error)) continue;
+      std::string key = fs::path(entry->path()).lexically_relative(path_).string();
+      if (key.starts_with(prefix)) keys.push_back(std::move(key));
+    }
+    // A folder that is missing, or that another process removes meanwhile, holds no objects.
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", path_, "/", folder));
+    }
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+
+  absl::Status Delete(const std::string& key) override {
+    INGOT_RETURN_IF_ERROR(CheckKey(key));
+    fs::path path = PathOf(key);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return Failed("remove", path.string());
+    // Folders that are empty now go too; the first one that is not ends the walk.
+    for (path = path.parent_path(); path.string().size() > path_.size(); path = path.parent_path()) {
+      if (::rmdir(path.c_str()) != 0) break;
+    }
+    return absl::OkStatus();
+  }
+
+  std::string Describe() const override { return absl::StrCat("directory ", path_); }
+
+ private:
+  std::string PathOf(const std::string& key) const { return absl::StrCat(path_, "/", key); }
+
+  static absl::Status CheckKey(const std::string& key) {
+    if (IsObjectKey(key)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("'", key, "' is no key of an object"));
+  }
+
+  // Makes the folders of `to` and renames `from`. A Delete may remove an empty folder between the two.
+  absl::Status MoveTo(const std::string& from, const fs::path& to) const {
+    for (int attempt = 1;; ++attempt) {
+      std::error_code error;
+      fs::create_directories(to.parent_path(), error);
+      if (!error && ::rename(from.c_str(), to.c_str()) == 0) break;
+      if (error) errno = error.value();
+      if (errno != ENOENT || attempt == kAttempts) return Failed("write", to.string());
+    }
+    for (fs::path folder = to.parent_path(); folder.string().size() >= path_.size(); folder = folder.parent_path()) {
+      INGOT_RETURN_IF_ERROR(base::SyncDir(folder.string()));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string path_;  // absolute, without a slash at its end
+};
+
+void RemoveAbandoned(const std::string& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, ignored)) {
+    const fs::file_time_type written = file.last_write_time(ignored);
+    if (!ignored && fs::file_time_type::clock::now() - written > kAbandoned) fs::remove(file.path(), ignored);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::string& path) {
+  std::error_code error;
+  std::string absolute = fs::absolute(path, error).lexically_normal().string();
+  while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
+  const std::string writing = absl::StrCat(absolute, "/", kWritingFolder);
+  fs::create_directories(writing, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the directory ", writing));
+  RemoveAbandoned(writing);
+  return std::make_unique<DirectoryStore>(std::move(absolute));
+}
+
+}  // namespace ingot::weights

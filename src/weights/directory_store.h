@@ -1,0 +1,18 @@
+// An ObjectStore in a directory, which may be shared by machines.
+//
+// Objects are written under a name of their own, fsynced and renamed; the directories are fsynced. Swap holds a lock
+// (flock) on the file `.lock`: a shared file system has to support such locks between its machines, as NFS 4, Lustre
+// (mounted with flock) and CephFS do. A tag is the Checksum64 of the content.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "weights/object_store.h"
+
+namespace ingot::weights {
+
+// Makes the directory if it is missing. UNAVAILABLE or PERMISSION_DENIED name it and the system's reason.
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::string& path);
+
+}  // namespace ingot::weights

@@ -1,0 +1,54 @@
+// HTTP requests to a bucket, signed by libcurl.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "weights/s3_answer.h"
+
+namespace ingot::weights {
+
+struct S3Request {
+  std::string method;  // GET, PUT, POST, DELETE
+  std::string path;    // below the bucket, without a slash at its beginning; empty = the bucket
+  std::string query;   // encoded, its parameters in alphabetical order, as they are signed
+  std::string_view body = {};
+  std::vector<std::string> headers = {};  // "Name: value"
+  int64_t max_answer = 1 << 20;           // bytes
+};
+
+// Thread safe: requests of several threads go over connections of their own, which stay open.
+class S3Http {
+ public:
+  S3Http(const S3Options& options, S3Credentials credentials);
+  ~S3Http();
+  S3Http(const S3Http&) = delete;
+  S3Http& operator=(const S3Http&) = delete;
+
+  using TimePoint = std::chrono::steady_clock::time_point;
+  // The server's answer, whatever it says. UNAVAILABLE and DEADLINE_EXCEEDED: there was none by `deadline`.
+  // RESOURCE_EXHAUSTED: it has more bytes than the request expects. Repeats what may pass. PERMISSION_DENIED: the server's
+  // certificate is not trusted.
+  absl::StatusOr<S3Answer> Send(const S3Request& request, TimePoint deadline);
+
+  // A value of a query as it stands in a URL.
+  static std::string Encode(std::string_view value);
+
+ private:
+  struct Handle;
+  absl::StatusOr<S3Answer> SendOnce(const S3Request& request, TimePoint deadline);
+  Handle* Take() ABSL_LOCKS_EXCLUDED(mu_);
+  void Return(Handle* handle) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const S3Options options_;
+  const S3Credentials credentials_;
+  base::Mutex mu_;
+  std::vector<Handle*> idle_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::weights

@@ -1,0 +1,64 @@
+// Versions of weights as objects of a store (proto/weight_store.proto):
+//
+//   RUN/live                              the versions that engines are to hold; moved by the trainer alone
+//   RUN/versions/V-CHECKSUM/delta/        shard-0, shard-1, ... and manifest, the way from the version before
+//   RUN/versions/V-CHECKSUM/anchor/       the same of a full copy
+//   RUN/acks/ENGINE                       what the engine holds
+//
+// A shard holds the payloads of consecutive tensors. Shards are written first, all at a time, then the manifest. Nothing
+// of a version changes afterwards. Functions block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "proto/weight_store.pb.h"
+#include "weights/delta.h"
+#include "weights/object_store.h"
+#include "weights/sink.h"
+
+namespace ingot::weights {
+
+inline constexpr int kMaxShards = 64;
+inline constexpr int64_t kMaxPointerBytes = 1 << 20;  // of `live` and of an acknowledgement
+
+enum class VersionKind { kDelta, kAnchor };
+
+std::string VersionFolder(const std::string& run, const HeldVersion& name);
+std::string ManifestKey(const std::string& run, const HeldVersion& name, VersionKind kind);
+std::string LiveKey(const std::string& run);
+std::string AckKey(const std::string& run, const std::string& engine);
+
+v1::VersionName NameOf(const HeldVersion& version);
+HeldVersion FromName(const v1::VersionName& name);
+// The version that a delta makes.
+HeldVersion TargetOf(const v1::DeltaHeader& header);
+
+// Writes a version in `shards` (1 to kMaxShards) shards of about equal size, or fewer. header.retain and header.beside are
+// not stored: they are for one engine.
+absl::Status StoreVersion(ObjectStore& store, const std::string& run, const EncodedDelta& delta, int shards);
+
+// Reads it back. NOT_FOUND: it is not there, or was removed meanwhile. DATA_LOSS: an object is damaged or cut short.
+// FAILED_PRECONDITION: the objects are another run's. INVALID_ARGUMENT: they are none of a version, or of one larger than
+// options.max_bytes. `fetched_bytes` grows by what was read.
+absl::StatusOr<EncodedDelta> LoadVersion(ObjectStore& store, const std::string& run, const HeldVersion& name,
+                                         VersionKind kind, const CodecOptions& options, int64_t* fetched_bytes);
+
+// Gives an assembler that has its header the payloads of `count` tensors, `first` and up, which follow one another in
+// `bytes`. INVALID_ARGUMENT: they do not add up.
+absl::Status AddPayloads(const google::protobuf::RepeatedPtrField<v1::TensorPart>& parts, int first, int count,
+                         std::string_view bytes, ChunkAssembler* assembler);
+
+// The step of a route from which whoever holds none of its versions begins.
+int LastAnchor(const v1::VersionRoute& route);
+// The step of `version`; -1 = not on the route.
+int StepOf(const v1::VersionRoute& route, const HeldVersion& version);
+
+std::string PrintLive(const v1::LiveVersions& live);
+// INVALID_ARGUMENT: no content of `live`. FAILED_PRECONDITION: another run's.
+absl::StatusOr<v1::LiveVersions> ParseLive(const std::string& text, const std::string& run);
+std::string PrintAck(const v1::EngineAck& ack);
+absl::StatusOr<v1::EngineAck> ParseAck(const std::string& text, const std::string& engine);
+
+}  // namespace ingot::weights
