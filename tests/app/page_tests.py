@@ -5,10 +5,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 
@@ -59,11 +62,14 @@ def line_with(process, pattern, lines, seconds=120):
     check(False, f"no line with {pattern}")
 
 
-def start(ingot, name, settings):
-    process = ingot.start("train", {**run_tests.SHORT, "run.name": name, **settings})
+def start(ingot, name, settings, command="train"):
+    """A run with a page: (process, address of its gateway or None, link)."""
+    process = ingot.start(command, {**run_tests.SHORT, "run.name": name, **settings})
     lines = []
-    gateway = line_with(process, r"gateway (\S+)", lines)
-    return process, gateway, line_with(process, r"^page (\S+)", lines)
+    gateway = line_with(process, r"gateway (\S+)", lines) if command == "train" else None
+    link = line_with(process, r"^page (\S+)", lines)
+    threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the run
+    return process, gateway, link
 
 
 def check_walls(ingot, folder):
@@ -182,7 +188,52 @@ def check_faults(ingot, folder):
     check(done.returncode == 2 and "is not a run folder" in done.stderr, done.stderr)
     code, output = ingot.run("train", {**run_tests.SHORT, "run.name": "port", "http.dashboard_port": 1, "http.dashboard_host": "203.0.113.7"})
     check(code != 0 and "dashboard" in output, output)
-    (pathlib.Path(folder) / "seen" / "metrics.jsonl").unlink()
+    check_damage(ingot, folder)
+    check_record(ingot, folder)
+
+
+def check_damage(ingot, folder):
+    """A folder that cannot be shown is refused in one line that says why."""
+    def each(pool, names, change):
+        for name in names:
+            for file in pool.rglob(name):
+                change(file)
+
+    damages = {
+        "is gone": lambda run: (run / "config.yaml").unlink(),
+        "malformed YAML": lambda run: (run / "config.yaml").write_text("run: ["),
+        "there is no pool": lambda run: shutil.rmtree(run / "pool"),
+        "is damaged": lambda run: each(run / "pool", ("*.sst", "MANIFEST*"), lambda file: os.truncate(file, 10)),
+    }
+    for words, damage in damages.items():
+        run = pathlib.Path(folder) / "damaged"
+        shutil.copytree(f"{folder}/seen", run, ignore=shutil.ignore_patterns("sockets"))
+        damage(run)
+        done = subprocess.run([ingot.binary, "view", str(run), "--files"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+        check(done.returncode != 0 and words in done.stderr and done.stderr.count("\n") == 1, f"{words}: {done}")
+        shutil.rmtree(run)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run([ingot.binary, "view", f"{folder}/seen", "--files", "--port", port], capture_output=True, text=True, timeout=30)
+        check(done.returncode != 0 and "already in use" in done.stderr, done.stderr)
+
+
+def check_record(ingot, folder):
+    """Two pages of one folder while its record grows by half a row, by a broken row, and is taken away."""
+    record = pathlib.Path(folder) / "seen" / "metrics.jsonl"
+    first, one = view_files(ingot, folder, "seen")
+    second, other = view_files(ingot, folder, "seen")
+    rows = one.json("/api/run")["rows"]
+    row = json.dumps({"step": 1000, "time": time.time(), "reward/mean": 0.25})
+    for added, more, broken in ((row[:20], 0, 0), (row[20:] + "\n", 1, 0), ("\x00\x01{not a row\n", 1, 1)):
+        with record.open("a") as file:
+            file.write(added)
+        for page in (one, other):
+            wait_until(lambda: page.json("/api/run")["rows"] == rows + more, f"{rows + more} rows", seconds=10)
+            wait_until(lambda: page.json("/api/run")["broken_rows"] == broken, f"{broken} broken rows", seconds=10)
+    end(first)
+    end(second)
+    record.unlink()
     served, page = view_files(ingot, folder, "seen")
     check(page.json("/api/run")["rows"] == 0 and page.json("/api/time")["steps"] == 0, "a run without metrics has rows")
     check(page.json("/api/step?step=0")["groups"], "a run without metrics has no groups")

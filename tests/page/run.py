@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The page of real runs in a headless Chromium: run.py BINARY SOURCE_DIR [FOLDER_FOR_SCREENSHOTS].
 
-Needs Node.js, Debian's chromium (`scripts/setup.sh page`) and playwright-core from npm (package-lock.json beside this file).
+Needs Node.js, Debian's chromium (`scripts/setup.sh page`), and playwright-core and axe-core from npm (package-lock.json beside this file).
 """
 import http.client
 import json
@@ -21,72 +21,163 @@ from run_tests import check, wait_until  # noqa: E402
 
 HOSTILE = ("<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \x1b[31mred\x1b]0;title\x07 "
            "\u202eevil\u2066 a\u200bb </pre></div><a href='javascript:window.hacked=1'>link</a>")
+LONG_TOKENS = 200_000
+# A model that reads 200,000 tokens in seconds, and a run that waits for episodes from outside.
+OUTSIDE = {
+    "agents.recipes": "[]", "data.sft": "", "sft.max_steps": 0, "scheduler.group_size": 1, "trainer.advantage_baseline": "none",
+    "trainer.advantage_normalization": "none", "model.hidden_size": 16, "model.intermediate_size": 16, "model.layers": 1, "model.heads": 1,
+    "model.kv_heads": 1, "model.head_dim": 16, "model.context_length": 262144, "rollout.kv_cache_tokens": 262144, "gateway.max_new_tokens": 256,
+}
 
 
-def post(url, path, body, key=None):
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
-    headers = {"Content-Type": "application/json"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    connection.request("POST", path, json.dumps(body), headers)
-    answer = connection.getresponse()
-    return answer.status, json.loads(answer.read() or b"{}")
+class Episode:
+    """An episode that this process plays over the gateway."""
+
+    def __init__(self, gateway, note):
+        self.url = page_tests.Page(gateway).url
+        for _ in range(600):
+            status, opened = self.post("/ingot/v1/episodes", {"metadata": {"note": note}}, "")
+            if status in (200, 201):
+                break
+            time.sleep(0.2)
+        check(status in (200, 201), f"no episode was opened: {opened}")
+        self.key, self.id, self.group = opened["api_key"], opened["episode_id"], opened.get("group_id", 0)
+        self.calls = 0
+
+    def post(self, path, body, key=None):
+        connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=120)
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json",
+                                                            "Authorization": f"Bearer {self.key if key is None else key}"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"{}")
+
+    def call(self, messages, tokens):
+        status, said = self.post("/v1/chat/completions", {"model": "policy", "max_tokens": tokens, "messages": messages})
+        check(status == 200, f"a call failed: {said}")
+        self.calls += 1
+        return said
+
+    def end(self, detail):
+        for route, body in (("reward", {"reward": 0.5}), ("end", {"status": "finished", "detail": detail})):
+            status, said = self.post(f"/ingot/v1/episodes/{self.id}/{route}", body)
+            check(status == 200, f"{route} of an episode: {said}")
 
 
 def hostile_episode(gateway):
-    """Opens an episode from outside, lets it say what must never be interpreted, and ends it; returns its id."""
-    url = page_tests.Page(gateway).url
-    for _ in range(600):
-        status, opened = post(url, "/ingot/v1/episodes", {"metadata": {"note": HOSTILE}})
-        if status in (200, 201):
-            break
-        time.sleep(0.2)
-    check(status in (200, 201), f"no episode was opened: {opened}")
-    key, episode = opened["api_key"], opened["episode_id"]
-    status, said = post(url, "/v1/chat/completions", {"model": "policy", "max_tokens": 8, "messages": [
-        {"role": "system", "content": HOSTILE}, {"role": "user", "content": HOSTILE}]}, key)
-    check(status == 200, f"a call failed: {said}")
-    status, ended = post(url, f"/ingot/v1/episodes/{episode}/end", {"reward": 0.5, "detail": HOSTILE}, key)
-    check(status == 200, f"the episode did not end: {ended}")
-    return episode
+    """An episode with texts that must never be interpreted."""
+    episode = Episode(gateway, HOSTILE)
+    episode.call([{"role": "system", "content": HOSTILE}, {"role": "user", "content": HOSTILE}], 8)
+    episode.end(HOSTILE)
+    return {"id": episode.id, "group": episode.group}
 
 
-def drive(link, kind, folder, hostile=""):
-    argv = ["node", str(HERE / "browser.mjs"), link, kind, folder] + ([hostile] if hostile else [])
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, cwd=HERE)
-    print(done.stdout + done.stderr, flush=True)
-    check(done.returncode == 0, f"the browser found a fault; screenshots: {folder}")
+def long_episode(gateway):
+    """An episode of more than 200,000 tokens, in calls that each add a tool's output to the conversation."""
+    episode = Episode(gateway, "long")
+    messages, tokens = [{"role": "system", "content": "You are an agent."}], 0
+    while tokens < LONG_TOKENS:
+        output = "".join(f"line {line} of the output of a tool, as long as such lines are\n" for line in range(100))
+        messages.append({"role": "user", "content": f"turn {episode.calls}: {output}"})
+        said = episode.call(messages, 200)
+        tokens = said["usage"]["total_tokens"]
+        messages.append(said["choices"][0]["message"])
+    episode.end("")
+    return {"id": episode.id, "calls": episode.calls, "tokens": tokens}
+
+
+def drive(kind, link, shots, episodes=None):
+    argv = ["node", str(HERE / "browser.mjs"), kind, link, shots] + ([json.dumps(episodes)] if episodes else [])
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=900, cwd=HERE)
+    print(done.stdout + "".join(line for line in done.stderr.splitlines(True) if "/usr/bin/chromium:" not in line), flush=True)
+    check(done.returncode == 0, f"the browser found a fault; screenshots: {shots}")
+
+
+def new_link(ingot, name):
+    """What `ingot view` prints beside a run that goes on."""
+    done = subprocess.run([ingot.binary, "view", f"{ingot.folder}/{name}"], capture_output=True, text=True, timeout=30)
+    check(done.returncode == 0, done.stderr)
+    return done.stdout.split()[0]
+
+
+class Running:
+    """A run that is killed at the end of the block."""
+
+    def __init__(self, ingot, name, settings, command="train"):
+        self.process, self.gateway, self.link = page_tests.start(ingot, name, settings, command)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(30)
+
+
+class Served:
+    """`ingot view --files` on a folder."""
+
+    def __init__(self, ingot, name):
+        self.process = subprocess.Popen([ingot.binary, "view", f"{ingot.folder}/{name}", "--files"], stdout=subprocess.PIPE, text=True,
+                                        stdin=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return page_tests.line_with(self.process, r"^(http\S+)", [])
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
+
+def case_live(ingot, shots):
+    settings = {"scheduler.total_steps": 4000, "eval.tasks": "examples/smoke/eval.jsonl", "eval.every_versions": 10}
+    with Running(ingot, "live", settings) as run:
+        wait_until(lambda: ingot.rows("live") >= 12, "twelve steps", run.process)
+        drive("live", run.link, shots)
+        drive("plain", new_link(ingot, "live"), shots)
+    with Served(ingot, "live") as link:
+        drive("files", link, shots)
+
+
+def case_launched(ingot, shots):
+    """The roles as processes of their own: the launcher serves the page, and shows a role that died and came back."""
+    settings = {**run_tests.launch_settings("launched"), "scheduler.total_steps": 400}
+    with Running(ingot, "launched", settings, "launch") as run:
+        wait_until(lambda: ingot.rows("launched") >= 4, "four steps", run.process)
+        drive("launched", run.link, shots)
+        page = page_tests.Page(new_link(ingot, "launched")).open()
+        os.kill(run_tests.role_process(run.process, "rollout-0"), signal.SIGKILL)
+        wait_until(lambda: "error" in page.json("/api/run")["engines"][0], "a page without its engine", run.process, seconds=60)
+        wait_until(lambda: "error" not in page.json("/api/run")["engines"][0], "a page with the engine", run.process, seconds=120)
+        run.process.send_signal(signal.SIGTERM)
+        check(run.process.wait(120) is not None, "the launcher did not end")
+
+
+def case_empty(ingot, shots):
+    with Running(ingot, "empty", OUTSIDE) as run:
+        drive("empty", run.link, shots)
+
+
+def case_texts(ingot, shots):
+    with Running(ingot, "texts", OUTSIDE) as run:
+        episodes = {"hostile": hostile_episode(run.gateway), "long": long_episode(run.gateway)}
+        drive("texts", run.link, shots, episodes)
+
+
+CASES = {"empty": case_empty, "texts": case_texts, "launched": case_launched, "live": case_live}
 
 
 def main():
     binary, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-    if not (HERE / "node_modules" / "playwright-core").exists():
+    if not all((HERE / "node_modules" / name).exists() for name in ("playwright-core", "axe-core")):
         subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=HERE, check=True)
     with tempfile.TemporaryDirectory(prefix="ingot-browser-") as folder:
-        shots = sys.argv[3] if len(sys.argv) > 3 else folder
+        shots = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else folder
         os.makedirs(shots, exist_ok=True)
         ingot = run_tests.Ingot(binary, source, folder)
-        process, _, link = page_tests.start(ingot, "live", {"scheduler.total_steps": 4000, "eval.tasks": "examples/smoke/eval.jsonl",
-                                                            "eval.every_versions": 10})
-        try:
-            wait_until(lambda: ingot.rows("live") >= 5, "five steps", process)
-            drive(link, "live", shots)
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait(30)
-        served = subprocess.Popen([binary, "view", f"{folder}/live", "--files"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-        try:
-            drive(page_tests.line_with(served, r"^(http\S+)", []), "files", shots)
-        finally:
-            served.send_signal(signal.SIGINT)
-            served.wait(30)
-        process, gateway, link = page_tests.start(ingot, "hostile", {"agents.recipes": "[]", "model.context_length": 2048, "scheduler.group_size": 1})
-        try:
-            episode = hostile_episode(gateway)
-            drive(link, "hostile", shots, episode)
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait(30)
+        for name in sys.argv[4:] or CASES:
+            started = time.monotonic()
+            CASES[name](ingot, shots)
+            print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
     print("passed")
 
 

@@ -33,7 +33,7 @@ export interface Run {
   started?: number; batches?: number; live_version?: number; pool_error?: string; scheduler_error?: string;
   facts: { total_steps: number; groups_per_step: number; group_size: number; max_staleness: number; budget: number;
     window: number; concurrency: number; scaffolds: string[] };
-  last?: Row; evaluated?: Row;
+  last?: Row; evaluated?: Row; update_variance?: { step: number; value: number };
   efficiency?: { steps: number; value: number; low: number; high: number; tokens_per_second: number;
     reward_per_million: number };
   engines?: Engine[];

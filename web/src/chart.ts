@@ -2,7 +2,7 @@
 // that step; the arrow keys move between steps.
 import uPlot from "uplot";
 import { Curve } from "./api";
-import { h, hash, number } from "./dom";
+import { h, hash, number, replace } from "./dom";
 
 export interface ChartSpec {
   title: string;
@@ -10,6 +10,7 @@ export interface ChartSpec {
   opens: "step" | "eval" | null;
 }
 
+const kWholeSteps = [0, 1, 2, 3, 4, 5, 6, 7].flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
 const kColours = ["#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5", "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"];
 
 function css(name: string): string {
@@ -28,17 +29,32 @@ function aligned(curves: Curve[]): uPlot.AlignedData {
   return [steps, ...columns] as uPlot.AlignedData;
 }
 
+// The scale of values: a constant curve gets one around it.
+function valueRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
+  if (low === null || high === null) return [0, 1];
+  if (low < high) return uPlot.rangeNum(low, high, 0.1, true);
+  return low === 0 ? [0, 1] : [low - Math.abs(low) / 2, low + Math.abs(low) / 2];
+}
+
+// Labels of ticks that are `step` apart: as many digits as tell them apart.
+function tickLabels(ticks: number[], step: number): string[] {
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const largest = Math.max(...ticks.map(Math.abs));
+  return ticks.map((tick) => digits > 5 && largest < 1e-3 ? (tick === 0 ? "0" : tick.toExponential(1)) : largest >= 10000 ? number(tick) : tick.toFixed(digits));
+}
+
 export class Chart {
   readonly element: HTMLElement;
   private readonly place: HTMLElement;
   private plot: uPlot | null = null;
   private data: uPlot.AlignedData = [[]];
   private at = -1;
+  private readonly told = h("p", { class: "unseen", role: "status" });  // the values that the arrow keys reach
 
   constructor(readonly spec: ChartSpec) {
     this.place = h("div", { class: "plot" });
-    this.element = h("section", { class: "chart", tabindex: 0, "aria-label": spec.title,
-      onkeydown: ((event: KeyboardEvent) => this.key(event)) as (event: never) => void }, h("h3", {}, spec.title), this.place);
+    this.element = h("div", { class: "chart", role: "group", tabindex: 0, "aria-label": spec.title,
+      onkeydown: ((event: KeyboardEvent) => this.key(event)) as (event: never) => void }, h("h3", {}, spec.title), this.place, this.told);
   }
 
   update(curves: Record<string, Curve>): void {
@@ -56,9 +72,9 @@ export class Chart {
     const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     this.plot = new uPlot({
       width: Math.max(this.place.clientWidth, 200), height: 210, legend: { live: true },
-      scales: { x: { time: false } },
+      scales: { x: { time: false }, y: { range: valueRange } },
       cursor: { points: { size: 7 } },
-      axes: [axis, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => number(tick)) }],
+      axes: [{ ...axis, incrs: kWholeSteps }, { ...axis, size: 62, values: (_, ticks, __, ___, step) => tickLabels(ticks, step) }],
       series: [{ label: "step" }, ...this.spec.names.map((name, i) => ({
         label: name, stroke: kColours[i % kColours.length], width: 1.5, spanGaps: true,
         points: { show: this.data[0].length < 40, size: 5 },
@@ -91,6 +107,7 @@ export class Chart {
     event.preventDefault();
     const from = this.at < 0 ? count - 1 : this.at;
     this.at = Math.min(count - 1, Math.max(0, from + (event.key === "ArrowLeft" ? -1 : 1)));
+    replace(this.told, `step ${this.data[0][this.at]}: `, this.spec.names.map((name, i) => `${name} ${number(this.data[i + 1][this.at])} `));
     this.plot.setCursor({ left: this.plot.valToPos(this.data[0][this.at], "x"), top: 20 });
   }
 }

@@ -29,6 +29,31 @@ export function replace(parent: Element, ...children: Child[]): void {
   append(parent, children);
 }
 
+// Draws `parent` again. An element whose place has the same tag stays, and with it the focus, the selection and the scroll
+// position; only what differs is written. Elements with listeners are not for it: a listener stays with its element.
+export function refresh(parent: Element, ...children: Child[]): void {
+  const fresh = document.createElement("div");
+  append(fresh, children);
+  match(parent, fresh);
+}
+
+function match(old: Element, fresh: Element): void {
+  const wanted = [...fresh.childNodes];
+  while (old.childNodes.length > wanted.length) old.lastChild!.remove();
+  wanted.forEach((to, i) => {
+    const from = old.childNodes[i];
+    if (!from) old.appendChild(to);
+    else if (from.nodeName !== to.nodeName) from.replaceWith(to);
+    else if (!(from instanceof Element) || !(to instanceof Element)) {
+      if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
+    } else {
+      for (const { name } of [...from.attributes]) if (!to.hasAttribute(name)) from.removeAttribute(name);
+      for (const { name, value } of [...to.attributes]) if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+      match(from, to);
+    }
+  });
+}
+
 export function link(hash: string, ...children: Child[]): HTMLElement {
   return h("a", { href: hash }, ...children);
 }
@@ -53,6 +78,10 @@ export function number(value: number | null | undefined, digits = 3): string {
   return value.toFixed(size >= 100 ? 1 : digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
+export function count(value: number, noun: string): string {
+  return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value < 1) return `${(value * 1000).toFixed(0)} ms`;
@@ -73,5 +102,6 @@ export function table(caption: string, columns: string[], rows: Child[][]): HTML
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     h("table", {}, h("caption", {}, caption),
       h("thead", {}, h("tr", {}, columns.map((title, i) => cell("th", title.replace(/^#/, ""), i)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((child, i) => cell("td", child, i)))))));
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((child, i) => cell("td", child, i)))),
+        rows.length ? null : h("tr", {}, h("td", { colspan: columns.length, class: "soft" }, "none")))));
 }

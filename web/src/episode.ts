@@ -1,6 +1,6 @@
 // One episode: its calls with their times, and its tree.
 import { EpisodeTree, Run, TreeNode, ask } from "./api";
-import { h, hash, link, number, replace, seconds, table } from "./dom";
+import { count, h, hash, link, number, replace, seconds, table } from "./dom";
 import { callLink, describeCall, message, raw, rewards, timeline } from "./message";
 import { View } from "./view";
 
@@ -45,7 +45,7 @@ export class EpisodeView implements View {
     replace(this.place, h("h2", {}, `Episode ${episode.id}`),
       h("p", {}, link(hash("group", { group: episode.group, kind: episode.kind }), `group ${episode.group}`),
         `, sample ${episode.sample}, attempt ${episode.attempt}: ${episode.state} after ${seconds(episode.seconds)}; scaffold ${episode.scaffold || "–"}, ` +
-        `task ${episode.task}, ${episode.calls.length} calls, ${number(episode.sampled_tokens)} sampled tokens, ${number(episode.tree_tokens)} in its tree` +
+        `task ${episode.task}, ${count(episode.calls.length, "call")}, ${count(episode.sampled_tokens, "sampled token")}, ${number(episode.tree_tokens)} in its tree` +
         (episode.rung ? `, sandbox ${episode.rung}` : "")),
       rewards(episode),
       episode.terms.some((term) => term.detail) ? table("Reward terms", ["term", "#weight", "#value", "words"],
@@ -53,7 +53,7 @@ export class EpisodeView implements View {
       episode.cause || episode.detail ? h("div", {}, h("b", {}, episode.cause), raw(episode.detail)) : null,
       episode.payload ? h("details", {}, h("summary", {}, "The task"), raw(episode.payload)) : null,
       h("div", { class: "split" },
-        h("div", {}, table("Calls, on the episode's time: queue and prompt, then decoding", ["call", "#sampled", "finish", "time", ""],
+        h("div", {}, table("Calls, on the episode's time: queue and prompt, then decoding", ["call", "#sampled", "finish", "time", "message"],
           episode.calls.map((call, i) => [callLink(episode, call), call.sampled_tokens, call.finish, timeline(call, whole),
             h("button", { onclick: () => show(i), "aria-label": `show call ${call.call}` }, "show")])), detail),
         h("div", {}, h("h3", {}, "The tree"), this.tree(episode))));

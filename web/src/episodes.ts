@@ -84,8 +84,8 @@ export class GroupView implements View {
     const group = await ask<Group>("group", { group: this.wanted.get("group") ?? "", kind: this.wanted.get("kind") ?? "train" });
     const step = group.step ?? -1;
     replace(this.place, h("h2", {}, `Group ${group.group}`),
-      h("p", {}, `Task ${group.task}. `, group.state ? `${group.state}. ` : "", group.reason ?? "",
-        step >= 0 ? link(hash("step", { step }), `trained in step ${step}`) : null),
+      h("p", {}, `Task ${group.task}; `, step >= 0 ? link(hash("step", { step }), `trained in step ${step}`) : group.state ?? "held out",
+        group.reason ? `: ${group.reason}` : ""),
       h("details", {}, h("summary", {}, "The task"), raw(group.payload)),
       h("div", { class: "side", tabindex: 0, role: "region", "aria-label": "episodes side by side" },
         group.episodes.map((episode) => h("article", { class: "card" },

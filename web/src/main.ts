@@ -1,6 +1,6 @@
 // The page: one view at a time, named by the address's fragment, and the state of the run.
 import { Refused, Run, ask } from "./api";
-import { h, link, replace } from "./dom";
+import { h, replace } from "./dom";
 import { EpisodeView } from "./episode";
 import { Episodes, GroupView, StepView } from "./episodes";
 import { Overview } from "./overview";
@@ -15,6 +15,8 @@ const kTabs: [string, string][] = [["overview", "Overview"], ["window", "Window"
 const main = document.getElementById("main")!;
 const state = document.getElementById("state")!;
 let view: View | null = null;
+let trouble: HTMLElement = h("div");  // above the view: why it is not drawn, or not drawn again
+let drawn = false;                    // the view has been drawn once
 let failures = 0;
 let timer = 0;
 let round = 0;  // of the address; an answer for an earlier one is dropped
@@ -43,25 +45,30 @@ function describe(run: Run): string {
   return run.scheduler ? `running · step ${run.scheduler.next_step}` : "running";
 }
 
-async function update(first: boolean): Promise<void> {
+async function update(): Promise<void> {
   const mine = round;
   try {
     const run = await ask<Run>("run");
     if (mine !== round || !view) return;
     document.getElementById("name")!.textContent = run.name;
-    if (first || view.follows !== false) await view.update(run);
+    if (!drawn || view.follows !== false) await view.update(run);
     if (mine !== round) return;
     document.title = `${view.title} · ${run.name}`;
+    drawn = true;
     failures = 0;
     say(describe(run));
+    replace(trouble);
   } catch (error) {
     if (mine !== round) return;
     ++failures;
-    const text = error instanceof Error ? error.message : String(error);
     const lost = error instanceof TypeError;  // no connection
-    say(lost ? "the run does not answer: it may have ended; `ingot view RUN` shows its files" : text, true);
-    if (first && !lost) replace(main, h("p", { class: "error", role: "alert" }, text), h("p", {}, link("#/overview", "Overview")));
+    const text = lost ? "the run does not answer: it may have ended; `ingot view RUN` shows its files" :
+      error instanceof Error ? error.message : String(error);
+    say(text, true);
+    if (!drawn) replace(trouble, h("p", { class: "error", role: "alert" }, text));
     if (error instanceof Refused) return;
+  } finally {
+    if (mine === round) main.setAttribute("aria-busy", "false");
   }
   schedule();
 }
@@ -70,7 +77,7 @@ function schedule(): void {
   window.clearTimeout(timer);
   timer = window.setTimeout(() => {
     if (document.hidden) schedule();
-    else void update(false);
+    else void update();
   }, kPollMs * Math.min(10, 1 + failures));
 }
 
@@ -82,11 +89,14 @@ function route(): void {
   replace(document.getElementById("nav")!, kTabs.map(([tab, title]) =>
     h("a", { href: `#/${tab}`, "aria-current": tab === name ? "page" : undefined }, title)));
   const place = h("div");
-  replace(main, place);
+  trouble = h("div");
+  drawn = false;
+  main.setAttribute("aria-busy", "true");
+  replace(main, trouble, place);
   view = make(name, new URLSearchParams(query ?? ""), place);
   main.focus({ preventScroll: false });
   window.scrollTo(0, 0);
-  void update(true);
+  void update();
 }
 
 document.addEventListener("visibilitychange", () => { if (!document.hidden) schedule(); });

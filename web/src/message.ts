@@ -27,11 +27,11 @@ export function message(one: Message | null): Child {
 export function rewards(episode: Episode): Child {
   return h("p", {}, h("b", {}, `reward ${number(episode.reward)}`),
     episode.terms.length ? ` = ${episode.terms.map((term) => `${number(term.weight)} × ${term.term} ${number(term.value)}`).join(" + ")}` : "",
-    Object.entries(episode.signals).map(([name, value]) => h("span", { class: "soft" }, ` · ${name} ${number(value)}`)));
+    Object.entries(episode.signals).sort().map(([name, value]) => h("span", { class: "soft" }, ` · ${name} ${number(value)}`)));
 }
 
 export function describeCall(call: Call): string {
-  return `${call.context_tokens} tokens of prompt (${call.cached_tokens} from the cache), ${call.sampled_tokens} sampled, ${call.finish}; ` +
+  return `${number(call.context_tokens)} tokens of prompt (${number(call.cached_tokens)} from the cache), ${call.sampled_tokens} sampled, ${call.finish}; ` +
     `queue and prompt ${seconds(call.queue_s)}, decoding ${seconds(call.decode_s)}`;
 }
 

@@ -1,7 +1,7 @@
 // The first view: progress, efficiency, roles and curves.
 import { Curve, Run, ask } from "./api";
 import { Chart, ChartSpec } from "./chart";
-import { Child, h, hash, link, number, percent, replace, seconds, table } from "./dom";
+import { Child, h, hash, link, number, percent, refresh, replace, seconds, table } from "./dom";
 import { View } from "./view";
 
 const kPoints = 400;
@@ -65,7 +65,8 @@ function facts(run: Run): HTMLElement {
     fact(percent(last["rollout/idle_ratio"]), "engines idle"),
     fact(number(last["actor/entropy"]), "entropy, nats"),
     fact(number(last["offpolicy/k3_kl"]), "off-policy k3"),
-    j ? fact(number(j.value), `J over ${j.steps} steps, 95 %: ${number(j.low)} to ${number(j.high)}`) : null!);
+    j ? fact(number(j.value), `J over ${j.steps} steps, 95 %: ${number(j.low)} to ${number(j.high)}`) : null!,
+    run.update_variance ? fact(number(run.update_variance.value), `update variance of a group, step ${run.update_variance.step}`) : null!);
 }
 
 function engines(run: Run): Child {
@@ -86,18 +87,19 @@ export class Overview implements View {
   readonly title = "Overview";
   private readonly top = h("div");
   private readonly grid = h("div", { class: "charts" });
+  private readonly heading = h("div");
   private charts: Chart[] = [];
   private key = "";
+  private readonly dark = matchMedia("(prefers-color-scheme: dark)");
 
   constructor(place: HTMLElement) {
-    replace(place, this.top, h("h2", {}, "Curves"),
-      h("p", { class: "soft" }, "A click on a point opens the groups of its step."), this.grid);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.charts.forEach((chart) => chart.draw()));
+    replace(place, this.top, this.heading, this.grid);
+    this.dark.addEventListener("change", this.recolour);
     window.addEventListener("resize", this.resize);
   }
 
   async update(run: Run): Promise<void> {
-    replace(this.top,
+    refresh(this.top,
       run.pool_error ? h("p", { class: "error" }, `The pool cannot be read: ${run.pool_error}`) : null,
       run.broken_rows ? h("p", { class: "error" }, `${run.broken_rows} broken lines of metrics.jsonl are left out.`) : null,
       run.rows ? facts(run) : h("p", {}, "The record has no step yet. ", link("#/window", "The window"), " shows what runs."),
@@ -110,6 +112,7 @@ export class Overview implements View {
       this.key = key;
       this.charts.forEach((chart) => chart.destroy());
       this.charts = specs.map((spec) => new Chart(spec));
+      replace(this.heading, specs.length ? [h("h2", {}, "Curves"), h("p", { class: "soft" }, "A click on a point opens the groups of its step.")] : null);
       replace(this.grid, this.charts.map((chart) => chart.element));
     }
     const curves = await curvesOf([...new Set(specs.flatMap((spec) => spec.names))]);
@@ -117,9 +120,11 @@ export class Overview implements View {
   }
 
   close(): void {
+    this.dark.removeEventListener("change", this.recolour);
     window.removeEventListener("resize", this.resize);
     this.charts.forEach((chart) => chart.destroy());
   }
 
+  private readonly recolour = () => this.charts.forEach((chart) => chart.draw());
   private readonly resize = () => this.charts.forEach((chart) => chart.resize());
 }

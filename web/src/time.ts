@@ -1,6 +1,6 @@
 // Where every second and every token went.
 import { Part, Run, Time, ask } from "./api";
-import { h, number, percent, replace, seconds, table } from "./dom";
+import { h, number, percent, refresh, seconds, table } from "./dom";
 import { View } from "./view";
 import { swatch } from "./window";
 
@@ -21,7 +21,7 @@ export class TimeView implements View {
 
   async update(_: Run): Promise<void> {
     const time = await ask<Time>("time");
-    if (time.steps === 0) return replace(this.place, h("h2", {}, "Time"), h("p", {}, "The record has no step yet."));
+    if (time.steps === 0) return refresh(this.place, h("h2", {}, "Time"), h("p", {}, "The record has no step yet."));
     const tokens = time.tokens;
     const rest = Math.max(0, tokens.sampled - tokens.trained - tokens.stale - tokens.dropped);
     const amounts: Part[] = [
@@ -31,7 +31,7 @@ export class TimeView implements View {
       { name: "evaluation, probes, failed attempts, under way", amount: rest },
     ];
     const parted = time.parts.reduce((sum, part) => sum + part.amount, 0);
-    replace(this.place, h("h2", {}, "Where every second of the trainer went"),
+    refresh(this.place, h("h2", {}, "Where every second of the trainer went"),
       bar(time.parts, time.wall, "wall clock"),
       table(`${time.steps} steps, ${seconds(time.wall)} of wall clock. Measured parts: ${percent(time.measured / time.wall)} of it; ` +
         `the last two parts are what is left over. All parts together: ${percent(parted / time.wall)}`,

@@ -64,6 +64,29 @@ function mix(share: number, from: [number, number, number], to: [number, number,
   return `rgba(${from.map((one, i) => Math.round(one + s * (to[i] - one))).join(",")},0.42)`;
 }
 
+function shown(text: string): string {
+  return text.replace(/\n/g, "⏎").replace(/\t/g, "⇥   ");
+}
+
+interface CaretDocument {  // one of the two is there
+  caretPositionFromPoint?(x: number, y: number): { offsetNode: Node; offset: number } | null;
+  caretRangeFromPoint?(x: number, y: number): Range | null;
+}
+
+// The letter of a text node below a point, by its place in the node.
+function letterAt(x: number, y: number): number {
+  const carets = document as CaretDocument;
+  const position = carets.caretPositionFromPoint?.(x, y);
+  const range = position ? null : carets.caretRangeFromPoint?.(x, y);
+  const node = position?.offsetNode ?? range?.startContainer, offset = position?.offset ?? range?.startOffset ?? 0;
+  if (!node || offset === 0) return 0;
+  // A caret stands at the nearer edge of a letter.
+  const letter = document.createRange();
+  letter.setStart(node, offset - 1);
+  letter.setEnd(node, offset);
+  return letter.getBoundingClientRect().right > x ? offset - 1 : offset;
+}
+
 export class TokensView implements View {
   readonly title = "Tokens";
   readonly follows = false;
@@ -81,7 +104,7 @@ export class TokensView implements View {
   private readonly sheet = h("div", { class: "sheet" });
   private readonly about = h("p", { class: "soft", "aria-live": "polite" }, "Point at a token, or focus the text and scroll.");
   private readonly legend = h("p", { class: "legend" });
-  private drawn = "";
+  private readonly rows = new Map<number, HTMLElement>();  // by line, those in the document
 
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
 
@@ -106,7 +129,7 @@ export class TokensView implements View {
     this.sheet.style.height = `${this.starts.length * kLine}px`;
     replace(this.box, this.sheet);
     this.box.addEventListener("scroll", () => this.draw(false), { passive: true });
-    this.sheet.addEventListener("mouseover", (event) => this.point(event.target as HTMLElement));
+    this.sheet.addEventListener("mousemove", (event) => this.point(event));
     this.draw(true);
     // The advantages come with the episode; the text does not wait for them.
     ask<EpisodeTree>("episode", { id }).then((episode) => {
@@ -138,37 +161,56 @@ export class TokensView implements View {
     const legends: Record<Colouring, HTMLElement[]> = {
       logprob: [swatch(mix(0, [60, 150, 90], [210, 40, 40]), "log-prob 0"), swatch(mix(1, [60, 150, 90], [210, 40, 40]), "log-prob −4 and below")],
       version: sampled ? [swatch(mix(0, [60, 110, 200], [220, 140, 30]), `version ${this.low}`), swatch(mix(1, [60, 110, 200], [220, 140, 30]), `version ${this.high}`)] : [],
-      advantage: this.advantages.size ? [swatch("rgba(50,150,80,0.5)", `advantage ${number(this.greatest)}`), swatch("rgba(205,45,45,0.5)", `advantage ${number(-this.greatest)}`)] :
+      advantage: this.advantages.size && this.greatest <= 1e-9 ? [h("span", {}, "every advantage is 0")] : this.advantages.size ? [swatch("rgba(50,150,80,0.5)", `advantage ${number(this.greatest)}`), swatch("rgba(205,45,45,0.5)", `advantage ${number(-this.greatest)}`)] :
         [h("span", {}, "the advantages are not known: the episode is not trained, or they depend on the whole batch")],
       source: [swatch("rgba(194,87,26,0.28)", "sampled")],
     };
     replace(this.legend, h("span", {}, "uncoloured: of the prompt"), legends[this.colouring]);
   }
 
+  // Draws the lines in sight; `again`: those that stand, too.
   private draw(again: boolean): void {
     const first = Math.max(0, Math.floor(this.box.scrollTop / kLine) - kAround);
     const last = Math.min(this.starts.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / kLine) + kAround);
-    const key = `${first}:${last}`;
-    if (!again && key === this.drawn) return;
-    this.drawn = key;
     if (again) this.showLegend();
-    const rows: HTMLElement[] = [];
-    for (let line = first; line < last; ++line) {
-      const end = line + 1 < this.starts.length ? this.starts[line + 1] : this.path.tokens.id.length;
-      const spans: HTMLElement[] = [];
-      for (let at = this.starts[line]; at < end; ++at) {
-        const text = this.path.tokens.text[at].replace(/\n/g, "⏎").replace(/\t/g, "⇥   ");
-        const hit = this.foundAt >= 0 && this.found[this.foundAt] === at;
-        spans.push(h("span", { class: hit ? "t found" : "t", "data-at": at, "style.background": this.colour(at) || "transparent" }, text));
-      }
-      rows.push(h("div", { class: "line", "style.top": `${line * kLine}px` }, h("span", { class: "n" }, this.starts[line]), spans));
+    for (const [line, row] of this.rows) {
+      if (!again && line >= first && line < last) continue;
+      row.remove();
+      this.rows.delete(line);
     }
-    this.sheet.replaceChildren(...rows);
+    let next: HTMLElement | null = null;
+    for (let line = last - 1; line >= first; --line) {
+      let row = this.rows.get(line);
+      if (!row) {
+        row = this.row(line);
+        this.rows.set(line, row);
+        this.sheet.insertBefore(row, next);
+      }
+      next = row;
+    }
   }
 
-  private point(target: HTMLElement): void {
-    if (target.dataset.at === undefined) return;
-    const at = Number(target.dataset.at);
+  // A line. Neighbours of one colour share an element: a prompt of bytes would have one for each letter.
+  private row(line: number): HTMLElement {
+    const end = line + 1 < this.starts.length ? this.starts[line + 1] : this.path.tokens.id.length;
+    const element = h("div", { class: "line", "style.top": `${line * kLine}px` }, h("span", { class: "n" }, this.starts[line]));
+    const found = this.foundAt >= 0 ? this.found[this.foundAt] : -1;
+    for (let at = this.starts[line]; at < end;) {
+      const first = at, colour = this.colour(at);
+      let text = shown(this.path.tokens.text[at++]);
+      while (at < end && first !== found && at !== found && this.colour(at) === colour) text += shown(this.path.tokens.text[at++]);
+      element.append(h("span", { class: first === found ? "t found" : "t", "data-at": first, "style.background": colour || "transparent" }, text));
+    }
+    return element;
+  }
+
+  private point(event: MouseEvent): void {
+    const first = (event.target as HTMLElement).dataset.at;
+    if (first === undefined) return;
+    let at = Number(first);
+    for (let left = letterAt(event.clientX, event.clientY); left >= shown(this.path.tokens.text[at]).length && at + 1 < this.path.tokens.id.length;) {
+      left -= shown(this.path.tokens.text[at++]).length;
+    }
     const token = this.path.of(at);
     replace(this.about, `token ${at}, id ${this.path.tokens.id[at]}: `, token.sampled ?
       `sampled in call ${token.call}, version ${token.version}${token.mixed ? " with mixed KV" : ""}, log-prob ${number(token.logprob)}` +

@@ -1,6 +1,6 @@
 // The window as a picture: from the head on, a cell for each group that holds a slot.
 import { Run, WindowGroup, WindowState, ask } from "./api";
-import { h, hash, link, replace, seconds, table } from "./dom";
+import { h, hash, link, refresh, seconds, table } from "./dom";
 import { View } from "./view";
 
 function describe(group: WindowGroup): string {
@@ -26,15 +26,16 @@ export class WindowView implements View {
         "aria-label": `group ${group}, trained, holds its slot` }, "…"));
     const open = state.groups.filter((group) => group.state === "open");
     const used = state.groups.length + held.length;
-    replace(this.place, h("h2", {}, "The window"),
+    refresh(this.place, h("h2", {}, "The window"),
       h("p", {}, `Head: group ${state.head}. A batch may take finished groups from there on, of ${state.window}. ${used} of ${state.budget} slots are used. ` +
         `Live version: ${state.live_version}. So far ${state.trained} groups were trained, ${state.dropped} dropped, ${state.failed} failed.`),
-      h("div", { class: "cells", role: "list", "aria-label": "groups in the order of admission" },
-        [...held, ...state.groups.map(cell)].map((one) => h("span", { role: "listitem" }, one))),
+      used ? h("div", { class: "cells", role: "list", "aria-label": "groups in the order of admission" },
+        [...held, ...state.groups.map(cell)].map((one) => h("span", { role: "listitem" }, one))) :
+        h("p", { class: "soft" }, "No group holds a slot: none is admitted yet, or all are trained."),
       h("p", { class: "legend" }, swatch("--open", "open"), swatch("--wait", "straggler: open for twice the median age"),
         swatch("--good", "finished, waits for a batch"), swatch("--soft", "trained, holds its slot"),
         h("span", {}, "framed: in the window")),
-      table(`Open groups, oldest first. Median age of the last finished groups: ${seconds(state.median_age_s)}`,
+      table("Open groups, oldest first" + (state.median_age_s ? `. Median age of the last finished groups: ${seconds(state.median_age_s)}` : ""),
         ["group", "task", "#age", "#finished", "#running", "#version", "cause"],
         open.map((group) => [link(hash("group", { group: group.group }), group.group), group.task, seconds(group.age_s),
           `${group.finished} / ${group.size}`, group.running, group.version, (group.straggler ? "straggler: " : "") + group.cause])),
@@ -42,7 +43,7 @@ export class WindowView implements View {
       table("Samples that run now, the oldest first", ["episode", "group", "#sample", "#attempt", "#age"],
         open.flatMap((group) => group.samples.filter((sample) => sample.state === "open").map((sample) => ({ group, sample })))
           .sort((a, b) => b.sample.age_s - a.sample.age_s).slice(0, 100)
-          .map(({ group, sample }) => [link(hash("episode", { id: sample.id }), sample.id.slice(0, 12)), group.group, sample.sample,
+          .map(({ group, sample }) => [link(hash("episode", { id: sample.id }), sample.id.slice(0, 12)), link(hash("group", { group: group.group }), group.group), sample.sample,
             sample.attempt, seconds(sample.age_s)])));
   }
 }

@@ -1,0 +1,124 @@
+// Walks over the views of a run that trains or has trained.
+import { check } from "./session.mjs";
+
+export async function overview(session, kind) {
+  const { page } = session;
+  await page.goto(session.link);
+  await page.waitForSelector(".chart canvas");
+  await session.drawn();
+  check(!page.url().includes("token"), "the token stays in the address");
+  check((await page.locator(".chart").count()) >= 10, "fewer than ten charts");
+  await page.waitForTimeout(300);  // the curves are drawn in the next frames
+  await session.shot(`overview-${kind}`);
+  if (kind === "files") return;
+  check((await page.locator("#state").textContent()).includes("running"), "the state does not say that the run goes on");
+  check((await page.locator("text=Engines, since their start").count()) === 1, "the engines are not shown");
+  const told = () => page.evaluate(() => [document.querySelector(".fact b").textContent, document.querySelector(".chart").getAttribute("aria-label")]);
+  const before = await told();
+  await page.waitForFunction(([steps, curve]) => document.querySelector(".fact b").textContent !== steps &&
+    document.querySelector(".chart").getAttribute("aria-label") !== curve, before, { timeout: 90000 });
+}
+
+// From a point of a curve to the tokens of a call: to the groups by keyboard, then by clicks; and by the mouse alone.
+export async function drill(session, kind) {
+  const { page } = session;
+  await session.open("#/overview");
+  const chart = page.locator(".chart").first();
+  await chart.locator("canvas").waitFor();
+  await chart.focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("h2:has-text('Step')");
+  await session.shot(`step-${kind}`);
+  await page.locator("td a").first().click();
+  await page.waitForSelector("article.card");
+  check((await page.locator("article.card").count()) >= 2, "fewer than two episodes stand side by side");
+  await session.shot(`group-${kind}`);
+  await page.locator("article.card h3 a").first().click();
+  await page.waitForSelector(".tree li");
+  await session.shot(`episode-${kind}`);
+  await page.locator("a:has-text('its tokens')").first().click();
+  await page.waitForSelector(".tokens .t");
+  for (const by of ["advantage", "version", "source", "log-prob"]) {
+    await page.locator(`button:has-text("${by}")`).click();
+    await session.shot(`tokens-${by}-${kind}`);
+  }
+  const coloured = await page.locator(".tokens .t").evaluateAll((all) => all.filter((one) => one.style.background !== "transparent").length);
+  check(coloured > 0, "no token is coloured");
+  // The third letter of a prompt's element, which holds many tokens of one letter.
+  await page.locator(".tokens .line").nth(1).locator(".t").first().hover({ position: { x: 20, y: 8 } });
+  const told = await page.locator("main p[aria-live]").first().textContent();
+  const first = Number(await page.locator(".tokens .line").nth(1).locator(".t").first().getAttribute("data-at"));
+  check(told.startsWith(`token ${first + 2}, id `), `the token says '${told}', its line begins at ${first}`);
+  await session.open("#/overview");
+  await page.locator(".chart .u-over").first().click({ position: { x: 150, y: 60 } });
+  await page.waitForSelector("h2:has-text('Step')");
+}
+
+export async function tabs(session, kind) {
+  const { page } = session;
+  for (const [tab, text] of [["window", "The window"], ["time", "Where every second"], ["episodes", "Episodes"]]) {
+    await page.locator(`nav a[href="#/${tab}"]`).click();
+    await page.waitForSelector(`h2:has-text("${text}")`);
+    if (tab === "episodes") await page.waitForSelector("tbody tr");
+    await session.shot(`${tab}-${kind}`);
+  }
+  await page.locator("input[name=text]").fill("tool");
+  await page.locator("input[name=reward_min]").fill("0.5");
+  await page.locator("button[type=submit]").click();
+  await page.waitForFunction(() => location.hash.includes("text=tool"));
+  await page.waitForSelector("caption:has-text('that were read')");
+  await session.shot(`search-${kind}`);
+}
+
+// Opens links as they are found, a few of each kind, until none is left: each leads to a view without an error.
+export async function links(session, most = 80) {
+  const { page } = session;
+  const wanted = ["#/overview", "#/window", "#/time", "#/episodes", "#/episodes?kind=eval"];
+  const met = new Set(wanted);
+  const kinds = new Map();
+  for (let at = 0; at < wanted.length && at < most; ++at) {
+    await session.open(wanted[at]);
+    const errors = await page.locator("main [role=alert]").allTextContents();
+    check(errors.length === 0, `${wanted[at]}: ${errors[0]}`);
+    check((await page.locator("main h2, main .facts").count()) > 0, `${wanted[at]} is empty`);
+    const from = wanted[at].split("?")[0];
+    for (const href of await page.locator("main a").evaluateAll((all) => all.map((one) => one.getAttribute("href")))) {
+      const kind = `${from} ${href.split("?")[0]}`;
+      if (met.has(href) || (kinds.get(kind) ?? 0) >= 4) continue;
+      kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+      met.add(href);
+      wanted.push(href);
+    }
+  }
+  console.log(`${Math.min(wanted.length, most)} addresses were opened, ${met.size} met: ${[...kinds.keys()].join("; ")}`);
+}
+
+export async function tenTabs(session) {
+  const tabs = await Promise.all(Array.from({ length: 10 }, () => session.tab()));
+  const start = performance.now();
+  await Promise.all(tabs.map((tab) => tab.goto(new URL("/#/overview", session.link).href)));
+  await Promise.all(tabs.map((tab) => tab.waitForSelector(".chart canvas", { timeout: 60000 })));
+  const opened = performance.now() - start;
+  const before = await Promise.all(tabs.map((tab) => tab.locator(".fact b").first().textContent()));
+  await Promise.all(tabs.map((tab, i) => tab.waitForFunction((old) => document.querySelector(".fact b").textContent !== old, before[i], { timeout: 120000 })));
+  await Promise.all(tabs.map((tab) => tab.close()));
+  console.log(`ten tabs: opened in ${(opened / 1000).toFixed(1)} s, and each showed a further step`);
+}
+
+// The run is gone for a moment: the page says so, keeps what it shows, and goes on by itself.
+export async function lost(session) {
+  const { page } = session;
+  await session.open("#/window");
+  session.expected = /Failed to load resource/;
+  await page.route("**/api/**", (route) => route.abort());
+  await page.waitForSelector("#state.bad:has-text('does not answer')");
+  check((await page.locator("main .cells").count()) === 1, "the view is gone with the run");
+  await session.shot("lost");
+  await page.evaluate(() => { location.hash = "#/time"; });
+  await page.waitForSelector("main[aria-busy=false] [role=alert]");
+  await page.unroute("**/api/**");
+  await page.waitForSelector("h2:has-text('Where every second')", { timeout: 60000 });
+  check((await page.locator("main [role=alert]").count()) === 0, "the fault stays when it is over");
+  session.expected = null;
+}
