@@ -87,9 +87,9 @@ int64_t Held(const std::vector<tree::CallPath>& examples) {
   std::set<const void*> seen;
   int64_t held = 0;
   for (const tree::CallPath& call : examples) {
-    call.context.VisitBack([&](const void* key, std::span<const int32_t> run) {
+    call.context.VisitBack([&](const void* key, const tree::TokenRun& run) {
       if (!seen.insert(key).second) return false;
-      held += std::ssize(run);
+      held += std::ssize(run.ids);
       return true;
     });
   }
