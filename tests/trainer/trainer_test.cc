@@ -15,6 +15,7 @@
 #include "preset_options.h"
 #include "temp_dir.h"
 #include "tiny_model.h"
+#include "weights/delta.h"
 
 namespace ingot::trainer {
 namespace {
@@ -452,6 +453,60 @@ TEST(Trainer, TheReferenceIsTheRunsStartPolicy) {
   options.reference_path = folder.path() + "/nowhere";
   EXPECT_THAT(std::string(Trainer::Resume(options, checkpoint->path).status().message()),
               HasSubstr("reference policy"));
+}
+
+// The share of words that differ, found without marks.
+double Compared(const weights::Snapshot& base, const weights::Snapshot& target) {
+  std::vector<weights::TensorView> views;
+  for (size_t i = 0; i < target.size(); ++i) views.push_back(target.view(i));
+  return weights::Density(&base, **weights::Snapshot::Copy(target.version(), views));
+}
+
+TEST(Trainer, AVersionHasTheMarksOfTheStepThatMadeIt) {
+  TrainerOptions options = FastOptions();
+  options.dtype = "bf16";
+  options.optimizer.learning_rate = 1e-3;
+  for (const bool bounded : {false, true}) {
+    if (bounded) {  // halved or taken back: words that were proposed and changed back are marked too
+      options.trust_region.max_mean = 1e-9;
+      options.trust_region.halvings = 2;
+    }
+    auto trainer = MakeTrainer(options);
+    auto before = *trainer->TakeSnapshot();
+    EXPECT_EQ(before->changes(), nullptr) << "nothing came before it";
+    for (int64_t step = 0; step < 3; ++step) {
+      ASSERT_TRUE(trainer->TrainStep(RandomBatch(static_cast<uint64_t>(step + 1), 37, step)).ok());
+      const auto after = *trainer->TakeSnapshot();
+      ASSERT_NE(after->changes(), nullptr);
+      EXPECT_EQ(after->changes()->base_checksum, before->checksum());
+      EXPECT_EQ(after->changes()->masks.size(), after->size()) << "every tensor is bf16 and trained";
+      EXPECT_DOUBLE_EQ(weights::Density(before.get(), *after), Compared(*before, *after));
+      const auto delta = weights::Encode(before.get(), *after, false);
+      const auto applied = weights::Apply(before, *delta);
+      ASSERT_TRUE(applied.ok()) << applied.status();
+      EXPECT_EQ((*applied)->checksum(), after->checksum());
+      before = after;
+    }
+  }
+}
+
+TEST(Trainer, VersionsTakeTurnsInTwoBuffers) {
+  auto trainer = MakeTrainer(FastOptions());
+  auto first = *trainer->TakeSnapshot();
+  const auto step = [&](int64_t number) {
+    ASSERT_TRUE(trainer->TrainStep(RandomBatch(static_cast<uint64_t>(number + 1), 37, number)).ok());
+  };
+  step(0);
+  const auto second = *trainer->TakeSnapshot();
+  const std::string kept = std::string(reinterpret_cast<const char*>(second->bytes(0).data()), second->bytes(0).size());
+  const std::byte* const memory = first->bytes(0).data();
+  first = nullptr;  // no engine reads it any more
+  step(1);
+  const auto third = *trainer->TakeSnapshot();
+  EXPECT_EQ(third->bytes(0).data(), memory);
+  EXPECT_EQ(std::memcmp(second->bytes(0).data(), kept.data(), kept.size()), 0) << "an engine reads it still";
+  step(2);
+  EXPECT_NE((*trainer->TakeSnapshot())->bytes(0).data(), memory) << "the third is read too: memory of its own";
 }
 
 TEST(Trainer, BatchesComeInOrder) {

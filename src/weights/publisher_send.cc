@@ -1,0 +1,220 @@
+// The publisher's task for one engine: what it sends, and what it makes of the answer.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "weights/publisher_parts.h"
+
+namespace ingot::weights {
+
+bool Refuses(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kInternal:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Publisher::Schedule(Engine& engine) {
+  if (engine.scheduled || NextJob(engine).kind == Job::Kind::kNone) return;
+  engine.scheduled = true;
+  executor_.Post([this, &engine] { Serve(engine); });
+}
+
+void Publisher::ScheduleAll() {
+  for (const std::unique_ptr<Engine>& engine : engines_) Schedule(*engine);
+}
+
+void Publisher::Serve(Engine& engine) {
+  while (true) {
+    Job job = Begin(engine);
+    switch (job.kind) {
+      case Job::Kind::kNone:
+        return;
+      case Job::Kind::kRelease:
+        SendRelease(engine, job.release);
+        break;
+      case Job::Kind::kUpdate:
+        SendUpdate(engine, std::move(job));
+        break;
+      case Job::Kind::kAsk:
+        AskVersion(engine);
+        break;
+    }
+  }
+}
+
+Publisher::Job Publisher::NextJob(const Engine& engine) const {
+  if (stopping_) return {};
+  if (!engine.releases.empty() && engine.release_error.ok()) {
+    return {.kind = Job::Kind::kRelease, .release = engine.releases.front()};
+  }
+  if (newest_ != nullptr && engine.confirmed != newest_->generation &&
+      (engine.attempted != newest_->generation || engine.retry)) {
+    return {.kind = Job::Kind::kUpdate, .update = newest_};
+  }
+  return {.kind = engine.ask ? Job::Kind::kAsk : Job::Kind::kNone};
+}
+
+Publisher::Job Publisher::Begin(Engine& engine) {
+  base::MutexLock lock(mu_);
+  Job job = NextJob(engine);
+  engine.busy = job.kind != Job::Kind::kNone;
+  if (!engine.busy) engine.scheduled = false;
+  if (job.kind == Job::Kind::kAsk) engine.ask = false;
+  if (job.kind == Job::Kind::kUpdate) {
+    const Update& update = *job.update;
+    job.delta_fits = update.delta.has_value() && engine.confirmed == update.generation - 1 && engine.confirmed > 0;
+    job.holds_base = engine.confirmed > 0;
+    job.retained = retained_;
+    if (update.retain) job.retained.erase(update.snapshot->version());
+    engine.attempted = update.generation;
+    engine.sent_at = clock_.Now();
+    engine.retry = false;
+  }
+  return job;
+}
+
+void Publisher::SendUpdate(Engine& engine, Job job) {
+  const std::shared_ptr<Update>& update = job.update;
+  const int64_t version = update->snapshot->version();
+  const bool shares = engine.sink->SharesMemory();
+  bool full = shares ? !job.holds_base : !job.delta_fits;
+  absl::StatusOr<v1::UpdateWeightsResponse> response = absl::FailedPreconditionError("");
+  if (shares && !full) {
+    response = engine.sink->Share(update->snapshot, update->retain ? Place::kLiveRetained : Place::kLive);
+  } else if (!full) {
+    response = engine.sink->Update(*update->delta);
+    if (absl::IsFailedPrecondition(response.status()) || absl::IsDataLoss(response.status())) {
+      INGOT_LOG(warn, "engine {} refused the delta to version {}, sending a full copy: {}", engine.name, version,
+                std::string(response.status().message()));
+      full = true;
+    }
+  }
+  if (full) response = SendFull(engine, *update, std::move(job.retained));
+  if (response.ok() && response->version() != version) {
+    response = absl::InternalError(absl::StrCat("it confirmed version ", response->version()));
+  }
+
+  base::MutexLock lock(mu_);
+  engine.busy = false;
+  const bool logged = !engine.leased && engine.error.code() == response.status().code();
+  engine.error = response.status();
+  changed_.SignalAll();
+  if (response.ok()) {
+    RecordConfirmed(engine, update, *response, full);
+    return;
+  }
+  if (!logged) {
+    INGOT_LOG(warn, "engine {} {} version {}, tried again: {}", engine.name,
+              engine.leased ? "loses its lease at" : "did not take", version, response.status().ToString());
+  }
+  EndLease(engine);
+}
+
+void Publisher::RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& update,
+                                const v1::UpdateWeightsResponse& response, bool full) {
+  engine.confirmed = update->generation;
+  engine.version = engine.reached = update->snapshot->version();
+  engine.answer = response;
+  engine.full_copies += full && !engine.sink->SharesMemory();
+  engine.release_error = absl::OkStatus();
+  engine.retained = update->retain && !response.not_retained();
+  if (response.not_retained()) {
+    INGOT_LOG(warn, "engine {} serves version {} but does not retain it: it holds as many as it may", engine.name,
+              engine.version);
+  }
+  // The version was released while the engine was told to retain it.
+  if ((full || engine.sink->SharesMemory()) && update->retain && !retained_.contains(engine.version))
+    engine.releases.push_back(engine.version);
+  // If a newer version is out, the engine gets that next, and its lease waits for it.
+  if (newest_ != update || engine.leased) return;
+  engine.leased = true;
+  INGOT_LOG(info, "engine {} is leased at version {}", engine.name, engine.version);
+}
+
+void Publisher::EndLease(Engine& engine) {
+  leases_lost_ += engine.leased;
+  engine.leased = false;
+  engine.confirmed = 0;
+  engine.version = -1;
+}
+
+absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Update& update, Retained retained) {
+  // Before the newest: an engine without a newest version tells calls that are pinned to a missing one to come again;
+  // an engine that has one tells them that the version is lost.
+  INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
+  v1::UpdateWeightsResponse response;
+  if (engine.sink->SharesMemory()) {
+    INGOT_ASSIGN_OR_RETURN(response,
+                           engine.sink->Share(update.snapshot, update.retain ? Place::kLiveRetained : Place::kLive));
+  } else {
+    INGOT_ASSIGN_OR_RETURN(const EncodedDelta* copy, update.FullCopy());
+    INGOT_ASSIGN_OR_RETURN(response, engine.sink->Update(*copy));
+  }
+  // After it too: a version that was live and not retained is gone now, and the engine may have been started again.
+  INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
+  return response;
+}
+
+absl::Status Publisher::SendBeside(Engine& engine, Update& update) {
+  if (engine.sink->SharesMemory()) return engine.sink->Share(update.snapshot, Place::kBeside).status();
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const EncodedDelta> copy, update.CopyBeside());
+  return engine.sink->Update(*copy).status();
+}
+
+absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
+  if (retained->empty()) return absl::OkStatus();
+  const absl::StatusOr<std::vector<HeldVersion>> held = engine.sink->HeldVersions();
+  if (!held.ok()) return base::Annotate(held.status(), "it cannot say what it holds");
+  for (auto it = retained->begin(); it != retained->end();) {
+    const auto& [version, update] = *it;
+    const auto is_same = [&, version = version, checksum = update->snapshot->checksum()](const HeldVersion& one) {
+      return one.version == version && (one.checksum == checksum || one.checksum == 0);
+    };
+    if (std::any_of(held->begin(), held->end(), is_same)) {
+      ++it;
+      continue;
+    }
+    const absl::Status sent = SendBeside(engine, *update);
+    if (sent.ok()) {
+      ++it;
+      continue;
+    }
+    if (!Refuses(sent) && !absl::IsResourceExhausted(sent)) {
+      return base::Annotate(sent, absl::StrCat("version ", version, ", which it is to keep"));
+    }
+    INGOT_LOG(warn, "engine {} serves without version {}, which it is to keep: {}", engine.name, version,
+              sent.ToString());
+    it = retained->erase(it);
+  }
+  return absl::OkStatus();
+}
+
+void Publisher::SendRelease(Engine& engine, int64_t version) {
+  const absl::Status status = engine.sink->Release(version);
+  base::MutexLock lock(mu_);
+  engine.busy = false;
+  if (status.ok()) std::erase(engine.releases, version);
+  engine.release_error = base::Annotate(status, "engine " + engine.name);
+  changed_.SignalAll();
+}
+
+void Publisher::AskVersion(Engine& engine) {
+  const absl::StatusOr<int64_t> version = engine.sink->LiveVersion();
+  base::MutexLock lock(mu_);
+  engine.busy = false;
+  changed_.SignalAll();
+  if (version.ok()) engine.release_error = absl::OkStatus();
+  if (!engine.leased || (version.ok() && *version == engine.version)) return;
+  INGOT_LOG(warn, "engine {} loses its lease at version {}: {}", engine.name, engine.version,
+            version.ok() ? absl::StrCat("it holds version ", *version) : version.status().ToString());
+  EndLease(engine);
+  engine.retry = version.ok();
+}
+
+}  // namespace ingot::weights
