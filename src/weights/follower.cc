@@ -66,6 +66,8 @@ void Follower::Look() {
   if (!object.ok()) return Log(object.status(), "cannot read what is live");
   const absl::StatusOr<v1::LiveVersions> live = ParseLive(object->bytes, options_.run);
   if (!live.ok()) return Log(live.status(), store_->Describe().c_str());
+  // What an earlier run of this name has left is nobody's weights.
+  if (!options_.history.empty() && live->history() != options_.history) return;
   const bool done = live->sequence() == done_.sequence() && live->history() == done_.history();
   if (done || !live->has_newest() || clock_.Now() < next_try_) return;
   Cost cost;
