@@ -204,6 +204,17 @@ TEST_P(FollowerTest, RetainedVersionsAreHeldUntilTheirRelease) {
   EXPECT_THAT(late.engine.retained(), IsEmpty());
 }
 
+TEST_P(FollowerTest, AVersionIsHeldBesideBeforeThereIsANewest) {
+  const std::shared_ptr<VersionWriter> writer = Writer();
+  Process process(store_, "rollout-0");
+  const std::unique_ptr<Sink> sink = SinkOf(writer, "rollout-0");
+  const auto zero = model_.Next(), one = model_.Next();
+  EXPECT_EQ(sink->Update(EncodeBeside(*zero).value()).status(), absl::OkStatus());
+  EXPECT_EQ(*sink->LiveVersion(), -1);
+  EXPECT_EQ(sink->Update(DeltaOf(nullptr, *one)).status(), absl::OkStatus());
+  EXPECT_THAT(process.engine.log(), ElementsAre("beside 0", "full 1"));
+}
+
 TEST_P(FollowerTest, AnEngineWithoutRoomSaysSo) {
   const std::shared_ptr<VersionWriter> writer = Writer();
   Process process(store_, "rollout-0", 0);
