@@ -30,6 +30,7 @@
 #include "app/start_check.h"
 #include "app/supervisor.h"
 #include "app/threads.h"
+#include "app/weight_ways.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "datapool/grpc_client.h"
@@ -136,10 +137,12 @@ class LocalLauncher final : public Launcher {
     const ClusterOptions& cluster = config_.cluster;
     INGOT_RETURN_IF_ERROR(CheckPortsFree(config_));
     INGOT_RETURN_IF_ERROR(CheckRunPool(config_, args_.resume));
+    INGOT_RETURN_IF_ERROR(CheckWeightStores(config_, FolderOf(config_)));
     INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config_));
     INGOT_ASSIGN_OR_RETURN(access_, AccessOf(cluster, secrets.token));
     if (!TrainerAlone(config_)) INGOT_RETURN_IF_ERROR(CheckReach(AtHost(cluster, 0), access_));
     INGOT_RETURN_IF_ERROR(OpenFolder());
+    INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
     RoleSpecs::Parts parts = PartsOf(config_, dir_->path(), binary_);
     parts.existed = dir_->existed();
     parts.secrets = std::move(secrets);

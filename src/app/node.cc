@@ -21,6 +21,7 @@
 #include "app/status_endpoint.h"
 #include "app/supervisor.h"
 #include "app/takeover.h"
+#include "app/weight_ways.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/printable.h"
@@ -162,6 +163,7 @@ class Agent {
     auto endpoint = StatusEndpoint::Start(SocketOf(*dir_, name_), [this] { return board_.Statuses(); });
     if (endpoint.ok()) probes_ = *std::move(endpoint);
     if (!endpoint.ok()) INGOT_LOG(warn, "probes get no answer: {}", std::string(endpoint.status().message()));
+    if (drives_) INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
     return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
   }
 

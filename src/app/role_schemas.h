@@ -1,6 +1,6 @@
 // Each role's part of the configuration schema: keys bound to the fields of its options. The long parts have files of
 // their own (trainer_schema.cc, gateway_schema.cc, agents_schema.cc, rewards_schema.cc,
-// cluster_schema.cc).
+// cluster_schema.cc, weights_schema.cc).
 #pragma once
 
 #include "app/run_config.h"
@@ -17,12 +17,15 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& options, http::O
 void BindLoggers(base::Schema& schema, LoggerOptions& options);
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& options);
 void BindWeights(base::Schema& schema, WeightsConfig& options);
+void BindWeightTransport(base::Schema& schema, WeightTransportConfig& options);
 void BindAgents(base::Schema& schema, agents::RunnerOptions& options);
 void BindRewards(base::Schema& schema, reward::RewardOptions& options);
 // `require`: RunConfig::sandbox_require.
 void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& options, std::string& require);
 void BindCluster(base::Schema& schema, ClusterOptions& options);
 
+// INVALID_ARGUMENT: keys below weights.* that do not go together. `engines`: their number.
+absl::Status CheckWeightTransport(const WeightTransportConfig& options, int engines);
 // INVALID_ARGUMENT: keys below cluster.* that do not go together.
 absl::Status CheckCluster(const ClusterOptions& cluster);
 

@@ -32,6 +32,8 @@
 #include "app/supervisor.h"
 #include "app/threads.h"
 #include "app/training.h"
+#include "app/weight_group_service.h"
+#include "app/weight_ways.h"
 #include "base/executor.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
@@ -48,7 +50,6 @@
 #include "scheduler/service.h"
 #include "trainer/parallel/ranks.h"
 #include "trainer/tensor_memory.h"
-#include "weights/grpc_sink.h"
 
 namespace ingot::app {
 namespace {
@@ -176,6 +177,21 @@ absl::Status RunScheduler(const RoleContext& context) {
   return absl::AbortedError("another scheduler leads this run by now; the journal took nothing from this one since");
 }
 
+// The exchanges between devices; null: there is no device, or its library was built without NCCL.
+decltype(&ingot_cuda_nccl_group) DeviceExchanges(const RoleContext& context) {
+  if (context.device.library == nullptr) return nullptr;
+  return reinterpret_cast<decltype(&ingot_cuda_nccl_group)>(::dlsym(context.device.library, trainer::kNcclGroupSymbol));
+}
+
+// This process in groups for weights.
+WeightGroupSeat SeatOf(const RoleContext& context) {
+  WeightGroupSeat seat;
+  seat.own_host = OwnHost(context.config.cluster);
+  seat.nccl = DeviceExchanges(context);
+  if (seat.nccl != nullptr) seat.device = context.device.torch_name;
+  return seat;
+}
+
 absl::Status RunRollout(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device.torch_name));
   rollout::Engine::Parts parts;
@@ -185,7 +201,15 @@ absl::Status RunRollout(const RoleContext& context) {
                          rollout::Engine::Create(context.config.rollout, std::move(parts), nullptr));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
+  const std::string name = RoleName("rollout", context.index);
+  INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(context.config.weights.ways, name));
+  if (transport == WeightTransport::kBroadcast) {
+    services.push_back(NewWeightGroupService(*engine, engine->codec(), SeatOf(context)));
+  }
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "rollout", std::move(services)));
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<weights::Follower> follower,
+                         FollowWeights(context.config, dir, name, *engine, engine->codec()));
   WaitForStop();
   engine->Shutdown();
   return absl::OkStatus();
@@ -292,12 +316,15 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   publishing.codec.threads = std::max(config.trainer.threads, 1);  // the trainer's own have nothing to do meanwhile
   weights::Publisher publisher(publishing);
   std::vector<v1::RoleChannel> engines;
+  const milliseconds deadline = config.weights.Options().deadline;
+  BroadcastEnds ends{NewWeightGroupRoots(SeatOf(context), deadline), [deadline](v1::RoleChannel channel) {
+                       return NewWeightGroupMember(std::move(channel), deadline);
+                     }};
+  WeightWays ways(config, dir, publisher, std::move(ends));
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {
     const std::string name = RoleName("rollout", i);
-    weights::GrpcSinkOptions sink_options;
-    sink_options.deadline = config.weights.Options().deadline;
     engines.push_back(context.registry->To(name));
-    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(engines.back(), sink_options));
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, ways.SinkTo(name, engines.back()));
     INGOT_RETURN_IF_ERROR(publisher.AddEngine(name, std::move(sink)));
   }
   base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them
@@ -331,12 +358,11 @@ absl::Status ExchangeOnDevices(const RoleContext& context, trainer::RankOptions&
         absl::StrCat("cluster.trainer_ranks is ", context.config.cluster.trainer_ranks, ", and this machine has ",
                      context.device.devices, " devices, of which each rank takes one: use fewer ranks, or device=cpu"));
   }
-  void* const symbol = ::dlsym(context.device.library, trainer::kNcclGroupSymbol);
-  if (symbol == nullptr) {
+  options.nccl = DeviceExchanges(context);
+  if (options.nccl == nullptr) {
     return absl::UnavailableError("the device library was built without NCCL: build it with `make cuda`");
   }
   options.device = context.device.torch_name;
-  options.nccl = reinterpret_cast<decltype(options.nccl)>(symbol);
   return absl::OkStatus();
 }
 

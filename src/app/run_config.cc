@@ -202,6 +202,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
+  INGOT_RETURN_IF_ERROR(CheckWeightTransport(config.weights.ways, config.cluster.rollout_engines));
   if (config.tasks.empty()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
@@ -315,6 +316,7 @@ base::Schema BindSchema(RunConfig& config) {
       "datapool.keep_steps", &config.scheduler.keep_steps,
       "number of newest trained steps whose trees stay, beside those that a checkpoint may replay; 0: all stay");
   BindWeights(schema, config.weights);
+  BindWeightTransport(schema, config.weights.ways);
   BindAgents(schema, config.agents);
   BindSandbox(schema, config.sandbox, config.sandbox_require);
   BindSampling(schema, config.scheduler.sampling, config.task_domains);

@@ -25,6 +25,7 @@
 #include "scheduler/options.h"
 #include "trainer/options.h"
 #include "weights/publisher.h"
+#include "weights/s3_options.h"
 
 namespace ingot::app {
 
@@ -146,9 +147,28 @@ struct MetricsConfig {
   int32_t max_labels = base::Metrics::kDefaultMaxLabels;  // values of a label
 };
 
+// The way of new weights from the trainer to an engine in another process.
+enum class WeightTransport { kGrpc, kDirectory, kS3, kBroadcast };
+
+struct WeightTransportConfig {
+  WeightTransport transport = WeightTransport::kGrpc;
+  std::map<std::string, std::string> engines;  // exceptions: rollout-1: s3
+  std::string directory;                       // of transport directory; empty = RUN/weights
+  weights::S3Options s3;
+  std::string s3_credentials;  // a file; empty = the environment's AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+  int32_t shards = 0;          // objects of one version; 0 = one for each rank of the trainer
+  int32_t anchor_every = 16;   // versions between two full copies
+  int64_t poll_ms = 200;       // between two looks at what is live, or at an acknowledgement
+  double silence_s = 10;       // without a beat, after which an engine counts as gone
+};
+
+// INVALID_ARGUMENT: `engines` names no known transport for the engine.
+absl::StatusOr<WeightTransport> TransportOf(const WeightTransportConfig& options, const std::string& engine);
+
 struct WeightsConfig {
   int64_t deadline_ms = 30000;
   int32_t zstd_level = 1;
+  WeightTransportConfig ways;
 
   weights::PublisherOptions Options() const;
 };

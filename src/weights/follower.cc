@@ -15,7 +15,10 @@ double Milliseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
-HeldVersion EndOf(const v1::VersionRoute& route) { return FromName(route.steps(route.steps_size() - 1).name()); }
+// The version that a route leads to; none = the route is empty.
+HeldVersion EndOf(const v1::VersionRoute& route) {
+  return route.steps_size() == 0 ? HeldVersion() : FromName(route.steps(route.steps_size() - 1).name());
+}
 
 }  // namespace
 
@@ -66,8 +69,10 @@ void Follower::Look() {
   if (!object.ok()) return Log(object.status(), "cannot read what is live");
   const absl::StatusOr<v1::LiveVersions> live = ParseLive(object->bytes, options_.run);
   if (!live.ok()) return Log(live.status(), store_->Describe().c_str());
+  // What an earlier run of this name has left is nobody's weights.
+  if (!options_.history.empty() && live->history() != options_.history) return;
   const bool done = live->sequence() == done_.sequence() && live->history() == done_.history();
-  if (done || !live->has_newest() || clock_.Now() < next_try_) return;
+  if (done || clock_.Now() < next_try_) return;
   Cost cost;
   const absl::Status status = Follow(*live, &cost);
   if (status.ok()) {
@@ -84,6 +89,8 @@ absl::Status Follower::Follow(const v1::LiveVersions& live, Cost* cost) {
   // Before the newest, as the publisher does: requests that are pinned to a version are told to come again as long as
   // the engine has no newest one.
   INGOT_RETURN_IF_ERROR(HoldRetained(live, cost));
+  // A resumed trainer has retained versions before it has a newest one.
+  if (!live.has_newest()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(TakeNewest(live, cost));
   // After it too: a version that was live and not yet retained is gone now.
   INGOT_RETURN_IF_ERROR(HoldRetained(live, cost));

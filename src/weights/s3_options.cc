@@ -56,6 +56,9 @@ absl::Status S3Options::Validate() const {
   if (parallel < 1 || parallel > 64) {
     return absl::InvalidArgumentError(absl::StrCat("parallel is ", parallel, ": 1 to 64"));
   }
+  if (page_keys < 1 || page_keys > 1000) {
+    return absl::InvalidArgumentError(absl::StrCat("page_keys is ", page_keys, ": 1 to 1000"));
+  }
   if (deadline.count() <= 0) {
     return absl::InvalidArgumentError(absl::StrCat("deadline is ", deadline.count(), " ms: must be > 0"));
   }

@@ -18,6 +18,7 @@ struct S3Options {
   bool allow_plaintext = false;   // the endpoint may be http:// on another machine
   int64_t part_bytes = 16 << 20;  // of an upload in parts and of a ranged read; 5 MiB or more, as S3 asks
   int parallel = 4;               // parts of one object on their way; 1 to 64
+  int page_keys = 1000;           // keys of one page of a listing; 1 to 1000
   std::chrono::milliseconds deadline{60000};  // of one call, repetitions included; > 0
 
   // INVALID_ARGUMENT names the field.

@@ -63,7 +63,8 @@ class S3Store final : public ObjectStore {
     do {
       S3Request request{.method = "GET", .path = "", .query = ""};
       if (!token.empty()) request.query = absl::StrCat("continuation-token=", S3Http::Encode(token), "&");
-      absl::StrAppend(&request.query, "list-type=2&prefix=", S3Http::Encode(begin + prefix));
+      absl::StrAppend(&request.query, "list-type=2&max-keys=", options_.page_keys,
+                      "&prefix=", S3Http::Encode(begin + prefix));
       request.max_answer = 16 << 20;
       const absl::StatusOr<S3Answer> page = Ask(request, deadline);
       if (!page.ok()) return At(prefix, page.status());

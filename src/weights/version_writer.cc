@@ -82,14 +82,7 @@ absl::StatusOr<std::unique_ptr<VersionWriter>> VersionWriter::Open(std::shared_p
   INGOT_RETURN_IF_ERROR(object.status());
   absl::StatusOr<v1::LiveVersions> live = ParseLive(object->bytes, own.run);
   if (!live.ok()) return base::Annotate(live.status(), writer->store_->Describe());
-  if (live->history() != own.history) {
-    if (!own.replace) return OtherRun(*writer->store_, own.run);
-    INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> keys, writer->store_->List(own.run + "/versions/"));
-    for (const std::string& key : keys) INGOT_RETURN_IF_ERROR(writer->store_->Delete(key));
-    live->clear_newest();
-    live->clear_retained();
-    live->set_history(own.history);
-  }
+  if (live->history() != own.history) return OtherRun(*writer->store_, own.run);
   writer->live_ = *live;
   writer->tag_ = object->tag;
   INGOT_RETURN_IF_ERROR(writer->MoveLive(*std::move(live)).status());

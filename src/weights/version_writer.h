@@ -28,7 +28,6 @@ namespace ingot::weights {
 struct WriterOptions {
   std::string run;
   std::string history;      // LiveVersions.history, not empty
-  bool replace = false;     // another run's versions of this name are removed; false = they are refused
   int shards = 1;           // of one version; 1 to kMaxShards
   int anchor_every = 16;    // deltas after an anchor, before the next one is made; >= 1
   CodecOptions codec = {};  // of anchors

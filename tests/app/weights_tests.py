@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Runs whose weights go through stores: weights_tests.py BINARY SOURCE_DIR CASE.
+
+Cases: stores (two engines, one fetches its weights from a directory and one from S3, or both from a directory where moto is
+not installed; an engine dies and joins again), broadcast (of two engines one dies), bad_stores (stores that cannot be used,
+each told before the start).
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+from run_tests import Ingot, check, finish_launched, launch_settings, wait_until
+
+SECRET = "a-secret-that-nobody-may-see"
+
+
+class Moto:
+    """A server that speaks as S3 does, with one bucket; `url` is empty if it is not installed."""
+
+    def __init__(self, source, folder):
+        self.url, self.process = "", None
+        program = pathlib.Path(source) / ".venv-services/bin/moto_server"
+        if not program.exists():
+            return
+        log = pathlib.Path(folder) / "moto.log"
+        with open(log, "w", encoding="utf-8") as output:
+            self.process = subprocess.Popen([str(program), "-p", "0"], stdout=output, stderr=subprocess.STDOUT)
+        running = re.compile(r"Running on (http://127.0.0.1:\d+)")
+        wait_until(lambda: running.search(log.read_text()), "moto's port", self.process, 60)
+        self.url = running.search(log.read_text())[1]
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/weights", method="PUT"), timeout=30).close()
+
+    def get(self, key):
+        with urllib.request.urlopen(f"{self.url}/weights/{key}", timeout=30) as answer:
+            return json.load(answer)
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+def engine_process(launch, index):
+    children = subprocess.run(["pgrep", "-P", str(launch.pid), "-f", f"ingot rollout .*--engine {index}( |$)"],
+                              capture_output=True, text=True).stdout.split()
+    check(len(children) == 1, f"processes of rollout-{index}: {children}")
+    return int(children[0])
+
+
+def case_stores(ingot, moto):
+    settings = launch_settings("ways", **{
+        "sft.max_steps": 10, "scheduler.total_steps": 6, "cluster.rollout_engines": 2, "weights.transport": "directory",
+        "weights.anchor_every": 2, "weights.shards": 3, "weights.silence_s": 2, "weights.poll_ms": 20})
+    if moto.url:
+        os.environ.update(AWS_ACCESS_KEY_ID="an-id", AWS_SECRET_ACCESS_KEY=SECRET)
+        settings.update({"weights.engines": "{rollout-1: s3}", "weights.s3.endpoint": moto.url, "weights.s3.bucket": "weights"})
+    launch = ingot.start("launch", settings)
+    wait_until(lambda: ingot.rows("ways") >= 2, "row 2", launch)
+    os.kill(engine_process(launch, 1), signal.SIGKILL)
+    _, rows = finish_launched(ingot, launch, "ways", 6)
+    check(max(row["mismatch/logprob_abs_diff_max"] for row in rows) <= 1e-5, "rollout and trainer differ")
+    store = pathlib.Path(ingot.folder) / "ways/weights/ways"
+    live = json.loads((store / "live").read_text())
+    newest = live["newest"]["steps"][-1]["name"]
+    check(int(newest["version"]) == 6, f"the newest stored version: {live}")
+    for engine in (0, 1):
+        stored_in_s3 = bool(moto.url) and engine == 1
+        key = f"ways/acks/rollout-{engine}"
+        ack = moto.get(key) if stored_in_s3 else json.loads((store.parent / key).read_text())
+        check(ack["live"] == newest and "error_code" not in ack, f"rollout-{engine} acknowledged {ack}, live is {newest}")
+    names = {f"{int(step['name']['version']):010d}" for step in live["newest"]["steps"]}
+    check({folder.name[:10] for folder in (store / "versions").iterdir()} >= names, f"{live} and {list(store.iterdir())}")
+    for path in pathlib.Path(ingot.folder).rglob("*"):
+        if path.is_file():
+            check(SECRET.encode() not in path.read_bytes(), f"{path} shows the credentials")
+
+
+def case_broadcast(ingot, moto):
+    settings = launch_settings("sent", **{"sft.max_steps": 10, "scheduler.total_steps": 6, "cluster.rollout_engines": 2,
+                                          "weights.transport": "broadcast"})
+    launch = ingot.start("launch", settings)
+    log = pathlib.Path(ingot.folder) / "sent/logs/trainer.log"
+    grouped = "by broadcast to 2 engines"
+    wait_until(lambda: log.exists() and grouped in log.read_text(), "a group of two engines", launch)
+    wait_until(lambda: ingot.rows("sent") >= 2, "row 2", launch)
+    os.kill(engine_process(launch, 1), signal.SIGKILL)
+    finish_launched(ingot, launch, "sent", 6)
+    said = log.read_text()
+    check("to each engine by itself until a new group is made" in said, f"the loss of an engine: {said}")
+
+
+def case_bad_stores(ingot, moto):
+    folder = pathlib.Path(ingot.folder)
+    (folder / "file").write_text("x")
+    other = folder / "shared/bad"
+    other.mkdir(parents=True)
+    (other / "live").write_text(json.dumps({"run": "bad", "history": "another", "sequence": "3"}))
+    directory = {"weights.transport": "directory"}
+    s3 = {"weights.transport": "s3", "weights.s3.endpoint": "http://127.0.0.1:1", "weights.s3.bucket": "weights"}
+    cases = [
+        ({**directory, "weights.directory.path": folder / "file/below"}, "file/below"),
+        ({**directory, "weights.directory.path": folder / "shared", "run.if_exists": "fail"}, "another run 'bad'"),
+        ({"weights.engines": "{rollout-7: s3}"}, "rollout-7"),
+        ({"weights.engines": "{rollout-0: smoke-signals}"}, "smoke-signals"),
+        ({**s3, "weights.s3.endpoint": "ftp://x"}, "weights.s3: endpoint"),
+        ({**s3, "weights.s3.endpoint": "http://10.1.2.3"}, "not TLS"),
+        (s3, "AWS_ACCESS_KEY_ID"),
+    ]
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        os.environ.pop(variable, None)
+    credentials = folder / "credentials"
+    credentials.write_text(f"[default]\naws_access_key_id = an-id\naws_secret_access_key = {SECRET}\n")
+    credentials.chmod(0o600)
+    known = {**s3, "weights.s3.credentials_file": credentials}
+    cases.append((known, "127.0.0.1:1"))
+    if moto.url:
+        cases.append(({**known, "weights.s3.endpoint": moto.url, "weights.s3.bucket": "none"}, "no bucket 'none'"))
+    for settings, word in cases:
+        code, output = ingot.run("launch", launch_settings("bad", **settings), timeout=60)
+        check(code in (1, 2) and len(output.strip().splitlines()) == 1, f"{settings}: {code}, {output}")
+        check(word in output and SECRET not in output, f"'{word}' is missing in: {output}")
+        check(not (folder / "bad").exists(), f"{settings} made a run: {output}")
+
+
+def main():
+    binary, source, case = sys.argv[1:4]
+    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
+        moto = Moto(source, folder)
+        try:
+            globals()[f"case_{case}"](Ingot(binary, source, folder), moto)
+        finally:
+            moto.stop()
+    print(f"{case}: passed{'' if moto.url else ', without S3: moto is not installed (scripts/setup.sh services)'}")
+
+
+if __name__ == "__main__":
+    main()
