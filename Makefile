@@ -65,6 +65,7 @@ gpu-check:
 test-agents: build
 	python3 tests/clients/run.py $(BUILD)/ingot
 	python3 tests/clients/smollm2.py $(BUILD)/ingot
+	python3 tests/clients/e2b_clients.py $(BUILD)/ingot
 
 # The page of real runs in a headless Chromium, driven by playwright-core from npm.
 test-page: build
