@@ -66,6 +66,7 @@ test-agents: build
 	python3 tests/clients/run.py $(BUILD)/ingot
 	python3 tests/clients/tasks.py $(BUILD)/ingot
 	python3 tests/clients/smollm2.py $(BUILD)/ingot
+	python3 tests/clients/e2b_clients.py $(BUILD)/ingot
 
 # The page of real runs in a headless Chromium, driven by playwright-core from npm.
 test-page: build

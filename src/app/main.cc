@@ -333,6 +333,11 @@ Run DeclareSandboxServe(CLI::App& parser) {
   parser.add_option("--sessions", args->sessions, "sessions at a time")->capture_default_str();
   parser.add_option("--session-idle", args->session_idle_s, "seconds after which an unused session ends")
       ->capture_default_str();
+  parser.add_option("--session-memory", args->session_memory_mib, "MiB of a session that asks for no other number")
+      ->capture_default_str();
+  parser.add_option("--memory", args->memory_mib,
+                    "MiB that all sessions may use; 0: no bound, -1: three quarters of the memory that is left")
+      ->capture_default_str();
   parser.add_option("--require", args->sandbox.require, "least rung: none, landlock, namespaces, full")
       ->capture_default_str();
   parser.add_option("--store", args->store, "folder of images");

@@ -6,21 +6,27 @@
 #include <thread>
 
 #include "agents/options.h"
-#include "app/execution_service.h"
 #include "app/process.h"
+#include "base/clock.h"
+#include "base/process_memory.h"
 #include "base/secret.h"
+#include "execution/service.h"
 #include "http/server.h"
 
 namespace ingot::app {
 namespace {
 
 absl::Status Serve(const SandboxServeArgs& args) {
-  ExecutionOptions options;
+  if (args.slots < 1 || args.sessions < 0 || args.session_idle_s <= 0 || args.session_memory_mib < 1) {
+    return absl::InvalidArgumentError(
+        "--slots and --session-memory are at least 1, --sessions at least 0, --session-idle above 0");
+  }
+  execution::ServiceOptions options;
   options.slots = args.slots;
-  options.sessions = args.sessions;
-  options.session_idle = std::chrono::seconds(static_cast<int64_t>(args.session_idle_s));
-  if (args.slots < 1 || args.sessions < 0)
-    return absl::InvalidArgumentError("--slots is at least 1, --sessions at least 0");
+  options.store.sessions = args.sessions;
+  options.store.idle = base::FromSeconds(args.session_idle_s);
+  options.store.session_bytes = args.session_memory_mib << 20;
+  options.store.memory_bytes = args.memory_mib < 0 ? base::AvailableMemory() / 4 * 3 : args.memory_mib << 20;
   if (!args.key_file.empty()) {
     INGOT_ASSIGN_OR_RETURN(options.key, base::ReadSecret(args.key_file));
   } else if (args.http.host != "127.0.0.1" && args.http.host != "::1") {
@@ -35,7 +41,7 @@ absl::Status Serve(const SandboxServeArgs& args) {
   if (sandbox.pool < 0) sandbox.pool = std::max(2, args.slots);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(sandbox));
   std::printf("sandbox: %s\n", substrate->grant().Describe().c_str());
-  ExecutionService service(std::move(substrate), options);
+  execution::Service service(std::move(substrate), options);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> server, http::Server::Listen(args.http, service));
   server->Serve();
   HandleSignals();
@@ -43,7 +49,7 @@ absl::Status Serve(const SandboxServeArgs& args) {
   std::fflush(stdout);
   for (int beat = 0; !StopFlag(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    if (beat % 200 == 0) service.RemoveIdle();
+    if (beat % 200 == 0) service.RemoveEnded();
   }
   server->Stop();
   return absl::OkStatus();

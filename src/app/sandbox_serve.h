@@ -1,4 +1,4 @@
-// `ingot sandbox serve`: the execution service (app/execution_service.h) behind an HTTP server.
+// `ingot sandbox serve`: the execution service (execution/service.h) behind an HTTP server.
 #pragma once
 
 #include <string>
@@ -16,6 +16,8 @@ struct SandboxServeArgs {
   int slots = 4;
   int sessions = 64;
   double session_idle_s = 600;
+  int64_t session_memory_mib = 1024;  // of a session that asks for no other number
+  int64_t memory_mib = -1;            // that all sessions may use; 0 = no bound, -1 = three quarters of what the machine has left
 };
 
 // Blocks until SIGINT or SIGTERM. Returns the exit code.

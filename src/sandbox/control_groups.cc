@@ -93,14 +93,6 @@ void RemoveStaleGroups(const std::string& folder) {
   }
 }
 
-absl::StatusOr<std::string> MakeOwnGroup(const std::string& folder) {
-  RemoveStaleGroups(folder);
-  static std::atomic<uint64_t> next{0};  // a process may have several objects
-  std::string own = absl::StrCat(folder, "/", base::View(kPrefix), getpid(), "-", next++);
-  if (mkdir(own.c_str(), 0755) == 0 || errno == EEXIST) return own;
-  return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", own));
-}
-
 std::string Value(int64_t limit, const char* none) { return limit > 0 ? absl::StrCat(limit) : none; }
 
 absl::Status SetLimits(int version, const std::string& controller, const std::string& folder,
@@ -127,11 +119,11 @@ absl::Status SetLimits(int version, const std::string& controller, const std::st
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ControlGroups>> ControlGroups::Make(const std::string& root) {
-  std::unique_ptr<ControlGroups> groups(new ControlGroups);
-  const absl::Status one = groups->FindVersion1(root);
+absl::StatusOr<std::unique_ptr<ControlGroups>> ControlGroups::Make(GroupTree tree) {
+  std::unique_ptr<ControlGroups> groups(new ControlGroups(std::move(tree)));
+  const absl::Status one = groups->FindVersion1();
   if (one.ok()) return groups;
-  const absl::Status two = groups->FindVersion2(root);
+  const absl::Status two = groups->FindVersion2();
   if (two.ok()) return groups;
   return absl::FailedPreconditionError(absl::StrCat("version 1: ", one.message(), "; version 2: ", two.message()));
 }
@@ -140,15 +132,29 @@ ControlGroups::~ControlGroups() {
   for (const Controller& controller : controllers_) rmdir(controller.folder.c_str());
 }
 
-absl::Status ControlGroups::FindVersion1(const std::string& root) {
+bool ControlGroups::MakeFolder(const std::string& folder) const {
+  if (mkdir(folder.c_str(), 0755) != 0) return false;
+  if (tree_.fill != nullptr) tree_.fill(folder);
+  return true;
+}
+
+absl::StatusOr<std::string> ControlGroups::MakeOwnGroup(const std::string& folder) const {
+  RemoveStaleGroups(folder);
+  static std::atomic<uint64_t> next{0};  // a process may have several objects
+  std::string own = absl::StrCat(folder, "/", base::View(kPrefix), getpid(), "-", next++);
+  if (MakeFolder(own) || errno == EEXIST) return own;
+  return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", own));
+}
+
+absl::Status ControlGroups::FindVersion1() {
   version_ = 1;
-  const std::vector<Mount> mounts = GroupMounts(root);
+  const std::vector<Mount> mounts = GroupMounts(tree_.root);
   std::vector<Controller> found;
   for (const std::string name : kControllers) {
     const auto mount = std::find_if(mounts.begin(), mounts.end(), [&](const Mount& each) {
       return !each.is_version2 && std::find(each.options.begin(), each.options.end(), name) != each.options.end();
     });
-    const auto path = OwnPath(root, name);
+    const auto path = OwnPath(tree_.root, name);
     if (mount == mounts.end() || !path.has_value()) {
       return absl::FailedPreconditionError(absl::StrCat("the controller ", name, " is not mounted"));
     }
@@ -159,11 +165,11 @@ absl::Status ControlGroups::FindVersion1(const std::string& root) {
   return absl::OkStatus();
 }
 
-absl::Status ControlGroups::FindVersion2(const std::string& root) {
+absl::Status ControlGroups::FindVersion2() {
   version_ = 2;
-  const std::vector<Mount> mounts = GroupMounts(root);
+  const std::vector<Mount> mounts = GroupMounts(tree_.root);
   const auto mount = std::find_if(mounts.begin(), mounts.end(), [](const Mount& each) { return each.is_version2; });
-  const auto path = OwnPath(root, "");
+  const auto path = OwnPath(tree_.root, "");
   if (mount == mounts.end() || !path.has_value()) return absl::FailedPreconditionError("it is not mounted");
   const std::string folder = OwnFolder(*mount, *path);
   const std::string all = "+memory +pids +cpu";
@@ -171,7 +177,7 @@ absl::Status ControlGroups::FindVersion2(const std::string& root) {
   // A group with processes of its own passes no controller on, unless it is the root: they move into a leaf.
   if (!WriteValue(folder + "/cgroup.subtree_control", all).ok()) {
     const std::string leaf = folder + "/ingot-main";
-    if (mkdir(leaf.c_str(), 0755) != 0 && errno != EEXIST) {
+    if (!MakeFolder(leaf) && errno != EEXIST) {
       return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", leaf));
     }
     INGOT_RETURN_IF_ERROR(WriteValue(leaf + "/cgroup.procs", absl::StrCat(getpid())));
@@ -189,8 +195,7 @@ absl::StatusOr<ControlGroup> ControlGroups::NewGroup(const GroupLimits& limits) 
     const std::string folder = absl::StrCat(controller.folder, "/", number);
     const bool is_new = std::find(group.folders_.begin(), group.folders_.end(), folder) == group.folders_.end();
     if (is_new) {
-      if (mkdir(folder.c_str(), 0755) != 0)
-        return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", folder));
+      if (!MakeFolder(folder)) return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", folder));
       group.folders_.push_back(folder);
       Fd entrance(open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
       if (!entrance.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", folder, "/cgroup.procs"));

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,11 +45,16 @@ class ControlGroup {
   std::string memory_folder_;
 };
 
+// For tests: a tree of plain files in place of the kernel's.
+struct GroupTree {
+  std::string root = {};                                     // put before the paths of /proc and /sys
+  std::function<void(const std::string& folder)> fill = {};  // gives each new folder its files
+};
+
 class ControlGroups {
  public:
-  // FAILED_PRECONDITION: memory, pids or cpu cannot be had; the message names the file. `root`: put before the paths of
-  // /proc and /sys, for tests.
-  static absl::StatusOr<std::unique_ptr<ControlGroups>> Make(const std::string& root = "");
+  // FAILED_PRECONDITION: memory, pids or cpu cannot be had; the message names the file.
+  static absl::StatusOr<std::unique_ptr<ControlGroups>> Make(GroupTree tree = {});
   ~ControlGroups();
 
   absl::StatusOr<ControlGroup> NewGroup(const GroupLimits& limits);
@@ -60,10 +66,14 @@ class ControlGroups {
     std::string name;    // "memory", "pids" or "cpu"
     std::string folder;  // of this process's rooms
   };
-  ControlGroups() = default;
-  absl::Status FindVersion1(const std::string& root);
-  absl::Status FindVersion2(const std::string& root);
+  explicit ControlGroups(GroupTree tree) : tree_(std::move(tree)) {}
+  absl::Status FindVersion1();
+  absl::Status FindVersion2();
+  // False, with errno: it cannot be made.
+  bool MakeFolder(const std::string& folder) const;
+  absl::StatusOr<std::string> MakeOwnGroup(const std::string& folder) const;
 
+  const GroupTree tree_;
   int version_ = 0;
   std::vector<Controller> controllers_;
   std::atomic<uint64_t> next_{0};

@@ -1,12 +1,17 @@
 #include "sandbox/image.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::chrono::minutes kToolPatience(30);
+
 std::string ReadText(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -36,7 +43,44 @@ std::string LastLineOf(const std::string& text) {
   return lines.empty() ? "it said nothing" : lines.back();
 }
 
-absl::Status RunTool(const std::vector<std::string>& argv, const std::string& scratch) {
+// Waits for a tool, and ends it when its folder is too large or it takes too long. Returns the wait status.
+absl::StatusOr<int> AwaitTool(pid_t pid, const std::string& name, DiskWatch& disk) {
+  const auto deadline = DiskWatch::SteadyClock::now() + kToolPatience;
+  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  int status = 0;
+  absl::Status ended;
+  pollfd end{process.get(), POLLIN, 0};
+  while (ended.ok() && poll(&end, 1, 200) == 0) {
+    const auto now = DiskWatch::SteadyClock::now();
+    if (disk.IsExceeded(now)) ended = absl::ResourceExhaustedError("the image is larger than the store's limits");
+    if (now >= deadline)
+      ended = absl::DeadlineExceededError(absl::StrCat(name, " ran for half an hour, and was ended"));
+  }
+  if (!ended.ok()) kill(-pid, SIGKILL);
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  if (ended.ok() && disk.IsExceededAtEnd())
+    ended = absl::ResourceExhaustedError("the image is larger than the store's limits");
+  if (!ended.ok()) return ended;
+  return status;
+}
+
+// Outside of rooms a user of the machine could gain from these.
+absl::Status DropPrivilegeBits(const std::string& folder) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    struct stat info;
+    const char* const path = it->path().c_str();
+    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    lremovexattr(path, "security.capability");
+    if ((info.st_mode & (S_ISUID | S_ISGID)) != 0 && chmod(path, info.st_mode & 01777) != 0)
+      return ErrnoStatus(errno, absl::StrCat("cannot take setuid from ", path));
+  }
+  return error ? absl::UnavailableError(absl::StrCat("cannot read ", folder, ": ", error.message())) : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ImageStore::RunTool(const std::vector<std::string>& argv, const std::string& scratch) const {
   const std::string log = scratch + "/log";
   const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Fd out(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
@@ -52,11 +96,13 @@ absl::Status RunTool(const std::vector<std::string>& argv, const std::string& sc
     return base::Annotate(pid.status(),
                           absl::StrCat("images need ", argv[0], " (scripts/setup.sh services installs it)"));
   }
-  int status = 0;
-  while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) continue;
+  DiskWatch disk(scratch, limits_);
+  INGOT_ASSIGN_OR_RETURN(const int status, AwaitTool(*pid, argv[0], disk));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(argv[0], " failed: ", LastLineOf(ReadText(log))));
 }
+
+namespace {
 
 // A folder for one unpacking, on the store's file system. Removed with the object.
 class Scratch {
@@ -174,6 +220,7 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& source, const 
   if (fs::is_directory(place, error)) return digest;
   // Without owners: rooms show all files as their own root's.
   INGOT_RETURN_IF_ERROR(RunTool({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}, scratch));
+  INGOT_RETURN_IF_ERROR(DropPrivilegeBits(bundle + "/rootfs"));
   fs::rename(bundle + "/config.json", bundle + "/image.json", error);
   for (fs::directory_iterator it(bundle, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();

@@ -5,14 +5,19 @@
 //   ROOT/sha256-<hex>/image.json    environment and working folder of its commands
 //   ROOT/sources/<hex>              the digest of a source that was unpacked before
 //
+// An image is a stranger's: the tools keep its members below rootfs/, whatever links and names it has, and check digests.
+// Files lose the bits setuid and setgid and their capabilities, which would count outside of rooms.
+//
 // Threads and processes may share a store: an unpacked image is put in its place by a rename. Thread safe.
 #pragma once
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "sandbox/disk_watch.h"
 
 namespace ingot::sandbox {
 
@@ -25,7 +30,9 @@ struct Image {
 
 class ImageStore {
  public:
-  explicit ImageStore(std::string root) : root_(std::move(root)) {}
+  // `limits`: of one image while it is unpacked or built, with the archive's copy.
+  explicit ImageStore(std::string root, const DiskLimits& limits = {.bytes = int64_t{64} << 30, .files = 4'000'000})
+      : root_(std::move(root)), limits_(limits) {}
 
   // `source` is one of
   //   oci-archive:FILE, docker-archive:FILE    an archive, as `podman save` and `docker save` write it
@@ -35,17 +42,20 @@ class ImageStore {
   //   sha256:HEX                               an image of this store
   //   docker://NAME                            a registry's
   // Archives and folders are looked at again only if their size, time or files changed. INVALID_ARGUMENT: another word, or not
-  // an image; NOT_FOUND: no such file, or a tool is not installed; the message has the last line of the tool that failed.
+  // an image; NOT_FOUND: no such file, or a tool is not installed; RESOURCE_EXHAUSTED: larger than the limits. The message has
+  // the last line of the tool that failed.
   absl::StatusOr<Image> Resolve(const std::string& source);
 
   const std::string& root() const { return root_; }
 
  private:
   absl::StatusOr<Image> Load(const std::string& digest) const;
+  absl::Status RunTool(const std::vector<std::string>& argv, const std::string& scratch) const;
   absl::StatusOr<std::string> Unpack(const std::string& source, const std::string& scratch);
   absl::StatusOr<std::string> Build(const std::string& folder, const std::string& scratch);
 
   const std::string root_;
+  const DiskLimits limits_;
   base::Mutex mu_;  // one image is unpacked at a time
 };
 

@@ -98,6 +98,7 @@ inline constexpr int kMostLaunchLimits = 6;
 struct StartHeader {
   // 1 = nothing is executed: the arguments are paths that the command could read ("r" + path) or execute ("x" + path).
   uint32_t checks = 0;
+  uint32_t runs_stdin = 0;    // 1 = the file that is stdin is executed in place of the first argument
   uint32_t gateway_port = 0;  // kLandlock: the one TCP port that the command may connect to
   uint32_t arguments = 0;
   uint32_t variables = 0;

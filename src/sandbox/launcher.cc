@@ -84,6 +84,7 @@ std::string OpenParcel(const OpenOptions& room) {
 
 std::string StartParcel(const StartOptions& start) {
   StartHeader header{.checks = start.checks ? 1u : 0u,
+                     .runs_stdin = start.runs_stdin ? 1u : 0u,
                      .gateway_port = static_cast<uint32_t>(start.gateway_port),
                      .arguments = static_cast<uint32_t>(start.arguments.size()),
                      .variables = static_cast<uint32_t>(start.variables.size()),

@@ -52,6 +52,7 @@ struct OpenedRoom {
 // One start, as StartHeader has it.
 struct StartOptions {
   bool checks = false;
+  bool runs_stdin = false;
   int gateway_port = 0;
   std::string working_dir, path;
   std::vector<std::string> arguments;

@@ -137,8 +137,7 @@ absl::Status LocalRoom::MakeFolders() {
     chmod((path_ + "/passwd").c_str(), 0644);                                           // whatever the umask
   }
   for (const Bind& bind : options_.binds) {
-    if (bind.folder == "work") continue;  // it is there
-    INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/", bind.folder)));
+    if (bind.folder != "work") INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/", bind.folder)));
   }
   if (layered_) INGOT_RETURN_IF_ERROR(MakeUpper());
   if (ground_.groups != nullptr) {
@@ -343,6 +342,7 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
   if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
   const bool counts_processes = uid_ != nullptr || ground_.grant.user_namespace;
   StartOptions start{.checks = false,
+                     .runs_stdin = command.program >= 0,
                      .gateway_port = gateway_port_,
                      .working_dir = command.working_dir,
                      .path = SearchPath(command.env),
@@ -362,7 +362,7 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
     runs_ = true;
   }
   LaunchFailure failure;
-  auto outcome = RunInOpenRoom(opened_.socket, start, command.stdin_text, limits, cancel, &disk, failure);
+  auto outcome = RunInOpenRoom(opened_.socket, start, command, limits, cancel, &disk, failure);
   {
     base::MutexLock lock(mu_);
     runs_ = false;

@@ -17,6 +17,11 @@ struct Command {
   std::map<std::string, std::string> env;  // the whole environment: nothing is inherited (see InheritedEnvironment)
   std::string working_dir;                 // empty = the one of the process that starts it
   std::string stdin_text;                  // the bytes of its stdin; empty = /dev/null
+  // An executable file without an interpreter, open for reading, that runs in place of argv[0]. The room need not see it.
+  // It is stdin too. -1 = argv[0] runs.
+  int program = -1;
+  // A socket that is its stdout: Outcome::out stays empty. -1 = none.
+  int channel = -1;
 };
 
 struct Limits {

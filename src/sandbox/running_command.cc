@@ -150,13 +150,19 @@ bool RunningCommand::Read(Fd& fd, std::string& text, const Limits& limits) {
   return true;
 }
 
-absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const std::string& stdin_text,
+absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const Command& command,
                                       const Limits& limits, const Cancellation* cancel, DiskWatch* disk,
                                       LaunchFailure& failure) {
-  INGOT_ASSIGN_OR_RETURN(Fd in, StdinFor(stdin_text));
+  Fd in;
+  if (command.program < 0) {
+    INGOT_ASSIGN_OR_RETURN(in, StdinFor(command.stdin_text));
+  }
   INGOT_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   INGOT_ASSIGN_OR_RETURN(Pipe err, MakePipe());
-  INGOT_ASSIGN_OR_RETURN(Fd control, StartIn(room, start, {in.get(), out.write.get(), err.write.get()}));
+  INGOT_ASSIGN_OR_RETURN(Fd control,
+                         StartIn(room, start,
+                                 {command.program < 0 ? in.get() : command.program,
+                                  command.channel < 0 ? out.write.get() : command.channel, err.write.get()}));
   out.write.Reset();
   err.write.Reset();
   return RunningCommand(std::move(control), std::move(out.read), std::move(err.read))

@@ -44,7 +44,7 @@ class RunningCommand {
 };
 
 // Runs one command in an open room to its end. `failure` is set if it did not start.
-absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const std::string& stdin_text,
+absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const Command& command,
                                       const Limits& limits, const Cancellation* cancel, DiskWatch* disk,
                                       LaunchFailure& failure);
 

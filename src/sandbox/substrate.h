@@ -125,7 +125,7 @@ class Snapshot {
 
 // A folder of the room that its commands see at another place too.
 struct Bind {
-  std::string folder;  // of the room: "work", or another one, made, and empty at first
+  std::string folder;  // of the room, beside work/; made, and empty at first. Or "work"
   std::string at;      // absolute
 };
 
@@ -133,7 +133,7 @@ struct RoomOptions {
   // The root folder of an image (sandbox/image.h). Its commands see themselves as root. Empty = the machine's programs.
   // Needs the rung `namespaces`.
   std::string image;
-  // With an image, or one of /app, /logs, /tests and /solution. Need the rung `namespaces`.
+  // With an image, or one of /app, /logs, /tests, /solution and /home/user. Need the rung `namespaces`.
   std::vector<Bind> binds;
   // A fork: the room begins with the snapshot's files, and with its image. Null = with empty folders.
   std::shared_ptr<const Snapshot> from;

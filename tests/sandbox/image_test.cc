@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "sandbox/test_room.h"
 
@@ -112,6 +113,99 @@ TEST_F(ImageTest, FaultsNameTheImage) {
   EXPECT_FALSE(broken.ok());
   EXPECT_THAT(std::string(broken.status().message()),
               testing::AllOf(HasSubstr("broken.tar"), HasSubstr("skopeo failed")));
+}
+
+class LayoutTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v skopeo umoci >/dev/null 2>&1") != 0) GTEST_SKIP() << "needs skopeo and umoci";
+    std::filesystem::create_directories(Path("outside"));
+    std::ofstream(Path("outside/secret")) << "secret";
+    const std::string make = INGOT_SOURCE_DIR "/tests/sandbox/make_images.py";
+    ASSERT_EQ(std::system(absl::StrCat("python3 ", make, " ", folder_.path()).c_str()), 0);
+  }
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+  std::string Read(const std::string& path) const {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  std::string Refusal(const std::string& source) {
+    ImageStore store(Path("store"), {.bytes = 64 << 20, .files = 10'000});
+    return std::string(store.Resolve(source).status().message());
+  }
+  // Nothing of an image may come to where its links lead.
+  void ExpectOutsideAsItWas() const {
+    EXPECT_EQ(Read(Path("outside/secret")), "secret");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(Path("outside")), {}), 1);
+    EXPECT_EQ(std::filesystem::hard_link_count(Path("outside/secret")), 1u);
+  }
+
+  const TestFolder folder_;
+};
+
+TEST_F(LayoutTest, LayersAreLaidOverEachOtherByTheSpecification) {
+  ImageStore store(Path("store"));
+  const auto image = store.Resolve("oci:" + Path("layers"));
+  ASSERT_TRUE(image.ok()) << image.status();
+  const auto at = [&](const char* name) { return image->rootfs + "/" + name; };
+  EXPECT_TRUE(std::filesystem::exists(at("d/kept")));
+  EXPECT_FALSE(std::filesystem::exists(at("d/gone"))) << "a whiteout";
+  EXPECT_FALSE(std::filesystem::exists(at("o/old"))) << "an opaque folder";
+  EXPECT_EQ(Read(at("o/new")), "new");
+  EXPECT_FALSE(std::filesystem::exists(at("d/.wh.gone")));
+  EXPECT_TRUE(std::filesystem::equivalent(at("one"), at("two")));
+  EXPECT_TRUE(std::filesystem::equivalent(at("one"), at("three"))) << "of the layer below";
+  EXPECT_EQ(std::filesystem::read_symlink(at("abs")), "/one");
+  EXPECT_EQ(Read(at("absolute")), "absolute");
+  EXPECT_EQ(Read(at("dotted")), "dotted");
+  EXPECT_EQ(image->working_dir, "/d");
+}
+
+TEST_F(LayoutTest, MembersThatLeadOutOfTheRootStayInsideOrAreRefused) {
+  EXPECT_THAT(Refusal("oci:" + Path("escape")), testing::AllOf(HasSubstr("escape"), HasSubstr("stolen: link")));
+  ExpectOutsideAsItWas();
+  EXPECT_TRUE(std::filesystem::is_empty(Path("store/sources"))) << "nothing is remembered of it";
+}
+
+TEST_F(LayoutTest, WrongDigestsAreRefusedByName) {
+  EXPECT_THAT(Refusal("oci:" + Path("digest")), testing::AllOf(HasSubstr("digest"), HasSubstr("Digest did not match")));
+  EXPECT_THAT(Refusal("oci:" + Path("diff_id")), HasSubstr("diffid mismatch"));
+}
+
+TEST_F(LayoutTest, AnImageThatIsTooLargeIsRefusedAndLeavesNothing) {
+  EXPECT_THAT(Refusal("oci:" + Path("bomb")), HasSubstr("larger than the store's limits"));
+  for (const auto& entry : std::filesystem::directory_iterator(Path("store")))
+    EXPECT_EQ(entry.path().filename(), "sources") << "the scratch folder goes";
+}
+
+TEST_F(LayoutTest, PrivilegesOfFilesAreDroppedAndDevicesAreNone) {
+  ImageStore store(Path("store"));
+  const auto image = store.Resolve("oci:" + Path("devices"));
+  ASSERT_TRUE(image.ok()) << image.status();
+  const auto mode = std::filesystem::status(image->rootfs + "/suid").permissions();
+  EXPECT_EQ(mode & std::filesystem::perms::set_uid, std::filesystem::perms::none);
+  EXPECT_EQ(mode & std::filesystem::perms::owner_exec, std::filesystem::perms::owner_exec);
+  EXPECT_FALSE(std::filesystem::is_character_file(image->rootfs + "/null"));
+}
+
+// The wall mounts /proc, /dev and /tmp into the image.
+TEST_F(LayoutTest, LinksInPlaceOfMountsLeadNoRoomOut) {
+  ImageStore store(Path("store"));
+  const auto image = store.Resolve("oci:" + Path("mounts"));
+  ASSERT_TRUE(image.ok()) << image.status();
+  SubstrateOptions options;
+  options.work_root = Path("work");
+  options.visible = {Path("store")};
+  const auto substrate = LocalSubstrate::Make(options);
+  ASSERT_TRUE(substrate.ok()) << substrate.status();
+  if (!(*substrate)->grant().layers) GTEST_SKIP() << "this machine grants no rooms with images";
+  RoomOptions wish;
+  wish.image = image->rootfs;
+  wish.binds = {{"work", "/home/user"}};
+  const auto room = (*substrate)->Prepare(wish);
+  EXPECT_THAT(std::string(room.status().message()), HasSubstr("symbolic links"));
+  ExpectOutsideAsItWas();
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ TABLE = {
     "kernels/torch": ("kernels", "torch"),
     "sandbox": BASE + ("seccomp",),
     "http": BASE + ("net", "openssl"),
+    "execution": BASE + ("sandbox", "http"),
     "registry": BASE + ("proto",),
     "tree": BASE + ("proto",),
     "text": BASE + ("gguf", "pcre2", "utf8proc"),

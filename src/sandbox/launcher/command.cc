@@ -96,6 +96,10 @@ void Check(const Start& start) {
 
 // As execvpe, without its fall-back to a shell.
 void Execute(const Start& start) {
+  if (start.header->runs_stdin != 0) {
+    syscall(SYS_execveat, 0, "", start.arguments, start.variables, AT_EMPTY_PATH);
+    Fail(LaunchStep::kExec);
+  }
   const char* const name = start.arguments[0];
   if (strchr(name, '/') != nullptr) {
     execve(name, start.arguments, start.variables);

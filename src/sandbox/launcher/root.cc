@@ -61,6 +61,20 @@ int MakePlace(const char* path, bool is_folder) {
   return 0;
 }
 
+// The same below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP.
+int MakePlaceInImage(const char* path) {
+  char part[4096];
+  if (strlen(path) >= sizeof(part)) return ENAMETOOLONG;
+  for (size_t i = 1; i <= strlen(path); ++i) {
+    if (path[i] != '/' && path[i] != 0) continue;
+    memcpy(part, path, i);
+    part[i] = 0;
+    struct stat info;
+    if (lstat(part, &info) == 0 && S_ISLNK(info.st_mode)) return ELOOP;
+  }
+  return MakePlace(path, true);
+}
+
 constexpr int kMostShown = 256;
 struct Shown {
   int tree = -1;
@@ -105,9 +119,9 @@ int Show(const char* path, const Shown& taken, bool is_writable) {
 }
 
 constexpr const char* kDevices[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"};
-constexpr const char* kFolders[] = {"./proc", "./dev",  "./tmp",     "./var",     "./run",    "./home",
-                                    "./root", "./sys",  "./dev/pts", "./dev/shm", "./.image", "./.lower",
-                                    "./app",  "./logs", "./tests",   "./solution"};  // of tasks, see Bind
+constexpr const char* kFolders[] = {"./proc", "./dev",  "./tmp",     "./var",      "./run",      "./home",
+                                    "./root", "./sys",  "./dev/pts", "./dev/shm",  "./.image",   "./.lower",
+                                    "./app",  "./logs", "./tests",   "./solution", "./home/user"};  // see Bind
 constexpr const char* kLinks[][2] = {{"/proc/self/fd", "./dev/fd"},       {"/proc/self/fd/0", "./dev/stdin"},
                                      {"/proc/self/fd/1", "./dev/stdout"}, {"/proc/self/fd/2", "./dev/stderr"},
                                      {"pts/ptmx", "./dev/ptmx"},          {"/tmp", "./var/tmp"}};
@@ -210,6 +224,20 @@ LaunchFailure LayerFolders(const RoomPlan& plan, uint32_t walls, int (&fds)[2]) 
   return {};
 }
 
+LaunchFailure MountBinds(const RoomPlan& plan, const char* root) {
+  char path[4096], source[4096];
+  for (uint32_t i = 0; i < plan.header->binds; ++i) {
+    const char* const equals = strchr(plan.binds[i], '=');
+    if (equals == nullptr) return {LaunchStep::kMessage, EINVAL, 1};
+    snprintf(source, sizeof(source), "%s/%.*s", plan.room, static_cast<int>(equals - plan.binds[i]), plan.binds[i]);
+    snprintf(path, sizeof(path), "%s%s", root, equals + 1);
+    const int made = root[0] == 0 ? 0 : MakePlaceInImage(path);
+    if (made != 0) return {LaunchStep::kFolder, made, 3};
+    if (mount(source, path, nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 3};
+  }
+  return {};
+}
+
 // Mounts of every room, below `root` ("" or kImageRoot). A refused /dev/pts costs terminals alone.
 LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
   char path[4096], source[4096];
@@ -217,15 +245,9 @@ LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
     snprintf(path, sizeof(path), "%s%s", root, name);
     return path;
   };
-  // Before /tmp, which may cover the room's own folder.
-  for (uint32_t i = 0; i < plan.header->binds; ++i) {
-    const char* const equals = strchr(plan.binds[i], '=');
-    if (equals == nullptr) return {LaunchStep::kMessage, EINVAL, 1};
-    snprintf(source, sizeof(source), "%s/%.*s", plan.room, static_cast<int>(equals - plan.binds[i]), plan.binds[i]);
-    const int made = root[0] == 0 ? 0 : MakePlace(at(equals + 1), true);
-    if (made != 0) return {LaunchStep::kFolder, made, 3};
-    if (mount(source, at(equals + 1), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 3};
-  }
+  // Without an image the work root may lie below /tmp, which the room's own covers.
+  LaunchFailure bound = root[0] == 0 ? MountBinds(plan, root) : LaunchFailure();
+  if (bound.step != LaunchStep::kNone) return bound;
   if (plan.room[0] != 0) {
     snprintf(source, sizeof(source), "%s/tmp", plan.room);
     if (mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 1};
@@ -233,6 +255,8 @@ LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
   char options[80];
   snprintf(options, sizeof(options), "mode=1777,size=%u,nr_inodes=4096", plan.header->shm_bytes);
   if (mount("ingot", at("/dev/shm"), "tmpfs", kNoSuid | kNoDev, options) != 0) return {LaunchStep::kFolder, errno, 2};
+  if (root[0] != 0) bound = MountBinds(plan, root);
+  if (bound.step != LaunchStep::kNone) return bound;
   [[maybe_unused]] const int pts =
       mount("devpts", at("/dev/pts"), "devpts", kNoSuid | kNoExec, "newinstance,ptmxmode=0666,mode=620");
   return {};
@@ -272,7 +296,7 @@ class UnderTmp {
 int BindInto(const char* source) {
   char target[4096];
   snprintf(target, sizeof(target), "%s%s", kImageRoot, source);
-  if (const int error = MakePlace(target, true)) return error;
+  if (const int error = MakePlaceInImage(target)) return error;
   return mount(source, target, nullptr, kBind | kRecursive, nullptr) == 0 ? 0 : errno;
 }
 
@@ -282,7 +306,7 @@ LaunchFailure EnterImage(const RoomPlan& plan, uint32_t walls) {
   if (error != 0) return {LaunchStep::kLayers, error, 1};
   char tmp[64];
   snprintf(tmp, sizeof(tmp), "%s/tmp", kImageRoot);
-  error = MakePlace(tmp, true);
+  error = MakePlaceInImage(tmp);
   for (const char* const source : {"/proc", "/dev"}) {
     if (error == 0) error = BindInto(source);
   }

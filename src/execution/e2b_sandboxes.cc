@@ -1,0 +1,216 @@
+#include "execution/e2b_sandboxes.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "base/secret.h"
+#include "execution/requests.h"
+#include "execution/utf8.h"
+
+namespace ingot::execution {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+// The agent inside an E2B sandbox has versions; the SDK asks for what this one can: uploads as octets, an end of stdin.
+constexpr char kEnvdVersion[] = "0.5.7";
+constexpr double kUsualSeconds = 300;
+constexpr double kMostSeconds = 24 * 3600;
+constexpr int kMostListed = 100;
+
+std::string Time(Held::Clock::time_point time) {
+  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", absl::FromChrono(time), absl::UTCTimeZone());
+}
+
+object Tokens(const Held& held) {
+  return {{"sandboxID", held.id},          {"templateID", held.request.template_name},
+          {"clientID", "ingot"},           {"envdVersion", kEnvdVersion},
+          {"envdAccessToken", held.token}, {"trafficAccessToken", held.token}};
+}
+
+object Detail(Held& held) {
+  object metadata;
+  for (const auto& [name, text] : held.request.metadata) metadata[name] = text;
+  const auto cpus = static_cast<int64_t>(held.request.totals.cpus + 0.999);
+  return {{"sandboxID", held.id},
+          {"templateID", held.request.template_name},
+          {"clientID", "ingot"},
+          {"startedAt", Time(held.started_at)},
+          {"endAt", Time(held.ends_at())},
+          {"envdVersion", kEnvdVersion},
+          {"cpuCount", std::max<int64_t>(cpus, 1)},
+          {"memoryMB", held.request.totals.memory_bytes >> 20},
+          {"diskSizeMB", 0},
+          {"state", "running"},
+          {"metadata", std::move(metadata)}};
+}
+
+// Seconds of a body; `otherwise` where it has none.
+absl::StatusOr<double> SecondsOf(const value& request, const char* name, double otherwise) {
+  const value* const found = base::Find(request, name);
+  if (found == nullptr || found->is_null()) return otherwise;
+  const double seconds = found->is_number() ? found->to_number<double>() : -1;
+  if (seconds >= 0 && seconds <= kMostSeconds) return seconds;
+  return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be seconds from 0 to ", kMostSeconds));
+}
+
+// Wishes whose silent neglect would change what a program sees.
+absl::Status CheckWishes(const value& request) {
+  for (const auto& [name, why] :
+       std::vector<std::pair<const char*, const char*>>{{"mcp", "sandboxes here have no MCP servers"},
+                                                        {"volumeMounts", "sandboxes here have no volumes"},
+                                                        {"iam", "sandboxes here have no identities"},
+                                                        {"network", "sandboxes here have no network to configure"}}) {
+    const value* const wish = base::Find(request, name);
+    const bool is_empty = wish == nullptr || wish->is_null() || (wish->is_object() && wish->get_object().empty()) ||
+                          (wish->is_array() && wish->get_array().empty());
+    if (!is_empty) return absl::InvalidArgumentError(absl::StrCat("'", name, "': ", why));
+  }
+  INGOT_ASSIGN_OR_RETURN(const bool pauses, FlagField(request, "autoPause"));
+  if (pauses) return absl::InvalidArgumentError("'autoPause': sandboxes here cannot be paused");
+  INGOT_ASSIGN_OR_RETURN(const bool internet, FlagField(request, "allow_internet_access"));
+  if (internet) return absl::InvalidArgumentError("'allow_internet_access': sandboxes here have no internet");
+  return absl::OkStatus();
+}
+
+Held::Clock::time_point After(double seconds) {
+  return Held::Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+bool HasMetadata(const Held& held, const std::string& wanted) {
+  for (const auto& [name, text] : ParseTarget("?" + wanted).query) {
+    // The SDK encodes each word, and then the whole.
+    const auto found = held.request.metadata.find(PercentDecode(name));
+    if (found == held.request.metadata.end() || found->second != PercentDecode(text)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Held>> FindSandbox(SessionStore& store, const http::RequestHead& head) {
+  const std::string id(head.Find("e2b-sandbox-id"));
+  if (id.empty()) {
+    return absl::InvalidArgumentError(
+        "a request to a sandbox names it in E2b-Sandbox-Id: set E2B_SANDBOX_URL for the SDK");
+  }
+  std::shared_ptr<Held> held = store.Find(id);
+  // The SDK reads "was not found".
+  if (held == nullptr) return absl::UnavailableError(absl::StrCat("the sandbox ", ValidUtf8(id), " was not found"));
+  for (const char* const field : {"x-access-token", "e2b-traffic-access-token"}) {
+    if (base::SameSecret(head.Find(field), held->token)) return held;
+  }
+  return absl::UnauthenticatedError("the token of the sandbox is another one");
+}
+
+http::Reply E2bError(const absl::Status& status) {
+  int code = 500;
+  if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) code = 400;
+  if (absl::IsUnauthenticated(status)) code = 401;
+  if (absl::IsPermissionDenied(status)) code = 403;
+  if (absl::IsNotFound(status)) code = 404;
+  if (absl::IsAlreadyExists(status)) code = 409;
+  if (absl::IsResourceExhausted(status)) code = 429;
+  if (absl::IsUnimplemented(status)) code = 501;
+  if (absl::IsUnavailable(status)) code = 502;
+  return JsonReply(code, object{{"code", code}, {"message", ValidUtf8(std::string(status.message()))}});
+}
+
+bool E2bSandboxes::Owns(const Target& target) {
+  return target.path == "/sandboxes" || target.path == "/v2/sandboxes" || target.path.starts_with("/sandboxes/") ||
+         target.path.starts_with("/v2/sandboxes/");
+}
+
+http::Reply E2bSandboxes::Answer(const http::RequestHead& head, const Target& target, const std::string& body) {
+  std::vector<std::string> parts = absl::StrSplit(target.path, '/', absl::SkipEmpty());
+  if (parts[0] == "v2") parts.erase(parts.begin());
+  if (parts.size() == 1 && head.method == "POST") {
+    const auto created = Create(body);
+    return created.ok() ? JsonReply(201, *created) : E2bError(created.status());
+  }
+  if (parts.size() == 1 && head.method == "GET") return List(target);
+  if (parts.size() == 2 || parts.size() == 3)
+    return AnswerOne(head.method, parts[1], parts.size() == 3 ? parts[2] : "", body);
+  return E2bError(absl::UnimplementedError(absl::StrCat("there is no ", head.method, " ", target.path)));
+}
+
+absl::StatusOr<object> E2bSandboxes::Create(const std::string& body) {
+  INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
+  INGOT_RETURN_IF_ERROR(CheckWishes(request));
+  OpenRequest open;
+  INGOT_ASSIGN_OR_RETURN(open.template_name, TextField(request, "templateID", "base"));
+  if (open.template_name != "base" && open.template_name != "code-interpreter-v1") {
+    if (open.template_name.find(':') == std::string::npos) {
+      return absl::NotFoundError(absl::StrCat("there is no template '", open.template_name,
+                                              "': base, code-interpreter-v1, or an image as `ingot image` names it"));
+    }
+    INGOT_ASSIGN_OR_RETURN(open.image, ImageOf(object{{"image", open.template_name}}));
+  }
+  INGOT_ASSIGN_OR_RETURN(open.env, MapField(request, "envVars"));
+  INGOT_ASSIGN_OR_RETURN(open.metadata, MapField(request, "metadata"));
+  INGOT_ASSIGN_OR_RETURN(const double seconds, SecondsOf(request, "timeout", kUsualSeconds));
+  open.lifetime = std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1000)));
+  open.idle = std::chrono::nanoseconds(-1);
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Held> held, store_.Open(std::move(open)));
+  return Tokens(*held);
+}
+
+http::Reply E2bSandboxes::List(const Target& target) {
+  const auto word = [&target](const char* name) {
+    const auto found = target.query.find(name);
+    return found == target.query.end() ? std::string() : found->second;
+  };
+  const std::string state = word("state"), metadata = word("metadata"), after = word("nextToken");
+  int limit = kMostListed;
+  if (int asked = 0; absl::SimpleAtoi(word("limit"), &asked) && asked > 0) limit = std::min(asked, kMostListed);
+  array list;
+  std::string last, next;
+  for (const auto& held : store_.List()) {
+    if (held->id <= after || !HasMetadata(*held, metadata)) continue;
+    if (!state.empty() && state.find("running") == std::string::npos) continue;
+    if (std::ssize(list) == limit) {
+      next = last;
+      break;
+    }
+    list.push_back(Detail(*held));
+    last = held->id;
+  }
+  http::Reply reply = JsonReply(200, list);
+  if (!next.empty()) reply.fields.emplace_back("x-next-token", next);
+  return reply;
+}
+
+http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string& id, const std::string& action,
+                                    const std::string& body) {
+  const std::shared_ptr<Held> held = store_.Find(id);
+  if (held == nullptr)
+    return E2bError(absl::NotFoundError(absl::StrCat("the sandbox ", ValidUtf8(id), " was not found")));
+  if (action.empty() && method == "GET") {
+    object detail = Detail(*held);
+    detail["envdAccessToken"] = held->token;
+    return JsonReply(200, detail);
+  }
+  if (action.empty() && method == "DELETE") {
+    store_.Remove(id);
+    return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""};
+  }
+  if (method == "POST" && (action == "timeout" || action == "connect" || action == "refreshes")) {
+    const auto request = ParseObject(body);
+    if (!request.ok()) return E2bError(request.status());
+    const auto seconds = SecondsOf(*request, action == "refreshes" ? "duration" : "timeout", kUsualSeconds);
+    if (!seconds.ok()) return E2bError(seconds.status());
+    // To connect never shortens the time.
+    const Held::Clock::time_point end = After(*seconds);
+    held->SetEnd(action == "timeout" ? end : std::max(end, held->ends_at()));
+    if (action == "connect") return JsonReply(200, Tokens(*held));
+    return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""};
+  }
+  return E2bError(absl::UnimplementedError(absl::StrCat("sandboxes here have no ", method, " ", action)));
+}
+
+}  // namespace ingot::execution

@@ -1,0 +1,52 @@
+// E2B's control API: sandboxes are created, listed, kept alive and killed. Written against its Python SDK 2.63.0, which also
+// says what an answer must have.
+//
+//   POST   /v2/sandboxes, /sandboxes                 {"templateID", "timeout", "metadata", "envVars"}
+//   GET    /v2/sandboxes, /sandboxes                 by metadata and state, in pages
+//   GET    /sandboxes/ID                             DELETE ends it
+//   POST   /sandboxes/ID/timeout                     {"timeout"}: seconds from now
+//   POST   /v2/sandboxes/ID/connect, /sandboxes/ID/connect     the tokens again; extends the time
+//
+// A template is "base", "code-interpreter-v1" (both: the machine's programs) or an image (ImageOf). Wishes that a sandbox
+// here cannot fulfil are refused by name: MCP servers, volumes, the internet, identities, pauses. There is no snapshot, fork
+// or metric.
+//
+// Requests to a sandbox go to the same address: the SDK names the sandbox in the field E2b-Sandbox-Id, and shows its token in
+// X-Access-Token or E2B-Traffic-Access-Token.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "execution/store.h"
+#include "execution/target.h"
+#include "http/handler.h"
+
+namespace ingot::execution {
+
+// The sandbox that a request names. UNAVAILABLE: there is none; UNAUTHENTICATED: the token is another one.
+absl::StatusOr<std::shared_ptr<Held>> FindSandbox(SessionStore& store, const http::RequestHead& head);
+// An error of a request to a sandbox that is no Connect method: {"code": STATUS, "message"}.
+http::Reply E2bError(const absl::Status& status);
+
+class E2bSandboxes {
+ public:
+  explicit E2bSandboxes(SessionStore& store) : store_(store) {}
+
+  static bool Owns(const Target& target);
+  // `may_block` requests open and end rooms: the answer takes a while.
+  http::Reply Answer(const http::RequestHead& head, const Target& target, const std::string& body);
+
+ private:
+  absl::StatusOr<base::json::object> Create(const std::string& body);
+  http::Reply List(const Target& target);
+  http::Reply AnswerOne(const std::string& method, const std::string& id, const std::string& action,
+                        const std::string& body);
+
+  SessionStore& store_;
+};
+
+}  // namespace ingot::execution

@@ -1,0 +1,121 @@
+// A Process is one program of a Session: the request, the output as it comes, and the end.
+//
+//   attendant ──kOutput──▶ Session ──▶ Process ──▶ Subscription, Subscription, ..  each takes every chunk
+//       ◀──────────────── kCredit ─────────────── the last holder of a chunk lets it go
+//
+// Chunks hold the process back: it may have kWindowBytes of output that somebody still holds. Output that nobody subscribed
+// to is let go at once. All classes are thread safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "sandbox/process.h"
+
+namespace ingot::execution {
+
+struct Program {
+  std::vector<std::string> argv = {};
+  std::map<std::string, std::string> env = {};  // added to the session's
+  std::string folder = {};                      // "" = the session's
+  bool has_input = false;
+  bool has_notes = false;    // descriptor 3 is a pipe to the service
+  int64_t memory_bytes = 0;  // address space; 0 = the session's
+  int64_t cpu_seconds = 0;   // 0 = no limit
+  // From the start until SIGKILL to the process group; 0 = as long as the session.
+  std::chrono::nanoseconds wall_time{0};
+  std::string tag = {};  // the client's own word
+};
+
+enum class Stream { kOut, kErr, kNotes };
+
+// Bytes of output. Its destructor gives them back to the process's window.
+class Chunk {
+ public:
+  Chunk(Stream stream, std::string bytes, std::function<void()> let_go)
+      : stream(stream), bytes(std::move(bytes)), let_go_(std::move(let_go)) {}
+  ~Chunk() { let_go_(); }
+  Chunk(const Chunk&) = delete;
+  Chunk& operator=(const Chunk&) = delete;
+
+  const Stream stream;
+  const std::string bytes;
+
+ private:
+  const std::function<void()> let_go_;
+};
+
+struct ProcessEnd {
+  sandbox::Ending ending = sandbox::Ending::kExited;  // kCancelled: the session ended first
+  int exit_code = -1;                                 // kExited
+  int signal = 0;                                     // kSignalled
+  std::chrono::nanoseconds wall{0}, cpu{0};
+  int64_t max_rss_bytes = 0;
+  std::string why = {};  // kCancelled: why the session ended
+};
+
+// The output of one process from one moment on. Dropping it ends the subscription.
+class Subscription {
+ public:
+  // `news` runs after each change, on a thread of the session's; it must not block.
+  explicit Subscription(std::function<void()> news) : news_(std::move(news)) {}
+
+  struct News {
+    std::vector<std::shared_ptr<const Chunk>> chunks;
+    std::optional<ProcessEnd> end;  // set once, behind all chunks
+  };
+  News Take();
+
+ private:
+  friend class Process;
+  void Add(std::shared_ptr<const Chunk> chunk);
+  void End(const ProcessEnd& end);
+
+  const std::function<void()> news_;
+  base::Mutex mu_;
+  News news_left_ ABSL_GUARDED_BY(mu_);
+};
+
+class Process {
+ public:
+  Process(uint32_t id, Program program) : id_(id), program_(std::move(program)) {}
+
+  uint32_t id() const { return id_; }
+  const Program& program() const { return program_; }
+  uint32_t pid() const { return pid_; }  // in the room; after Session::Start
+
+  // An ended process gives its end at once.
+  std::shared_ptr<Subscription> Subscribe(std::function<void()> news);
+  std::optional<ProcessEnd> end() const;
+
+ private:
+  friend class Session;
+  void Deliver(std::shared_ptr<const Chunk> chunk);
+  void Finish(ProcessEnd end);
+  std::vector<std::shared_ptr<Subscription>> Subscribers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const uint32_t id_;
+  const Program program_;
+  uint32_t pid_ = 0;                                 // set before the process is given out
+  std::chrono::steady_clock::time_point started_{};  // the same
+  mutable base::Mutex mu_;
+  std::vector<std::weak_ptr<Subscription>> subscribers_ ABSL_GUARDED_BY(mu_);
+  std::optional<ProcessEnd> end_ ABSL_GUARDED_BY(mu_);
+
+  // The cost of the chunks that somebody holds. Chunks may outlive the process.
+  const std::shared_ptr<std::atomic<int64_t>> held_ = std::make_shared<std::atomic<int64_t>>(0);
+
+  // Guarded by the session's lock.
+  int64_t untaken_ = 0;  // bytes of input that the process has not taken
+  std::chrono::steady_clock::time_point deadline_{};
+  int deadline_signal_ = 0;  // 0 = there is no deadline
+  bool timed_out_ = false;
+};
+
+}  // namespace ingot::execution

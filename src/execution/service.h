@@ -1,0 +1,96 @@
+// A service that executes code in rooms, over HTTP (`ingot sandbox serve`). Its own API:
+//
+//   POST   /ingot/v1/execute                   one room for the request; its cases run one after another
+//   POST   /ingot/v1/sessions                  {"id", "folder"}: a room that stays, with programs that go on
+//   GET    /ingot/v1/sessions[/ID]             what is open
+//   POST   /ingot/v1/sessions/ID/execute       the same request in that room; with "stream" a stream of one program's output
+//   POST   /ingot/v1/sessions/ID/cells         {"code"}: Python in an interpreter that keeps its state
+//   POST   /ingot/v1/sessions/ID/interrupt     stops the cell that runs; /restart forgets the interpreter's state
+//   GET    /ingot/v1/sessions/ID/files/PATH    the bytes of a file, or {"entries"} of a folder; PATH begins in "folder",
+//                                              %2FPATH at the root
+//   PUT    /ingot/v1/sessions/ID/files/PATH    writes the body; DELETE removes a file, or a folder with its files
+//   DELETE /ingot/v1/sessions/ID
+//   GET    /health                             {"rung"}
+//
+// The API of E2B (e2b_*.h) is beside it: /sandboxes, /process.Process, /filesystem.Filesystem, /files, /execute, /contexts.
+// Both see the same sessions.
+//
+// A request to execute: {"language": "python" | "shell", "code": TEXT} or {"command": [..]}, and, if wanted, "files":
+// {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT}], "image": SOURCE (sandbox/image.h; not in a session's),
+// "limits": {"wall_s", "memory_bytes", "output_bytes", "cpu_s"}. Without cases there is one without stdin. The answer:
+// {"cases": [{"stdout", "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}; a program's own
+// failure is an answer of 200.
+//
+// A request for a session: {"image", "env", "limits": {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}}.
+//
+// A cell: {"code", "env", "stream", "limits": {"wall_s", "output_bytes"}}. The answer: {"stdout", "stderr", "results": [{"text",
+// "html", ..}], "error": null | {"name", "value", "traceback"}, "ending": "done" | "timeout" | "output_overflow" | "died",
+// "count"}.
+//
+// "stream": true answers with server-sent events, one JSON object each: {"stdout"}, {"stderr"}, {"result"}, {"error"}, and
+// last {"end": {..}}. A client that goes away ends its program, and interrupts its cell.
+//
+// Errors are {"error": {"code", "message"}}: 400 for the request, 401 without the key, 404, 429 while all slots are taken, 503
+// if the sandbox failed. Answers are JSON, so bytes that are not UTF-8 become '?'.
+//
+// Thread safe. Programs of requests that answer as a whole run on `slots` threads; everything else on threads that wait for
+// no program.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/executor.h"
+#include "execution/e2b_code.h"
+#include "execution/e2b_files.h"
+#include "execution/e2b_process.h"
+#include "execution/e2b_sandboxes.h"
+#include "execution/feed.h"
+#include "execution/store.h"
+#include "execution/target.h"
+#include "http/handler.h"
+#include "sandbox/image.h"
+#include "sandbox/substrate.h"
+
+namespace ingot::execution {
+
+struct ServiceOptions {
+  std::string key;  // clients show it as a bearer, or as X-API-Key; empty = nobody has to
+  int slots = 4;    // whole requests that run at a time
+  StoreOptions store;
+  std::string images;  // the folder of images
+};
+
+class Service final : public http::Handler {
+ public:
+  Service(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions options);
+  ~Service() override;
+
+  http::Opening Head(http::RequestHead head) override;
+
+  // Removes sessions whose end has come.
+  void RemoveEnded() { store_.RemoveEnded(); }
+
+ private:
+  http::Opening OpenOwn(const http::RequestHead& head);
+  http::Opening OpenSession(const http::RequestHead& head, const std::string& rest);
+  http::Opening Whole(base::Executor& threads, std::function<http::Reply(std::string body)> answer);
+  http::Opening Parts(Opener open);
+
+  absl::StatusOr<base::json::object> Execute(const std::string& body);
+  absl::StatusOr<base::json::object> AddSession(const std::string& body);
+  std::variant<http::Reply, std::shared_ptr<Feed>> OpenExecute(std::shared_ptr<Held> held, const std::string& body,
+                                                               std::function<void()> wake);
+
+  const std::unique_ptr<sandbox::Substrate> substrate_;
+  const ServiceOptions options_;
+  sandbox::ImageStore images_;
+  SessionStore store_;
+  E2bSandboxes e2b_sandboxes_;
+  E2bProcess e2b_process_;
+  E2bFiles e2b_files_;
+  E2bCode e2b_code_;
+  base::Executor slots_, quick_;  // last: requests end before the rest goes
+};
+
+}  // namespace ingot::execution

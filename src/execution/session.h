@@ -1,0 +1,132 @@
+// A Session is a room that stays, with an attendant in it (attendant_messages.h): programs run side by side, keep running
+// between requests, and files stay.
+//
+//   request threads ── Start, Send, Signal, Ask ──▶ orders ──▶ loop thread ──socket──▶ attendant, in the room
+//   subscriptions  ◀──────────────────────────────── news ◀──      │
+//                                                   keeper thread: Room::Run of the attendant, until the session ends
+//
+// The session ends by End, with the last pointer that Open gave out, when the attendant is gone (programs of the room may
+// kill it), when it breaks the protocol, and when the room's disk is full. Its processes then end with Ending::kCancelled
+// and the reason. The last pointer's end blocks until the room's last process is gone. Thread safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "execution/attendant_messages.h"
+#include "execution/outbox.h"
+#include "execution/process.h"
+#include "sandbox/spawn.h"
+#include "sandbox/substrate.h"
+
+namespace ingot::execution {
+
+struct SessionOptions {
+  sandbox::RoomOptions room = {};
+  std::map<std::string, std::string> env = {};  // of every process, over the defaults
+  std::string folder = {};                      // where programs and paths begin; "" = the room's work()
+  std::string home = {};                        // "" = the room's
+  // The longest life.
+  std::chrono::nanoseconds lifetime = std::chrono::hours(24);
+  int processes = 64;  // programs at a time
+};
+
+// The answer to a file order.
+struct FileAnswer {
+  absl::Status
+      status;  // NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED, INVALID_ARGUMENT, UNAVAILABLE
+  std::string bytes;
+};
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  static absl::StatusOr<std::shared_ptr<Session>> Open(sandbox::Substrate& substrate, SessionOptions options);
+
+  // Begins a program. `news`: of the subscription that sees its output from the first byte; null = nobody does. Blocks
+  // until the program runs. NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: it cannot; RESOURCE_EXHAUSTED: too many run;
+  // UNAVAILABLE: the session has ended.
+  struct Started {
+    std::shared_ptr<Process> process;
+    std::shared_ptr<Subscription> subscription;
+  };
+  absl::StatusOr<Started> Start(Program program, std::function<void()> news);
+  // Bytes for stdin. RESOURCE_EXHAUSTED: the process has not taken the last ones; FAILED_PRECONDITION: it has no stdin.
+  absl::Status Send(Process& process, std::string_view bytes);
+  absl::Status CloseInput(Process& process);
+  void Signal(const Process& process, int signal);
+  // Signals the process after a while, and kills it two seconds later; 0 = forget it.
+  void SetDeadline(Process& process, std::chrono::nanoseconds after, int signal);
+  std::vector<std::shared_ptr<Process>> Processes() const;  // that run, oldest first
+  std::shared_ptr<Process> FindPid(uint32_t pid) const;     // null = none such runs
+
+  // `first` and `second` are paths as commands see them; relative ones begin in folder(). Ask blocks; Order calls `done` on
+  // the loop thread, or at once where the session has ended.
+  FileAnswer Ask(FileOp op, const FileFacts& facts, const std::string& first, const std::string& second = "",
+                 std::string_view bytes = "");
+  void Order(FileOp op, const FileFacts& facts, const std::string& first, const std::string& second,
+             std::string_view bytes, std::function<void(FileAnswer)> done);
+
+  // An absolute path for one that may be relative or begin with "~".
+  std::string Absolute(const std::string& path) const;
+  const std::string& folder() const { return options_.folder; }
+  const std::string& home() const { return options_.home; }
+
+  void End(const std::string& why);
+  bool has_ended() const;
+  std::string why() const;  // it has ended
+
+ private:
+  using SteadyClock = std::chrono::steady_clock;
+  struct Starting {
+    std::shared_ptr<Process> process;
+    std::optional<absl::Status> answer;
+  };
+
+  explicit Session(SessionOptions options) : options_(std::move(options)) {}
+  absl::Status Begin(std::unique_ptr<sandbox::Room> room);
+
+  void Join();
+  void Keep();  // the keeper thread
+  void Loop();  // the loop thread
+  // Takes the bytes that came. False: the socket has ended.
+  bool Read();
+  // False: the frame breaks the protocol.
+  bool Take(const FrameHeader& header, std::string_view payload);
+  bool TakeEnd(const FrameHeader& header, std::string_view payload);
+  bool TakeOutput(const FrameHeader& header, std::string_view payload);
+  // Fires deadlines, and returns the milliseconds until the next one; -1 = none.
+  int FireDeadlines();
+  void FinishAll(const std::string& why);
+
+  std::shared_ptr<Process> Find(uint32_t id) const;
+
+  SessionOptions options_;
+  std::map<std::string, std::string> env_;
+  std::unique_ptr<sandbox::Room> room_;  // of the keeper thread
+  sandbox::Fd link_;                     // of the loop thread
+  sandbox::Fd far_link_;                 // the attendant's end; of the keeper thread
+  sandbox::Cancellation cancel_;
+  std::string incoming_;    // of the loop thread
+  bool is_broken_ = false;  // of the loop thread: frames count no more
+  std::shared_ptr<Outbox> outbox_;
+
+  mutable base::Mutex mu_;
+  base::CondVar changed_;
+  uint32_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  std::map<uint32_t, Starting*> starting_ ABSL_GUARDED_BY(mu_);
+  std::map<uint32_t, std::shared_ptr<Process>> processes_ ABSL_GUARDED_BY(mu_);
+  std::map<uint32_t, std::function<void(FileAnswer)>> files_ ABSL_GUARDED_BY(mu_);
+  std::optional<std::string> why_ ABSL_GUARDED_BY(mu_);  // set: it has ended
+  std::thread keeper_, loop_;
+};
+
+}  // namespace ingot::execution

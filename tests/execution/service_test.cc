@@ -1,0 +1,207 @@
+// The service that executes code: requests through its handler, in rooms of the test's own uid.
+#include "execution/service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "execution/test_client.h"
+
+namespace ingot::execution {
+namespace {
+
+using base::json::value;
+using testing::HasSubstr;
+using testing::Not;
+
+class OwnApiTest : public ServiceTest {
+ protected:
+  std::string Open(const std::string& body = "") {
+    const http::Reply reply = Ask("POST", "/ingot/v1/sessions", body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return "/ingot/v1/sessions/" + std::string(Json(reply).at("id").get_string());
+  }
+  value Case(const http::Reply& reply, size_t index = 0) {
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return Json(reply).at("cases").get_array()[index];
+  }
+};
+
+TEST_F(OwnApiTest, CasesRunInOneRoomAndEachHasItsOutcome) {
+  const http::Reply reply = Ask("POST", "/ingot/v1/execute", R"json({"language": "python", "files": {"data/n": "20"},
+      "code": "import sys\nn = int(open('data/n').read())\nprint(n + int(input()))",
+      "cases": [{"stdin": "1\n"}, {"stdin": "22\n"}, {"stdin": "x\n"}]})json");
+  EXPECT_EQ(Case(reply, 0).at("stdout").get_string(), "21\n");
+  EXPECT_EQ(Case(reply, 1).at("stdout").get_string(), "42\n");
+  EXPECT_EQ(Case(reply, 2).at("exit_code").get_int64(), 1);
+  EXPECT_THAT(std::string(Case(reply, 2).at("stderr").get_string()), HasSubstr("ValueError"));
+}
+
+TEST_F(OwnApiTest, LimitsOfARequestHold) {
+  const std::string session = Open();
+  const std::vector<std::string> targets = {"/ingot/v1/execute", session + "/execute"};
+  for (const std::string& target : targets) {
+    const auto ending = [&](const std::string& body) {
+      return std::string(Case(Ask("POST", target, body)).at("ending").get_string());
+    };
+    EXPECT_EQ(ending(R"({"command": ["sleep", "100"], "limits": {"wall_s": 0.2}})"), "timeout");
+    EXPECT_EQ(ending(R"({"command": ["cat", "/dev/zero"], "limits": {"output_bytes": 10}})"), "output_overflow");
+    EXPECT_EQ(ending(R"({"command": ["sh", "-c", "kill -9 $$"]})"), "signalled");
+    const value memory = Case(Ask("POST", target, R"json({"command": ["python3", "-c", "x = bytes(300 << 20)"],
+        "limits": {"memory_bytes": 200000000}})json"));
+    EXPECT_THAT(std::string(memory.at("stderr").get_string()), HasSubstr("MemoryError")) << target;
+  }
+}
+
+TEST_F(OwnApiTest, ASessionKeepsFilesAndPrograms) {
+  ServiceOptions options;
+  options.store.sessions = 1;
+  Make(options);
+  const std::string session = Open();
+  EXPECT_EQ(Ask("POST", session + "/execute", R"({"language": "shell", "code": "echo one > f"})").status, 200);
+  EXPECT_EQ(Case(Ask("POST", session + "/execute", R"({"command": ["cat", "f"]})")).at("stdout").get_string(), "one\n");
+  const auto server =
+      Begin("POST", session + "/execute", R"({"command": ["sh", "-c", "echo up; exec sleep 1000"], "stream": true})");
+  EXPECT_TRUE(server->Await([&] { return server->so_far().find("up") != std::string::npos; }));
+  EXPECT_EQ(Json(Ask("GET", session, "")).at("programs").to_number<int>(), 1);
+  EXPECT_EQ(Ask("POST", "/ingot/v1/sessions", "").status, 429) << "one is the most here";
+  EXPECT_EQ(Json(Ask("GET", "/ingot/v1/sessions", "")).at("sessions").get_array().size(), 1u);
+  EXPECT_EQ(Ask("DELETE", session, "").status, 200);
+  EXPECT_THAT(server->Bytes(), HasSubstr(R"("ending":"cancelled")"));
+  EXPECT_EQ(Ask("POST", session + "/execute", R"({"command": ["true"]})").status, 404);
+  EXPECT_EQ(Ask("DELETE", session, "").status, 404);
+}
+
+TEST_F(OwnApiTest, FilesAreReadWrittenListedAndRemoved) {
+  const std::string session = Open();
+  const std::string big(700'000, 'z');
+  EXPECT_EQ(Ask("PUT", session + "/files/src/a%20b.txt", big).status, 200);
+  EXPECT_EQ(Begin("GET", session + "/files/src/a%20b.txt", "")->Bytes(), big);
+  EXPECT_EQ(Ask("PUT", session + "/files/src/empty", "").status, 200);
+  EXPECT_EQ(Begin("GET", session + "/files/src/empty", "")->Bytes(), "");
+  const value entries = Json(Ask("GET", session + "/files/src", "")).at("entries");
+  ASSERT_EQ(entries.get_array().size(), 2u);
+  EXPECT_EQ(entries.get_array()[0].at("size").to_number<int>(), 700'000);
+  EXPECT_EQ(entries.get_array()[0].at("type").get_string(), "file");
+  EXPECT_EQ(Ask("DELETE", session + "/files/src", "").status, 200);
+  EXPECT_EQ(Ask("GET", session + "/files/src", "").status, 404);
+  EXPECT_EQ(Ask("PUT", session + "/files/%2Fproc%2Fversion", "x").status, 400) << "not the room's to write";
+}
+
+TEST_F(OwnApiTest, AStreamHasOutputAsItComesAndTheEndLast) {
+  const std::string session = Open();
+  const auto call =
+      Begin("POST", session + "/execute",
+            R"({"language": "shell", "stream": true, "code": "echo one; echo two >&2; printf '\\303'; exit 4"})");
+  const std::string& events = call->Bytes();
+  EXPECT_EQ(call->content_type(), "text/event-stream");
+  EXPECT_THAT(events, HasSubstr("data: {\"stdout\":\"one\\n\"}\n\n"));
+  EXPECT_THAT(events, HasSubstr("data: {\"stderr\":\"two\\n\"}\n\n"));
+  EXPECT_THAT(events, HasSubstr("data: {\"stdout\":\"?\"}\n\n")) << "half a character";
+  EXPECT_THAT(events.substr(events.rfind("data:")), HasSubstr(R"({"end":{"ending":"exited","exit_code":4,)"));
+}
+
+TEST_F(OwnApiTest, AClientThatGoesAwayEndsItsProgram) {
+  const std::string session = Open();
+  auto call =
+      Begin("POST", session + "/execute", R"({"command": ["sh", "-c", "echo on; sleep 1000"], "stream": true})");
+  EXPECT_TRUE(call->Await([&] { return call->so_far().find("on") != std::string::npos; }));
+  call.reset();
+  for (int tries = 0; tries < 400; ++tries) {
+    if (Json(Ask("GET", session, "")).at("programs").to_number<int>() == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL() << "the program goes on";
+}
+
+TEST_F(OwnApiTest, CellsKeepTheirState) {
+  const std::string session = Open();
+  EXPECT_EQ(Ask("POST", session + "/cells", R"({"code": "x = 20"})").status, 200);
+  const value answer = Json(Ask("POST", session + "/cells", R"({"code": "print('hello')\nx + 1"})"));
+  EXPECT_EQ(answer.at("stdout").get_string(), "hello\n");
+  EXPECT_EQ(answer.at("results").get_array()[0].at("text").get_string(), "21");
+  EXPECT_TRUE(answer.at("error").is_null());
+  EXPECT_EQ(answer.at("ending").get_string(), "done");
+  EXPECT_EQ(answer.at("count").get_int64(), 2);
+  const value failed = Json(Ask("POST", session + "/cells", R"({"code": "1 / 0"})"));
+  EXPECT_EQ(failed.at("error").at("name").get_string(), "ZeroDivisionError");
+  const value flood = Json(Ask("POST", session + "/cells", R"json({"code": "while True: print('y' * 100)",
+        "limits": {"output_bytes": 1000}})json"));
+  EXPECT_EQ(flood.at("ending").get_string(), "output_overflow");
+  EXPECT_LE(flood.at("stdout").get_string().size(), 1000u);
+  const value slow =
+      Json(Ask("POST", session + "/cells", R"({"code": "while True: pass", "limits": {"wall_s": 0.1}})"));
+  EXPECT_EQ(slow.at("error").at("name").get_string(), "KeyboardInterrupt");
+  const auto stream = Begin("POST", session + "/cells", R"({"code": "print('s')\nx", "stream": true})");
+  EXPECT_THAT(stream->Bytes(), HasSubstr(R"(data: {"stdout":"s\n"})"));
+  EXPECT_THAT(stream->Bytes(), HasSubstr(R"(data: {"result":{"text":"20","is_main_result":true}})"));
+  EXPECT_EQ(Ask("POST", session + "/restart", "").status, 200);
+  value after;
+  for (int tries = 0; tries < 50 && (after.is_null() || after.at("ending").get_string() == "died"); ++tries)
+    after = Json(Ask("POST", session + "/cells", R"({"code": "x"})"));
+  EXPECT_EQ(after.at("error").at("name").get_string(), "NameError");
+}
+
+TEST_F(OwnApiTest, AnInterruptStopsTheCell) {
+  const std::string session = Open();
+  const auto call = Begin("POST", session + "/cells",
+                          R"({"code": "print('on')\nwhile True: pass", "stream": true, "limits": {"wall_s": 100}})");
+  EXPECT_TRUE(call->Await([&] { return call->so_far().find("on") != std::string::npos; }));
+  EXPECT_EQ(Ask("POST", session + "/interrupt", "").status, 200);
+  EXPECT_THAT(call->Bytes(), HasSubstr("KeyboardInterrupt"));
+}
+
+TEST_F(OwnApiTest, SessionsEndByTimeAndByDisuse) {
+  const std::string idle = Open(R"({"limits": {"idle_s": 0.05}})");
+  const std::string brief = Open(R"({"limits": {"lifetime_s": 0.05}})");
+  const std::string other = Open();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  service_->RemoveEnded();
+  EXPECT_EQ(Ask("GET", idle, "").status, 404);
+  EXPECT_EQ(Ask("GET", brief, "").status, 404);
+  EXPECT_EQ(Ask("GET", other, "").status, 200);
+}
+
+TEST_F(OwnApiTest, SessionsShareABoundOfMemory) {
+  ServiceOptions options;
+  options.store.memory_bytes = 3000;
+  options.store.session_bytes = 1000;
+  Make(options);
+  const std::string first = Open(R"({"limits": {"memory_bytes": 2500}})");
+  const http::Reply refused = Ask("POST", "/ingot/v1/sessions", "");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_THAT(refused.body, HasSubstr("2500 of 3000 bytes"));
+  EXPECT_EQ(Ask("DELETE", first, "").status, 200);
+  Open();
+}
+
+TEST_F(OwnApiTest, BadRequestsAreNamed) {
+  EXPECT_EQ(Ask("POST", "/ingot/v1/execute", "{}", {{"Authorization", "Bearer another key"}}).status, 401);
+  EXPECT_EQ(Ask("POST", "/ingot/v1/execute", "{}", {}).status, 401);
+  EXPECT_EQ(Ask("GET", "/ingot/v1/none", "").status, 404);
+  EXPECT_EQ(Ask("GET", "/health", "", {}).status, 200);
+  const std::string session = Open();
+  for (const auto& [target, body, message] : std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"/ingot/v1/execute", "{", "JSON"},
+           {"/ingot/v1/execute", "[]", "a JSON object"},
+           {"/ingot/v1/execute", "{}", "'language' and 'code', or 'command'"},
+           {"/ingot/v1/execute", R"({"language": "cobol", "code": "x"})", "python or shell"},
+           {"/ingot/v1/execute", R"({"command": []})", "'command'"},
+           {"/ingot/v1/execute", R"({"command": ["true"], "cases": []})", "'cases'"},
+           {"/ingot/v1/execute", R"({"command": ["true"], "limits": {"wall_s": -1}})", "limits.wall_s"},
+           {"/ingot/v1/execute", R"({"command": ["true"], "files": {"../x": "y"}})", "files"},
+           {"/ingot/v1/execute", R"({"command": ["true"], "image": "tarball"})", "oci-archive:FILE"},
+           {"/ingot/v1/execute", R"({"command": ["true"], "image": "folder:/root"})", "folder of this machine"},
+           {"/ingot/v1/sessions", R"({"image": "dockerfile:/root"})", "folder of this machine"},
+           {"/ingot/v1/sessions", R"({"limits": {"cpus": "many"}})", "limits.cpus"},
+           {session + "/execute", R"({"command": ["true"], "stream": 1})", "'stream'"},
+           {session + "/execute", R"({"command": ["true"], "stream": true, "cases": []})", "'cases'"},
+           {session + "/cells", R"({})", "'code'"},
+           {session + "/cells", R"([])", "a JSON object"}}) {
+    const http::Reply reply = Ask("POST", target, body);
+    EXPECT_EQ(reply.status, 400) << body << reply.body;
+    EXPECT_THAT(reply.body, HasSubstr(message)) << body;
+  }
+}
+
+}  // namespace
+}  // namespace ingot::execution

@@ -1,0 +1,124 @@
+// A client of the service without sockets: it does what the HTTP server does with a handler.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "execution/service.h"
+#include "sandbox/test_room.h"
+
+namespace ingot::execution {
+
+// The answer to one request, as far as it came.
+class Call {
+ public:
+  Call(http::Handler& handler, http::RequestHead head, std::string body) {
+    http::Opening opening = handler.Head(std::move(head));
+    exchange_ = opening.exchange;
+    if (exchange_ == nullptr) {
+      reply_ = opening.refusal;
+      return;
+    }
+    exchange_->Body(std::move(body), [state = state_] {
+      const std::lock_guard lock(state->mu);
+      ++state->wakes;
+      state->woken.notify_all();
+    });
+  }
+  ~Call() {
+    if (exchange_ != nullptr && !done_) exchange_->Closed(http::Side::kClient);
+  }
+
+  // Reads until `ready`, or the end; false: neither came within twenty seconds.
+  template <typename Ready>
+  bool Await(Ready ready) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    int seen = -1;
+    while (exchange_ != nullptr && !done_) {
+      {
+        std::unique_lock lock(state_->mu);
+        if (!state_->woken.wait_until(lock, deadline, [&] { return state_->wakes != seen; })) return false;
+        seen = state_->wakes;
+      }
+      Take();
+      if (ready()) return true;
+    }
+    return ready();
+  }
+  const http::Reply& Reply() {
+    EXPECT_TRUE(Await([this] { return reply_.has_value(); })) << "no answer";
+    static const http::Reply kNone{.status = 0};
+    return reply_.has_value() ? *reply_ : kNone;
+  }
+  // The bytes of a stream up to its end, or the body of a reply.
+  const std::string& Bytes() {
+    EXPECT_TRUE(Await([this] { return done_ || reply_.has_value(); }));
+    return reply_.has_value() ? reply_->body : data_;
+  }
+  const std::string& so_far() const { return data_; }
+  const std::string& content_type() const { return reply_.has_value() ? reply_->content_type : stream_; }
+  bool is_done() const { return done_; }
+
+ private:
+  // As the server does: again until nothing comes.
+  void Take() {
+    while (!done_) {
+      http::Output output = exchange_->Send();
+      if (output.reply.has_value()) reply_ = std::move(output.reply);
+      if (output.stream.has_value()) stream_ = output.stream->content_type;
+      data_ += output.data;
+      done_ = output.done;
+      if (output.data.empty() && !output.stream.has_value()) return;
+    }
+  }
+
+  struct State {
+    std::mutex mu;
+    std::condition_variable woken;
+    int wakes = 0;
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::shared_ptr<http::Exchange> exchange_;
+  std::optional<http::Reply> reply_;
+  std::string stream_, data_;
+  bool done_ = false;
+};
+
+class ServiceTest : public testing::Test {
+ protected:
+  static constexpr char kKey[] = "a key of the service";
+
+  void Make(ServiceOptions options = {}) {
+    options.key = kKey;
+    options.images = folder_.path() + "/images";
+    service_ = std::make_unique<Service>(sandbox::SharedUidSubstrate(folder_.path() + "/work"), options);
+  }
+  std::unique_ptr<Call> Begin(const std::string& method, const std::string& target, const std::string& body,
+                              http::Fields fields = {{"Authorization", std::string("Bearer ") + kKey}}) {
+    if (service_ == nullptr) Make();
+    return std::make_unique<Call>(
+        *service_, http::RequestHead{.method = method, .target = target, .fields = std::move(fields)}, body);
+  }
+  http::Reply Ask(const std::string& method, const std::string& target, const std::string& body,
+                  http::Fields fields = {{"Authorization", std::string("Bearer ") + kKey}}) {
+    return Begin(method, target, body, std::move(fields))->Reply();
+  }
+  static base::json::value Json(const http::Reply& reply) {
+    auto json = base::ParseJson(reply.body);
+    EXPECT_TRUE(json.ok()) << reply.body;
+    return json.ok() ? *json : base::json::value(base::json::object());
+  }
+
+  const sandbox::TestFolder folder_;
+  std::unique_ptr<Service> service_;
+};
+
+}  // namespace ingot::execution
