@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import sys
+import tempfile
 
 from harbor.agents.terminus_2 import Terminus2
 from harbor.environments.base import ExecResult
@@ -16,20 +17,27 @@ from harbor.models.agent.context import AgentContext
 class Room:
     """The part of Harbor's BaseEnvironment that Terminus uses, over processes beside this one."""
 
+    default_user = None
+
     def __init__(self, folder):
         self.folder = folder
 
     async def exec(self, command, cwd=None, env=None, timeout_sec=None, user=None):
-        process = await asyncio.create_subprocess_shell(
-            command, cwd=cwd or self.folder, env={**os.environ, "TERM": "xterm", **(env or {})},
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
-        try:
-            out, err = await asyncio.wait_for(process.communicate(), timeout_sec)
-        except asyncio.TimeoutError:
-            process.kill()
-            return ExecResult(stdout="", stderr="timed out", return_code=124)
-        return ExecResult(stdout=out.decode(errors="replace"), stderr=err.decode(errors="replace"),
-                          return_code=process.returncode)
+        # Files, not pipes: tmux leaves a server behind that would hold a pipe open.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = await asyncio.create_subprocess_shell(
+                command, cwd=cwd or self.folder, env={**os.environ, "TERM": "xterm", "TMUX_TMPDIR": self.folder, **(env or {})},
+                stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err)
+            try:
+                code = await asyncio.wait_for(process.wait(), timeout_sec)
+            except asyncio.TimeoutError:
+                process.kill()
+                code = 124
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode(errors="replace"))
+        return ExecResult(stdout=texts[0], stderr=texts[1], return_code=code)
 
     async def is_dir(self, path, **_):
         return os.path.isdir(path)

@@ -1,6 +1,7 @@
 #include "agents/mcp_servers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "absl/strings/ascii.h"
@@ -31,12 +32,14 @@ std::string Toml(const std::string& text) {
   return quoted;
 }
 
+int64_t WholeSeconds(const StartedMcpServer& server) { return static_cast<int64_t>(std::ceil(server.start_timeout_s)); }
+
 std::string CodexTables(const std::vector<StartedMcpServer>& servers) {
   std::string toml;
   for (const StartedMcpServer& server : servers) {
     absl::StrAppend(&toml, "[mcp_servers.", server.name, "]\ncommand = ", Toml(server.argv[0]), "\nargs = [");
     for (size_t i = 1; i < server.argv.size(); ++i) absl::StrAppend(&toml, i > 1 ? ", " : "", Toml(server.argv[i]));
-    absl::StrAppend(&toml, "]\n");
+    absl::StrAppend(&toml, "]\nstartup_timeout_sec = ", WholeSeconds(server), "\n");
     if (server.env.empty()) continue;
     absl::StrAppend(&toml, "[mcp_servers.", server.name, ".env]\n");
     for (const auto& [name, text] : server.env) absl::StrAppend(&toml, Toml(name), " = ", Toml(text), "\n");
@@ -114,8 +117,11 @@ object McpConfigurations(const std::vector<StartedMcpServer>& servers) {
     for (const std::string& word : server.argv) command.emplace_back(word);
     for (size_t i = 1; i < server.argv.size(); ++i) args.emplace_back(server.argv[i]);
     for (const auto& [name, text] : server.env) env[name] = text;
-    opencode[server.name] =
-        object{{"type", "local"}, {"command", std::move(command)}, {"environment", env}, {"enabled", true}};
+    opencode[server.name] = object{{"type", "local"},
+                                   {"command", std::move(command)},
+                                   {"environment", env},
+                                   {"enabled", true},
+                                   {"timeout", WholeSeconds(server) * 1000}};
     plain[server.name] = object{{"command", server.argv[0]}, {"args", std::move(args)}, {"env", std::move(env)}};
   }
   return {{"servers", std::move(plain)}, {"opencode", std::move(opencode)}, {"codex", CodexTables(servers)}};

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<StartedMcpServer>> RenderMcpServers(const std::vector
 
 // The servers in the words of scaffolds' configuration files, as the JSON variable ${mcp}:
 //   servers    {NAME: {"command", "args", "env"}}, the value of `mcpServers` (qwen-code, Gemini CLI, Claude Code, ..)
-//   opencode   {NAME: {"type": "local", "command", "environment", "enabled"}}, OpenCode's `mcp`
+//   opencode   {NAME: {"type": "local", "command", "environment", "enabled", "timeout"}}, OpenCode's `mcp`
 //   codex      text: TOML tables [mcp_servers.NAME]
 base::json::object McpConfigurations(const std::vector<StartedMcpServer>& servers);
 

@@ -40,7 +40,7 @@ class Attempt {
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate_.Prepare(options));
     if (solves) {
       INGOT_RETURN_IF_ERROR(room->FillBound("solution", Text("task_dir") + "/solution"));
-      INGOT_RETURN_IF_ERROR(Script(*room, "/solution/solve.sh", Number("agent_timeout_s")));
+      INGOT_RETURN_IF_ERROR(Script(*room, "/solution/solve.sh", Number("agent_timeout_s")).status());
     }
     return Judge(*room);
   }
@@ -49,7 +49,8 @@ class Attempt {
   std::string Text(const char* name) const { return std::string(task_.at(name).get_string()); }
   int64_t Number(const char* name) const { return static_cast<int64_t>(task_.at(name).to_number<double>()); }
 
-  absl::Status Script(sandbox::Room& room, const std::string& path, int64_t seconds) const {
+  // What the script did, for people.
+  absl::StatusOr<std::string> Script(sandbox::Room& room, const std::string& path, int64_t seconds) const {
     sandbox::Command command{
         .argv = {"sh", "-c", "if command -v bash >/dev/null; then exec bash $0; fi; exec sh $0", path},
         .env = image_.env,
@@ -61,26 +62,34 @@ class Attempt {
     limits.wall_time = std::chrono::seconds(seconds);
     const auto outcome = room.Run(command, limits, nullptr);
     INGOT_RETURN_IF_ERROR(outcome.status());
-    if (outcome->ending == sandbox::Ending::kExited) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat(path, " ", sandbox::Describe(*outcome, limits)));
+    std::string what = absl::StrCat(path, " ", sandbox::Describe(*outcome, limits));
+    if (outcome->ending != sandbox::Ending::kExited) return absl::InternalError(what);
+    const std::string said(absl::StripAsciiWhitespace(outcome->err));
+    if (const size_t line = said.rfind('\n'); !said.empty()) {
+      absl::StrAppend(&what, "; stderr ends: ", line == std::string::npos ? said : said.substr(line + 1));
+    }
+    return what;
   }
 
   // The tests arrive when nothing of the attempt runs, and reward files that it left are gone.
   absl::StatusOr<double> Judge(sandbox::Room& room) const {
     INGOT_RETURN_IF_ERROR(room.FillBound("tests", Text("tests_dir")));
-    INGOT_RETURN_IF_ERROR(room.FillBound("logs", EmptyLogs()));
-    INGOT_RETURN_IF_ERROR(Script(room, "/tests/test.sh", Number("verifier_timeout_s")));
+    INGOT_RETURN_IF_ERROR(FillLogs(room));
+    INGOT_ASSIGN_OR_RETURN(const std::string ended, Script(room, "/tests/test.sh", Number("verifier_timeout_s")));
     if (const auto text = room.ReadBound("logs", "verifier/reward.txt", kLargestReward); text.ok()) return Parse(*text);
-    INGOT_ASSIGN_OR_RETURN(const std::string text, room.ReadBound("logs", "verifier/reward.json", kLargestReward));
-    return Parse(text);
+    const auto text = room.ReadBound("logs", "verifier/reward.json", kLargestReward);
+    if (text.ok()) return Parse(*text);
+    return absl::InternalError(absl::StrCat("no reward.txt or reward.json in /logs/verifier: ", ended));
   }
 
-  // A folder with verifier/ in it.
-  std::string EmptyLogs() const {
+  // Only an empty verifier/ is in /logs.
+  static absl::Status FillLogs(sandbox::Room& room) {
     const std::string made = fs::temp_directory_path().string() + "/ingot-logs-" + std::to_string(getpid());
     std::error_code ignored;
     fs::create_directories(made + "/verifier", ignored);
-    return made;
+    absl::Status filled = room.FillBound("logs", made);
+    fs::remove_all(made, ignored);
+    return filled;
   }
 
   static absl::StatusOr<double> Parse(const std::string& text) {

@@ -21,7 +21,7 @@ std::string Fault(const sandbox::Outcome& outcome) {
 
 TEST(McpServersTest, WritesTheWordsOfEachScaffold) {
   const std::vector<StartedMcpServer> servers = {
-      {.name = "time", .argv = {"/opt/time", "--zone", "a \"b\""}, .env = {{"KEY", "1\n2"}}, .start_timeout_s = 1},
+      {.name = "time", .argv = {"/opt/time", "--zone", "a \"b\""}, .env = {{"KEY", "1\n2"}}, .start_timeout_s = 2.5},
       {.name = "plain", .argv = {"p"}, .env = {}, .start_timeout_s = 1}};
   const base::json::object mcp = McpConfigurations(servers);
   EXPECT_EQ(base::PrintJson(mcp.at("servers")),
@@ -29,11 +29,13 @@ TEST(McpServersTest, WritesTheWordsOfEachScaffold) {
             R"("plain":{"command":"p","args":[],"env":{}}})");
   EXPECT_EQ(base::PrintJson(mcp.at("opencode")),
             R"({"time":{"type":"local","command":["/opt/time","--zone","a \"b\""],"environment":{"KEY":"1\n2"},)"
-            R"("enabled":true},"plain":{"type":"local","command":["p"],"environment":{},"enabled":true}})");
-  EXPECT_EQ(std::string(mcp.at("codex").as_string()),
-            "[mcp_servers.time]\ncommand = \"/opt/time\"\nargs = [\"--zone\", \"a \\\"b\\\"\"]\n"
-            "[mcp_servers.time.env]\n\"KEY\" = \"1\\n2\"\n"
-            "[mcp_servers.plain]\ncommand = \"p\"\nargs = []\n");
+            R"("enabled":true,"timeout":3000},"plain":{"type":"local","command":["p"],"environment":{},)"
+            R"("enabled":true,"timeout":1000}})");
+  EXPECT_EQ(
+      std::string(mcp.at("codex").as_string()),
+      "[mcp_servers.time]\ncommand = \"/opt/time\"\nargs = [\"--zone\", \"a \\\"b\\\"\"]\nstartup_timeout_sec = 3\n"
+      "[mcp_servers.time.env]\n\"KEY\" = \"1\\n2\"\n"
+      "[mcp_servers.plain]\ncommand = \"p\"\nargs = []\nstartup_timeout_sec = 1\n");
 }
 
 TEST(McpServersTest, AnAnswerBesideOtherOutputBeginsTheSession) {

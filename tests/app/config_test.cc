@@ -135,6 +135,14 @@ TEST(RunConfig, AgentsMayComeFromElsewhere) {
               HasSubstr("agents.concurrency is 0: 1 to 4096"));
 }
 
+TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {
+  EXPECT_THAT(std::string(Load(kAgents, {"data.format=harbor", "data.tasks=x.jsonl"}).status().message()),
+              HasSubstr("data.format is harbor, and data.tasks (x.jsonl) is no folder"));
+  EXPECT_TRUE(Load(kAgents, {"data.format=harbor", "data.tasks=/tmp"}).ok());
+  EXPECT_THAT(std::string(Load(kAgents, {"data.format=jsonl", "eval.tasks=/tmp"}).status().message()),
+              HasSubstr("data.format is jsonl, and eval.tasks (/tmp) is a folder"));
+}
+
 TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_THAT(std::string(Load("run:\n  name: a\n").status().message()), HasSubstr("nothing to train on"));
   for (const char* data : {"data:\n  sft: x.jsonl\n", "data:\n  dpo: x.jsonl\n"}) {

@@ -72,6 +72,16 @@ def case_collect(ingot):
     pool = folder / "pool"
     check(json.loads((pool / "collection.json").read_text())["episodes"] == 12, "collection.json lacks the result")
 
+    # A script in place of the model: the recipe's agent looks a key up, and its answer is the task's.
+    task = lines(pathlib.Path(ingot.source) / "examples/smoke/train.jsonl")[0]
+    (tool, table), = task["tables"].items()
+    script = [{"tool_calls": [{"name": tool, "arguments": {"key": next(iter(table))}}]}, {"content": str(task["answer"])}]
+    for name, values in (("one.jsonl", [task]), ("script.jsonl", script)):
+        (folder / name).write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")
+    scripted = {**SMALL, "run.name": "scripted", "gateway.max_new_tokens": 200, "data.tasks": folder / "one.jsonl", "data.sft": "", "sft.max_steps": 0}
+    output = command(ingot, "collect", ingot.config, "--script", folder / "script.jsonl", "--samples", 1, *sets(folder, scripted))
+    check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
+
     rated = folder / "rated.jsonl"
     command(ingot, "tasks", "rate", pool, rated)
     rates = {task["task_id"]: (task["pass_rate"], task["pass_rate_samples"]) for task in lines(rated)}

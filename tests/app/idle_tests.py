@@ -83,10 +83,10 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("source")
     parser.add_argument("--episodes", type=int, default=1000)
-    parser.add_argument("--bound-mib", type=float, help="default: 600 + 3 N")
+    parser.add_argument("--bound-mib", type=float, help="default: 400 + N / 2")
     parser.add_argument("--rung", default="auto")
     options = parser.parse_args()
-    bound = options.bound_mib or 600 + 3 * options.episodes
+    bound = options.bound_mib or 400 + options.episodes / 2
     with tempfile.TemporaryDirectory(prefix="ingot-idle-") as name:
         folder = pathlib.Path(name)
         (folder / "tasks.jsonl").write_text("".join(json.dumps({"task_id": str(i)}) + "\n" for i in range(options.episodes)))

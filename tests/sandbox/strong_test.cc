@@ -133,6 +133,25 @@ std::string Dial(int port) {
                       "),5)\ns.sendall(b\"x\")\nprint(s.recv(100).decode())' 2>&1 | tail -1");
 }
 
+// Harbor's tasks have their files at /app.
+TEST_F(StrongTest, TheWorkFolderMayBeSeenAtASecondPath) {
+  const auto substrate = MakeNamespaces();
+  if (substrate == nullptr) GTEST_SKIP() << "not granted";
+  for (const bool snapshots : {false, true}) {
+    RoomOptions wish;
+    wish.binds = {{"work", "/app"}};
+    wish.takes_snapshots = snapshots;
+    auto room = substrate->Prepare(wish);
+    ASSERT_TRUE(room.ok()) << room.status();
+    ASSERT_TRUE((*room)->WriteFile("given", "outside").ok());
+    const auto outcome =
+        (*room)->Run(Shell("cat /app/given; echo inside > /app/made; cat made", room->get()), {}, nullptr);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->out, "outsideinside\n") << outcome->err << " snapshots " << snapshots;
+    EXPECT_EQ(*(*room)->ReadFile("made", 100), "inside\n");
+  }
+}
+
 TEST_F(StrongTest, ARoomReachesTheGatewayAndNoOtherPort) {
   const auto substrate = MakeNamespaces();
   if (substrate == nullptr) GTEST_SKIP() << "not granted";
