@@ -26,10 +26,13 @@ export async function keyboard(session, hash) {
   const nameless = nodes.filter((node) => !node.ignored && node.role?.value !== "RootWebArea" && !node.name?.value &&
     node.properties?.some((one) => one.name === "focusable" && one.value.value));
   check(nameless.length === 0, `${hash}: without a name for a screen reader: ${nameless.map((node) => node.role.value)}`);
-  await page.evaluate(() => { document.activeElement.blur(); window.stops = new Set(); });
+  await page.evaluate(() => {  // from the first stop on
+    document.querySelector(".skip").focus();
+    window.stops = new Set([document.activeElement]);
+  });
   const wanted = await page.locator("a[href], button, input, select, summary, [tabindex='0']").evaluateAll((all) =>
     all.filter((one) => one.checkVisibility()).length);
-  for (let i = 0; i < Math.min(wanted, 150); ++i) {
+  for (let i = 1; i < Math.min(wanted, 150); ++i) {
     await page.keyboard.press("Tab");
     const stop = await page.evaluate(() => {
       const at = document.activeElement;

@@ -145,7 +145,7 @@ def case_launched(ingot, shots):
         wait_until(lambda: ingot.rows("launched") >= 4, "four steps", run.process)
         drive("launched", run.link, shots)
         page = page_tests.Page(new_link(ingot, "launched")).open()
-        os.kill(run_tests.role_process(run.process, "rollout-0"), signal.SIGKILL)
+        os.kill(run_tests.role_process(run.process, "rollout"), signal.SIGKILL)
         wait_until(lambda: "error" in page.json("/api/run")["engines"][0], "a page without its engine", run.process, seconds=60)
         wait_until(lambda: "error" not in page.json("/api/run")["engines"][0], "a page with the engine", run.process, seconds=120)
         run.process.send_signal(signal.SIGTERM)

@@ -13,10 +13,11 @@ export async function overview(session, kind) {
   if (kind === "files") return;
   check((await page.locator("#state").textContent()).includes("running"), "the state does not say that the run goes on");
   check((await page.locator("text=Engines, since their start").count()) === 1, "the engines are not shown");
-  const told = () => page.evaluate(() => [document.querySelector(".fact b").textContent, document.querySelector(".chart").getAttribute("aria-label")]);
+  // The legend has the newest step.
+  const told = () => page.evaluate(() => [document.querySelector(".fact b").textContent, document.querySelector(".chart .u-legend").textContent]);
   const before = await told();
   await page.waitForFunction(([steps, curve]) => document.querySelector(".fact b").textContent !== steps &&
-    document.querySelector(".chart").getAttribute("aria-label") !== curve, before, { timeout: 90000 });
+    document.querySelector(".chart .u-legend").textContent !== curve, before, { timeout: 90000 });
 }
 
 // From a point of a curve to the tokens of a call: to the groups by keyboard, then by clicks; and by the mouse alone.

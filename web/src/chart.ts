@@ -38,9 +38,14 @@ function valueRange(_: uPlot, low: number | null, high: number | null): uPlot.Ra
 
 // Labels of ticks that are `step` apart: as many digits as tell them apart.
 function tickLabels(ticks: number[], step: number): string[] {
-  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  let digits = 0;
+  for (let scaled = step; digits < 9 && Math.abs(scaled - Math.round(scaled)) > 1e-6 * scaled; scaled *= 10) ++digits;
   const largest = Math.max(...ticks.map(Math.abs));
   return ticks.map((tick) => digits > 5 && largest < 1e-3 ? (tick === 0 ? "0" : tick.toExponential(1)) : largest >= 10000 ? number(tick) : tick.toFixed(digits));
+}
+
+function axisWidth(_: uPlot, labels: string[] | null): number {
+  return 22 + 7 * Math.max(4, ...(labels ?? []).map((label) => label.length));
 }
 
 export class Chart {
@@ -74,11 +79,11 @@ export class Chart {
       width: Math.max(this.place.clientWidth, 200), height: 210, legend: { live: true },
       scales: { x: { time: false }, y: { range: valueRange } },
       cursor: { points: { size: 7 } },
-      axes: [{ ...axis, incrs: kWholeSteps }, { ...axis, size: 62, values: (_, ticks, __, ___, step) => tickLabels(ticks, step) }],
-      series: [{ label: "step" }, ...this.spec.names.map((name, i) => ({
+      axes: [{ ...axis, incrs: kWholeSteps }, { ...axis, size: axisWidth, values: (_, ticks, __, ___, step) => tickLabels(ticks, step) }],
+      series: [{ label: "step", value: (_, value, __, at) => String((at === null ? this.data[0][this.data[0].length - 1] : value) ?? "–") }, ...this.spec.names.map((name, i) => ({
         label: name, stroke: kColours[i % kColours.length], width: 1.5, spanGaps: true,
         points: { show: this.data[0].length < 40, size: 5 },
-        value: (_: uPlot, value: number | null) => number(value),
+        value: (_: uPlot, value: number | null, __: number, at: number | null) => number(at === null ? this.newest(i + 1) : value),
       }))],
     }, this.data, this.place);
     this.plot.over.addEventListener("click", () => this.open(this.plot!.cursor.idx ?? -1));
@@ -91,6 +96,11 @@ export class Chart {
 
   destroy(): void {
     this.plot?.destroy();
+  }
+
+  // The last value of a column: what the legend shows while nothing is pointed at.
+  private newest(column: number): number | null {
+    return (this.data[column] as (number | null)[]).reduceRight<number | null>((found, value) => found ?? value, null);
   }
 
   private open(index: number): void {

@@ -94,6 +94,7 @@ function route(): void {
   main.setAttribute("aria-busy", "true");
   replace(main, trouble, place);
   view = make(name, new URLSearchParams(query ?? ""), place);
+  main.setAttribute("aria-label", view.title);
   main.focus({ preventScroll: false });
   window.scrollTo(0, 0);
   void update();
