@@ -117,9 +117,10 @@ void ExpectMarked(const std::map<std::string, weights::ChangeMask>& changes, con
   const weights::ChangeMask& mask = changes.at(name);
   ASSERT_EQ(mask.words(), before.numel());
   const at::Tensor differ = before.view(-1).view(at::kShort).ne(after.view(-1).view(at::kShort));
+  const bool* const expected = differ.const_data_ptr<bool>();
   for (int64_t i = 0; i < before.numel(); ++i) {
     const bool marked = (mask.entries()[static_cast<size_t>(i / 64)] >> (i % 64) & 1) != 0;
-    ASSERT_EQ(marked, differ[i].item<bool>()) << name << " " << i;
+    ASSERT_EQ(marked, expected[i]) << name << " " << i;
   }
 }
 
