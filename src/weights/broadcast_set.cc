@@ -53,7 +53,7 @@ BroadcastSet::BroadcastSet(BroadcastOptions options, MakeRoot make_root, const b
     : options_(options),
       make_root_(std::move(make_root)),
       clock_(clock),
-      threads_({.name = "broadcast", .threads = 2}, clock) {}
+      threads_({.name = "broadcast", .threads = 3}, clock) {}
 
 BroadcastSet::~BroadcastSet() {
   rebuilding_.Cancel();

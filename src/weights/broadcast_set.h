@@ -124,7 +124,7 @@ class BroadcastSet {
   int receiving_ ABSL_GUARDED_BY(mu_) = 0;             // engines that take part in a broadcast
   std::chrono::nanoseconds next_rebuild_ ABSL_GUARDED_BY(mu_){0};
   int64_t broadcasts_ ABSL_GUARDED_BY(mu_) = 0;
-  base::Executor threads_;  // one sends, one rebuilds
+  base::Executor threads_;  // one rebuilds, one sends, one may still be in a group that has ended
   base::Timer rebuilding_;
 };
 

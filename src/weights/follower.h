@@ -25,7 +25,7 @@ namespace ingot::weights {
 
 struct FollowerOptions {
   std::string run;
-  std::string history;                        // LiveVersions.history of the run; empty = any
+  std::string history = {};                   // LiveVersions.history of the run; empty = any
   std::string engine;                         // the name of its acknowledgement
   std::chrono::milliseconds poll{200};        // between two looks at `live`, > 0
   std::chrono::milliseconds heartbeat{1000};  // between two beats, > 0

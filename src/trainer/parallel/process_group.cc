@@ -30,7 +30,7 @@ absl::StatusOr<ProcessGroup> MakeGlooGroup(const ProcessGroupOptions& options,
     auto gloo_options = c10d::ProcessGroupGloo::Options::create(options.join_timeout);
     gloo_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.host));
     auto group = c10::make_intrusive<Gloo>(store, options.rank, options.size, gloo_options);
-    group->setTimeout(kNoLimit);
+    group->setTimeout(options.exchange_timeout.count() > 0 ? options.exchange_timeout : kNoLimit);
     return ProcessGroup{group, [group] { group->CloseConnections(); }};
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat("rank ", options.rank, " of ", options.size,

@@ -19,6 +19,7 @@ struct ProcessGroupOptions {
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds join_timeout{120000};  // for all connections to be made
+  std::chrono::milliseconds exchange_timeout{0};   // of one exchange; 0 = none
 };
 
 struct ProcessGroup {
@@ -27,8 +28,8 @@ struct ProcessGroup {
   std::function<void()> abort;
 };
 
-// Meets the other ranks in `store`; blocks until all are connected. UNAVAILABLE: not all came in time. An exchange
-// itself has no time limit: the time that a rank may work is not known here, and Liveness watches whether it lives.
+// Meets the other ranks in `store`; blocks until all are connected. UNAVAILABLE: not all came in time. An exchange of
+// ranks has no time limit: the time that a rank may work is not known here, and Liveness watches whether it lives.
 absl::StatusOr<ProcessGroup> MakeGlooGroup(const ProcessGroupOptions& options,
                                            const c10::intrusive_ptr<c10d::Store>& store);
 

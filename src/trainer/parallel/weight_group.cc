@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPieceBytes = int64_t{256} << 20;   // of one exchange
-constexpr std::chrono::milliseconds kSlice{50};       // interval at which a wait looks at the time
+constexpr std::chrono::milliseconds kSlice{50};       // of a wait that has a time limit of its own
 constexpr std::chrono::microseconds kDevicePoll{50};  // interval at which a wait asks whether a device is done
 
 }  // namespace
@@ -62,7 +62,7 @@ absl::Status WeightGroup::Connect() {
   if (!store.ok()) return absl::DeadlineExceededError(store.status().message());
   state_->store = *store;
   ProcessGroupOptions options{options_.own_host.empty() ? options_.host : options_.own_host, options_.rank,
-                              options_.size, options_.timeout};
+                              options_.size, options_.timeout, options_.timeout};
   absl::StatusOr<ProcessGroup> group = MakeGlooGroup(options, *store);
   if (!group.ok()) return absl::DeadlineExceededError(group.status().message());
   {
@@ -104,11 +104,12 @@ absl::Status WeightGroup::Broadcast(std::span<char> bytes) {
       std::vector<at::Tensor> tensors = {on_device ? host.to(options_.device) : host};
       const c10::intrusive_ptr<c10d::Work> work = backend->broadcast(tensors, c10d::BroadcastOptions());
       while (!work->isCompleted()) {
-        if (Clock::now() >= deadline) return fail(absl::StrCat("no end within ", options_.timeout.count(), " ms"));
         if (on_device) {  // a wait with a limit would abort NCCL's work
+          if (Clock::now() >= deadline) return fail(absl::StrCat("no end within ", options_.timeout.count(), " ms"));
           std::this_thread::sleep_for(kDevicePoll);
           continue;
         }
+        // Gloo ends its work itself, at the group's time limit; until then it uses `bytes`.
         try {
           work->wait(kSlice);
         } catch (const std::exception&) {  // its own error is seen below
