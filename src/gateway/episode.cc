@@ -55,14 +55,6 @@ absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
   return absl::OkStatus();
 }
 
-// Lets requests go on that waited at the gate. Declared before the episode is locked, so that they go on after it.
-struct Resumed {
-  std::vector<std::function<void()>> requests;
-  ~Resumed() {
-    for (const auto& resume : requests) resume();
-  }
-};
-
 }  // namespace
 
 absl::Status EpisodeOver(const std::string& episode_id) {
@@ -95,64 +87,6 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Ea
   *earned_.mutable_facts() = record_.facts();
   *earned_.mutable_call_rewards() = record_.call_rewards();
   last_activity_ = clock.Now();
-}
-
-bool Episode::Pass(std::function<void()> resume) {
-  base::MutexLock lock(mu_);
-  if (state_ == State::kOpen && (shut_ > 0 || AtFork())) {
-    waiting_.push_back(std::move(resume));
-    last_activity_ = clock_.Now();
-    return false;
-  }
-  ++passed_;
-  return true;
-}
-
-void Episode::Leave() {
-  base::MutexLock lock(mu_);
-  --passed_;
-  changed_.SignalAll();
-}
-
-Episode::Place Episode::PlaceNow() const {
-  if (recorded_.empty()) return {.call_id = "", .calls = first_sequence_};
-  return {.call_id = recorded_.rbegin()->second, .calls = recorded_.rbegin()->first + 1};
-}
-
-absl::StatusOr<Episode::Place> Episode::ShutGate(std::chrono::nanoseconds timeout) {
-  const auto deadline = clock_.Now() + timeout;
-  Resumed resumed;
-  base::MutexLock lock(mu_);
-  ++shut_;
-  while (state_ == State::kOpen && (passed_ > 0 || !in_flight_.empty()) && clock_.Now() < deadline) {
-    clock_.WaitUntil(changed_, mu_, deadline);
-  }
-  if (state_ == State::kOpen && passed_ == 0 && in_flight_.empty()) return PlaceNow();
-  --shut_;
-  resumed.requests = TakeWaiting();
-  if (state_ != State::kOpen) return EpisodeOver(id());
-  return absl::DeadlineExceededError(
-      absl::StrCat("a call of episode ", id(), " is in flight still: a snapshot is taken between two calls"));
-}
-
-void Episode::OpenGate() {
-  Resumed resumed;
-  base::MutexLock lock(mu_);
-  --shut_;
-  resumed.requests = TakeWaiting();
-}
-
-std::vector<std::function<void()>> Episode::TakeWaiting() {
-  if (state_ == State::kOpen && (shut_ > 0 || AtFork())) return {};
-  return std::exchange(waiting_, {});
-}
-
-std::optional<Episode::Place> Episode::TakeForkPlace() {
-  base::MutexLock lock(mu_);
-  const bool idle = passed_ == 0 && in_flight_.empty();
-  if (state_ != State::kOpen || !AtFork() || waiting_.empty() || !idle || fork_taken_) return std::nullopt;
-  fork_taken_ = true;
-  return PlaceNow();
 }
 
 absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now) {

@@ -169,6 +169,13 @@ class Episode {
  private:
   enum class State { kOpen, kEnding, kEnded };
 
+  // Lets requests go on that waited at the gate. Declared before the episode is locked, so that they go on after it.
+  struct Resumed {
+    std::vector<std::function<void()>> requests;
+    ~Resumed() {
+      for (const auto& resume : requests) resume();
+    }
+  };
   bool AtFork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return limits_.fork_at() > 0 && next_sequence_ >= limits_.fork_at();
   }

@@ -90,6 +90,10 @@ std::string Heading(const v1::EpisodeTree& tree, const std::vector<TreeNode>& no
     absl::StrAppend(&out, "  reward ", Fixed(RewardOf(episode), "%g"));
   }
   absl::StrAppend(&out, "\n", tree.calls_size(), " calls, ", merged, " tokens (", recorded, " as recorded by calls)\n");
+  if (episode.has_fork()) {
+    absl::StrAppend(&out, "goes on from episode ", Escape(episode.fork().episode_id(), ascii), ", behind its call ",
+                    Escape(episode.fork().call_id(), ascii), "\n");
+  }
   if (!episode.detail().empty()) absl::StrAppend(&out, "detail: ", Escape(episode.detail(), ascii), "\n");
   if (episode.has_grade()) absl::StrAppend(&out, "outcome ", Fixed(episode.reward(), "%g"), "\n");
   for (const v1::TermValue& term : episode.grade().terms()) {

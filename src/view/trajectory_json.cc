@@ -144,7 +144,8 @@ object EpisodeJson(const v1::Episode& episode) {
                 {"detail", SafeText(episode.detail())},
                 {"version", episode.admitted_version()},
                 {"pinned", episode.pinned_version()},
-                {"rung", SafeText(episode.sandbox_rung())}};
+                {"rung", SafeText(episode.sandbox_rung())},
+                {"trunk", SafeText(episode.fork().episode_id())}};
   object signals;
   for (const auto& [name, value] : episode.signals()) signals[SafeText(name)] = value;
   fields["signals"] = std::move(signals);

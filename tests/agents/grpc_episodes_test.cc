@@ -34,6 +34,18 @@ class FakeGateway final : public v1::Gateway::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status NextSnapshot(grpc::ServerContext*, const v1::NextSnapshotRequest* request,
+                            v1::NextSnapshotResponse* response) override {
+    asked = *request;
+    *response = *episodes_.NextSnapshot(*request);
+    return grpc::Status::OK;
+  }
+  grpc::Status SnapshotTaken(grpc::ServerContext*, const v1::SnapshotTakenRequest* request,
+                             v1::SnapshotTakenResponse*) override {
+    return v1::ToGrpc(episodes_.SnapshotTaken(*request));
+  }
+  v1::NextSnapshotRequest asked;  // the last one
+
  private:
   Episodes& episodes_;
 };
@@ -55,7 +67,7 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   builder.RegisterService(&service);
   const auto server = builder.BuildAndStart();
   ASSERT_GT(port, 0);
-  const auto episodes = MakeGrpcEpisodes(Connect(port));
+  const auto episodes = MakeGrpcEpisodes(Connect(port), {.admin_key = "secret"});
 
   v1::EpisodeOpenRequest open;
   open.set_scaffold("tool_agent");
@@ -86,6 +98,18 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   ASSERT_TRUE(ended.ok()) << ended.status();
   EXPECT_EQ(ended->last_refusal(), gateway.last_refusal);
   EXPECT_EQ(gateway.ends().size(), 1u);
+
+  gateway.Ask("ep0", "ep0.3", /*ends=*/true);
+  const auto ask = episodes->NextSnapshot({});
+  ASSERT_TRUE(ask.ok()) << ask.status();
+  EXPECT_EQ(ask->snapshot_id(), "ep0.3");
+  EXPECT_TRUE(ask->ends());
+  EXPECT_EQ(service.asked.runner(), "agents");
+  EXPECT_EQ(service.asked.admin_key(), "secret");
+  v1::SnapshotTakenRequest taken;
+  taken.set_snapshot_id("ep0.3");
+  EXPECT_TRUE(episodes->SnapshotTaken(taken).ok());
+  EXPECT_EQ(gateway.AwaitTaken(1).at(0).admin_key(), "secret");
   EXPECT_EQ(episodes->Open(open).status().code(), absl::StatusCode::kFailedPrecondition);
   server->Shutdown();
 }

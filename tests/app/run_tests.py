@@ -2,8 +2,8 @@
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
 Cases: bad_input, rewards, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
-ranks_lost, launch_kill, damage, postgres, bench, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if every check of
-the case holds.
+ranks_lost, launch_kill, damage, postgres, bench, branching, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if
+every check of the case holds.
 """
 import argparse
 import base64
@@ -141,6 +141,102 @@ def case_smoke(ingot, options):
     evals = [row for row in ingot.metrics("smoke") if "eval/reward_mean" in row]
     check(evals and evals[-1]["eval/reward_mean"] > 0.7, f"held-out reward: {evals}")
     print(f"wall time {time.time() - started:.0f} s")
+
+
+class StoredTree:
+    """An episode as `ingot inspect --json` prints it."""
+
+    def __init__(self, text):
+        tree = json.loads(text)
+        self.episode, self.calls, self.segments = tree["episode"], tree.get("calls", []), tree.get("segments", {})
+
+    def ids(self, keys):
+        return [id for key in keys for id in self.segments[base64.b64decode(key).hex()]["tokenIds"]]
+
+    def context(self, call):
+        """All ids of the prompt, those of a parent call of the same episode included."""
+        before = []
+        if "continuedSegments" in call:
+            parent = next(one for one in self.calls if one["callId"] == call["parentCallId"])
+            before = self.context(parent) + self.ids(parent["sampledKeys"][:call["continuedSegments"]])
+        return before + self.ids(call.get("contextKeys", []))
+
+    def path(self, call):
+        return self.context(call) + self.ids(call.get("sampledKeys", []))
+
+
+def stored_group(ingot, name, group):
+    """The trees of a group's newest attempts, by sample."""
+    newest = {}
+    for line in ingot.inspect(name, "--limit", "10000").splitlines():
+        fields = line.split()
+        if len(fields) > 5 and fields[1] == "train" and fields[2] == str(group):
+            newest[int(fields[3])] = max(newest.get(int(fields[3]), (-1, "")), (int(fields[4]), fields[0]))
+    return {sample: StoredTree(ingot.inspect(name, episode, "--json")) for sample, (_, episode) in newest.items()}
+
+
+BRANCHING = {
+    "run": {"name": "branching", "seed": 1},
+    "data": {"tasks": "examples/smoke/train.jsonl"},
+    "model": {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 16,
+              "context_length": 512},
+    "scheduler": {"total_steps": 4, "groups_per_step": 3, "group_size": 4, "max_drops_per_batch": 4, "group_deadline_s": 120},
+    "trainer": {"learning_rate": 1e-3, "checkpoint_every": 1, "probe_tokens": 256},
+    "gateway": {"model_name": "policy", "max_new_tokens": 8},
+    "http": {"port": 0},
+    "agents": {"concurrency": 4, "branching": {"at": 2, "width": 2}, "recipes": [
+        {"name": "branching", "command": ["/usr/bin/python3", "-I", "${cwd}/tests/app/branching_agent.py"], "timeout_s": 60,
+         "resumes": True, "verifier": {"kind": "exact", "expected": "1"}}]},
+}
+
+
+def case_branching(ingot, options):
+    """Groups of two trunks with two leaves each, across a kill. Rollout and trainer count the same tokens, a trunk's once."""
+    config = pathlib.Path(ingot.folder) / "branching.yaml"
+    config.write_text(json.dumps(BRANCHING))  # YAML is a superset
+    ingot.config = str(config)
+    process = ingot.start("train", {})
+    wait_for_steps(ingot, process, "branching", 2)
+    process.send_signal(signal.SIGKILL)
+    output = process.communicate()[0]
+    code, output = ingot.run("train", {}, ["--resume"])
+    check(code == 0, output)
+    rows = check_run(ingot, "branching", 4)
+    check(all(row["batch/trunks"] > 0 for row in rows), f"trunks trained: {[row['batch/trunks'] for row in rows]}")
+    batch = next(record["batch"] for record in ingot.journal("branching") if "batch" in record)
+    nodes, computed, calls, forked, common = set(), 0, 0, 0, None
+    for group in batch["groupIds"]:
+        trees = stored_group(ingot, "branching", group)
+        ids = {tree.episode["episodeId"]: tree for tree in trees.values()}
+        for sample, tree in trees.items():
+            state, fork = tree.episode["state"], tree.episode.get("fork")
+            check(sample >= 4 or state == "EPISODE_FINISHED", f"sample {sample} of group {group}: {state}")
+            if fork:
+                trunk = ids[fork["episodeId"]]
+                last, first = trunk.calls[-1], tree.calls[0]
+                check(trunk.episode["state"] == "EPISODE_FORKED" and len(trunk.calls) == 2, f"the trunk: {trunk.episode}")
+                check(fork["callId"] == last["callId"] == first["parentCallId"], f"{fork} of {last['callId']}")
+                path = trunk.path(last)
+                check(tree.context(first)[:len(path)] == path, "a leaf does not continue its trunk's ids")
+                check("continuedSegments" not in first and first["sequence"] == 2, f"a leaf's first call: {first}")
+                check(len(tree.calls) == 2 and "forkCause" not in first, f"a leaf's calls: {tree.calls}")
+                forked += 1
+            for call in tree.calls:
+                path, node = tree.path(call), 0
+                for id in path:  # a node of the trie is named by its path
+                    node = hash((node, id))
+                    nodes.add(node)
+                common = path if common is None else os.path.commonprefix([common, path])
+                computed += len(path) - call.get("cachedTokens", 0)
+                calls += 1
+    check(forked > 0, "no leaf was forked")
+    check(len(nodes) == rows[0]["tree/merged_tokens"], f"{len(nodes)} recorded, {rows[0]['tree/merged_tokens']} trained")
+    # The engine's cache holds whole blocks, so a call computes at most a block of its prefix again. Another group may
+    # have computed what all prompts begin with.
+    block = 16
+    check(len(nodes) - len(common) <= computed <= len(nodes) + calls * block,
+          f"{computed} tokens computed for {len(nodes)} in {calls} calls")
+    print(f"{forked} leaves; {len(nodes)} tokens in the batch's tree, {computed} computed by rollout in {calls} calls")
 
 
 def case_seeds(ingot, options):

@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <thread>
 
 #include "gateway/site.h"
 
@@ -77,6 +78,40 @@ TEST(HttpServer, ServesAnEpisodeFromItsOpeningToItsEnd) {
   EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), key).status, 410);
   EXPECT_EQ(site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello()).status, 410);
   EXPECT_EQ(site.pool.episode(id).signals().at("ok"), 1);
+}
+
+TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
+  Site site([](const auto&) { return Say("hello"); });
+  const Response elsewhere = site.Ask("POST", "/ingot/v1/episodes", "{}");
+  const auto path = [](const std::string& id) { return "/ingot/v1/episodes/" + id + "/snapshots"; };
+  const std::string id(elsewhere.json().at("episode_id").as_string()), key(elsewhere.json().at("api_key").as_string());
+  const Response refused = site.Ask("POST", path(id), "", key);
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.json().at("error").at("code").as_string(), "no_room");
+  EXPECT_EQ(site.Ask("POST", path(id), "", "another").status, 403);
+  EXPECT_EQ(site.Ask("GET", path(id), "", key).status, 405);
+
+  v1::EpisodeOpenRequest open;
+  open.set_runner("agents");
+  const auto episode = *site.gateway().OpenEpisode(open);
+  EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), episode.api_key()).status, 200);
+  std::thread runner([&] {
+    v1::NextSnapshotRequest next;
+    next.set_runner("agents");
+    v1::SnapshotTakenRequest taken;
+    while (taken.snapshot_id().empty()) taken.set_snapshot_id(site.gateway().NextSnapshot(next)->snapshot_id());
+    EXPECT_TRUE(site.gateway().SnapshotTaken(taken).ok());
+  });
+  const Response made = site.Ask("POST", path(episode.episode_id()), "", episode.api_key());
+  runner.join();
+  ASSERT_EQ(made.status, 201) << made.body;
+  const std::string snapshot = episode.episode_id() + ".1";
+  EXPECT_EQ(made.json().at("snapshot_id").as_string(), snapshot);
+  EXPECT_EQ(made.json().at("call_id").as_string(), site.pool.calls().at(0).call_id());
+  const Response forked = site.Ask("POST", "/ingot/v1/episodes", R"({"from_snapshot":")" + snapshot + "\"}");
+  EXPECT_EQ(forked.status, 201) << forked.body;
+  EXPECT_EQ(forked.json().at("from_snapshot").as_string(), snapshot);
+  EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", R"({"from_snapshot":"gone.1"})").status, 404);
 }
 
 TEST(HttpServer, StreamsEventsThatEndWithDone) {
