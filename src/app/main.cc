@@ -335,8 +335,9 @@ Run DeclareSandboxServe(CLI::App& parser) {
       ->capture_default_str();
   parser.add_option("--session-memory", args->session_memory_mib, "MiB of a session that asks for no other number")
       ->capture_default_str();
-  parser.add_option("--memory", args->memory_mib,
-                    "MiB that all sessions may use; 0: no bound, -1: three quarters of the memory that is left")
+  parser
+      .add_option("--memory", args->memory_mib,
+                  "MiB that all sessions may use; 0: no bound, -1: three quarters of the memory that is left")
       ->capture_default_str();
   parser.add_option("--require", args->sandbox.require, "least rung: none, landlock, namespaces, full")
       ->capture_default_str();

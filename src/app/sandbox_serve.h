@@ -17,7 +17,8 @@ struct SandboxServeArgs {
   int sessions = 64;
   double session_idle_s = 600;
   int64_t session_memory_mib = 1024;  // of a session that asks for no other number
-  int64_t memory_mib = -1;            // that all sessions may use; 0 = no bound, -1 = three quarters of what the machine has left
+  // All sessions may use this much; 0 = no bound, -1 = three quarters of the memory that the machine has left.
+  int64_t memory_mib = -1;
 };
 
 // Blocks until SIGINT or SIGTERM. Returns the exit code.

@@ -66,7 +66,7 @@ absl::StatusOr<std::shared_ptr<Cell>> Interpreter::Run(CellRequest request, std:
 // Without mu_: the session's loop thread, which reports the start, takes it for news.
 absl::Status Interpreter::StartProcess() {
   Program program;
-  program.argv = {"python3", "-u", "-c", std::string(kKernelText)};
+  program.argv = {"python3", "-c", std::string(kKernelText)};
   program.folder = folder_;
   program.has_input = true;
   program.has_notes = true;

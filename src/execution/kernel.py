@@ -35,6 +35,7 @@ FORMS = {
 cells = os.fdopen(os.dup(0), "rb")
 notes = os.fdopen(os.dup(3), "wb")
 os.close(3)
+sys.stdout.reconfigure(line_buffering=True)  # as on a terminal: lines come as they are printed
 empty = os.open(os.devnull, os.O_RDONLY)
 os.dup2(empty, 0)
 os.close(empty)
