@@ -39,7 +39,7 @@ std::string CodexTables(const std::vector<StartedMcpServer>& servers) {
   for (const StartedMcpServer& server : servers) {
     absl::StrAppend(&toml, "[mcp_servers.", server.name, "]\ncommand = ", Toml(server.argv[0]), "\nargs = [");
     for (size_t i = 1; i < server.argv.size(); ++i) absl::StrAppend(&toml, i > 1 ? ", " : "", Toml(server.argv[i]));
-    absl::StrAppend(&toml, "]\nstartup_timeout_sec = ", WholeSeconds(server), "\n");
+    absl::StrAppend(&toml, "]\nstartup_timeout_sec = ", WholeSeconds(server), "\nrequired = true\n");
     if (server.env.empty()) continue;
     absl::StrAppend(&toml, "[mcp_servers.", server.name, ".env]\n");
     for (const auto& [name, text] : server.env) absl::StrAppend(&toml, Toml(name), " = ", Toml(text), "\n");

@@ -1,7 +1,7 @@
-// MCP servers of a recipe: programs that speak the Model Context Protocol over stdin and stdout and give the agent tools.
-// The scaffold starts them, as it does with servers of its own configuration: templates of the recipe's `files` put them
-// there. They run in the episode's room and end with it. Before the agent, each is started once and must answer
-// `initialize`.
+// MCP servers of a recipe: programs that speak the Model Context Protocol over stdin and stdout and give the agent
+// tools. The scaffold starts them, as it does with servers of its own configuration: templates of the recipe's `files`
+// put them there. They run in the episode's room and end with it. Before the agent, each is started once and must
+// answer `initialize`.
 #pragma once
 
 #include <map>
@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<StartedMcpServer>> RenderMcpServers(const std::vector
 // The servers in the words of scaffolds' configuration files, as the JSON variable ${mcp}:
 //   servers    {NAME: {"command", "args", "env"}}, the value of `mcpServers` (qwen-code, Gemini CLI, Claude Code, ..)
 //   opencode   {NAME: {"type": "local", "command", "environment", "enabled", "timeout"}}, OpenCode's `mcp`
-//   codex      text: TOML tables [mcp_servers.NAME]
+//   codex      text: TOML tables [mcp_servers.NAME]; Codex waits for `required` servers before its first turn
 base::json::object McpConfigurations(const std::vector<StartedMcpServer>& servers);
 
 // The bytes on a server's stdin that begin a session. A server ends when they end.

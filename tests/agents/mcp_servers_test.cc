@@ -31,11 +31,11 @@ TEST(McpServersTest, WritesTheWordsOfEachScaffold) {
             R"({"time":{"type":"local","command":["/opt/time","--zone","a \"b\""],"environment":{"KEY":"1\n2"},)"
             R"("enabled":true,"timeout":3000},"plain":{"type":"local","command":["p"],"environment":{},)"
             R"("enabled":true,"timeout":1000}})");
-  EXPECT_EQ(
-      std::string(mcp.at("codex").as_string()),
-      "[mcp_servers.time]\ncommand = \"/opt/time\"\nargs = [\"--zone\", \"a \\\"b\\\"\"]\nstartup_timeout_sec = 3\n"
-      "[mcp_servers.time.env]\n\"KEY\" = \"1\\n2\"\n"
-      "[mcp_servers.plain]\ncommand = \"p\"\nargs = []\nstartup_timeout_sec = 1\n");
+  EXPECT_EQ(std::string(mcp.at("codex").as_string()),
+            "[mcp_servers.time]\ncommand = \"/opt/time\"\nargs = [\"--zone\", \"a \\\"b\\\"\"]\nstartup_timeout_sec = "
+            "3\nrequired = true\n"
+            "[mcp_servers.time.env]\n\"KEY\" = \"1\\n2\"\n"
+            "[mcp_servers.plain]\ncommand = \"p\"\nargs = []\nstartup_timeout_sec = 1\nrequired = true\n");
 }
 
 TEST(McpServersTest, AnAnswerBesideOtherOutputBeginsTheSession) {

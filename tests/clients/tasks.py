@@ -377,6 +377,21 @@ def mcp_tool_is_called(runs):
 
 
 @case
+def mcp_tool_is_called_by_codex(runs):
+    """The same with Codex, whose configuration is TOML."""
+    env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
+    config = recipes_alone((SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8"), ["codex"])
+    wire = '          wire_api = "responses"\n'
+    config = config.replace(wire, wire + "          ${mcp.codex}\n").replace("    - name: codex\n", (
+        '    - name: codex\n      mcp: [{name: clock, command: ["mcp-server-time", "--local-timezone", "Europe/Berlin"]}]\n'))
+    episodes, output = collect(runs, "codex", config, [call("mcp__clock__get_current_time", timezone="Asia/Tokyo"), DONE],
+                               env, [{"task_id": "t", "domain": "code", "prompt": "What time is it?"}])
+    if episodes is None:
+        return output
+    return "" if "+09:00" in episodes[0]["text"] else f"no result of the tool: {output}"
+
+
+@case
 def mcp_server_that_does_not_start(runs):
     """The episode fails as infrastructure, and the log names the server and its reason."""
     env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
