@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "agents/options.h"
+#include "app/progress.h"
 #include "base/json.h"
 #include "dataset/harbor.h"
 #include "sandbox/image.h"
@@ -127,7 +128,10 @@ absl::StatusOr<std::string> Fault(sandbox::Substrate& substrate, sandbox::ImageS
 
 int UnpackImage(const ImageArgs& args, std::ostream& out, std::ostream& errors) {
   sandbox::ImageStore store(StoreOf(args.store));
-  const auto image = store.Resolve(args.source);
+  const auto image = [&] {
+    const Underway unpacking("image: unpacking " + args.source);
+    return store.Resolve(args.source);
+  }();
   if (!image.ok()) {
     errors << "ingot image: " << image.status().message() << "\n";
     return 1;

@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/run_config.h"
 #include "app/run_dir.h"
 #include "app/text_parts.h"
@@ -141,7 +142,12 @@ absl::StatusOr<int> ImportOrError(const ImportArgs& args) {
   store.path = dir.pool();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(store));
   Importer importer(*pool, text);
-  for (const std::string& file : args.files) INGOT_RETURN_IF_ERROR(AddFile(file, importer));
+  Progress progress("import");
+  for (size_t i = 0; i < args.files.size(); ++i) {
+    progress.Show(args.files[i], static_cast<int64_t>(i), std::ssize(args.files));
+    INGOT_RETURN_IF_ERROR(AddFile(args.files[i], importer));
+  }
+  progress.Clear();
   importer.Report(dir.path());
   return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "app/convert_gguf.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/peft.h"
@@ -21,8 +22,13 @@ namespace {
 
 namespace json = base::json;
 
+absl::StatusOr<model::ModelFolder> LoadFolder(const std::string& dir) {
+  const Underway loading("model: loading " + dir);
+  return model::LoadModelDir(dir);
+}
+
 absl::StatusOr<model::ModelFolder> Load(const ModelArgs& args) {
-  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, model::LoadModelDir(args.dir));
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, LoadFolder(args.dir));
   if (!args.adapter.empty()) {
     auto added = model::AddAdapters(args.adapter, &folder);
     if (!added.ok()) return base::Annotate(added, "--adapter " + args.adapter);
@@ -102,6 +108,7 @@ absl::StatusOr<json::value> Info(const ModelArgs& args) {
 }
 
 absl::StatusOr<json::value> Written(const std::string& out, const model::ModelFolder& folder) {
+  const Underway writing("model: writing " + out);
   INGOT_RETURN_IF_ERROR(model::SaveModelDir(out, folder.config, folder.parameters));
   return json::value{
       {"folder", out}, {"family", folder.config.model_type}, {"parameters", folder.config.ParameterCount()}};
@@ -115,7 +122,7 @@ absl::StatusOr<json::value> Merge(const ModelArgs& args) {
   }
   model::FoldAdapters(&folder);
   if (args.other.empty()) return Written(args.out, folder);
-  INGOT_ASSIGN_OR_RETURN(model::ModelFolder other, model::LoadModelDir(args.other));
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder other, LoadFolder(args.other));
   model::FoldAdapters(&other);
   const absl::Status same = model::Parameters::CheckSameShapes(folder.config, other.config);
   if (!same.ok()) return base::Annotate(same, absl::StrCat("--with ", args.other, " is another model than ", args.dir));
@@ -124,7 +131,7 @@ absl::StatusOr<json::value> Merge(const ModelArgs& args) {
 }
 
 absl::StatusOr<json::value> Adapter(const ModelArgs& args) {
-  INGOT_ASSIGN_OR_RETURN(const model::ModelFolder folder, model::LoadModelDir(args.dir));
+  INGOT_ASSIGN_OR_RETURN(const model::ModelFolder folder, LoadFolder(args.dir));
   if (folder.config.lora.rank == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(args.dir, " has no adapters: name a checkpoint of a run with trainer.lora"));
@@ -135,6 +142,7 @@ absl::StatusOr<json::value> Adapter(const ModelArgs& args) {
 
 // "model", the default, is the type in which every value of the file is exact.
 absl::StatusOr<json::value> FromGguf(const ModelArgs& args) {
+  const Underway converting("model: converting " + args.file);
   return ConvertGguf(args.file, args.out, args.dtype == "model" ? "fp32" : args.dtype);
 }
 

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "base/log.h"
@@ -48,5 +50,28 @@ void Progress::Clear() {
   std::fflush(out_);
   stands_ = false;
 }
+
+Underway::Underway(std::string what, std::FILE* out, int terminal, std::chrono::milliseconds after,
+                   std::chrono::milliseconds every) {
+  if (terminal < 0 ? isatty(fileno(out)) != 1 : terminal == 0) return;
+  thread_ = std::jthread([what = base::Printable(what), out, after, every](const std::stop_token& stop) {
+    const auto start = std::chrono::steady_clock::now();
+    std::mutex mu;
+    std::condition_variable_any ended;
+    std::unique_lock lock(mu);
+    bool stands = false;
+    for (auto next = start + after; !ended.wait_until(lock, stop, next, [] { return false; }) && !stop.stop_requested();
+         next += every) {
+      const auto passed = std::chrono::duration_cast<std::chrono::seconds>(next - start);
+      std::fprintf(out, "\r\033[K%s  %lld s", what.c_str(), static_cast<long long>(passed.count()));
+      std::fflush(out);
+      stands = true;
+    }
+    if (stands) std::fprintf(out, "\r\033[K");
+    std::fflush(out);
+  });
+}
+
+Underway::~Underway() = default;
 
 }  // namespace ingot::app

@@ -1,12 +1,17 @@
-// The progress of a command on stderr: a bar that appears once the command has taken two seconds, on a terminal alone. The
+// The progress of a command on stderr: a line that appears once the command has taken two seconds, on a terminal alone. The
 // line that it stands on is empty again when the command goes on to print.
-// Not thread safe.
+//
+//   Progress   a bar of a job that counts its steps
+//   Underway   the seconds of a job that does not: the file system or torch has it
+//
+// Neither is thread safe.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <thread>
 
 #include "base/clock.h"
 
@@ -36,6 +41,22 @@ class Progress {
   const std::chrono::nanoseconds start_;
   std::chrono::nanoseconds drawn_{0};
   bool stands_ = false;
+};
+
+// From its making to its end, `what` is done: "ingot: loading /models/m  12 s". A thread of its own draws the line, so the
+// job may block.
+class Underway {
+ public:
+  // `out` is borrowed. `terminal` as Progress; `after`, `every`: of the line and of its changes.
+  explicit Underway(std::string what, std::FILE* out = stderr, int terminal = -1,
+                    std::chrono::milliseconds after = Progress::kAfter,
+                    std::chrono::milliseconds every = std::chrono::seconds(1));
+  ~Underway();
+  Underway(const Underway&) = delete;
+  Underway& operator=(const Underway&) = delete;
+
+ private:
+  std::jthread thread_;  // of a terminal; ends with this
 };
 
 // "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes. Pure.

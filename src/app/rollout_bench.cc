@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "app/process.h"
+#include "app/progress.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "model/parameters.h"
@@ -95,7 +96,9 @@ class Bench {
 };
 
 absl::Status Run(const RolloutBenchArgs& args, std::ostream& out) {
+  auto loading = std::make_unique<Underway>("bench: loading " + args.dir);
   INGOT_ASSIGN_OR_RETURN(const model::ModelFolder folder, model::LoadModelDir(args.dir));
+  loading.reset();
   rollout::EngineOptions options;
   options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
   const int most = *std::max_element(args.streams.begin(), args.streams.end());

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "app/progress.h"
 #include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/peft.h"
@@ -13,6 +14,7 @@
 namespace ingot::app {
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std::string& model_dir, int64_t version) {
+  const Underway loading("loading " + model_dir);
   INGOT_ASSIGN_OR_RETURN(const model::ModelFolder loaded, model::LoadModelDir(model_dir));
   return trainer::SnapshotOf(version, loaded.parameters.tensors());
 }

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "app/progress.h"
 #include "app/terminal.h"
 #include "base/log.h"
 #include "base/run_log.h"
@@ -141,6 +142,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
     INGOT_RETURN_IF_ERROR(Place(parameters, model.device));
     return trainer::Trainer::Create(config.trainer, model.shape, std::move(parameters), base::Clock::Real(), ranks);
   }
+  const Underway loading("loading " + config.model.path);
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder loaded, model::LoadModelDir(config.model.path));
   if (model.shape.lora.rank > 0) {
     INGOT_RETURN_IF_ERROR(config.model.lora_init == "default"
@@ -215,6 +217,7 @@ absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, cons
   record.metrics = &metrics;
   const absl::Status trained = [&]() -> absl::Status {
     INGOT_RETURN_IF_ERROR(RunStages(config, model, *trainer, record, stop));
+    const Underway writing("writing the model");
     INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo saved,
                            trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
     INGOT_RETURN_IF_ERROR(dir.DropStages());

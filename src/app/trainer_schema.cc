@@ -110,6 +110,9 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
                "greatest memory of a step, model and optimizer included; a larger step is refused; 0: the machine's");
   schema.Field("trainer.logits_chunk_elements", &o.logits_chunk_elements,
                "elements of the logits matrix held at once; bf16 also holds the gradient by eight times as many");
+  schema.Field(
+      "trainer.update_variance_every", &o.update_variance_every,
+      "steps between measurements of trainer/update_variance, each up to four groups' backward passes; 0: none");
   schema.Field("trainer.probe_tokens", &o.probe_tokens,
                "freshly sampled tokens scored before each step, for mismatch/*; 0: no probe");
   schema.Field("trainer.checkpoint_every", &o.checkpoint_every,

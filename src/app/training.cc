@@ -16,6 +16,7 @@
 #include "app/persist.h"
 #include "app/pinned_versions.h"
 #include "app/probe.h"
+#include "app/progress.h"
 #include "app/summary.h"
 #include "app/supervised.h"
 #include "app/terminal.h"
@@ -331,6 +332,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> FromCheckpoint(const RunConfig
                                                                  const std::string& device, trainer::Ranks* ranks) {
   trainer::TrainerOptions options = config.trainer;
   if (KeepsReference(config)) options.reference_path = ReferencePath(dir);
+  const Underway loading("loading " + checkpoint);
   return trainer::Trainer::Resume(options, checkpoint, at::Device(device), base::Clock::Real(), ranks);
 }
 
@@ -444,6 +446,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   if (first_step == 0) {
     // A crash before the first due checkpoint resumes from this one, so that no warm start is repeated.
     trainer::CheckpointInfo checkpoint;
+    const Underway writing("writing checkpoint 0");
     INGOT_RETURN_IF_ERROR(Persist(patience, "writing checkpoint 0", [&]() -> absl::Status {
       INGOT_ASSIGN_OR_RETURN(checkpoint, trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
       return absl::OkStatus();
@@ -462,6 +465,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, evaluated, patience));
   INGOT_RETURN_IF_ERROR(evaluations.Poll(recorder.OnEvaluation()));
   loop_options.persist = [&patience](const std::string& what, const std::function<absl::Status()>& write) {
+    const Underway writing(what);
     return Persist(patience, what, write);
   };
   loop_options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };

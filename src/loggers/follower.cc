@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "view/evaluation.h"
 
 namespace ingot::loggers {
 namespace {
@@ -89,10 +90,32 @@ absl::Status Follower::Send(Followed& followed) {
     const std::vector<view::Row> rows = rows_.After(followed.place.row_time, kRowsAtATime);
     if (rows.empty()) break;
     INGOT_RETURN_IF_ERROR(followed.logger->Rows(rows));
+    INGOT_RETURN_IF_ERROR(SendEvaluations(*followed.logger, rows));
     followed.place.row_time = rows.back().time;
     Keep(followed);
   }
   return followed.logger->wants_groups() && pool_ != nullptr ? SendGroups(followed) : absl::OkStatus();
+}
+
+absl::Status Follower::SendEvaluations(Logger& logger, std::span<const view::Row> rows) {
+  if (!logger.wants_groups() || pool_ == nullptr) return absl::OkStatus();
+  for (const view::Row& row : rows) {
+    if (!row.Has("eval/reward_mean")) continue;
+    const auto version = static_cast<int64_t>(row.Get("eval/version", static_cast<double>(row.step)));
+    INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> groups, view::EvaluatedGroups(*pool_, version));
+    for (const int64_t id : groups) {
+      view::JournalGroup unjournalled;
+      unjournalled.group_id = id;
+      v1::GetGroupRequest request;
+      request.set_group_id(id);
+      request.set_purpose(v1::PURPOSE_EVAL);
+      const absl::StatusOr<v1::Group> trees = pool_->GetGroup(request);
+      if (absl::IsNotFound(trees.status())) continue;  // deleted meanwhile
+      INGOT_RETURN_IF_ERROR(trees.status());
+      INGOT_RETURN_IF_ERROR(logger.Group(*trees, unjournalled));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Follower::SendGroups(Followed& followed) {

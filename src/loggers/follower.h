@@ -56,6 +56,8 @@ class Follower {
     std::chrono::steady_clock::time_point warned{};
   };
   absl::Status Send(Followed& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The evaluations that rows report.
+  absl::Status SendEvaluations(Logger& logger, std::span<const view::Row> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SendGroups(Followed& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Keep(const Followed& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

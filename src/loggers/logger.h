@@ -2,7 +2,7 @@
 // never hold up its training.
 //
 //   RUN/metrics.jsonl ──rows───▶ Mlflow, Trackio
-//   pool, journal     ──groups─▶ Otlp (traces; steps too)
+//   pool, journal     ──groups─▶ Otlp (traces; steps and evaluations too)
 //
 // A logger is sent everything in order and may be sent the same again, after an error or a crash.
 #pragma once
@@ -30,7 +30,8 @@ class Logger {
   // Text that a later start of the run is given back; empty = none.
   virtual std::string State() const { return ""; }
   virtual absl::Status Rows(std::span<const view::Row> rows) = 0;
-  // A group that has ended, with its trees.
+  // A group that has ended, with its trees. Those of an evaluation come with its row and are in no journal: their
+  // JournalGroup has the id alone.
   virtual bool wants_groups() const { return false; }
   virtual absl::Status Group(const v1::Group&, const view::JournalGroup&) { return absl::OkStatus(); }
   // The run ended: in order, or by an error.

@@ -84,9 +84,11 @@ array SpansOf(const std::string& run, const v1::Group& group, const view::Journa
   for (const v1::EpisodeTree& tree : group.episodes()) {
     const v1::Episode& episode = tree.episode();
     const std::string trace = TraceId(episode.episode_id()), id = SpanId(episode.episode_id());
+    const bool evaluated = episode.purpose() == v1::PURPOSE_EVAL;
     array attributes;
     attributes.push_back(Attribute("ingot.run", run));
     attributes.push_back(Attribute("ingot.episode", episode.episode_id()));
+    attributes.push_back(Attribute("ingot.purpose", std::string(evaluated ? "eval" : "train")));
     attributes.push_back(Attribute("ingot.group", group.group_id()));
     attributes.push_back(Attribute("ingot.sample", static_cast<int64_t>(episode.ref().sample_index())));
     attributes.push_back(Attribute("ingot.task", episode.task().task_id()));

@@ -137,6 +137,7 @@ absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(trust_region.Validate());
   INGOT_RETURN_IF_ERROR(Require(max_skipped_steps >= 0, "max_skipped_steps must not be negative (0: stop at once)"));
   INGOT_RETURN_IF_ERROR(Require(optimizer_reset_every >= 0, "optimizer_reset_every must not be negative (0: never)"));
+  INGOT_RETURN_IF_ERROR(Require(update_variance_every >= 0, "update_variance_every must not be negative (0: never)"));
   INGOT_RETURN_IF_ERROR(Require(probe_tokens >= 0, "probe_tokens must not be negative (0: no probe)"));
   INGOT_RETURN_IF_ERROR(Require(checkpoint_every >= 0, "checkpoint_every must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(keep_checkpoints > 0, "keep_checkpoints must be above 0"));

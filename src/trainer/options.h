@@ -130,6 +130,8 @@ struct TrainerOptions {
 
   TrustRegionOptions trust_region;
 
+  // Steps between measurements of the variance of the update (update_variance.h); 0 = none.
+  int64_t update_variance_every = 20;
   int64_t probe_tokens = 256;     // tokens of the current version that are scored before each step; 0 = no probe
   int64_t checkpoint_every = 20;  // steps between checkpoints; 0 = only when the run ends
   int64_t keep_checkpoints = 2;   // number of newest checkpoints that stay; > 0

@@ -7,6 +7,7 @@
 
 #include "trainer/metrics.h"
 #include "trainer/step_bound.h"
+#include "trainer/update_spread.h"
 
 namespace ingot::trainer {
 
@@ -22,6 +23,8 @@ struct StepTally {
     double pass_seconds = 0;      // wall time of scorings, forward, loss and backward; of ranks the longest
     double busy_seconds = 0;      // pass_seconds less exchanges between ranks; of ranks the sum
     double longest_busy_seconds = 0;
+    double variance_seconds = 0;  // wall time of single groups' gradients, not in pass_seconds; of ranks the longest
+    UpdateSpread spread;
     StepWork work, unmerged;  // work of pass_seconds, and of the same calls unmerged
     MeanMax entropy;
     LogprobGap offpolicy;  // every trained token
@@ -38,6 +41,8 @@ struct StepTally {
       pass_seconds = std::max(pass_seconds, other.pass_seconds);
       busy_seconds += other.busy_seconds;
       longest_busy_seconds = std::max(longest_busy_seconds, other.longest_busy_seconds);
+      variance_seconds = std::max(variance_seconds, other.variance_seconds);
+      spread.Add(other.spread);
       work.Add(other.work);
       unmerged.Add(other.unmerged);
       entropy.Add(other.entropy);

@@ -52,7 +52,14 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedFore
     ShareScores(forest, loss);
     loss.Fix(/*counts=*/ranks_ == nullptr || ranks_->leads());
   }
+  std::optional<UpdateVariance> variance;
+  if (MeasuresVariance()) {
+    const auto measuring = clock_.Now();
+    variance = MeasureGroups(batch, forest, loss);
+    plain.variance_seconds = Seconds(clock_.Now() - measuring);
+  }
   AccumulateGradient(batch, forest, loss, tally);
+  if (variance) plain.spread = variance->Compare(optimizer_->Gradients());
   tally.sums = loss.sums();
   tally.non_finite_calls = loss.non_finite_calls();
   MergeTallies(batch, tally);
@@ -404,6 +411,10 @@ void Trainer::Report(const PreparedBatch& batch, const StepTally& tally, StepMet
     metrics["mismatch/packed_logprob_abs_diff_max"] = plain.packed.abs_diff.max;
   }
   metrics["mismatch/packed_tokens"] = static_cast<double>(plain.packed.abs_diff.count);
+  if (plain.spread.groups > 0 && plain.spread.length > 0) {
+    metrics["trainer/update_variance"] = plain.spread.apart / plain.spread.length;
+    metrics["perf/update_variance_seconds"] = plain.variance_seconds;
+  }
   metrics["mismatch/probe_tokens"] = static_cast<double>(plain.mismatch.abs_diff.count);
   metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(plain.merged_tokens);
   metrics["tree/merged_tokens"] = static_cast<double>(plain.merged_tokens);

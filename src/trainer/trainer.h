@@ -51,6 +51,7 @@
 #include "trainer/step_bound.h"
 #include "trainer/step_tally.h"
 #include "trainer/trust_region.h"
+#include "trainer/update_variance.h"
 #include "weights/snapshot.h"
 
 namespace ingot::trainer {
@@ -180,6 +181,14 @@ class Trainer {
                           StepTally& tally);
   // The options of a pass over the step's forest.
   PassOptions StepPassOptions() const;
+  // Whether this step measures the variance of its update.
+  bool MeasuresVariance() const {
+    const int64_t every = options_.update_variance_every;
+    return every > 0 && version_ % every == every - 1 && !stage_;
+  }
+  // Together. The gradients of a sample of groups; `share`: this rank's forest. `ready`: may be evaluated. Leaves no
+  // gradient.
+  UpdateVariance MeasureGroups(const PreparedBatch& batch, const tree::PackedForest& share, const StepLoss& ready);
   ProbeFuture StartProbe(const ProbeSource& probe) const;
   void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
   // Updates the weights. Returns a description of a number that is not finite, and then leaves them; empty = updated.

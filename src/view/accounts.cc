@@ -7,7 +7,8 @@
 namespace ingot::view {
 
 SecondsAccount AccountSeconds(std::span<const Row> rows) {
-  double wait = 0, data = 0, train = 0, figures = 0, probe = 0, trust = 0, publish = 0, checkpoint = 0, steps = 0;
+  double wait = 0, data = 0, train = 0, figures = 0, probe = 0, trust = 0, spread = 0, publish = 0;
+  double checkpoint = 0, steps = 0;
   const Row* first = nullptr;
   const Row* last = nullptr;
   for (const Row& row : rows) {
@@ -19,7 +20,9 @@ SecondsAccount AccountSeconds(std::span<const Row> rows) {
     data += row.Get("perf/data_seconds");
     probe += row.Get("perf/probe_seconds");
     trust += row.Get("perf/step_kl_seconds");
-    train += row.Get("perf/train_seconds") - row.Get("perf/probe_seconds") - row.Get("perf/step_kl_seconds");
+    spread += row.Get("perf/update_variance_seconds");
+    train += row.Get("perf/train_seconds") - row.Get("perf/probe_seconds") - row.Get("perf/step_kl_seconds") -
+             row.Get("perf/update_variance_seconds");
     // The share is of the whole call that trains; the seconds are of its passes and its update.
     if (row.Has("perf/share_training")) {
       figures += row.Get("perf/share_training") * row.Get("perf/step_seconds") - row.Get("perf/train_seconds");
@@ -30,13 +33,14 @@ SecondsAccount AccountSeconds(std::span<const Row> rows) {
   SecondsAccount account;
   if (first == nullptr) return account;
   account.wall = last->time - (first->time - first->Get("perf/step_seconds"));
-  account.measured = wait + data + train + figures + probe + trust + publish + checkpoint;
+  account.measured = wait + data + train + figures + probe + trust + spread + publish + checkpoint;
   account.parts = {{"waiting for a batch", wait},
                    {"packing", data},
                    {"training", train},
                    {"rates of the kernels, and figures", figures},
                    {"probe of numerics", probe},
                    {"trust region", trust},
+                   {"variance of the update", spread},
                    {"weights to the engines", publish},
                    {"checkpoints", checkpoint},
                    {"between steps", account.wall - steps},

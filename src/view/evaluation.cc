@@ -1,6 +1,7 @@
 #include "view/evaluation.h"
 
 #include <cmath>
+#include <set>
 
 #include "tree/episode_return.h"
 #include "view/accounts.h"
@@ -47,6 +48,16 @@ absl::StatusOr<TaskRewards> EvaluatedTasks(datapool::Client& pool, int64_t versi
     rewards[task] = sum / static_cast<double>(values.size());
   }
   return rewards;
+}
+
+absl::StatusOr<std::vector<int64_t>> EvaluatedGroups(datapool::Client& pool, int64_t version) {
+  std::set<int64_t> groups;
+  for (datapool::EpisodePages pages(pool, v1::PURPOSE_EVAL, version * kEvalGroups, (version + 1) * kEvalGroups - 1);
+       !pages.done();) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
+    for (const v1::Episode& episode : page.episodes()) groups.insert(episode.ref().group_id());
+  }
+  return std::vector<int64_t>(groups.begin(), groups.end());
 }
 
 Estimate EstimateOf(const TaskRewards& rewards) {

@@ -27,6 +27,9 @@ using TaskRewards = std::map<std::string, double>;
 // Of the evaluation of one version. Empty = its trees are not stored. Errors are the pool's.
 absl::StatusOr<TaskRewards> EvaluatedTasks(datapool::Client& pool, int64_t version);
 
+// The groups of the evaluation of one version, in order. Empty = its trees are not stored. Errors are the pool's.
+absl::StatusOr<std::vector<int64_t>> EvaluatedGroups(datapool::Client& pool, int64_t version);
+
 // Over tasks, since the samples of one task are not independent.
 Estimate EstimateOf(const TaskRewards& rewards);
 // The difference `other` - `first`, paired by the tasks that both have. nullopt: fewer than two such tasks.

@@ -126,6 +126,11 @@ absl::StatusOr<value> RunView::Run() {
   if (!steps.empty()) result["last"] = RowJson(steps.back());
   const std::vector<Row> evaluated = rows_.Last("eval/reward_mean", 1);
   if (!evaluated.empty()) result["evaluated"] = RowJson(evaluated.back());
+  const std::vector<Row> spread = rows_.Last("trainer/update_variance", 1);
+  if (!spread.empty()) {
+    result["update_variance"] =
+        object{{"step", spread.back().step}, {"value", spread.back().Get("trainer/update_variance")}};
+  }
   if (const std::optional<Efficiency> j = EfficiencyOf(steps)) {
     result["efficiency"] = object{{"steps", j->steps},
                                   {"value", j->value},

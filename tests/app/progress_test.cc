@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 namespace ingot::app {
 namespace {
@@ -41,6 +43,29 @@ TEST(Progress, DrawsOneLineAfterTwoSecondsAndClearsIt) {
     progress.Show("groups", 2, 2);  // within a tenth of a second
   });
   EXPECT_EQ(shown, "\r\033[Kreport ━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌ 1/2 groups\\x1b[2J\r\033[K");
+}
+
+// What a job of about `ms` leaves on its terminal.
+std::string ShownOfAJob(int ms, int terminal) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* const out = open_memstream(&text, &size);
+  {
+    const Underway loading("loading m\x1b", out, terminal, std::chrono::milliseconds(20), std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  }
+  std::fclose(out);
+  std::string shown(text, size);
+  std::free(text);
+  return shown;
+}
+
+TEST(Underway, ShowsALongJobAndClearsItsLine) {
+  const std::string shown = ShownOfAJob(200, 1);
+  EXPECT_THAT(shown, ::testing::StartsWith("\r\033[Kloading m\\x1b  0 s\r\033[Kloading m"));
+  EXPECT_THAT(shown, ::testing::EndsWith("s\r\033[K"));
+  EXPECT_EQ(ShownOfAJob(200, 0), "") << "no terminal";
+  EXPECT_EQ(ShownOfAJob(0, 1), "") << "a short job";
 }
 
 TEST(FormatProgress, LeavesTheBarOutWithoutATotal) {

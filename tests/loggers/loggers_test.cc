@@ -153,6 +153,27 @@ TEST_F(FollowerTest, SendsEverythingOnceAlsoAcrossStarts) {
   EXPECT_EQ(Spans("episode"), 6);
 }
 
+TEST_F(FollowerTest, TheEpisodesOfAnEvaluationComeWithItsRow) {
+  const int64_t group = int64_t{5} << 20;  // of version 5
+  for (const int sample : {0, 1}) {
+    const std::string id = absl::StrCat("e", sample);
+    ASSERT_TRUE(run_.pool().OpenEpisode(datapool::testing::Open(id, group + 3, sample, 0, v1::PURPOSE_EVAL)).ok());
+    ASSERT_TRUE(run_.pool().EndEpisode(datapool::testing::End(id, v1::EPISODE_FINISHED, sample)).ok());
+  }
+  const auto follower = Make();
+  follower->Look();
+  EXPECT_EQ(Spans("episode"), 4);
+  std::ofstream(run_.folder() + "/metrics.jsonl")
+      << R"({"step": 7, "time": 60, "eval/version": 5, "eval/reward_mean": 0.5})" << "\n";
+  server_.down = true;
+  follower->Look();
+  server_.down = false;
+  follower->Look();
+  follower->Look();
+  EXPECT_EQ(Spans("episode"), 6);
+  EXPECT_THAT(server_.asked.back().body, HasSubstr(R"("key":"ingot.purpose","value":{"stringValue":"eval"})"));
+}
+
 TEST_F(FollowerTest, AServerThatIsDownGetsLaterWhatItMissed) {
   Write(0);
   const auto follower = Make();

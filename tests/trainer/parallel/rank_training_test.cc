@@ -67,6 +67,7 @@ TEST_P(RanksTrain, LikeOneRank) {
   options.threads = 1;
   options.micro_batch_tokens = 24;
   options.max_skipped_steps = 100;
+  options.update_variance_every = 2;
   if (options.objective != "dpo") {
     options.entropy_coefficient = 0.01;
     options.reference_kl_coefficient = 0.05;
@@ -299,6 +300,7 @@ std::vector<Named> WaysThroughTheLayers() {
   add("Bf16", [](TrainerOptions& o) { o.dtype = "bf16"; });
   add("Exact", [](TrainerOptions& o) { o.numerics = kernels::Numerics::kExact; });
   add("Reference", [](TrainerOptions& o) { o.reference_kl_coefficient = 0.05, o.entropy_coefficient = 0.01; });
+  add("Variance", [](TrainerOptions& o) { o.update_variance_every = 1; });
   for (const std::string preset : {"gspo", "dpo"}) {  // they score the batch before they train it
     ways.push_back({preset == "dpo" ? "Dpo" : "Gspo", OptionsOf(preset)});
     TrainerOptions& options = ways.back().options;
