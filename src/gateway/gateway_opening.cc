@@ -20,7 +20,7 @@ constexpr size_t kMinIdempotencyKey = 16, kMaxIdempotencyKey = 256;  // bytes
 
 // The owner's key. It is made from the idempotency key, since gateway and pool keep only hashes of keys and a repeated
 // request must get the same key.
-std::string OwnerKeyOf(const v1::EpisodeOpenRequest& request) {
+std::string NewOwnerKey(const v1::EpisodeOpenRequest& request) {
   if (request.idempotency_key().empty()) return "ingot-" + base::RandomHex(24);
   return OwnerKeyOf(request.idempotency_key());
 }
@@ -60,7 +60,7 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
                                                       kMaxIdempotencyKey, " bytes that nobody can guess"));
   }
   if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
-  const std::string key = OwnerKeyOf(request);
+  const std::string key = NewOwnerKey(request);
   const auto began = core_.parts.clock->Now();
   if (once != 0) {
     INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, PlaceOpening(request.idempotency_key()));
