@@ -3,7 +3,13 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <deque>
+#include <map>
+#include <utility>
+
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "proto/gateway.grpc.pb.h"
 #include "proto/grpc_status.h"
 
@@ -12,55 +18,63 @@ namespace {
 
 class GrpcEpisodes final : public Episodes {
  public:
-  GrpcEpisodes(v1::RoleChannel channel, const GrpcEpisodesOptions& options)
-      : stubs_(std::move(channel)), options_(options) {}
+  GrpcEpisodes(std::vector<v1::RoleChannel> channels, const GrpcEpisodesOptions& options) : options_(options) {
+    for (v1::RoleChannel& channel : channels) gateways_.emplace_back(std::move(channel));
+  }
 
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
-    grpc::ClientContext context;
-    SetDeadline(context);
     v1::EpisodeOpenRequest named = request;
     named.set_runner(options_.runner);
     named.set_incarnation(incarnation_);
     named.set_admin_key(options_.admin_key);
-    v1::EpisodeOpenResponse response;
-    const grpc::Status status = stubs_.Now()->OpenEpisode(&context, named, &response);
-    if (!status.ok()) return v1::FromGrpc(status);
-    return response;
+    size_t gateway = next_++ % gateways_.size();
+    auto opened = Ask(gateway, named, &v1::Gateway::Stub::OpenEpisode);
+    if (opened.ok() && gateways_.size() > 1) Remember(opened->episode_id(), gateway);
+    return opened;
   }
 
   absl::Status Reward(const v1::EpisodeRewardRequest& request) override {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    v1::EpisodeRewardResponse response;
-    return v1::FromGrpc(stubs_.Now()->RewardEpisode(&context, request, &response));
+    size_t gateway = GatewayOf(request.episode_id());
+    const auto rewarded = Ask(gateway, request, &v1::Gateway::Stub::RewardEpisode);
+    if (rewarded.ok() && gateways_.size() > 1) Remember(request.episode_id(), gateway);
+    return rewarded.status();
   }
 
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    v1::EpisodeEndResponse response;
-    INGOT_RETURN_IF_ERROR(v1::FromGrpc(stubs_.Now()->EndEpisode(&context, request, &response)));
-    return response;
+    size_t gateway = GatewayOf(request.episode_id());
+    auto ended = Ask(gateway, request, &v1::Gateway::Stub::EndEpisode);
+    if (ended.ok()) Forget(request.episode_id());
+    return ended;
   }
 
+  // Each gateway asks for snapshots of the episodes that it serves: they are listened to in turn.
   absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) override {
-    grpc::ClientContext context;
-    SetDeadline(context, static_cast<double>(request.wait_ms()) * 1e-3);
     v1::NextSnapshotRequest named = request;
     named.set_runner(options_.runner);
     named.set_admin_key(options_.admin_key);
+    named.set_wait_ms(request.wait_ms() / static_cast<int64_t>(gateways_.size()));
+    const size_t gateway = next_listened_++ % gateways_.size();
+    grpc::ClientContext context;
+    SetDeadline(context, static_cast<double>(named.wait_ms()) * 1e-3);
     v1::NextSnapshotResponse response;
-    INGOT_RETURN_IF_ERROR(v1::FromGrpc(stubs_.Now()->NextSnapshot(&context, named, &response)));
+    INGOT_RETURN_IF_ERROR(v1::FromGrpc(gateways_[gateway].Now()->NextSnapshot(&context, named, &response)));
+    if (gateways_.size() > 1 && !response.episode_id().empty()) Remember(response.episode_id(), gateway);
     return response;
   }
 
+  // A gateway that does not know the snapshot passes the word on to the next one.
   absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) override {
-    grpc::ClientContext context;
-    SetDeadline(context);
     v1::SnapshotTakenRequest named = request;
     named.set_admin_key(options_.admin_key);
-    v1::SnapshotTakenResponse response;
-    return v1::FromGrpc(stubs_.Now()->SnapshotTaken(&context, named, &response));
+    absl::Status told;
+    for (v1::Stubs<v1::Gateway>& gateway : gateways_) {
+      grpc::ClientContext context;
+      SetDeadline(context);
+      v1::SnapshotTakenResponse response;
+      told = v1::FromGrpc(gateway.Now()->SnapshotTaken(&context, named, &response));
+      if (told.ok()) return told;
+    }
+    return told;
   }
 
  private:
@@ -69,8 +83,45 @@ class GrpcEpisodes final : public Episodes {
                          std::chrono::milliseconds(static_cast<int64_t>((options_.timeout_s + wait_s) * 1e3)));
   }
 
-  const v1::Stubs<v1::Gateway> stubs_;
+  // Asks `gateway`, and then each other one, until one answers, and sets it to that one.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Ask(size_t& gateway, const Request& request,
+                               grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                         Response*)) {
+    absl::Status failed;
+    for (size_t i = 0; i < gateways_.size(); ++i) {
+      grpc::ClientContext context;
+      SetDeadline(context);
+      Response response;
+      const grpc::Status status = (gateways_[gateway].Now().get()->*method)(&context, request, &response);
+      if (status.ok()) return response;
+      failed = v1::FromGrpc(status);
+      if (!absl::IsUnavailable(failed) && !absl::IsDeadlineExceeded(failed)) return failed;
+      gateway = (gateway + 1) % gateways_.size();
+    }
+    return failed;
+  }
+
+  size_t GatewayOf(const std::string& episode_id) {
+    base::MutexLock lock(mu_);
+    const auto found = opened_at_.find(episode_id);
+    return found == opened_at_.end() ? 0 : found->second;
+  }
+  void Remember(const std::string& episode_id, size_t gateway) {
+    base::MutexLock lock(mu_);
+    opened_at_[episode_id] = gateway;
+  }
+  void Forget(const std::string& episode_id) {
+    base::MutexLock lock(mu_);
+    opened_at_.erase(episode_id);
+  }
+
+  std::deque<v1::Stubs<v1::Gateway>> gateways_;  // constant after the constructor
   const GrpcEpisodesOptions options_;
+  std::atomic<size_t> next_{0};           // that opens
+  std::atomic<size_t> next_listened_{0};  // for snapshots
+  base::Mutex mu_;
+  std::map<std::string, size_t> opened_at_ ABSL_GUARDED_BY(mu_);  // of several gateways: by id of an open episode
   const std::string incarnation_ = absl::StrCat(getpid(), "-", base::Clock::Real().UnixNanos());  // this process
 };
 
@@ -81,8 +132,8 @@ absl::Status GrpcEpisodesOptions::Validate() const {
   return absl::InvalidArgumentError(absl::StrCat("timeout_s is ", timeout_s, ": seconds above 0 (and at most 1e6)"));
 }
 
-std::unique_ptr<Episodes> MakeGrpcEpisodes(v1::RoleChannel channel, const GrpcEpisodesOptions& options) {
-  return std::make_unique<GrpcEpisodes>(std::move(channel), options);
+std::unique_ptr<Episodes> MakeGrpcEpisodes(std::vector<v1::RoleChannel> channels, const GrpcEpisodesOptions& options) {
+  return std::make_unique<GrpcEpisodes>(std::move(channels), options);
 }
 
 }  // namespace ingot::agents

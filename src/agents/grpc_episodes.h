@@ -1,9 +1,10 @@
-// Episodes over gRPC: a gateway in another process.
+// Episodes over gRPC: one or several gateways in other processes.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "agents/episodes.h"
 #include "proto/grpc_channel.h"
@@ -20,8 +21,10 @@ struct GrpcEpisodesOptions {
   absl::Status Validate() const;
 };
 
-// Thread safe. UNAVAILABLE, at once: the gateway cannot be reached; the channel reconnects by itself. Status codes and
-// payloads (Retry-After) arrive as the gateway made them.
-std::unique_ptr<Episodes> MakeGrpcEpisodes(v1::RoleChannel channel, const GrpcEpisodesOptions& options = {});
+// Thread safe. UNAVAILABLE, at once: no gateway can be reached; the channels reconnect by themselves. Status codes and
+// payloads (Retry-After) arrive as the gateway made them. Gateways open episodes in turn. A later request goes to the one
+// that opened its episode, then to the others: the episode may go on there. REQUIRES: at least one channel.
+std::unique_ptr<Episodes> MakeGrpcEpisodes(std::vector<v1::RoleChannel> channels,
+                                           const GrpcEpisodesOptions& options = {});
 
 }  // namespace ingot::agents

@@ -13,10 +13,12 @@ void BindRoles(base::Schema& schema, ClusterOptions& cluster) {
                "gRPC port of the data pool; 0: a free one, which the other roles learn from the registry");
   schema.Field("cluster.scheduler_port", &cluster.scheduler_port, "gRPC port of the scheduler; 0: a free one");
   schema.Field("cluster.gateway_port", &cluster.gateway_port,
-               "gRPC port of the gateway (HTTP: http.port); 0: a free one");
+               "gRPC port of the first gateway (HTTP: http.port); gateway i: this + i; 0: free ones");
   schema.Field("cluster.rollout_port", &cluster.rollout_port,
                "gRPC port of the first engine; engine i: this + i; 0: free ones");
   schema.Field("cluster.rollout_engines", &cluster.rollout_engines, "rollout engines, each a process");
+  schema.Field("cluster.gateways", &cluster.gateways,
+               "gateways, each a process; any of them answers for all episodes, behind one address");
   schema.Field("cluster.trainer_ranks", &cluster.trainer_ranks,
                "processes of `ingot launch` that train each batch together, data parallel; 1: one trainer");
   schema.Field(
@@ -38,6 +40,8 @@ void BindRoles(base::Schema& schema, ClusterOptions& cluster) {
                "dead, and all are started again from the last checkpoint");
   schema.Field("cluster.trainer_stop_s", &cluster.trainer_stop_s,
                "seconds for the trainer of a stopped run to end its step and save its weights");
+  schema.Field("cluster.drain_s", &cluster.drain_s,
+               "seconds for the calls of an engine that is told to stop; later ones go to other engines at once");
   schema.Field(
       "cluster.max_restarts", &cluster.max_restarts,
       "restarts of a crashed role (or rank of the trainer); after an hour of running, earlier ones do not count");
@@ -144,6 +148,9 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
 
 absl::Status CheckCluster(const ClusterOptions& cluster) {
   if (cluster.rollout_engines < 1) return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");
+  if (cluster.gateways < 1 || cluster.gateways > 64) {
+    return absl::InvalidArgumentError("cluster.gateways must be in [1, 64]");
+  }
   if (cluster.trainer_ranks < 1 || cluster.trainer_ranks > 128) {
     return absl::InvalidArgumentError("cluster.trainer_ranks must be in [1, 128]");
   }
@@ -153,6 +160,9 @@ absl::Status CheckCluster(const ClusterOptions& cluster) {
   }
   if (!(cluster.trainer_stop_s > 0) || cluster.trainer_stop_s > 86400) {
     return absl::InvalidArgumentError("cluster.trainer_stop_s must be above 0 and at most 86400");
+  }
+  if (!(cluster.drain_s >= 0) || cluster.drain_s > 86400) {
+    return absl::InvalidArgumentError("cluster.drain_s must be in [0, 86400]");
   }
   if (cluster.tls_certificate.empty() != cluster.tls_key.empty()) {
     return absl::InvalidArgumentError("cluster.tls: a certificate needs its key, and a key its certificate");

@@ -85,9 +85,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   INGOT_ASSIGN_OR_RETURN(parts->rewards, RewardGrading::Make(config, *parts->pool, servers));
   INGOT_ASSIGN_OR_RETURN(parts->eval_grades, EvalGrades::Make(config, *parts->pool, servers));
   INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(*parts->pool, 0));
-  INGOT_ASSIGN_OR_RETURN(parts->scheduler, scheduler::Scheduler::Recover(
-                                               config.scheduler, std::move(tasks), *parts->pool, base::Clock::Real(),
-                                               resume, &metrics, parts->rewards->grading(), token));
+  INGOT_ASSIGN_OR_RETURN(parts->scheduler, scheduler::Scheduler::Recover(config.scheduler, std::move(tasks),
+                                                                         *parts->pool, base::Clock::Real(), resume,
+                                                                         &metrics, parts->rewards->grading(), token));
 
   parts->publisher = std::make_unique<weights::Publisher>(config.weights.Options());
   INGOT_RETURN_IF_ERROR(parts->publisher->AddEngine("engine", parts->engine));

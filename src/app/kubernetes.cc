@@ -15,16 +15,17 @@ namespace json = base::json;
 using json::array;
 using json::object;
 
+constexpr char kGatewayLabel[] = "ingot/gateway";  // of pods with a gateway
 constexpr char kConfig[] = "/etc/ingot/run.yaml", kSecrets[] = "/run/ingot";
 
 bool Has(const NodeGroup& group, std::string_view role) {
   return std::find(group.roles.begin(), group.roles.end(), role) != group.roles.end();
 }
 
-// Whether a pod of the group keeps nothing, not even a name.
+// Whether the group's one pod keeps nothing, not even a name. Several gateways have numbers.
 bool KeepsNothing(const NodeGroup& group) {
-  return std::all_of(group.roles.begin(), group.roles.end(),
-                     [](const std::string& role) { return role == "gateway" || role == "agents"; });
+  return group.nodes == 1 && std::all_of(group.roles.begin(), group.roles.end(),
+                                         [](const std::string& role) { return role == "gateway" || role == "agents"; });
 }
 
 // A label of DNS: what Kubernetes takes for names of objects and pods.
@@ -33,6 +34,9 @@ bool IsLabel(const std::string& name, size_t most) {
   return !name.empty() && name.size() <= most && letter(name.front()) && letter(name.back()) &&
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || c == '-'; });
 }
+
+// Whether agents find several gateways behind a Service of the run's.
+bool NeedsService(const RunConfig& config) { return config.cluster.gateways > 1 && config.gateway.public_url.empty(); }
 
 absl::Status Check(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
@@ -70,6 +74,12 @@ absl::Status Check(const RunConfig& config) {
     if (std::count(source.begin(), source.end(), '/') == 1) continue;
     return refuse("cluster.kubernetes.env: ", variable, " is '", source, "': SECRET/KEY is expected");
   }
+  if (NeedsService(config) && (config.http.port == 0 || config.http.host == "127.0.0.1")) {
+    return refuse(
+        "cluster.gateways is ", cluster.gateways,
+        ": a Service stands in front of them, and needs http.port, and http.host=0.0.0.0; or name your own address "
+        "for agents in gateway.public_url");
+  }
   for (const NodeGroup& group : cluster.groups) {
     if (!IsLabel(group.name, 20)) {
       return refuse("cluster.groups ('", group.name,
@@ -91,6 +101,7 @@ class Renderer {
 
   std::vector<object> Render() const {
     std::vector<object> objects = {ConfigMap(), Headless()};
+    if (NeedsService(config_)) objects.push_back(Front());
     for (const NodeGroup& group : cluster_.groups) {
       if (Has(group, "trainer") || Has(group, "datapool")) objects.push_back(Budget(group));
     }
@@ -132,6 +143,21 @@ class Renderer {
             {"kind", "Service"},
             {"metadata", Metadata(Name(), Labels())},
             {"spec", object{{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", Labels()}}}};
+  }
+
+  // The address for agents. A pod that is not ready gets no connection; any other one answers for all episodes.
+  object Front() const {
+    object labels = Labels();
+    labels[kGatewayLabel] = "true";
+    array ports = {object{{"name", "http"}, {"port", config_.http.port}, {"targetPort", config_.http.port}}};
+    return {{"apiVersion", "v1"},
+            {"kind", "Service"},
+            {"metadata", Metadata(Name() + "-front", Labels())},
+            {"spec", object{{"selector", std::move(labels)}, {"ports", std::move(ports)}}}};
+  }
+  std::string FrontUrl() const {
+    return absl::StrCat(config_.http.tls_certificate.empty() ? "http" : "https", "://", Name(), "-front.",
+                        options_.name_space, ":", config_.http.port);
   }
 
   object Budget(const NodeGroup& group) const {
@@ -201,6 +227,7 @@ class Renderer {
   object Template(const NodeGroup& group, const char* restart, const std::string& index) const {
     object labels = Labels(group);
     if (!options_.queue.empty()) labels["kueue.x-k8s.io/queue-name"] = options_.queue;
+    if (NeedsService(config_) && Has(group, "gateway")) labels[kGatewayLabel] = "true";
     object spec = {{"restartPolicy", restart},
                    {"subdomain", Name()},
                    {"automountServiceAccountToken", false},
@@ -265,6 +292,10 @@ class Renderer {
         args.push_back("--set");
         args.push_back(json::string(absl::StrCat("cluster.tls.", key, "=", kSecrets, "/", file)));
       }
+    }
+    if (NeedsService(config_)) {
+      args.push_back("--set");
+      args.push_back(json::string("gateway.public_url=" + FrontUrl()));
     }
     object resources;
     for (const auto& [resource, amount] : group.resources) resources[resource] = amount;

@@ -11,6 +11,7 @@
 #include "app/agents_substrate.h"
 #include "app/commands.h"
 #include "app/device.h"
+#include "app/front.h"
 #include "app/grpc_access.h"
 #include "app/kubernetes_launcher.h"
 #include "app/launcher.h"
@@ -57,11 +58,13 @@ absl::Status CheckPortsFree(const RunConfig& config) {
   if (TrainerAlone(config)) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", OwnHost(cluster), cluster.datapool_port));
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", OwnHost(cluster), cluster.gateway_port));
+  for (int i = 0; i < cluster.gateways; ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", OwnHost(cluster), RolePort(cluster, "gateway", i)));
+  }
   for (int i = 0; i < cluster.rollout_engines; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", OwnHost(cluster), RolePort(cluster, "rollout", i)));
   }
-  for (int i = 0; config.metrics.port != 0 && i < 5 + cluster.rollout_engines; ++i) {
+  for (int i = 0; config.metrics.port != 0 && i < MetricsPorts(config); ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("metrics.port", config.metrics.host, config.metrics.port + i));
   }
   return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 = any free one
@@ -150,6 +153,11 @@ class LocalLauncher final : public Launcher {
       INGOT_ASSIGN_OR_RETURN(parts.meeting_port,
                              FindPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
     }
+    if (NeedsFront(config_)) {
+      INGOT_ASSIGN_OR_RETURN(front_, Front::Listen(config_.http.host, config_.http.port));
+      parts.front = FrontUrl(config_, OwnHost(config_.cluster), front_->port());
+      front_keeper_ = std::make_unique<FrontKeeper>(*front_, *registry_);
+    }
     specs_.emplace(config_, std::move(parts));
     const std::vector<RoleSpec> made = SpecsOf(*specs_);
     // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
@@ -206,9 +214,8 @@ class LocalLauncher final : public Launcher {
 
   void ServeStatus() {
     if (registry_ == nullptr) return;
-    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket), [this] {
-      return AskRoles(*registry_, config_.cluster.rollout_engines, access_);
-    });
+    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket),
+                                         [this] { return AskRoles(*registry_, config_.cluster, access_); });
     if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
     if (started.ok()) status_ = *std::move(started);
   }
@@ -224,6 +231,8 @@ class LocalLauncher final : public Launcher {
   std::unique_ptr<RunRegistry> registry_;
   std::optional<RoleSpecs> specs_;
   std::optional<Supervisor> supervisor_;
+  std::unique_ptr<Front> front_;  // of several gateways
+  std::unique_ptr<FrontKeeper> front_keeper_;
   LaunchedPage page_;                       // before the registry whose channels it uses
   std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
   bool stopping_ = false;
@@ -343,7 +352,7 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
     }
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
                            RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
-    std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster.rollout_engines, access);
+    std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster, access);
     for (RoleStatus& node : AskNodes(*registry, config.cluster.groups)) roles.push_back(std::move(node));
     const auto is_silent = [](const RoleStatus& role) {
       return absl::IsUnavailable(role.state.status()) || absl::IsDeadlineExceeded(role.state.status());

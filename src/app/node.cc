@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "app/commands.h"
+#include "app/front.h"
 #include "app/port_check.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
@@ -115,6 +116,7 @@ class Agent {
     INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config_));
     INGOT_RETURN_IF_ERROR(Open(secrets));
     INGOT_ASSIGN_OR_RETURN(RoleSpecs::Parts parts, PartsOf(std::move(secrets)));
+    if (NeedsFront(config_)) INGOT_RETURN_IF_ERROR(FindFront(parts));
     const RoleSpecs specs(config_, parts);
     parts.existed = true;  // of roles that moved here: the run goes on
     const RoleSpecs moved(config_, parts);
@@ -186,25 +188,38 @@ class Agent {
       INGOT_RETURN_IF_ERROR(registry_->Register("ranks", absl::StrCat(host, ":", parts.meeting_port)));
       return parts;
     }
-    INGOT_ASSIGN_OR_RETURN(const std::string place, FindRanks());
+    INGOT_ASSIGN_OR_RETURN(const std::string place, Find("ranks", "the node with rank 0 of the trainer"));
     const size_t colon = place.rfind(':');
     parts.meeting_host = place.substr(0, colon);
     if (absl::SimpleAtoi(place.substr(colon + 1), &parts.meeting_port)) return parts;
     return absl::InternalError(absl::StrCat("the ranks' place in the registry is '", place, "'"));
   }
 
-  // The place where the trainer's ranks meet, once the node with rank 0 has registered it. CANCELLED: this node is to
-  // stop.
-  absl::StatusOr<std::string> FindRanks() {
-    Print("waits for the node with rank 0 of the trainer");
+  // The front of several gateways, which is on the node that drives the run.
+  absl::Status FindFront(RoleSpecs::Parts& parts) {
+    if (drives_) {
+      INGOT_ASSIGN_OR_RETURN(front_, Front::Listen(config_.http.host, config_.http.port));
+      parts.front = FrontUrl(config_, OwnHost(config_.cluster), front_->port());
+      front_keeper_ = std::make_unique<FrontKeeper>(*front_, *registry_);
+      return registry_->Register("front", parts.front);
+    }
+    const auto is_gateway = [](const RoleProcess& role) { return role.role == "gateway"; };
+    if (std::none_of(roles_.begin(), roles_.end(), is_gateway)) return absl::OkStatus();
+    INGOT_ASSIGN_OR_RETURN(parts.front, Find("front", "the node that drives the run, with the address for agents"));
+    return absl::OkStatus();
+  }
+
+  // The place that another node registers under this name. CANCELLED: this node is to stop.
+  absl::StatusOr<std::string> Find(const std::string& name, const std::string& who) {
+    Print("waits for " + who);
     while (!StopFlag()) {
       INGOT_ASSIGN_OR_RETURN(const std::vector<RolePlace> places, registry_->Places());
       for (const RolePlace& place : places) {
-        if (place.name == "ranks") return place.address;
+        if (place.name == name) return place.address;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
-    return absl::CancelledError("stopped before the node with rank 0 of the trainer was there");
+    return absl::CancelledError(absl::StrCat("stopped before ", who, " was there"));
   }
 
   // The nodes whose roles, but for engines and the trainer, can move here.
@@ -242,6 +257,8 @@ class Agent {
   const bool drives_;
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
+  std::unique_ptr<Front> front_;  // of several gateways, where this node drives the run
+  std::unique_ptr<FrontKeeper> front_keeper_;
   Board board_;
   std::unique_ptr<StatusEndpoint> probes_;  // last: its thread reads the board
 };

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/secret.h"
 #include "http/tls.h"
 #include "rollout/engine_set.h"
@@ -33,7 +35,7 @@ absl::StatusOr<RpcAccess> AccessTo(const gateway::ModelOptions& model, bool allo
 int RolePort(const ClusterOptions& cluster, const std::string& role, int index) {
   if (role == "datapool") return cluster.datapool_port;
   if (role == "scheduler") return cluster.scheduler_port;
-  if (role == "gateway") return cluster.gateway_port;
+  if (role == "gateway") return cluster.gateway_port == 0 ? 0 : cluster.gateway_port + index;
   return cluster.rollout_port == 0 ? 0 : cluster.rollout_port + index;
 }
 
@@ -41,18 +43,41 @@ std::string OwnHost(const ClusterOptions& cluster) { return cluster.host == "aut
 
 std::string AtHost(const ClusterOptions& cluster, int port) { return absl::StrCat(OwnHost(cluster), ":", port); }
 
-int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index) {
-  if (metrics.port == 0) return 0;
+int MetricsPort(const RunConfig& config, const std::string& role, int index) {
+  if (config.metrics.port == 0) return 0;
+  if (role == "gateway" && index > 0)
+    return config.metrics.port + MetricsPorts(config) - config.cluster.gateways + index;
   static const char* const kOrder[] = {"datapool", "scheduler", "gateway", "trainer", "agents", "rollout"};
   const auto number = std::find(std::begin(kOrder), std::end(kOrder), role) - std::begin(kOrder);
-  return metrics.port + static_cast<int>(number) + index;
+  return config.metrics.port + static_cast<int>(number) + index;
+}
+
+int MetricsPorts(const RunConfig& config) { return 5 + config.cluster.rollout_engines + config.cluster.gateways - 1; }
+
+std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways) {
+  std::vector<v1::RoleChannel> channels;
+  for (int i = 0; i < gateways; ++i) channels.push_back(registry.To(RoleName("gateway", i)));
+  return channels;
 }
 
 std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines) {
   std::vector<std::shared_ptr<rollout::Client>> clients;
   for (int i = 0; i < engines; ++i) clients.push_back(rollout::NewGrpcClient(registry.To(RoleName("rollout", i))));
-  if (clients.size() == 1) return clients.front();
-  return std::make_shared<rollout::EngineSet>(std::move(clients), base::Clock::Real());
+  auto set = std::make_shared<rollout::EngineSet>(std::move(clients), base::Clock::Real());
+  registry.OnRole("rollout", [weak = std::weak_ptr(set), engines, &registry](const std::string& name) {
+    const auto joined = weak.lock();
+    if (EngineNumber(name).value_or(0) < engines || joined == nullptr) return;
+    INGOT_LOG(info, "{} has joined", name);
+    joined->Add(rollout::NewGrpcClient(registry.To(name)));
+  });
+  return set;
+}
+
+std::optional<int> EngineNumber(const std::string& name) {
+  constexpr std::string_view kPrefix = "rollout-";
+  int number = 0;
+  if (!name.starts_with(kPrefix) || !absl::SimpleAtoi(name.substr(kPrefix.size()), &number)) return std::nullopt;
+  return number;
 }
 
 absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(const RunConfig& config) {

@@ -3,7 +3,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "app/grpc_access.h"
 #include "app/run_config.h"
@@ -21,11 +23,19 @@ std::string OwnHost(const ClusterOptions& cluster);
 std::string AtHost(const ClusterOptions& cluster, int port);
 
 // The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,
-// trainer 3, agents 4, engine i 5 + i). 0 = it has none: metrics.port is 0.
-int MetricsPort(const MetricsConfig& metrics, const std::string& role, int index);
+// trainer 3, agents 4, engine i 5 + i, further gateways behind the engines). 0 = it has none: metrics.port is 0.
+int MetricsPort(const RunConfig& config, const std::string& role, int index);
+// Of all roles together, the number of such ports.
+int MetricsPorts(const RunConfig& config);
 
-// One client over all engines (rollout/engine_set.h).
+// Channels to all gateways, in the order of their numbers.
+std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways);
+
+// One client over all engines (rollout/engine_set.h): those of the configuration, and each one that joins later.
 std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines);
+
+// The number of an engine by its role's name; nullopt: it is none.
+std::optional<int> EngineNumber(const std::string& name);
 
 // Clients of the servers of the gateway's external models, by model name. INVALID_ARGUMENT: a file of a token or of
 // certificates cannot be read. FAILED_PRECONDITION: a token would go over an open network without TLS.

@@ -17,6 +17,7 @@
 #include "app/asked_models.h"
 #include "app/commands.h"
 #include "app/device.h"
+#include "app/gateway_peers.h"
 #include "app/grading.h"
 #include "app/grpc_server.h"
 #include "app/model_setup.h"
@@ -78,8 +79,8 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(c
                                                                                const std::string& role,
                                                                                const MetricsEndpoint::Text& text) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
-  const std::string name = role == "rollout" ? absl::StrCat(role, "-", context.index) : role;
-  return ServeMetrics(context.config, dir, name, MetricsPort(context.config.metrics, role, context.index), text);
+  const std::string name = role == "trainer" ? role : RoleName(role, context.index);
+  return ServeMetrics(context.config, dir, name, MetricsPort(context.config, role, context.index), text);
 }
 
 // Returns at the signal to stop, or once `over` is true.
@@ -87,15 +88,16 @@ void WaitForStop(const std::function<bool()>& over = [] { return false; }) {
   while (!StopFlag() && !over()) std::this_thread::sleep_for(milliseconds(50));
 }
 
-// Serves a role's services, and registers the place where it is found.
+// Serves a role's services, and registers the place where it is found. `http`: RolePlace::http.
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context, const std::string& role,
-                                                      std::vector<std::unique_ptr<grpc::Service>> services) {
+                                                      std::vector<std::unique_ptr<grpc::Service>> services,
+                                                      const std::string& http = "") {
   const ClusterOptions& cluster = context.config.cluster;
   INGOT_ASSIGN_OR_RETURN(
       std::unique_ptr<GrpcServer> server,
       GrpcServer::Start(AtHost(cluster, RolePort(cluster, role, context.index)), std::move(services), context.access));
   const std::string name = RoleName(role, context.index), address = AtHost(cluster, server->port());
-  INGOT_RETURN_IF_ERROR(context.registry->Register(name, address));
+  INGOT_RETURN_IF_ERROR(context.registry->Register(name, address, http));
   INGOT_LOG(info, "{} listens on {}", name, address);
   return server;
 }
@@ -211,15 +213,20 @@ absl::Status RunRollout(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<weights::Follower> follower,
                          FollowWeights(context.config, dir, name, *engine, engine->codec()));
   WaitForStop();
+  // Its calls run to their end, and new ones go to other engines.
+  if (!engine->Drain(base::FromSeconds(context.config.cluster.drain_s))) {
+    INGOT_LOG(warn, "calls still run after {} s (cluster.drain_s): they are asked again elsewhere",
+              context.config.cluster.drain_s);
+  }
   engine->Shutdown();
   return absl::OkStatus();
 }
 
 // With port 0, a restarted gateway listens at the port that the last one had, if it can: agents and their clients know
-// that address. RUN/gateway_port holds the port.
+// that address. RUN/gateway_port holds the port, RUN/gateway-1_port that of the second gateway.
 absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext& context, gateway::Gateway& gateway) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
-  constexpr char kPortFile[] = "gateway_port";
+  const std::string port_file = RoleName("gateway", context.index) + "_port";
   const auto start = [&](int port) {
     http::Options options = context.config.http;
     options.port = port;
@@ -227,12 +234,28 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   };
   const int configured = context.config.http.port;
   int before = 0;
-  if (configured == 0) std::ifstream(absl::StrCat(dir.path(), "/", kPortFile)) >> before;
+  if (configured == 0) std::ifstream(absl::StrCat(dir.path(), "/", port_file)) >> before;
   auto http = start(before > 0 && before < 65536 ? before : configured);
   if (!http.ok() && before != 0) http = start(configured);  // another process has it by now
   INGOT_RETURN_IF_ERROR(http.status());
-  INGOT_RETURN_IF_ERROR(dir.WriteFile(kPortFile, absl::StrCat((*http)->port(), "\n")));
+  INGOT_RETURN_IF_ERROR(dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")));
   return http;
+}
+
+// The agents of a gateway that died go on with their open episodes. Episodes that it admitted and did not store are tried
+// again.
+absl::Status GoOnFor(const std::string& role, gateway::Gateway& gateway, scheduler::Client& scheduler) {
+  INGOT_RETURN_IF_ERROR(gateway.Recover());
+  v1::ReconcileRequest request;
+  request.set_gateway(role);
+  return base::Annotate(scheduler.Reconcile(request).status(), "reconciling open episodes with the scheduler");
+}
+
+// HOST:PORT at which other processes of the run reach a gateway's HTTP.
+std::string HttpPlace(const RoleContext& context, const gateway::HttpServer& http) {
+  const std::string& host = context.config.http.host;
+  const bool every = host == "0.0.0.0" || host == "::";
+  return absl::StrCat(every ? OwnHost(context.config.cluster) : host, ":", http.port());
 }
 
 absl::Status RunGateway(const RoleContext& context) {
@@ -251,22 +274,31 @@ absl::Status RunGateway(const RoleContext& context) {
   parts.tokenizer = model.text.tokenizer;
   parts.format = model.text.format;
   parts.admin_key = context.admin_key;
+  GatewayPeers peers(*context.registry, config.cluster.gateways, context.index);
+  parts.name = peers.name();
+  parts.peers = &peers.peers();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(config.gateway, parts));
-  // The agents of a gateway that died go on with their open episodes. Episodes that it admitted and did not store are
-  // tried again.
-  INGOT_RETURN_IF_ERROR(gateway->Recover());
-  INGOT_RETURN_IF_ERROR(
-      base::Annotate(scheduler->Reconcile({}).status(), "reconciling open episodes with the scheduler"));
+  INGOT_RETURN_IF_ERROR(GoOnFor(RoleName("gateway", context.index), *gateway, *scheduler));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
   INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeRoleMetrics(context, "gateway", [&] {
                            return gateway->MetricsText() + context.metrics.RenderText();
                          }));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(gateway::NewGatewayService(*gateway));
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server, ServeRole(context, "gateway", std::move(services)));
-  INGOT_LOG(info, "agents reach the gateway at {}", http->url());
-  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(http->url()).c_str());
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server,
+                         ServeRole(context, "gateway", std::move(services), HttpPlace(context, *http)));
+  const std::string url = config.gateway.public_url.empty() ? http->url() : config.gateway.public_url;
+  INGOT_LOG(info, "agents reach the gateway at {}, listening at {}", url, http->url());
+  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(url).c_str());
+  base::Executor timers({.name = "timers"});
+  const base::Timer watch = timers.PostEvery(milliseconds(1000), [&] {
+    for (const std::string& gone : peers.Gone()) {
+      const absl::Status taken = GoOnFor(gone, *gateway, *scheduler);
+      if (taken.ok()) peers.Settle(gone);
+      INGOT_LOG(warn, "{} is gone, and its open episodes {}", gone, taken.ok() ? "go on" : "wait: " + taken.ToString());
+    }
+  });
   WaitForStop();
   http->Stop();
   server.reset();
@@ -278,10 +310,10 @@ absl::Status RunAgents(const RoleContext& context) {
   agents::GrpcEpisodesOptions options;
   INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
   if (options.admin_key.empty()) options.admin_key = context.admin_key;
-  const v1::RoleChannel gateway = context.registry->To("gateway");
+  const std::vector<v1::RoleChannel> gateways = ConnectGateways(*context.registry, context.config.cluster.gateways);
   base::Executor timers({.name = "timers"});
-  const base::Timer connecting = KeepConnecting(timers, {gateway});
-  const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
+  const base::Timer connecting = KeepConnecting(timers, gateways);
+  const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateways, options);
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(context.config, dir));
   ReportGrant(substrate->grant(), context.metrics);
@@ -293,6 +325,46 @@ absl::Status RunAgents(const RoleContext& context) {
   }
   return runner->Stop();
 }
+
+// The engines that get the trainer's weights.
+class TrainedEngines {
+ public:
+  // REQUIRES: the arguments outlive it.
+  TrainedEngines(const RoleContext& context, const RunDir& dir, base::Executor& timers)
+      : registry_(*context.registry),
+        timers_(timers),
+        publisher_(PublishingOf(context.config)),
+        ways_(context.config, dir, publisher_, BroadcastEndsOf(context)) {}
+
+  absl::Status Add(const std::string& name) {
+    const v1::RoleChannel channel = registry_.To(name);
+    base::MutexLock lock(mu_);
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, ways_.SinkTo(name, channel));
+    INGOT_RETURN_IF_ERROR(publisher_.AddEngine(name, std::move(sink)));
+    connecting_.push_back(KeepConnecting(timers_, {channel}));
+    return absl::OkStatus();
+  }
+  weights::Publisher& publisher() { return publisher_; }
+
+ private:
+  static weights::PublisherOptions PublishingOf(const RunConfig& config) {
+    weights::PublisherOptions options = config.weights.Options();
+    options.codec.threads = std::max(config.trainer.threads, 1);  // the trainer's own have nothing to do meanwhile
+    return options;
+  }
+  static BroadcastEnds BroadcastEndsOf(const RoleContext& context) {
+    const milliseconds deadline = context.config.weights.Options().deadline;
+    return {NewWeightGroupRoots(SeatOf(context), deadline),
+            [deadline](v1::RoleChannel channel) { return NewWeightGroupMember(std::move(channel), deadline); }};
+  }
+
+  RunRegistry& registry_;
+  base::Executor& timers_;
+  weights::Publisher publisher_;
+  base::Mutex mu_;
+  WeightWays ways_ ABSL_GUARDED_BY(mu_);
+  std::vector<base::Timer> connecting_ ABSL_GUARDED_BY(mu_);
+};
 
 // Runs a run without tasks, which has no other roles.
 absl::Status RunSupervised(const RoleContext& context, const RunDir& dir, trainer::Ranks* ranks) {
@@ -312,23 +384,18 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   const std::unique_ptr<scheduler::Client> scheduler =
       scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
   const std::shared_ptr<rollout::Client> engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
-  weights::PublisherOptions publishing = config.weights.Options();
-  publishing.codec.threads = std::max(config.trainer.threads, 1);  // the trainer's own have nothing to do meanwhile
-  weights::Publisher publisher(publishing);
-  std::vector<v1::RoleChannel> engines;
-  const milliseconds deadline = config.weights.Options().deadline;
-  BroadcastEnds ends{NewWeightGroupRoots(SeatOf(context), deadline), [deadline](v1::RoleChannel channel) {
-                       return NewWeightGroupMember(std::move(channel), deadline);
-                     }};
-  WeightWays ways(config, dir, publisher, std::move(ends));
-  for (int i = 0; i < config.cluster.rollout_engines; ++i) {
-    const std::string name = RoleName("rollout", i);
-    engines.push_back(context.registry->To(name));
-    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, ways.SinkTo(name, engines.back()));
-    INGOT_RETURN_IF_ERROR(publisher.AddEngine(name, std::move(sink)));
-  }
   base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them
-  const base::Timer connecting = KeepConnecting(timers, std::move(engines));
+  // Shared with the registry's observer, which outlives this function's other objects.
+  const auto engines = std::make_shared<TrainedEngines>(context, dir, timers);
+  for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(engines->Add(RoleName("rollout", i)));
+  context.registry->OnRole("rollout", [weak = std::weak_ptr(engines), &config](const std::string& name) {
+    const auto joined = weak.lock();
+    if (EngineNumber(name).value_or(0) < config.cluster.rollout_engines || joined == nullptr) return;
+    if (const absl::Status added = joined->Add(name); !added.ok()) {
+      INGOT_LOG(error, "{} gets no weights: {}", name, added.ToString());
+    }
+  });
+  weights::Publisher& publisher = engines->publisher();
   // A restarted engine is empty, and the next step may need it to sample: leases are renewed between steps too.
   const base::Timer leases = timers.PostEvery(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
   TrainingSeams seams;

@@ -116,6 +116,7 @@ struct ClusterOptions {
   int32_t gateway_port = 0;  // HTTP is http.port
   int32_t rollout_port = 0;  // of the first engine; engine i listens on rollout_port + i
   int32_t rollout_engines = 1;
+  int32_t gateways = 1;
   int32_t trainer_ranks = 1;      // processes that train each batch together
   int32_t min_trainer_ranks = 1;  // least number of ranks with which the run goes on after others were lost
   // The ranks' meeting place, if there are several: where rank 0 runs. Empty = `host`; 0 = a free port.
@@ -124,6 +125,7 @@ struct ClusterOptions {
   double trainer_stop_s = 600;   // grace of a stopped run's trainer to end its step and save
   int64_t rank_deadline_s = 30;  // of a rank's silence, after which the group is restarted
   double takeover_s = 30;        // of a dead node's absence, after which its roles move; 0 = they do not
+  double drain_s = 30;           // grace of an engine that leaves, for its calls to end
   int32_t max_restarts = 3;      // of a role, or of a rank of the trainer
   // A file with the token that every rpc carries, for roles and commands started by hand. Empty = `ingot launch` makes
   // one for each start.

@@ -23,9 +23,11 @@ namespace json = base::json;
 std::string RolesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/roles/"); }
 
 // `began` tells processes of one machine apart that had one process number after the other.
-std::string PlaceText(const std::string& address, int64_t began, const std::string& waits = "") {
+std::string PlaceText(const std::string& address, int64_t began, const std::string& http = "",
+                      const std::string& waits = "") {
   json::object place{
       {"address", address}, {"node", MachineName()}, {"pid", static_cast<int64_t>(getpid())}, {"began", began}};
+  if (!http.empty()) place["http"] = http;
   if (!waits.empty()) place["waits"] = waits;
   return base::PrintJson(place);
 }
@@ -47,7 +49,11 @@ std::string TextField(const json::value& parsed, const char* field) {
 // INVALID_ARGUMENT: the value is none of PlaceText's.
 absl::StatusOr<RolePlace> ParsePlace(const std::string& name, const std::string& value) {
   INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(value));
-  RolePlace place{name, TextField(parsed, "address"), TextField(parsed, "node"), 0, TextField(parsed, "waits")};
+  RolePlace place{.name = name,
+                  .address = TextField(parsed, "address"),
+                  .node = TextField(parsed, "node"),
+                  .http = TextField(parsed, "http"),
+                  .waits = TextField(parsed, "waits")};
   const json::value* const pid = base::Find(parsed, "pid");
   if (pid != nullptr && pid->is_int64()) place.pid = pid->as_int64();
   if (!place.address.empty()) return place;
@@ -132,13 +138,40 @@ void RunRegistry::Note(const registry::Event& event) {
     base::MutexLock lock(mu_);
     if (std::exchange(addresses_[name], place->address) == place->address) return;
     const auto line = lines_.find(name);
-    if (line == lines_.end()) return;
-    INGOT_LOG(info, "{} is found at {}", name, place->address);
-    closed = line->second.calls;
-    left_.push_back(line->second);
-    Lead(name, place->address, line->second);
+    if (line != lines_.end()) {
+      INGOT_LOG(info, "{} is found at {}", name, place->address);
+      closed = line->second.calls;
+      left_.push_back(line->second);
+      Lead(name, place->address, line->second);
+    }
   }
-  closed->Close();
+  if (closed != nullptr) closed->Close();
+  TellFollowing();
+}
+
+void RunRegistry::OnRole(const std::string& kind, std::function<void(const std::string& name)> observer) {
+  {
+    base::MutexLock lock(following_mu_);
+    following_.push_back({.kind = kind, .observer = std::move(observer), .told = {}});
+  }
+  TellFollowing();
+}
+
+void RunRegistry::TellFollowing() {
+  base::MutexLock following_lock(following_mu_);
+  std::vector<std::string> names;
+  {
+    base::MutexLock lock(mu_);
+    for (const auto& [name, address] : addresses_) {
+      if (!address.empty()) names.push_back(name);
+    }
+  }
+  for (Following& following : following_) {
+    for (const std::string& name : names) {
+      const bool of_kind = name == following.kind || name.starts_with(following.kind + "-");
+      if (of_kind && following.told.insert(name).second) following.observer(name);
+    }
+  }
 }
 
 void RunRegistry::Lead(const std::string& name, const std::string& address, Line& line) const {
@@ -188,13 +221,14 @@ absl::StatusOr<int64_t> RunRegistry::Lead(const std::string& role) {
   return leads->token();
 }
 
-absl::Status RunRegistry::Register(const std::string& name, const std::string& address) {
+absl::Status RunRegistry::Register(const std::string& name, const std::string& address, const std::string& http) {
   INGOT_ASSIGN_OR_RETURN(registry::Registration* const kept,
-                         Keep(RolesPrefix(run_) + name, name, PlaceText(address, began_), std::nullopt));
+                         Keep(RolesPrefix(run_) + name, name, PlaceText(address, began_, http), std::nullopt));
   base::MutexLock lock(mu_);
   if (own_ != nullptr) return absl::OkStatus();
   own_ = kept;
   own_address_ = address;
+  own_http_ = http;
   telling_ = std::thread([this] { TellWaits(); });
   return absl::OkStatus();
 }
@@ -222,7 +256,7 @@ void RunRegistry::TellWaits() {
     base::MutexLock lock(mu_);
     if (waits != told) {
       INGOT_LOG(info, "waits for {}", waits.empty() ? "nobody any more" : waits);
-      own_->Update(PlaceText(own_address_, began_, waits));
+      own_->Update(PlaceText(own_address_, began_, own_http_, waits));
       told = waits;
     }
     const std::chrono::nanoseconds next = clock.Now() + std::chrono::seconds(1);
@@ -250,8 +284,8 @@ absl::Status RunRegistry::RegisterNode(const std::string& name, const std::strin
                                        std::chrono::milliseconds patience) {
   const auto kept = Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles), patience);
   if (absl::IsAlreadyExists(kept.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message()));
   }
   INGOT_RETURN_IF_ERROR(kept.status());
   base::MutexLock lock(mu_);

@@ -13,8 +13,10 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,6 +36,7 @@ struct RolePlace {
   std::string address;  // HOST:PORT of its gRPC service
   std::string node;     // the machine
   int64_t pid = 0;
+  std::string http;   // HOST:PORT for agents, of a gateway; empty = none
   std::string waits;  // "datapool (AppendCall), ...": the rpcs for which the process waits. Empty = none
 };
 
@@ -62,6 +65,10 @@ class RunRegistry {
   // Begins to follow the roles' places. To be called once, before To.
   absl::Status Follow();
 
+  // Calls `observer` with the name of each role of this kind ("rollout") that is registered, or will be: once for a name, on
+  // one thread at a time. It must not call OnRole. REQUIRES: Follow was called; what the observer uses outlives the registry.
+  void OnRole(const std::string& kind, std::function<void(const std::string& name)> observer);
+
   // A channel to a role, wherever it is. Rpcs to one that is not registered yet wait for it, or fail with UNAVAILABLE, as
   // for one that does not answer.
   v1::RoleChannel To(const std::string& name);
@@ -69,7 +76,8 @@ class RunRegistry {
   // Registers this process until the registry is destroyed. If another process takes the role over, this one exits. The
   // entry tells for whom the process waits: rpcs that go on for kTellOfWait, and streams to a role that does not answer.
   // Each such wait is logged with its cause.
-  absl::Status Register(const std::string& name, const std::string& address);
+  // `http`: RolePlace::http.
+  absl::Status Register(const std::string& name, const std::string& address, const std::string& http = "");
   static constexpr std::chrono::seconds kTellOfWait{5};
 
   // Makes this process the leader of a role, in place of an earlier one, and returns the leadership's fencing token. The
@@ -117,6 +125,15 @@ class RunRegistry {
   const RpcAccess access_;
   const std::unique_ptr<registry::Registry> registry_;
   const int64_t began_;  // Unix time in ns: tells registries of one process apart
+  struct Following {
+    std::string kind;
+    std::function<void(const std::string& name)> observer;
+    std::set<std::string> told;
+  };
+  void TellFollowing();
+
+  base::Mutex following_mu_;  // taken before mu_, and held while an observer runs
+  std::vector<Following> following_ ABSL_GUARDED_BY(following_mu_);
   base::Mutex mu_;
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);  // by the roles' names
   std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mu_);             // of the roles that are called
@@ -125,7 +142,7 @@ class RunRegistry {
   std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);     // among them
   // Of the first Register.
   registry::Registration* own_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::string own_address_ ABSL_GUARDED_BY(mu_);
+  std::string own_address_ ABSL_GUARDED_BY(mu_), own_http_ ABSL_GUARDED_BY(mu_);
   base::CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread telling_;

@@ -31,6 +31,7 @@ int CountOf(const RunConfig& config, const std::string& role) {
   if (role == "trainer") return config.cluster.trainer_ranks;
   if (TrainerAlone(config)) return 0;
   if (role == "rollout") return config.cluster.rollout_engines;
+  if (role == "gateway") return config.cluster.gateways;
   return role == "agents" && !StartsAgents(config) ? 0 : 1;
 }
 
@@ -50,11 +51,14 @@ std::vector<RoleProcess> AllRoles(const RunConfig& config) {
 
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node) {
   const std::vector<NodeGroup>& groups = config.cluster.groups;
-  int engines = 0;  // of the groups before
+  int engines = 0, gateways = 0;  // of the groups before
+  const auto has = [](const NodeGroup& one, const char* role) {
+    return std::find(one.roles.begin(), one.roles.end(), role) != one.roles.end();
+  };
   for (const NodeGroup& candidate : groups) {
-    const bool samples = std::find(candidate.roles.begin(), candidate.roles.end(), "rollout") != candidate.roles.end();
     if (candidate.name != group) {
-      engines += samples ? candidate.nodes * candidate.engines : 0;
+      engines += has(candidate, "rollout") ? candidate.nodes * candidate.engines : 0;
+      gateways += has(candidate, "gateway") ? candidate.nodes : 0;
       continue;
     }
     if (node < 0 || node >= candidate.nodes) {
@@ -63,7 +67,8 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
     }
     std::vector<RoleProcess> roles;
     for (const RoleProcess& role : AllRoles(config)) {
-      if (std::find(candidate.roles.begin(), candidate.roles.end(), role.role) == candidate.roles.end()) continue;
+      if (!has(candidate, role.role.c_str())) continue;
+      if (role.role == "gateway" && role.index != gateways + node) continue;
       const int first = engines + node * candidate.engines;
       if (role.role == "rollout" && (role.index < first || role.index >= first + candidate.engines)) continue;
       const int ranks = config.cluster.trainer_ranks / candidate.nodes;
@@ -107,20 +112,22 @@ absl::Status CheckGroups(const RunConfig& config) {
         return absl::InvalidArgumentError(absl::StrCat(where, ": '", role, "' is no role"));
       }
       if (role == "trainer") INGOT_RETURN_IF_ERROR(CheckTrainers(config.cluster, group.nodes, where));
-      if (role != "rollout" && role != "trainer" && group.nodes > 1) {
+      if (role != "rollout" && role != "trainer" && role != "gateway" && group.nodes > 1) {
         return absl::InvalidArgumentError(
             absl::StrCat(where, ": ", role, " runs on one node, and the group has ", group.nodes));
       }
-      places[role] += role == "rollout" ? group.nodes * group.engines : 1;
+      places[role] += role == "rollout" ? group.nodes * group.engines : role == "gateway" ? group.nodes : 1;
       group_of[role] = group.name;
     }
   }
   for (const char* role : kStartOrder) {
     const int wanted = std::string_view(role) == "trainer" ? 1 : CountOf(config, role);
     if (places[role] == wanted || (wanted == 0 && places[role] == 1)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster.groups has room for ", places[role], " of role ", role, ", and the run has ", wanted,
-                     std::string_view(role) == "rollout" ? " (cluster.rollout_engines)" : ""));
+    return absl::InvalidArgumentError(absl::StrCat("cluster.groups has room for ", places[role], " of role ", role,
+                                                   ", and the run has ", wanted,
+                                                   std::string_view(role) == "rollout"   ? " (cluster.rollout_engines)"
+                                                   : std::string_view(role) == "gateway" ? " (cluster.gateways)"
+                                                                                         : ""));
   }
   if (StartsAgents(config) && group_of["agents"] != group_of["gateway"] && config.gateway.admin_key_file.empty()) {
     return absl::InvalidArgumentError(
@@ -135,7 +142,15 @@ RoleSpec RoleSpecs::Spec(const RoleProcess& role) const {
   RoleSpec spec = Plain(role);
   if (role.role == "datapool" && parts_.existed) spec.argv.push_back("--resume");
   if (role.role == "scheduler") spec.restart_extra = {"--resume"};
-  if (role.role == "gateway") spec.inherits_stdout = !StartsAgents(config_);  // it prints the address for agents
+  if (role.role != "gateway") return spec;
+  spec.inherits_stdout = role.index == 0 && !StartsAgents(config_);  // it prints the address for agents
+  if (!parts_.front.empty()) {
+    // The front listens where a single gateway would.
+    for (const std::string& word : {std::string("--set"), std::string("http.port=0"), std::string("--set"),
+                                    absl::StrCat("gateway.public_url=", parts_.front)}) {
+      spec.argv.push_back(word);
+    }
+  }
   return spec;
 }
 
@@ -173,8 +188,8 @@ RoleSpec RoleSpecs::Plain(const RoleProcess& role) const {
     spec.argv.push_back("--set");
     spec.argv.push_back(setting);
   }
-  if (name == "rollout") {
-    spec.argv.push_back("--engine");
+  if (name == "rollout" || (name == "gateway" && role.index > 0)) {
+    spec.argv.push_back(name == "rollout" ? "--engine" : "--gateway");
     spec.argv.push_back(absl::StrCat(role.index));
   }
   spec.log_path = absl::StrCat(parts_.folder, "/logs/", spec.name, ".log");
@@ -184,6 +199,7 @@ RoleSpec RoleSpecs::Plain(const RoleProcess& role) const {
   spec.input = RunSecrets{parts_.secrets.token, opens ? parts_.secrets.admin_key : ""}.Text();
   // Time to clean up the agents' folders, and to save the trained weights.
   if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
+  if (name == "rollout") spec.stop_grace += Milliseconds(config_.cluster.drain_s);
   if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
   return spec;
 }

@@ -7,7 +7,8 @@
 //   node 0 of engines   rollout-0 ... rollout-3
 //   node 1 of engines   rollout-4 ... rollout-7
 //
-// A group of several nodes with the trainer shares its ranks out in the same way.
+// A group of several nodes with the trainer shares its ranks out in the same way. Each node with the role gateway runs one of
+// cluster.gateways.
 //
 // Without groups one machine runs all of them.
 #pragma once
@@ -25,7 +26,7 @@ namespace ingot::app {
 // One process of a run.
 struct RoleProcess {
   std::string role;
-  int index = 0;  // of the engine, or rank of the trainer
+  int index = 0;  // of the engine or gateway, or rank of the trainer
 
   bool operator==(const RoleProcess&) const = default;
 };
@@ -52,6 +53,7 @@ class RoleSpecs {
     bool existed = false;               // the folder held a run before this start
     std::string binary;                 // this program
     std::vector<std::string> settings;  // KEY=VALUE, over it
+    std::string front;                  // URL for agents, in front of several gateways (front.h); empty = none
     RunSecrets secrets;
     // Where the trainer's ranks meet, if there are several. Empty = this machine's address.
     std::string meeting_host;

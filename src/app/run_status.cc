@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "app/role_addresses.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
 #include "proto/gateway.grpc.pb.h"
@@ -57,7 +58,7 @@ std::string Describe(const v1::GatewayStatusResponse& s) {
 
 }  // namespace
 
-std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAccess& access) {
+std::vector<RoleStatus> AskRoles(RunRegistry& registry, const ClusterOptions& cluster, const RpcAccess& access) {
   const auto describe = [](const auto& status) { return Describe(status); };
   const absl::StatusOr<std::vector<RolePlace>> places = registry.Places();
   std::vector<RoleStatus> roles;
@@ -76,10 +77,16 @@ std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAc
   };
   add("datapool", [&](const auto& at) { return datapool::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
   add("scheduler", [&](const auto& at) { return scheduler::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
-  for (int i = 0; i < engines; ++i) {
-    add(RoleName("rollout", i), [&](const auto& at) { return rollout::NewGrpcClient(Connect(at, access))->Status(); });
+  const auto ask_engine = [&](const auto& at) { return rollout::NewGrpcClient(Connect(at, access))->Status(); };
+  for (int i = 0; i < cluster.rollout_engines; ++i) {
+    add(RoleName("rollout", i), ask_engine);
   }
-  add("gateway", [&](const auto& at) { return GatewayStatus(at, access); });
+  for (const RolePlace& place : places.ok() ? *places : std::vector<RolePlace>()) {
+    if (EngineNumber(place.name).value_or(0) >= cluster.rollout_engines) add(place.name, ask_engine);
+  }
+  for (int i = 0; i < cluster.gateways; ++i) {
+    add(RoleName("gateway", i), [&](const auto& at) { return GatewayStatus(at, access); });
+  }
   return roles;
 }
 

@@ -10,7 +10,7 @@
 namespace ingot::app {
 
 // Asks every role that listens, at the place where the registry has it. Each has two seconds.
-std::vector<RoleStatus> AskRoles(RunRegistry& registry, int engines, const RpcAccess& access);
+std::vector<RoleStatus> AskRoles(RunRegistry& registry, const ClusterOptions& cluster, const RpcAccess& access);
 
 // The agents of the nodes of cluster.groups, with what they run, as the registry has them.
 std::vector<RoleStatus> AskNodes(RunRegistry& registry, const std::vector<NodeGroup>& groups);

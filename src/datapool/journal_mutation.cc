@@ -13,8 +13,8 @@ namespace {
 absl::Status CheckWriter(const v1::PoolStatusResponse& counters, const v1::AppendJournalRequest& request) {
   const int64_t token = request.fencing_token(), held = counters.writer_token();
   if (token > held || (token == held && !request.records().empty())) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("another writer leads the journal under token ", held,
-                                         ", and this append comes under ", token));
+  return absl::AbortedError(
+      absl::StrCat("another writer leads the journal under token ", held, ", and this append comes under ", token));
 }
 
 }  // namespace

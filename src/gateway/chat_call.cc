@@ -282,11 +282,14 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
 absl::Status ChatCall::Append(const v1::Call& record, const std::vector<Piece>& sampled) {
   v1::AppendCallRequest request;
   *request.mutable_call() = record;
+  request.set_gateway_token(setup_.episode->gateway_token());
   // The segments of the parent's path were stored with earlier calls.
   if (const auto& own = plan_->continued.unrecorded; own.has_value()) *request.add_segments() = *own->segment;
   for (const Piece& piece : plan_->pieces) *request.add_segments() = *piece.segment;
   for (const Piece& piece : sampled) *request.add_segments() = *piece.segment;
-  return core_.parts.pool->AppendCall(request);
+  const absl::Status appended = core_.parts.pool->AppendCall(request);
+  if (absl::IsAborted(appended)) setup_.episode->MarkTaken();
+  return appended;
 }
 
 void ChatCall::Done(const absl::Status& status) {

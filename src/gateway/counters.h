@@ -37,6 +37,7 @@ struct Counters {
   std::atomic<int64_t> episodes_fenced{0};
   std::atomic<int64_t> episodes_forked{0};           // trunks
   std::atomic<int64_t> episodes_ended_elsewhere{0};  // in the pool, not by this gateway
+  std::atomic<int64_t> episodes_taken{0};            // that another gateway, or an earlier process, served
   std::atomic<int64_t> episodes_refused{0};
   std::atomic<int64_t> active_calls{0};
 

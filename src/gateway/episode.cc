@@ -57,6 +57,12 @@ absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
 
 }  // namespace
 
+absl::Status EpisodeElsewhere(const std::string& episode_id, const std::string& where) {
+  return ApiError(503, "episode_elsewhere", "",
+                  absl::StrCat("episode ", episode_id, " is served by ", where.empty() ? "another gateway" : where,
+                               ": send the request again"));
+}
+
 absl::Status EpisodeOver(const std::string& episode_id) {
   return ApiError(410, "episode_over", "", absl::StrCat("episode ", episode_id, " has ended: open a new one"));
 }
@@ -273,6 +279,7 @@ absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeR
   INGOT_RETURN_IF_ERROR(CheckFacts(posted));
   v1::RewardEpisodeRequest started;
   started.set_episode_id(id());
+  started.set_gateway_token(gateway_token());
   if (posted.has_reward()) started.set_reward(posted.reward());
   *started.mutable_signals() = posted.signals();
   *started.mutable_facts() = posted.facts();
@@ -332,6 +339,7 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chron
     }
     state_ = State::kEnding;
     end_.set_episode_id(id());
+    end_.set_gateway_token(gateway_token());
     end_.set_state(state);
     if (state == v1::EPISODE_FINISHED) {  // otherwise the pool keeps what was posted
       end_.set_reward(earned_.reward());

@@ -6,6 +6,7 @@
 //                          `---------------------'             told. After an error the end may be tried again.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -68,6 +69,11 @@ class Episode {
   int64_t UnixNanosAt(std::chrono::nanoseconds moment) const {
     return record_.opened_unix_ns() + (moment - opened_).count();
   }
+  // Episode.gateway_token, for the pool's mutations.
+  int64_t gateway_token() const { return record_.gateway_token(); }
+  // The pool refused a mutation: another gateway serves the episode by now. Nothing more is written here.
+  void MarkTaken() { taken_ = true; }
+  bool taken() const { return taken_; }
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
 
@@ -203,6 +209,7 @@ class Episode {
   const bool session_;
   const base::Clock& clock_;
   const std::chrono::nanoseconds opened_;
+  std::atomic<bool> taken_{false};
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
@@ -235,6 +242,8 @@ class Episode {
 std::string WithRefusal(const std::string& detail, const std::string& refusal);
 std::string WithoutRefusal(const std::string& detail);
 
+// The error of requests that another gateway answers: 503, so that they are sent again. `where`: its role; empty = unknown.
+absl::Status EpisodeElsewhere(const std::string& episode_id, const std::string& where = {});
 // The errors of requests after an episode's end (410), and of calls that its end aborts (409).
 absl::Status EpisodeOver(const std::string& episode_id);
 absl::Status EpisodeSealed(const std::string& episode_id);

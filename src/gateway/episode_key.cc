@@ -24,6 +24,10 @@ void Digest(const std::string& text, unsigned char (&digest)[kDigestBytes]) {
 
 }  // namespace
 
+std::string OwnerKeyOf(const std::string& idempotency_key) {
+  return "ingot-" + base::Hex(base::ContentKey("episode of " + idempotency_key));
+}
+
 std::string CallKeyOf(const std::string& owner_key) {
   const std::string text = "calls of " + owner_key;
   unsigned char digest[kDigestBytes];

@@ -7,6 +7,9 @@
 
 namespace ingot::gateway {
 
+// The owner's key of the episode that was opened with an idempotency key.
+std::string OwnerKeyOf(const std::string& idempotency_key);
+
 // The call key of the episode that `owner_key` owns.
 std::string CallKeyOf(const std::string& owner_key);
 

@@ -15,6 +15,7 @@
 // server in front of the gateway first, and drop all Answers; its parts outlive it.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -75,10 +76,23 @@ class Gateway {
   // for its end. Gateway notes answers of models by itself.
   void NoteAnswer(const Caller& caller, const absl::Status& status);
 
-  // Takes over the pool's open episodes with the history of their calls: agents go on under the same keys and URLs.
-  // Call it once, before all other functions, on the only gateway of a run, and then Scheduler::Reconcile. Calls that
-  // were in flight are lost, and clients send them again. An episode that cannot be read ends as lost.
+  // Takes over the pool's open episodes of earlier processes of this role, and of gateways that are not there, with the
+  // history of their calls: agents go on under the same keys and URLs. Call it before all other functions, and when a
+  // gateway is gone; then Scheduler::Reconcile. Calls that were in flight are lost, and clients send them again. An
+  // episode that cannot be read ends as lost.
   absl::Status Recover();
+
+  // With several gateways (GatewayParts::peers), each episode has one that serves it. Whether the caller's may be another
+  // one; does not block.
+  bool MayBeElsewhere(const Caller& caller);
+  // The role of the gateway that serves the caller's episode; empty = this one, or there is no such episode. Takes the
+  // episode over if its gateway is not there, or does not answer. Blocks: for the pool, and for other gateways' answers.
+  absl::StatusOr<std::string> Place(const Caller& caller);
+  // As Place, for an opening that may be the repetition of one at another gateway.
+  absl::StatusOr<std::string> PlaceOpening(const std::string& idempotency_key);
+  // The answer to other gateways' Place. Does not block.
+  v1::ServesResponse Serves(const v1::ServesRequest& request);
+  Peers* peers() const { return core_.parts.peers; }
 
   // Starts answering a request. Every error comes through the answer. `wake`: Answer::Hooks::wake.
   std::shared_ptr<Answer> StartAnswer(const Caller& caller, const Dialect& dialect, RawRequest raw,
@@ -134,6 +148,8 @@ class Gateway {
   absl::StatusOr<Episode::EarlierCalls> JoinTrunk(v1::Episode& record);
   // Gives an admitted place back.
   void GiveBack(const v1::Episode& record, const std::string& why);
+  // Takes the episodes of earlier incarnations over that other gateways serve.
+  absl::Status TakeAbandoned(const std::string& runner, const std::string& incarnation);
   // Copies the scheduler's ticket into `record`.
   absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
   // A scheduler that was started again handed out an attempt that an episode in the pool is already. If that one is over,
@@ -160,9 +176,29 @@ class Gateway {
   absl::Status StoreEnd(v1::EndEpisodeRequest& end, std::string& refused);
   // Tells admission of the stored end. If admission will never know the episode, `refused` becomes the reason.
   absl::Status ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused);
-  absl::Status Recover(const std::string& episode_id);
+  // The open episode of this id, or of this key hash; null: there is none here. Forgets one that another gateway took.
+  std::shared_ptr<Episode> FindOpen(const std::string& episode_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Episode> FindOpenByHash(const std::string& key_hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Episode> UnlessTaken(const std::shared_ptr<Episode>& episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::string> PlaceByKey(const std::string& key);
+  // The gateway that answers that it serves the episode of this key; empty: none does.
+  std::string AskForKey(const std::string& key);
+  absl::StatusOr<std::string> PlaceById(const std::string& episode_id);
+  absl::StatusOr<std::string> FindPlace(const std::string& episode_id);
+  // Asks a gateway; UNAVAILABLE at once, if it did not answer a moment ago.
+  absl::StatusOr<v1::ServesResponse> Ask(const std::string& role, const v1::ServesRequest& question);
+  // Whether a gateway answers that it serves the episode.
+  bool AnswersFor(const std::string& role, const std::string& episode_id);
+  // Makes this gateway the one that serves the pool's open episode. FAILED_PRECONDITION: it has ended, or another one was
+  // faster.
+  absl::Status Take(const v1::Episode& episode);
+  // Forgets an episode that another gateway took, and returns the error of its requests.
+  absl::Status GiveUp(const std::shared_ptr<Episode>& episode);
+  // Serves an open episode from its stored tree on.
+  absl::Status GoOn(v1::EpisodeTree tree);
+  absl::Status GoOnAlone(const std::string& episode_id);
   // Ends an episode that this gateway cannot read as lost, so that its sample is tried again.
-  absl::Status EndUnread(const std::string& episode_id, const absl::Status& why);
+  absl::Status EndUnread(const v1::Episode& episode, const absl::Status& why);
   void Remove(const std::shared_ptr<Episode>& episode, Ended ended, bool free_key);
   void RememberEnd(const std::string& key_hash, Ended ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RecallEnd(const std::string& episode_id);
@@ -189,7 +225,11 @@ class Gateway {
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // Episode::key_hash, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
   std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner
-  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);  // ids of episodes that Tick is ending
+  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);   // ids of episodes that Tick is ending
+  std::set<std::string> placing_ ABSL_GUARDED_BY(mu_);  // ids of episodes that PlaceById is looking for
+  // Gateways that did not answer, by role: until then they are not asked again, and their episodes are taken over.
+  std::map<std::string, std::chrono::nanoseconds> silent_until_ ABSL_GUARDED_BY(mu_);
+  std::chrono::nanoseconds recovered_at_ ABSL_GUARDED_BY(mu_){0};  // the last Recover for a key that nobody knew
 
   SnapshotDesk snapshots_;  // own synchronisation
 

@@ -16,6 +16,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& e
     base::MutexLock lock(mu_);
     return by_id_.contains(episode_id) || ended_keys_.contains(episode_id);
   };
+  INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, Place({.api_key = {}, .episode = episode_id}));
+  if (!elsewhere.empty()) return EpisodeElsewhere(episode_id, elsewhere);
   if (!known()) RecallEnd(episode_id);
   base::MutexLock lock(mu_);
   const auto found = by_id_.find(episode_id);
@@ -42,6 +44,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
   if (IsAdmin(caller.api_key)) {
     return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
   }
+  INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, Place(caller));
+  if (!elsewhere.empty()) return EpisodeElsewhere(caller.episode, elsewhere);
   const KeyHashes hashes(caller.api_key);
   const bool serving = core_.parts.admission == nullptr;
   {
@@ -129,7 +133,9 @@ void Gateway::NoteAnswer(const Caller& caller, const absl::Status& status) {
       if (found != by_key_.end()) episode = found->second;
     }
   }
-  if (episode != nullptr) episode->NoteAnswer(status);
+  if (episode == nullptr) return;
+  episode->NoteAnswer(status);
+  if (episode->taken()) (void)GiveUp(episode);
 }
 
 void Gateway::OnDone(const Caller& caller, const std::shared_ptr<Answer>& answer, int extra) {

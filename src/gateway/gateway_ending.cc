@@ -48,7 +48,7 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
     stored = base::Annotate(core_.parts.pool->RewardEpisode(earned), "the reward could not be stored");
   }
   episode->FinishReward(earned, stored.ok());
-  return stored;
+  return absl::IsAborted(stored) ? GiveUp(episode) : stored;
 }
 
 absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::string& api_key,
@@ -146,6 +146,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
   std::string by_pool, by_scheduler;  // why they refuse the end for good
   absl::Status status = episode->WaitForCalls(patience);
   if (status.ok()) status = StoreEnd(end.request, by_pool);
+  if (absl::IsAborted(status)) status = GiveUp(episode);
   if (status.ok()) status = ReportEnd(*episode, end.request, by_scheduler);
   if (status.ok()) {
     const v1::EpisodeState state = end.request.state();
@@ -213,7 +214,7 @@ void Gateway::EndIdle() {
     base::MutexLock lock(mu_);
     if (shutdown_) return;
     for (const auto& [id, episode] : by_id_) {
-      if (ending_.contains(id)) continue;
+      if (ending_.contains(id) || episode->taken()) continue;
       if (auto unfinished = episode->unfinished_end()) {
         due.push_back({episode, unfinished->asked, unfinished->tries});
       } else {

@@ -15,14 +15,15 @@
 namespace ingot::gateway {
 namespace {
 
+constexpr std::chrono::seconds kLongOpening(2);
 constexpr size_t kMaxRunner = 256;                                   // bytes
 constexpr size_t kMinIdempotencyKey = 16, kMaxIdempotencyKey = 256;  // bytes
 
 // The owner's key. It is made from the idempotency key, since gateway and pool keep only hashes of keys and a repeated
 // request must get the same key.
-std::string OwnerKeyOf(const v1::EpisodeOpenRequest& request) {
+std::string NewOwnerKey(const v1::EpisodeOpenRequest& request) {
   if (request.idempotency_key().empty()) return "ingot-" + base::RandomHex(24);
-  return "ingot-" + base::Hex(base::ContentKey("episode of " + request.idempotency_key()));
+  return OwnerKeyOf(request.idempotency_key());
 }
 
 // The smaller of the two limits that are set; 0 = not set.
@@ -74,8 +75,23 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
     return BadRequest("can_fork", "'can_fork' needs the name of a 'runner', which holds the snapshots");
   }
   if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
-  const std::string key = OwnerKeyOf(request);
+  const std::string key = NewOwnerKey(request);
+  const auto began = core_.parts.clock->Now();
+  if (once != 0) {
+    INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, PlaceOpening(request.idempotency_key()));
+    if (!elsewhere.empty()) return EpisodeElsewhere("of this idempotency key", elsewhere);
+  }
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
+  if (once != 0 && core_.parts.clock->Now() - began > kLongOpening) {
+    // This process may have been paused meanwhile, and the opener may have asked another gateway.
+    const std::string elsewhere = core_.parts.peers == nullptr ? "" : AskForKey(key);
+    if (!elsewhere.empty()) {
+      INGOT_RETURN_IF_ERROR(
+          End(episode, {.state = v1::EPISODE_FENCED, .detail = "it was opened at " + elsewhere + " meanwhile"}, false)
+              .status());
+      return EpisodeElsewhere("of this idempotency key", elsewhere);
+    }
+  }
   const v1::DomainScaffold recipe = RecipeOf(request, episode->record().task().domain());
   if (episode->session() || episode->record().scaffold() != recipe.scaffold()) {
     return BadRequest("idempotency_key", "this 'idempotency_key' opened another episode");
@@ -96,12 +112,18 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
 }
 
 void Gateway::EndAbandoned(const std::string& runner, const std::string& incarnation) {
-  std::vector<std::shared_ptr<Episode>> abandoned;
   {
     base::MutexLock lock(mu_);
     std::string& newest = incarnations_[runner];
     if (newest == incarnation) return;
     newest = incarnation;
+  }
+  if (const absl::Status taken = TakeAbandoned(runner, incarnation); !taken.ok()) {
+    INGOT_LOG(warn, "abandoned episodes of other gateways are not ended: {}", taken.ToString());
+  }
+  std::vector<std::shared_ptr<Episode>> abandoned;
+  {
+    base::MutexLock lock(mu_);
     for (const auto& [id, episode] : by_id_) {
       const v1::Episode& record = episode->record();
       if (record.runner() == runner && record.incarnation() != incarnation) abandoned.push_back(episode);
@@ -113,6 +135,22 @@ void Gateway::EndAbandoned(const std::string& runner, const std::string& incarna
     const absl::Status status = End(episode, lost, false).status();
     if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
   }
+}
+
+absl::Status Gateway::TakeAbandoned(const std::string& runner, const std::string& incarnation) {
+  if (core_.parts.peers == nullptr || core_.parts.pool == nullptr) return absl::OkStatus();
+  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+    for (datapool::EpisodePages pages(*core_.parts.pool, purpose, 0, -1, true); !pages.done();) {
+      INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
+      for (const v1::Episode& episode : page.episodes()) {
+        if (episode.runner() != runner || episode.incarnation() == incarnation) continue;
+        if (episode.gateway() == core_.parts.name) continue;
+        const absl::Status taken = Take(episode);
+        if (!absl::IsFailedPrecondition(taken)) INGOT_RETURN_IF_ERROR(taken);
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Gateway::ReserveEpisode() {
@@ -143,6 +181,7 @@ absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& 
   v1::AdmitRequest ask;
   ask.set_scaffold(request.scaffold());
   ask.set_group(request.group());
+  ask.set_gateway(RoleOfGateway(core_.parts.name));
   if (request.has_task()) *ask.mutable_task() = request.task();
   if (request.can_fork()) ask.set_runner(request.runner());
   if (!request.from_snapshot().empty()) INGOT_RETURN_IF_ERROR(AskAsFork(request.from_snapshot(), record, ask));
@@ -225,6 +264,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   record.set_metadata_json(request.metadata_json());
   record.set_state(v1::EPISODE_OPEN);
   record.set_key_hash(key_hash);
+  record.set_gateway(core_.parts.name);
+  record.set_gateway_token(core_.parts.peers == nullptr ? 0 : 1);
   absl::Status opened = admitted ? Admit(request, record) : absl::OkStatus();
   record.set_scaffold(RecipeOf(request, record.task().domain()).scaffold());
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());

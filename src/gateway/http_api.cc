@@ -13,6 +13,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/request_fields.h"
 #include "gateway/episode_request.h"
+#include "gateway/http_forward.h"
 #include "gateway/http_route.h"
 
 namespace ingot::gateway {
@@ -75,6 +76,24 @@ bool IsEncoded(const Headers& headers) {
 bool HasMethod(const HttpRequest& request) {
   const std::string_view method = request.route.method;
   return request.method == method || (request.method == "HEAD" && method == "GET");
+}
+
+HttpRequest RequestOf(const http::RequestHead& head) {
+  HttpRequest request;
+  for (const auto& [name, text] : head.fields) request.headers.Add(name, text);
+  request.route = HttpRoute::Of(head.target, request.headers);
+  request.key = head.Key();
+  if (request.key.empty()) request.key = request.route.key;
+  request.method = head.method;
+  request.target = head.target;
+  return request;
+}
+
+// Whether the gateway that serves the caller's episode has to answer.
+bool OfAnEpisode(const HttpRequest& request) {
+  using Kind = HttpRoute::Kind;
+  const Kind kind = request.route.kind;
+  return HasMethod(request) && (kind == Kind::kDialect || kind == Kind::kReward || kind == Kind::kEnd);
 }
 
 // ---- Answers that need no wait --------------------------------------------------------------------------------------
@@ -306,13 +325,32 @@ http::Work WorkOf(Gateway& gateway, HttpRequest request, Function answer) {
 }  // namespace
 
 http::Opening HttpApi::Head(http::RequestHead head) {
-  HttpRequest request;
-  for (const auto& [name, text] : head.fields) request.headers.Add(name, text);
-  request.route = HttpRoute::Of(head.target, request.headers);
-  request.key = head.Key();
-  if (request.key.empty()) request.key = request.route.key;
-  request.method = std::move(head.method);
-  request.target = std::move(head.target);
+  const HttpRequest request = RequestOf(head);
+  std::function<absl::StatusOr<std::string>()> place;
+  const std::string once(request.headers.Get("idempotency-key"));
+  Caller caller{.api_key = request.key, .episode = request.route.episode};
+  if (OfAnEpisode(request) && gateway_.MayBeElsewhere(caller)) {
+    place = [&gateway = gateway_, caller] { return gateway.Place(caller); };
+  } else if (request.route.kind == HttpRoute::Kind::kOpen && HasMethod(request) && gateway_.peers() != nullptr &&
+             !once.empty()) {
+    place = [&gateway = gateway_, once] { return gateway.PlaceOpening(once); };
+  }
+  if (place == nullptr) return Answer(std::move(head));
+  return {.exchange = MakePlacedExchange(
+              gateway_, {.head = std::move(head),
+                         .place = std::move(place),
+                         .here = [this](http::RequestHead placed) { return Answer(std::move(placed)); },
+                         .refuse =
+                             [dialect = request.route.dialect,
+                              retry_after_s = gateway_.options().retry_after_s](const absl::Status& status) {
+                               http::Reply reply = ErrorReply(*dialect, status, retry_after_s);
+                               AddRequestId(base::RandomHex(16), reply.fields);
+                               return reply;
+                             }})};
+}
+
+http::Opening HttpApi::Answer(http::RequestHead head) {
+  HttpRequest request = RequestOf(head);
   Function answer;
   if (HasMethod(request) && !IsEncoded(request.headers)) {
     switch (request.route.kind) {

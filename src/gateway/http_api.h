@@ -8,6 +8,8 @@
 // Clients join their base URL and a path, and differ in which of the two has the /v1 and the slash: /v1 may be left
 // out, or stand twice, and so may a slash. Every answer names its request in x-request-id and request-id: a call's id where a model answers.
 //
+// With several gateways a request for another one's episode is passed on to it (http_forward.h).
+//
 // Thread safe. Work that blocks runs on the gateway's workers.
 #pragma once
 
@@ -24,6 +26,8 @@ class HttpApi final : public http::Handler {
   explicit HttpApi(Gateway& gateway) : gateway_(gateway) {}
 
   http::Opening Head(http::RequestHead head) override;
+  // As Head, for a request that is to be answered here: it was passed on, or its episode is served here.
+  http::Opening Answer(http::RequestHead head);
   http::Reply Refuse(std::string_view target, const http::Refusal& why) override;
 
  private:

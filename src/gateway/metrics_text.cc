@@ -70,6 +70,8 @@ std::string Gateway::MetricsText() const {
   counter("ingot_gateway_episodes_forked_total", "Trunks ended at their fork.", counters.episodes_forked);
   counter("ingot_gateway_episodes_ended_elsewhere_total", "Episodes that somebody else ended in the pool.",
           counters.episodes_ended_elsewhere);
+  counter("ingot_gateway_episodes_taken_total", "Open episodes taken over from another gateway or an earlier process.",
+          counters.episodes_taken);
   counter("ingot_gateway_episodes_refused_total", "Episodes not let in.", counters.episodes_refused);
   const v1::GatewayStatusResponse status = Status();
   gauge("ingot_gateway_open_episodes", "Episodes and sessions open now.", status.open_episodes());

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "datapool/client.h"
 #include "gateway/admission.h"
+#include "gateway/peers.h"
 #include "gateway/script.h"
 #include "rollout/client.h"
 #include "text/chat.h"
@@ -26,6 +27,10 @@ struct GatewayParts {
   std::shared_ptr<ScriptedModel> script = nullptr;  // the text that calls sample; null = the engine draws
   // The admin key if options.admin_key_file names none; empty = whoever reaches the gateway may open episodes.
   std::string admin_key = {};
+  // Episode.gateway of this process (GatewayName), and the run's gateways. Null = this is the only one there ever is, and its
+  // episodes carry no token.
+  std::string name = {};
+  Peers* peers = nullptr;
   const base::Clock* clock = &base::Clock::Real();
 };
 

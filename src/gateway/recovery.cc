@@ -10,14 +10,23 @@
 namespace ingot::gateway {
 absl::Status Gateway::Recover() {
   if (core_.parts.pool == nullptr || core_.parts.admission == nullptr) return absl::OkStatus();
+  std::vector<std::string> others;
+  if (core_.parts.peers != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(others, core_.parts.peers->Present());
+    std::erase(others, RoleOfGateway(core_.parts.name));
+  }
   int taken = 0, lost = 0;
   for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
     for (datapool::EpisodePages pages(*core_.parts.pool, purpose, 0, -1, true); !pages.done();) {
       INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
       for (const v1::Episode& episode : page.episodes()) {
-        const absl::Status status = Recover(episode.episode_id());
+        const bool alone = core_.parts.peers == nullptr;
+        const bool served = std::find(others.begin(), others.end(), RoleOfGateway(episode.gateway())) != others.end();
+        if (!alone && (served || episode.gateway() == core_.parts.name)) continue;
+        const absl::Status status = alone ? GoOnAlone(episode.episode_id()) : Take(episode);
+        if (!alone && absl::IsFailedPrecondition(status)) continue;  // it has ended, or another gateway was faster
         ++(status.ok() ? taken : lost);
-        if (!status.ok()) INGOT_RETURN_IF_ERROR(EndUnread(episode.episode_id(), status));
+        if (!status.ok()) INGOT_RETURN_IF_ERROR(EndUnread(episode, status));
       }
     }
   }
@@ -27,11 +36,13 @@ absl::Status Gateway::Recover() {
   return absl::OkStatus();
 }
 
-absl::Status Gateway::EndUnread(const std::string& episode_id, const absl::Status& why) {
+absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& why) {
   if (absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why)) return why;  // it may be read later
-  INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode_id, why.ToString());
+  INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode.episode_id(),
+            why.ToString());
   v1::EndEpisodeRequest end;
-  end.set_episode_id(episode_id);
+  end.set_episode_id(episode.episode_id());
+  if (core_.parts.peers != nullptr) end.set_gateway_token(episode.gateway_token() + 1);  // of Take
   end.set_state(v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("its gateway could not read it: ", why.message()));
   end.set_ended_unix_ns(core_.parts.clock->UnixNanos());
@@ -40,19 +51,26 @@ absl::Status Gateway::EndUnread(const std::string& episode_id, const absl::Statu
   return absl::OkStatus();
 }
 
-absl::Status Gateway::Recover(const std::string& episode_id) {
+absl::Status Gateway::GoOnAlone(const std::string& episode_id) {
   v1::GetEpisodeRequest request;
   request.set_episode_id(episode_id);
   request.set_with_calls(true);
   INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->GetEpisode(request));
+  return GoOn(std::move(tree));
+}
+
+absl::Status Gateway::GoOn(v1::EpisodeTree tree) {
   INGOT_ASSIGN_OR_RETURN(Episode::EarlierCalls recorded, EarlierCallsOf(*core_.parts.pool, tree));
   const auto now = core_.parts.clock->Now();
   const std::chrono::nanoseconds age(core_.parts.clock->UnixNanos() - tree.episode().opened_unix_ns());
   v1::EpisodeLimits limits = LimitsFor(tree.episode().limits());
   limits.set_fork_at(tree.episode().limits().fork_at());
-  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, true, std::move(recorded),
+  const bool admitted = tree.episode().purpose() != v1::PURPOSE_SERVE;
+  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, std::move(recorded),
                                            now - std::max(age, std::chrono::nanoseconds(0)), *core_.parts.clock);
   base::MutexLock lock(mu_);
+  // This gateway may have had it before another one took it for a while.
+  if (const auto earlier = by_id_.find(episode->id()); earlier != by_id_.end()) earlier->second->MarkTaken();
   by_id_[episode->id()] = episode;
   by_key_[episode->key_hash()] = episode;
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gateway/api/api_error.h"
+#include "gateway/http_forward.h"
 #include "proto/gateway.grpc.pb.h"
 #include "proto/grpc_status.h"
 
@@ -118,6 +119,28 @@ class GatewayService final : public v1::Gateway::Service {
                       v1::GatewayStatusResponse* response) override {
     *response = gateway_.Status();
     return grpc::Status::OK;
+  }
+
+  grpc::Status Serves(grpc::ServerContext*, const v1::ServesRequest* request, v1::ServesResponse* response) override {
+    *response = gateway_.Serves(*request);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Forward(grpc::ServerContext* context, const v1::ForwardRequest* request,
+                       grpc::ServerWriter<v1::ForwardResponse>* writer) override {
+    auto signal = std::make_shared<Signal>();
+    ForwardedRequest forwarded(gateway_, *request, [signal] { signal->Set(); });
+    bool here = true;
+    while (here) {
+      signal->WaitAndClear(kCancelPoll);
+      if (context->IsCancelled()) break;
+      const v1::ForwardResponse part = forwarded.Take();
+      if (part.status() == 0 && !part.begins() && part.data().empty() && !part.done()) continue;
+      here = writer->Write(part);
+      if (here && part.done()) return grpc::Status::OK;
+    }
+    forwarded.Abort();
+    return grpc::Status::CANCELLED;
   }
 
  private:

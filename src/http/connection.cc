@@ -289,12 +289,13 @@ LoopTask<bool> Connection::AnswerStream(Exchange& exchange, Output output, unsig
   if (!filler.empty()) add(filler, probe_);
   while (true) {
     if (!output.data.empty()) add(output.data, bytes);
-    if (output.done && chunked) AppendLastChunk(bytes);
+    if (output.done && chunked && !output.broken) AppendLastChunk(bytes);
     if (!bytes.empty()) {
       const bool sent = co_await WriteBytes(bytes);
       if (!sent) co_return false;
       bytes.clear();
     }
+    if (output.broken) co_return false;
     if (output.done) co_return true;
     const Waited waited = co_await WaitForProgress(silence_s);
     if (waited == Waited::kGone) co_return false;

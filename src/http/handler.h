@@ -63,6 +63,7 @@ struct Output {
   std::optional<StreamHead> stream = {};  // a stream begins, with `data` as its first bytes
   std::string data = {};                  // the next bytes of the stream
   bool done = false;                      // `data` are the last bytes. Without any answer the connection closes
+  bool broken = false;                    // the stream lacks its end: the connection closes behind `data`
 };
 
 // Why the server itself refuses a request, or a connection. The client may be told all of it.

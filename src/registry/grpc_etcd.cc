@@ -10,6 +10,7 @@
 #include "registry/arguments.h"
 #include "registry/grpc_etcd_client.h"
 #include "registry/lease_keeper.h"
+#include "registry/outage.h"
 #include "registry/view.h"
 
 namespace ingot::registry {
@@ -47,6 +48,7 @@ class EtcdWatcher final : public Watcher {
         prefix_(prefix),
         observer_(std::move(observer)),
         list_(std::move(list)),
+        outage_(absl::StrCat("the watch of ", prefix, " in ", client.Describe()), base::Clock::Real()),
         thread_([this, first] { Run(first); }) {}
 
   ~EtcdWatcher() override {
@@ -66,7 +68,7 @@ class EtcdWatcher final : public Watcher {
       const EtcdMember& member = *client_.members()[turn % client_.members().size()];
       const absl::Status ended = Follow(member);
       if (IsStopping()) return;
-      INGOT_LOG(warn, "the watch of {} goes on elsewhere: {}", prefix_, std::string(ended.message()));
+      outage_.Failed(ended);
       // Also logs in again, where that is needed.
       if (!absl::IsUnavailable(ended)) Catch();
       Pause();
@@ -98,6 +100,7 @@ class EtcdWatcher final : public Watcher {
   }
 
   absl::Status Take(const api::WatchResponse& response, const EtcdMember& member) {
+    if (!response.canceled()) outage_.Over();
     if (response.canceled()) {
       return absl::FailedPreconditionError(absl::StrCat("etcd at ", member.address,
                                                         " ended it: ", response.cancel_reason(), ", oldest revision ",
@@ -116,11 +119,8 @@ class EtcdWatcher final : public Watcher {
   // Tells the differences to the present entries, behind which the next stream begins.
   void Catch() {
     const absl::StatusOr<Listing> listing = list_();
-    if (listing.ok()) {
-      Tell(*listing);
-    } else {
-      INGOT_LOG(warn, "watching {}: {}", prefix_, std::string(listing.status().message()));
-    }
+    if (listing.ok()) return Tell(*listing);
+    outage_.Failed(listing.status());
   }
 
   void Tell(const Listing& listing) {
@@ -146,6 +146,7 @@ class EtcdWatcher final : public Watcher {
   const std::string prefix_;
   const Registry::Observer observer_;
   const std::function<absl::StatusOr<Listing>()> list_;
+  Outage outage_;     // the thread's own
   View view_;         // the thread's own
   int64_t next_ = 0;  // the thread's own: the first revision that is not told yet
   base::Mutex mu_;

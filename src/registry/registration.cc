@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "registry/outage.h"
 
 namespace ingot::registry {
 namespace {
@@ -115,6 +116,7 @@ absl::Status Registration::Renew() {
 }
 
 void Registration::Run() {
+  Outage outage("the registration of " + options_.key, clock_);
   base::MutexLock lock(mu_);
   while (!stopping_) {
     if (!lost_ && !next_.has_value()) {
@@ -136,10 +138,11 @@ void Registration::Run() {
     mu_.Lock();
     if (taken) return;
     if (established.ok()) {
+      outage.Over();
       INGOT_LOG(warn, "{} was lost for a while, and is registered again", options_.key);
       continue;
     }
-    INGOT_LOG(warn, "{} is not registered: {}", options_.key, std::string(established.message()));
+    outage.Failed(established);
     lost_ = true;
     Wait(kRetry);
   }

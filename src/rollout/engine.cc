@@ -104,6 +104,16 @@ Engine::Engine(const EngineOptions& options, Parts parts)
 
 Engine::~Engine() { Shutdown(); }
 
+bool Engine::Drain(std::chrono::nanoseconds patience) {
+  const nanoseconds deadline = clock_.Now() + patience;
+  base::MutexLock lock(mu_);
+  draining_ = true;
+  while (outstanding_ > 0 && !stopping_) {
+    if (!clock_.WaitUntil(swapped_, mu_, deadline) && clock_.Now() >= deadline) break;
+  }
+  return outstanding_ == 0;
+}
+
 void Engine::Shutdown() {
   {
     base::MutexLock lock(mu_);
@@ -300,6 +310,7 @@ absl::Status Engine::AddConstraint(const v1::Grammar& grammar, Sequence* sequenc
 absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+  if (draining_) return absl::UnavailableError("the rollout engine leaves the run");
   const int64_t most = static_cast<int64_t>(options_.max_running) + options_.max_waiting;
   if (outstanding_ >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("the rollout engine has ", outstanding_,
@@ -595,6 +606,7 @@ void Engine::Run() {
 void Engine::Settle(const std::vector<Emission>& emissions, nanoseconds busy) {
   base::MutexLock lock(mu_);
   outstanding_ -= std::count_if(emissions.begin(), emissions.end(), [](const Emission& e) { return e.last; });
+  if (draining_ && outstanding_ == 0) swapped_.SignalAll();
   status_.set_busy_seconds(status_.busy_seconds() + duration<double>(busy).count());
   NoteFirstToken(busy);
   Report();

@@ -54,6 +54,9 @@ class Engine final : public Client, public weights::Sink {
                                                         std::shared_ptr<const weights::Snapshot> initial);
   ~Engine() override;  // Shutdown()
 
+  // For an engine that leaves: new requests get UNAVAILABLE and go elsewhere. Returns when those in flight have ended; false:
+  // some have not after `patience`.
+  bool Drain(std::chrono::nanoseconds patience);
   // Ends every request with UNAVAILABLE and stops the step thread; later calls are UNAVAILABLE. Not from an OnChunk.
   void Shutdown();
 
@@ -162,7 +165,7 @@ class Engine final : public Client, public weights::Sink {
   uint64_t next_salt_ ABSL_GUARDED_BY(update_mu_) = 1;
 
   mutable base::Mutex mu_;
-  base::CondVar swapped_;
+  base::CondVar swapped_;  // a swap is done, or the last request of a draining engine has ended
   std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
   Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // SwapIn posts and owns it
   LoadedVersion newest_ ABSL_GUARDED_BY(mu_);
@@ -170,6 +173,7 @@ class Engine final : public Client, public weights::Sink {
   std::map<int64_t, LoadedVersion> retained_ ABSL_GUARDED_BY(mu_);
   int64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted and not ended
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
   // The newest version, until it has sampled a token; nullopt then, and before the first swap.

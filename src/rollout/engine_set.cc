@@ -39,7 +39,7 @@ class EngineSet::State {
  public:
   State(size_t engines, const base::Clock& clock) : clock_(clock), loads_(engines) {}
 
-  // Chooses the best engine that `tried` does not name. Counts one more request in flight on it, and one more start
+  // Chooses the best engine that `tried`, which may be shorter than the set, does not name. Counts one more request in flight on it, and one more start
   // under way. nullopt = no engine is left, or the set is gone. Started and Ended undo the counts; the set stays alive
   // until Started.
   std::optional<size_t> Take(const std::vector<bool>& tried) {
@@ -51,12 +51,17 @@ class EngineSet::State {
     std::optional<size_t> best;
     for (size_t i = 0; i < loads_.size(); ++i) {
       const size_t candidate = (start + i) % loads_.size();
-      if (!tried[candidate] && (!best.has_value() || Better(candidate, *best, now))) best = candidate;
+      if (!(candidate < tried.size() && tried[candidate]) && (!best.has_value() || Better(candidate, *best, now)))
+        best = candidate;
     }
     if (!best.has_value()) return std::nullopt;
     ++loads_[*best].in_flight;
     ++starting_;
     return best;
+  }
+  void Add() {
+    base::MutexLock lock(mu_);
+    loads_.emplace_back();
   }
   void Started() {
     base::MutexLock lock(mu_);
@@ -114,11 +119,7 @@ class EngineSet::State {
 class EngineSet::Call final : public std::enable_shared_from_this<Call> {
  public:
   Call(const EngineSet& set, v1::GenerateRequest request, OnChunk on_chunk)
-      : set_(set),
-        state_(set.state_),
-        request_(std::move(request)),
-        gate_(std::move(on_chunk)),
-        tried_(set.engines_.size()) {}
+      : set_(set), state_(set.state_), request_(std::move(request)), gate_(std::move(on_chunk)) {}
 
   void Try() {
     std::vector<bool> tried;
@@ -134,11 +135,12 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     int number = 0;
     {
       base::MutexLock lock(mu_);
+      if (tried_.size() <= *engine) tried_.resize(*engine + 1);
       tried_[*engine] = true;
       number = ++attempts_;
     }
     auto attempt = std::make_unique<Attempt>(state_, *engine);
-    attempt->handle = set_.engines_[*engine]->Generate(
+    attempt->handle = set_.At(*engine).Generate(
         request_, [self = shared_from_this(), engine = *engine, number](absl::StatusOr<v1::GenerateChunk> chunk) {
           self->OnChunk(engine, number, std::move(chunk));
         });
@@ -220,9 +222,22 @@ class EngineSet::Handle final : public Request {
 };
 
 EngineSet::EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock)
-    : engines_(std::move(engines)), state_(std::make_shared<State>(engines_.size(), clock)) {}
+    : state_(std::make_shared<State>(engines.size(), clock)), engines_(std::move(engines)) {}
 
 EngineSet::~EngineSet() { state_->Close(); }
+
+void EngineSet::Add(std::shared_ptr<Client> engine) {
+  {
+    base::MutexLock lock(mu_);
+    engines_.push_back(std::move(engine));
+  }
+  state_->Add();  // from here on it may be chosen
+}
+
+Client& EngineSet::At(size_t engine) const {
+  base::MutexLock lock(mu_);
+  return *engines_[engine];
+}
 
 std::unique_ptr<Client::Request> EngineSet::Generate(v1::GenerateRequest request, OnChunk on_chunk) {
   auto call = std::make_shared<Call>(*this, std::move(request), std::move(on_chunk));
@@ -234,7 +249,12 @@ std::unique_ptr<Client::Request> EngineSet::Generate(v1::GenerateRequest request
 absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
   std::optional<v1::EngineStatusResponse> sum;
   absl::Status error;
-  for (const auto& engine : engines_) {
+  std::vector<std::shared_ptr<Client>> engines;
+  {
+    base::MutexLock lock(mu_);
+    engines = engines_;
+  }
+  for (const auto& engine : engines) {
     const absl::StatusOr<v1::EngineStatusResponse> one = engine->Status();
     if (!one.ok()) {
       error = one.status();

@@ -21,7 +21,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
     return absl::InvalidArgumentError("the scheduler has no tasks to train on: name a task file with at least one");
   }
   INGOT_ASSIGN_OR_RETURN(TaskSampler sampler, TaskSampler::Make(std::move(tasks), options.sampling, options.seed));
-  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(sampler), pool, clock, metrics, grading, fencing_token));
+  std::unique_ptr<Scheduler> scheduler(
+      new Scheduler(options, std::move(sampler), pool, clock, metrics, grading, fencing_token));
   base::MutexLock lock(scheduler->mu_);
   INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume), "recovering the scheduler"));
   INGOT_RETURN_IF_ERROR(scheduler->DecideOutcomes());

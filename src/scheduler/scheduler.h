@@ -220,7 +220,8 @@ class Scheduler final : public Client {
   std::map<std::string, int64_t> named_ ABSL_GUARDED_BY(mu_);  // group ids by AdmitRequest.group, since the run's start
   EvalBoard evals_ ABSL_GUARDED_BY(mu_);
   GradeBoard grades_ ABSL_GUARDED_BY(mu_);
-  std::map<AttemptPlace, std::string> handed_ ABSL_GUARDED_BY(mu_);  // gateways by running attempt, and by some ended ones
+  std::map<AttemptPlace, std::string> handed_
+      ABSL_GUARDED_BY(mu_);                      // gateways by running attempt, and by some ended ones
   bool recovered_ ABSL_GUARDED_BY(mu_) = false;  // the reward stage may be asked
   JournalWriter journal_ ABSL_GUARDED_BY(mu_);
   SchedulerMetrics metrics_ ABSL_GUARDED_BY(mu_);

@@ -13,7 +13,7 @@ UpdateVariance Trainer::MeasureGroups(const PreparedBatch& batch, const tree::Pa
     const absl::StatusOr<tree::PackedForest> forest = PackBatch(batch, calls);
     if (!forest.ok()) throw StatusError(forest.status());
     StepLoss loss = ready;  // its sums are not the step's
-    PassOptions options = pass_options_;
+    PassOptions options = StepPassOptions();
     int64_t slots = 0;
     const auto end_slot = [&] {
       optimizer_->EndSlot();

@@ -67,7 +67,7 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   builder.RegisterService(&service);
   const auto server = builder.BuildAndStart();
   ASSERT_GT(port, 0);
-  const auto episodes = MakeGrpcEpisodes(Connect(port), {.admin_key = "secret"});
+  const auto episodes = MakeGrpcEpisodes({Connect(port)}, {.admin_key = "secret"});
 
   v1::EpisodeOpenRequest open;
   open.set_scaffold("tool_agent");
@@ -114,8 +114,43 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   server->Shutdown();
 }
 
+TEST(GrpcEpisodesTest, GatewaysOpenInTurnAndOneThatIsGoneIsPassedOver) {
+  FakeEpisodes first(2), second(2);
+  ASSERT_TRUE(first.Open({}).ok());  // so that the ids of the two differ
+  FakeGateway services[] = {FakeGateway(first), FakeGateway(second)};
+  std::unique_ptr<grpc::Server> servers[2];
+  std::vector<v1::RoleChannel> channels;
+  for (int i = 0; i < 2; ++i) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&services[i]);
+    servers[i] = builder.BuildAndStart();
+    channels.emplace_back(Connect(port));
+  }
+  const auto episodes = MakeGrpcEpisodes(channels);
+  std::vector<v1::EpisodeOpenResponse> opened;
+  for (int i = 0; i < 2; ++i) opened.push_back(episodes->Open({}).value());
+  EXPECT_EQ(first.opened(), 2);
+  EXPECT_EQ(second.opened(), 1);
+  // Each reward goes to the gateway that opened its episode: no other one knows the key.
+  for (const v1::EpisodeOpenResponse& one : opened) {
+    v1::EpisodeRewardRequest reward;
+    reward.set_episode_id(one.episode_id());
+    reward.set_api_key(one.api_key());
+    reward.set_reward(1);
+    EXPECT_TRUE(episodes->Reward(reward).ok());
+  }
+  EXPECT_EQ(first.rewards().size(), 1u);
+  EXPECT_EQ(second.rewards().size(), 1u);
+  servers[0]->Shutdown();
+  EXPECT_TRUE(episodes->Open({}).ok());
+  servers[1]->Shutdown();
+  EXPECT_EQ(episodes->Open({}).status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(GrpcEpisodesTest, AGatewayThatIsNotThereIsUnavailable) {
-  const auto episodes = MakeGrpcEpisodes(Connect(1));
+  const auto episodes = MakeGrpcEpisodes({Connect(1)});
   EXPECT_EQ(episodes->Open({}).status().code(), absl::StatusCode::kUnavailable);
 }
 

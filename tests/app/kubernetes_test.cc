@@ -75,6 +75,30 @@ TEST(Kubernetes, EachGroupIsTheKindOfObjectThatKeepsWhatItHasToKeep) {
   EXPECT_EQ(DecidingJob(Clustered()), "ingot-math-1-trainer");
 }
 
+TEST(Kubernetes, AServiceStandsInFrontOfSeveralGateways) {
+  RunConfig config = Clustered();
+  config.cluster.gateways = 2;
+  config.cluster.groups[1].nodes = 2;
+  config.http.port = 8080;
+  EXPECT_THAT(Fault(config), HasSubstr("http.host=0.0.0.0"));
+  config.http.host = "0.0.0.0";
+  const auto objects = Rendered(config);
+  const YAML::Node service = Named(objects, "Service", "ingot-math-1-front")["spec"];
+  EXPECT_EQ(service["ports"][0]["port"].as<int>(), 8080);
+  const YAML::Node pods = Named(objects, "StatefulSet", "ingot-math-1-front")["spec"];
+  EXPECT_EQ(pods["replicas"].as<int>(), 2);
+  for (const auto& label : service["selector"]) {
+    EXPECT_EQ(pods["template"]["metadata"]["labels"][label.first.as<std::string>()].as<std::string>(),
+              label.second.as<std::string>());
+  }
+  const YAML::Node others = Named(objects, "StatefulSet", "ingot-math-1-engines")["spec"]["template"]["metadata"];
+  EXPECT_FALSE(others["labels"]["ingot/gateway"]);
+  EXPECT_THAT(Texts(pods["template"]["spec"]["containers"][0]["args"]),
+              Contains("gateway.public_url=http://ingot-math-1-front.default:8080"));
+  config.gateway.public_url = "https://agents.example";
+  EXPECT_EQ(Rendered(config).size(), objects.size() - 1) << "its owner's address, and no Service";
+}
+
 TEST(Kubernetes, APodRunsTheAgentOfItsNode) {
   const auto objects = Rendered(Clustered());
   const YAML::Node pod = Named(objects, "StatefulSet", "ingot-math-1-engines")["spec"]["template"]["spec"];

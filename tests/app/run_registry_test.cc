@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "app/grpc_server.h"
 #include "app/takeover.h"
@@ -147,6 +148,41 @@ TEST_F(RunRegistryTest, ACallThatRunsAtThePlaceThatWasLeftIsMadeAgain) {
   may_answer_ = true;
   asking.join();
   EXPECT_EQ(answer, 2);
+}
+
+TEST_F(RunRegistryTest, TellsOfEachRoleOfAKindOnce) {
+  const std::unique_ptr<RunRegistry> early = Open(), late = Open();
+  ASSERT_TRUE(early->Register("rollout-0", "127.0.0.1:1").ok());
+  base::Mutex mu;
+  std::vector<std::string> told;
+  const auto all_told = [&](size_t count) {
+    base::MutexLock lock(mu);
+    return told.size() >= count;
+  };
+  caller_->OnRole("rollout", [&](const std::string& name) {
+    base::MutexLock lock(mu);
+    told.push_back(name);
+  });
+  while (!all_told(1)) std::this_thread::yield();
+  ASSERT_TRUE(late->Register("gateway", "127.0.0.1:2", "127.0.0.1:80").ok());
+  ASSERT_TRUE(late->Register("rollout-7", "127.0.0.1:3").ok());
+  ASSERT_TRUE(early->Register("rollout-0", "127.0.0.1:4").ok()) << "at another place";
+  while (!all_told(2)) std::this_thread::yield();
+  base::MutexLock lock(mu);
+  EXPECT_THAT(told, testing::ElementsAre("rollout-0", "rollout-7"));
+  const auto places = caller_->Places();
+  ASSERT_TRUE(places.ok());
+  EXPECT_EQ(places->front().name, "gateway");
+  EXPECT_EQ(places->front().http, "127.0.0.1:80");
+}
+
+TEST_F(RunRegistryTest, TheNextLeaderOfARoleHasALargerToken) {
+  const std::unique_ptr<RunRegistry> first = Open(), second = Open();
+  const auto earlier = first->Lead("scheduler");
+  ASSERT_TRUE(earlier.ok()) << earlier.status();
+  const auto later = second->Lead("scheduler");
+  ASSERT_TRUE(later.ok()) << later.status();
+  EXPECT_GT(*later, *earlier);
 }
 
 TEST_F(RunRegistryTest, ListsTheRolesThatAreThere) {

@@ -100,6 +100,24 @@ TEST(RunRoles, ThePlanShowsCommandsWithoutSecrets) {
   EXPECT_THAT(specs.Spec({"rollout", 3}).input, Not(HasSubstr("the-admin-key")));
 }
 
+TEST(RunRoles, EachNodeWithGatewaysRunsOneBehindTheFront) {
+  RunConfig config = Clustered();
+  config.cluster.gateways = 3;
+  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role gateway, and the run has 3 (cluster.gateways)"));
+  config.cluster.groups[1].roles.push_back("gateway");
+  EXPECT_EQ(Fault(config), "");
+  EXPECT_THAT(Names(*RolesOfNode(config, "control", 0)),
+              ElementsAre("datapool 0", "scheduler 0", "gateway 0", "trainer 0", "agents 0"));
+  EXPECT_THAT(Names(*RolesOfNode(config, "large", 0)), ElementsAre("rollout 0", "rollout 1", "gateway 1"));
+  EXPECT_THAT(Names(*RolesOfNode(config, "large", 1)), ElementsAre("rollout 2", "rollout 3", "gateway 2"));
+  RoleSpecs::Parts parts;
+  parts.front = "http://10.0.0.5:8080";
+  const RoleSpecs specs(config, parts);
+  EXPECT_EQ(specs.Spec({"gateway", 2}).name, "gateway-2");
+  EXPECT_THAT(DescribeSpecs({specs.Spec({"gateway", 2})}),
+              HasSubstr("--gateway 2 --set http.port=0 --set gateway.public_url=http://10.0.0.5:8080\n"));
+}
+
 TEST(RunRoles, TheTrainersFirstRankDecidesAndOthersMayBeRenumbered) {
   RunConfig config = Clustered();
   config.cluster.trainer_ranks = 3;

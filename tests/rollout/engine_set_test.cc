@@ -128,6 +128,24 @@ TEST_F(EngineSetTest, ARequestThatOneEngineRefusesGoesToTheOther) {
   }
 }
 
+TEST_F(EngineSetTest, AnEngineThatJoinsTakesRequestsAndThoseThatOthersRefuse) {
+  Heard early;
+  a_->refusal = absl::UnavailableError("gone");
+  const auto waits = Ask(early);  // at b
+  const auto joined = std::make_shared<FakeEngine>();
+  set_->Add(joined);
+  Heard heard[2];
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (Heard& one : heard) requests.push_back(Ask(one));
+  EXPECT_GE(joined->asked, 1) << "it had the fewest in flight";
+  b_->refusal = absl::UnavailableError("gone too");
+  b_->Deliver(b_->refusal);
+  joined->Deliver(Last());
+  EXPECT_EQ(early.chunks, 1) << "a request that began before it joined";
+  for (const Heard& one : heard) EXPECT_EQ(one.chunks, 1);
+  EXPECT_EQ(set_->Status()->running(), 1);
+}
+
 TEST_F(EngineSetTest, EveryEngineThatIsAskedGetsTheWholeRequest) {
   a_->refusal = b_->refusal = absl::UnavailableError("gone");
   v1::GenerateRequest ask;

@@ -325,6 +325,22 @@ TEST(EngineTest, ShutdownEndsEveryRequestWithUnavailable) {
   EXPECT_EQ(rig.Update(2).status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(EngineTest, ADrainingEngineEndsItsRequestsAndTakesNoMore) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  rig.gate.Close();
+  Collect running;
+  auto request = rig.engine->Generate(Ask({1, 2}, 5), running.OnChunk());
+  EXPECT_FALSE(rig.engine->Drain(std::chrono::milliseconds(0))) << "one is in flight";
+  Collect late;
+  auto refused = rig.engine->Generate(Ask({1}, 2), late.OnChunk());
+  EXPECT_EQ(late.Wait().code(), absl::StatusCode::kUnavailable);
+  std::thread leaving([&] { EXPECT_TRUE(rig.engine->Drain(std::chrono::hours(1))); });
+  rig.gate.Open();
+  leaving.join();
+  EXPECT_EQ(running.Wait(), absl::OkStatus());
+  EXPECT_TRUE(rig.Update(2).ok()) << "until it is gone it is told of new versions";
+}
+
 TEST(EngineTest, ASwapReachesRequestsInFlightAndLeavesPinnedOnesAlone) {
   Rig alone(Options(), FakeSnapshot(1, 1001));
   Collect expected;

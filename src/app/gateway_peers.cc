@@ -1,0 +1,44 @@
+#include "app/gateway_peers.h"
+
+#include <set>
+
+#include "base/random.h"
+#include "gateway/grpc_peers.h"
+
+namespace ingot::app {
+
+GatewayPeers::GatewayPeers(RunRegistry& registry, int gateways, int index)
+    : registry_(registry), name_(gateway::GatewayName(RoleName("gateway", index), base::RandomHex(4))) {
+  gateway::GrpcPeersOptions options;
+  for (int i = 0; i < gateways; ++i) {
+    if (i != index) options.channels.emplace(RoleName("gateway", i), registry.To(RoleName("gateway", i)));
+  }
+  options.present = [this] { return Present(); };
+  peers_ = gateway::MakeGrpcPeers(std::move(options));
+}
+
+absl::StatusOr<std::vector<std::string>> GatewayPeers::Present() {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<RolePlace> places, registry_.Places());
+  std::vector<std::string> roles;
+  for (const RolePlace& place : places) {
+    if (!place.http.empty()) roles.push_back(place.name);
+  }
+  return roles;
+}
+
+std::vector<std::string> GatewayPeers::Gone() {
+  std::vector<std::string> gone;
+  const absl::StatusOr<std::vector<std::string>> present = Present();
+  if (!present.ok()) return gone;  // nobody knows
+  const std::chrono::nanoseconds now = base::Clock::Real().Now();
+  const std::set<std::string> there(present->begin(), present->end());
+  for (const std::string& role : there) gone_since_[role] = std::chrono::nanoseconds(0);
+  for (auto& [role, since] : gone_since_) {
+    if (there.contains(role)) continue;
+    if (since == std::chrono::nanoseconds(0)) since = now;
+    if (now - since >= kGone) gone.push_back(role);
+  }
+  return gone;
+}
+
+}  // namespace ingot::app

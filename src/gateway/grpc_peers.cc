@@ -1,0 +1,117 @@
+#include "gateway/grpc_peers.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <thread>
+#include <utility>
+
+#include "base/mutex.h"
+#include "proto/gateway.grpc.pb.h"
+#include "proto/grpc_status.h"
+
+namespace ingot::gateway {
+namespace {
+
+// Shared by the thread that reads an answer and the Forwarded of its exchange.
+struct Reading {
+  grpc::ClientContext context;
+  base::Mutex mu;
+  base::CondVar changed;
+  bool asked ABSL_GUARDED_BY(mu) = true;
+  bool given_up ABSL_GUARDED_BY(mu) = false;
+
+  // False: nobody waits for the next part any more.
+  bool AwaitNext() {
+    base::MutexLock lock(mu);
+    while (!asked && !given_up) changed.Wait(mu);
+    asked = false;
+    return !given_up;
+  }
+  void Set(bool next) {
+    base::MutexLock lock(mu);
+    (next ? asked : given_up) = true;
+    changed.SignalAll();
+  }
+};
+
+class GrpcForwarded final : public Peers::Forwarded {
+ public:
+  GrpcForwarded(std::shared_ptr<v1::Gateway::Stub> stub, v1::ForwardRequest request, Peers::OnPart on_part)
+      : reading_(std::make_shared<Reading>()),
+        thread_([stub = std::move(stub), request = std::move(request), on_part = std::move(on_part),
+                 reading = reading_] { Read(*stub, request, on_part, *reading); }) {}
+
+  ~GrpcForwarded() override {
+    reading_->Set(/*next=*/false);
+    reading_->context.TryCancel();
+    // The thread may hold the last reference to the exchange that owns this.
+    std::this_thread::get_id() == thread_.get_id() ? thread_.detach() : thread_.join();
+  }
+
+  void Next() override { reading_->Set(/*next=*/true); }
+
+ private:
+  static void Read(v1::Gateway::Stub& stub, const v1::ForwardRequest& request, const Peers::OnPart& on_part,
+                   Reading& reading) {
+    const std::unique_ptr<grpc::ClientReader<v1::ForwardResponse>> reader = stub.Forward(&reading.context, request);
+    bool done = false;
+    while (!done && reading.AwaitNext()) {
+      v1::ForwardResponse part;
+      if (!reader->Read(&part)) break;
+      done = part.done();
+      on_part(std::move(part));
+    }
+    if (!done) reading.context.TryCancel();
+    const grpc::Status status = reader->Finish();
+    if (done) return;
+    on_part(status.ok() ? absl::UnavailableError("its answer has no end") : v1::FromGrpc(status));
+  }
+
+  const std::shared_ptr<Reading> reading_;
+  std::thread thread_;
+};
+
+class GrpcPeers final : public Peers {
+ public:
+  explicit GrpcPeers(GrpcPeersOptions options) : options_(std::move(options)) {
+    for (const auto& [role, channel] : options_.channels) stubs_.emplace(role, channel);
+  }
+
+  absl::StatusOr<std::vector<std::string>> Present() override { return options_.present(); }
+
+  absl::StatusOr<v1::ServesResponse> Serves(const std::string& role, const v1::ServesRequest& request) override {
+    INGOT_ASSIGN_OR_RETURN(const auto stub, StubOf(role));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + options_.deadline);
+    context.set_wait_for_ready(true);  // a channel that was idle has to connect first
+    v1::ServesResponse response;
+    const grpc::Status status = stub->Serves(&context, request, &response);
+    if (!status.ok()) return v1::FromGrpc(status);
+    return response;
+  }
+
+  std::unique_ptr<Forwarded> Forward(const std::string& role, v1::ForwardRequest request, OnPart on_part) override {
+    auto stub = StubOf(role);
+    if (stub.ok()) return std::make_unique<GrpcForwarded>(*std::move(stub), std::move(request), std::move(on_part));
+    on_part(stub.status());
+    return nullptr;
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<v1::Gateway::Stub>> StubOf(const std::string& role) const {
+    const auto found = stubs_.find(role);
+    if (found != stubs_.end()) return found->second.Now();
+    return absl::UnavailableError(absl::StrCat("'", role, "' is no gateway of this run"));
+  }
+
+  const GrpcPeersOptions options_;
+  std::map<std::string, v1::Stubs<v1::Gateway>> stubs_;  // constant after the constructor
+};
+
+}  // namespace
+
+std::unique_ptr<Peers> MakeGrpcPeers(GrpcPeersOptions options) {
+  return std::make_unique<GrpcPeers>(std::move(options));
+}
+
+}  // namespace ingot::gateway

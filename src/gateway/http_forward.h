@@ -1,0 +1,52 @@
+// Requests for episodes that another gateway serves. The gateway that a request reaches passes it on; the other one
+// answers it as its own, and the answer streams back part by part.
+//
+//   client ─▶ PlacedExchange ─ Gateway::Place ─┬ here ───▶ HttpApi's exchange
+//                                              └ a role ─▶ Peers::Forward ──rpc──▶ ForwardedRequest ─▶ HttpApi's exchange
+//
+// A part is asked for once the client's system took the one before it, so that a slow client fills no memory here.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "gateway/gateway.h"
+#include "http/handler.h"
+#include "proto/gateway.pb.h"
+
+namespace ingot::gateway {
+
+// What the exchange of a request that may be for another gateway needs from HttpApi.
+struct PlacedParts {
+  http::RequestHead head;
+  // The role of the gateway that is to answer, as Gateway::Place; may block.
+  std::function<absl::StatusOr<std::string>()> place;
+  // The answer of this gateway.
+  std::function<http::Opening(http::RequestHead head)> here;
+  // An error in the words of the request's dialect.
+  std::function<http::Reply(const absl::Status& status)> refuse;
+};
+
+// REQUIRES: `gateway`, with peers, outlives the exchange.
+std::shared_ptr<http::Exchange> MakePlacedExchange(Gateway& gateway, PlacedParts parts);
+
+// A request that another gateway passed on. Thread safe for one caller of Take and Abort.
+class ForwardedRequest {
+ public:
+  // Begins the answer. `wake`: Take has something new; called by any thread. REQUIRES: `gateway` outlives it.
+  ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request, std::function<void()> wake);
+  ~ForwardedRequest();
+
+  // The news since the last call; nothing, if it has neither status nor bytes nor an end.
+  v1::ForwardResponse Take();
+  // The client went away.
+  void Abort();
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace ingot::gateway

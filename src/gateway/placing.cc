@@ -1,0 +1,185 @@
+// Gateway: finds the one of several gateways that serves an episode, or takes the episode over.
+//
+//   pool: Episode.gateway = "gateway-1:..." ──▶ is it there, and does it answer that it serves the episode?
+//                                                yes: the request is passed on to it (http_forward.h)
+//                                                no:  TakeEpisode under the next token; what it still writes is refused
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "gateway/api/api_error.h"
+#include "gateway/episode_key.h"
+#include "gateway/gateway.h"
+
+namespace ingot::gateway {
+namespace {
+
+constexpr std::chrono::seconds kSilence(5);   // no further question to a gateway that did not answer
+constexpr std::chrono::seconds kRecovery(2);  // between two searches for the episode of an unknown key
+constexpr int kTries = 3;                     // to take an episode over that others take at the same time
+
+}  // namespace
+
+std::shared_ptr<Episode> Gateway::UnlessTaken(const std::shared_ptr<Episode>& episode) {
+  if (!episode->taken()) return episode;
+  const auto by_id = by_id_.find(episode->id());
+  if (by_id != by_id_.end() && by_id->second == episode) by_id_.erase(by_id);
+  const auto by_key = by_key_.find(episode->key_hash());
+  if (by_key != by_key_.end() && by_key->second == episode) by_key_.erase(by_key);
+  return nullptr;
+}
+
+std::shared_ptr<Episode> Gateway::FindOpen(const std::string& episode_id) {
+  const auto found = by_id_.find(episode_id);
+  return found == by_id_.end() ? nullptr : UnlessTaken(std::shared_ptr<Episode>(found->second));
+}
+
+std::shared_ptr<Episode> Gateway::FindOpenByHash(const std::string& key_hash) {
+  const auto found = by_key_.find(key_hash);
+  return found == by_key_.end() ? nullptr : UnlessTaken(std::shared_ptr<Episode>(found->second));
+}
+
+absl::Status Gateway::GiveUp(const std::shared_ptr<Episode>& episode) {
+  episode->MarkTaken();
+  INGOT_LOG(warn, "episode {} goes on at another gateway; this one was silent for too long", episode->id());
+  base::MutexLock lock(mu_);
+  (void)UnlessTaken(episode);
+  return EpisodeElsewhere(episode->id());
+}
+
+bool Gateway::MayBeElsewhere(const Caller& caller) {
+  if (core_.parts.peers == nullptr || core_.parts.pool == nullptr) return false;
+  if (!caller.episode.empty()) {
+    base::MutexLock lock(mu_);
+    return FindOpen(caller.episode) == nullptr && !ended_keys_.contains(caller.episode);
+  }
+  if (caller.api_key.empty() || IsAdmin(caller.api_key)) return false;
+  const KeyHashes hashes(caller.api_key);
+  base::MutexLock lock(mu_);
+  return FindOpenByHash(hashes.as_caller) == nullptr && FindOpenByHash(hashes.as_owner) == nullptr &&
+         !ended_by_key_.contains(hashes.as_caller) && !ended_by_key_.contains(hashes.as_owner);
+}
+
+absl::StatusOr<std::string> Gateway::Place(const Caller& caller) {
+  if (!MayBeElsewhere(caller)) return std::string();
+  return caller.episode.empty() ? PlaceByKey(caller.api_key) : PlaceById(caller.episode);
+}
+
+absl::StatusOr<std::string> Gateway::PlaceById(const std::string& episode_id) {
+  {
+    base::MutexLock lock(mu_);
+    while (placing_.contains(episode_id)) changed_.Wait(mu_);
+    if (FindOpen(episode_id) != nullptr || ended_keys_.contains(episode_id)) return std::string();
+    placing_.insert(episode_id);
+  }
+  absl::StatusOr<std::string> place = FindPlace(episode_id);
+  base::MutexLock lock(mu_);
+  placing_.erase(episode_id);
+  changed_.SignalAll();
+  return place;
+}
+
+absl::StatusOr<std::string> Gateway::FindPlace(const std::string& episode_id) {
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(episode_id);
+  for (int i = 0; i < kTries; ++i) {
+    const auto stored = core_.parts.pool->GetEpisode(get);
+    if (absl::IsNotFound(stored.status())) return std::string();
+    INGOT_RETURN_IF_ERROR(stored.status());
+    const v1::Episode& episode = stored->episode();
+    if (episode.state() != v1::EPISODE_OPEN) {
+      RecallEnd(episode_id);
+      return std::string();
+    }
+    std::string role = RoleOfGateway(episode.gateway());
+    if (role != RoleOfGateway(core_.parts.name) && AnswersFor(role, episode_id)) return role;
+    const absl::Status taken = Take(episode);
+    if (taken.ok()) return std::string();
+    if (!absl::IsFailedPrecondition(taken)) return taken;
+  }
+  return EpisodeElsewhere(episode_id);
+}
+
+bool Gateway::AnswersFor(const std::string& role, const std::string& episode_id) {
+  const auto present = core_.parts.peers->Present();
+  if (present.ok() && std::find(present->begin(), present->end(), role) == present->end()) return false;
+  v1::ServesRequest question;
+  question.set_episode_id(episode_id);
+  const auto answer = Ask(role, question);
+  return answer.ok() && !answer->episode_id().empty();
+}
+
+absl::StatusOr<v1::ServesResponse> Gateway::Ask(const std::string& role, const v1::ServesRequest& question) {
+  const base::Clock& clock = *core_.parts.clock;
+  {
+    base::MutexLock lock(mu_);
+    const auto silent = silent_until_.find(role);
+    if (silent != silent_until_.end() && clock.Now() < silent->second) {
+      return absl::UnavailableError(role + " did not answer a moment ago");
+    }
+  }
+  auto answer = core_.parts.peers->Serves(role, question);
+  if (answer.ok()) return answer;
+  INGOT_LOG(warn, "{} does not answer, and its episodes go on here as they are asked for: {}", role,
+            std::string(answer.status().message()));
+  base::MutexLock lock(mu_);
+  silent_until_[role] = clock.Now() + kSilence;
+  return answer;
+}
+
+absl::StatusOr<std::string> Gateway::PlaceOpening(const std::string& idempotency_key) {
+  const std::string key = OwnerKeyOf(idempotency_key);
+  return MayBeElsewhere({.api_key = key, .episode = {}}) ? AskForKey(key) : std::string();
+}
+
+std::string Gateway::AskForKey(const std::string& key) {
+  const auto present = core_.parts.peers->Present();
+  if (!present.ok()) return "";
+  const KeyHashes hashes(key);
+  for (const std::string& role : *present) {
+    if (role == RoleOfGateway(core_.parts.name)) continue;
+    for (const std::string& hash : {hashes.as_caller, hashes.as_owner}) {
+      v1::ServesRequest question;
+      question.set_key_hash(hash);
+      const auto answer = Ask(role, question);
+      if (!answer.ok()) break;
+      if (!answer->episode_id().empty()) return role;
+    }
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> Gateway::PlaceByKey(const std::string& key) {
+  if (std::string role = AskForKey(key); !role.empty()) return role;
+  // It may be a gateway's that is gone. The pool knows episodes by their ids alone.
+  {
+    base::MutexLock lock(mu_);
+    const auto now = core_.parts.clock->Now();
+    if (recovered_at_ != std::chrono::nanoseconds(0) && now - recovered_at_ < kRecovery) return std::string();
+    recovered_at_ = now;
+  }
+  INGOT_RETURN_IF_ERROR(Recover());
+  return std::string();
+}
+
+absl::Status Gateway::Take(const v1::Episode& episode) {
+  v1::TakeEpisodeRequest take;
+  take.set_episode_id(episode.episode_id());
+  take.set_gateway(core_.parts.name);
+  take.set_gateway_token(episode.gateway_token() + 1);
+  INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->TakeEpisode(take));
+  INGOT_RETURN_IF_ERROR(GoOn(std::move(tree)));
+  ++core_.counters.episodes_taken;
+  return absl::OkStatus();
+}
+
+v1::ServesResponse Gateway::Serves(const v1::ServesRequest& request) {
+  v1::ServesResponse response;
+  base::MutexLock lock(mu_);
+  const auto episode =
+      request.episode_id().empty() ? FindOpenByHash(request.key_hash()) : FindOpen(request.episode_id());
+  if (episode != nullptr) response.set_episode_id(episode->id());
+  return response;
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,33 @@
+#include "registry/outage.h"
+
+#include "base/log.h"
+
+namespace ingot::registry {
+namespace {
+
+constexpr std::chrono::minutes kReminder(1);
+
+}  // namespace
+
+int64_t Outage::Seconds() const {
+  return std::chrono::duration_cast<std::chrono::seconds>(clock_.Now() - *since_).count();
+}
+
+void Outage::Failed(const absl::Status& why) {
+  const std::chrono::nanoseconds now = clock_.Now();
+  if (!since_.has_value()) {
+    since_ = told_ = now;
+    INGOT_LOG(warn, "{} waits: {}", what_, std::string(why.message()));
+  } else if (now - told_ >= kReminder) {
+    told_ = now;
+    INGOT_LOG(warn, "{} has waited for {} s: {}", what_, Seconds(), std::string(why.message()));
+  }
+}
+
+void Outage::Over() {
+  if (!since_.has_value()) return;
+  INGOT_LOG(info, "{} goes on after {} s", what_, Seconds());
+  since_.reset();
+}
+
+}  // namespace ingot::registry

@@ -1,0 +1,34 @@
+// The log of a time without an answer: its cause when it begins, a reminder each minute, and its length at its end. Tries in
+// between log nothing. Not thread safe.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace ingot::registry {
+
+class Outage {
+ public:
+  // `what`: the subject of the lines, such as "the watch of PREFIX". REQUIRES: `clock` outlives it.
+  Outage(std::string what, const base::Clock& clock) : what_(std::move(what)), clock_(clock) {}
+
+  // A try failed.
+  void Failed(const absl::Status& why);
+  // An answer came.
+  void Over();
+
+ private:
+  int64_t Seconds() const;
+
+  const std::string what_;
+  const base::Clock& clock_;
+  std::optional<std::chrono::nanoseconds> since_;
+  std::chrono::nanoseconds told_{0};
+};
+
+}  // namespace ingot::registry

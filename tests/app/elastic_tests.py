@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Runs the ingot binary with roles that come, go and are paused: elastic_tests.py BINARY SOURCE_DIR CASE.
+
+Cases: gateways (one of two is stopped in the middle of a stream; the episode goes on at the other one, and the first
+writes nothing into it afterwards), engines (one joins a running job, takes calls and leaves; another one joins and is
+killed).
+"""
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from nodes_tests import secret, status
+from run_tests import GROUPS, SHORT, Ingot, check, check_run, wait_for_rows, wait_until
+
+ADMIN = "the-admin-of-the-nodes-0123456789"  # as nodes_tests.secret writes it
+
+
+def process_of(launch, role, index=0):
+    """The process of a role that the launcher started."""
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if not entry.name.isdigit() or int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) != launch.pid:
+                continue
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+        except (OSError, ValueError):
+            continue
+        number = next((words[i + 1] for i, word in enumerate(words) if word in ("--engine", "--gateway")), "0")
+        if words[1:2] == [role] and int(number) == index:
+            return int(entry.name)
+    check(False, f"there is no {role} {index}")
+
+
+def ask(port, path, body, key, timeout=120):
+    """One POST; returns the status and the body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", "Authorization": "Bearer " + key})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def chat(port, episode, messages, timeout=120, **more):
+    body = {"model": "policy", "max_tokens": 8, "messages": messages, **more}
+    return ask(port, f"/s/{episode['episode_id']}/v1/chat/completions", body, episode["api_key"], timeout)
+
+
+def reply_of(answer):
+    check(answer[0] == 200, f"a call was answered with {answer}")
+    return json.loads(answer[1])["choices"][0]["message"]
+
+
+def case_gateways(ingot):
+    config = json.loads(json.dumps(GROUPS))
+    (pathlib.Path(ingot.folder) / "two.yaml").write_text(json.dumps(config))
+    ingot.config = str(pathlib.Path(ingot.folder) / "two.yaml")
+    own = {"run.name": "two", "scheduler.total_steps": 30, "cluster.gateways": 2, "cluster.registry.ttl_s": 2,
+           "scheduler.group_deadline_s": 600, "cluster.token_file": secret(ingot, "token"),
+           "gateway.admin_key_file": secret(ingot, "admin")}
+    launch = ingot.start("launch", own)
+    folder = pathlib.Path(ingot.folder) / "two"
+    try:
+        wait_for_rows(ingot, launch, "two", 2)
+        code, lines = status(ingot, own)
+        check(code == 0 and {"gateway", "gateway-1"} <= set(lines), f"ingot status: {code} {lines}")
+        ports = [int((folder / f"{name}_port").read_text()) for name in ("gateway", "gateway-1")]
+        own_task = {"scaffold": "test", "task": {"task_id": "own", "domain": "test", "payload": {}}, "group": "own"}
+        for _ in range(200):  # all slots of the window may be taken for a while
+            code, text = ask(ports[0], "/ingot/v1/episodes", own_task, ADMIN)
+            if code != 429:
+                break
+            time.sleep(0.3)
+        check(code == 201, f"opening: {code} {text}")
+        episode = json.loads(text)
+        front = int(re.search(r":(\d+)/", episode["base_url"]).group(1))
+        check(front not in ports, f"agents are told {episode['base_url']}, and the gateways listen at {ports}")
+        messages = [{"role": "user", "content": "which?"}]
+        # Either gateway answers, and so does the front.
+        for port in (ports[1], front):
+            messages += [reply_of(chat(port, episode, messages)), {"role": "user", "content": "and now?"}]
+
+        # The engine is held until the gateway has passed the call on, so that it is stopped while it waits for ids.
+        engine, first = process_of(launch, "rollout"), process_of(launch, "gateway")
+        os.kill(engine, signal.SIGSTOP)
+        cut = {}
+        thread = threading.Thread(
+            target=lambda: cut.update(answer=chat(ports[0], episode, messages, stream=True)), daemon=True)
+        thread.start()
+        time.sleep(1)
+        os.kill(first, signal.SIGSTOP)
+        os.kill(engine, signal.SIGCONT)
+        began = time.monotonic()
+        messages.append(reply_of(chat(ports[1], episode, messages)))
+        print(f"the other gateway answered after {time.monotonic() - began:.1f} s", flush=True)
+        # The front closes what it had open to the stopped one, and new connections go to the other.
+        messages.append({"role": "user", "content": "once more?"})
+        wait_until(lambda: "not registered" in status(ingot, own)[1].get("gateway", ""),
+                   "the loss of the first gateway's lease", launch)
+        reply = reply_of(chat(front, episode, messages))
+        os.kill(first, signal.SIGCONT)
+        thread.join(timeout=60)
+        check(not thread.is_alive(), "the stopped gateway never ended its answer")
+        code, text = cut["answer"]
+        check(code != 200 or "[DONE]" not in text, f"the stopped gateway delivered its answer: {code} {text}")
+        messages += [reply, {"role": "user", "content": "and you?"}]
+        reply_of(chat(ports[0], episode, messages))  # it passes the call on by now
+        code, text = ask(ports[0], f"/ingot/v1/episodes/{episode['episode_id']}/reward", {"reward": 1}, episode["api_key"])
+        check(code == 200, f"reward: {code} {text}")
+        code, text = ask(front, f"/ingot/v1/episodes/{episode['episode_id']}/end", {"status": "finished"}, episode["api_key"])
+        check(code == 200, f"end: {code} {text}")
+        tree = json.loads(ingot.inspect("two", episode["episode_id"], "--json"))
+        calls = tree["calls"]
+        check(len(calls) == 5, f"{len(calls)} calls are stored: {[call['callId'] for call in calls]}")
+        check([call.get("parentCallId", "") for call in calls] == [""] + [call["callId"] for call in calls[:-1]],
+              "each call continues the one before it")
+        check(tree["episode"]["gateway"].startswith("gateway-1:") and tree["episode"]["gatewayToken"] == "2",
+              f"the episode's gateway: {tree['episode'].get('gateway')} {tree['episode'].get('gatewayToken')}")
+        check("goes on at another gateway" in (folder / "logs/gateway.log").read_text(), "the first gateway was not told")
+        launch.send_signal(signal.SIGTERM)
+        output, _ = launch.communicate(timeout=120)
+        check(launch.returncode in (0, 1, 130), f"exit code {launch.returncode}: {output}")
+    finally:
+        if launch.poll() is None:
+            launch.terminate()
+            launch.wait(timeout=60)
+
+
+def case_engines(ingot):
+    own = {**SHORT, "run.name": "elastic", "scheduler.total_steps": 16, "numerics": "exact", "cluster.registry.ttl_s": 2,
+           "cluster.token_file": secret(ingot, "token"), "cluster.drain_s": 20}
+    launch = ingot.start("launch", own)
+
+    def join():
+        output = open(f"{ingot.folder}/engine.out", "a", encoding="utf-8")
+        return subprocess.Popen(ingot.argv("rollout", own, ("--engine", "7")), cwd=ingot.source, stdout=output,
+                                stderr=subprocess.STDOUT)
+
+    def sampled():
+        """The tokens that the engine has sampled; None = it does not answer."""
+        line = status(ingot, own)[1].get("rollout-7", "")
+        found = re.search(r"version (\d+),.* (\d+) tokens sampled", line)
+        return int(found.group(2)) if found else None
+
+    engine = None
+    try:
+        wait_for_rows(ingot, launch, "elastic", 2)
+        for ending in (signal.SIGTERM, signal.SIGKILL):
+            engine = join()
+            wait_until(lambda: sampled() or engine.poll() is not None, "calls at the engine that joined", launch)
+            check(engine.poll() is None, (pathlib.Path(ingot.folder) / "engine.out").read_text())
+            rows = ingot.rows("elastic")
+            wait_until(lambda: ingot.rows("elastic") >= rows + 2, "steps with it", launch)
+            engine.send_signal(ending)
+            code = engine.wait(timeout=60)
+            check(code == (0 if ending == signal.SIGTERM else -signal.SIGKILL), f"exit code {code} after {ending}")
+            said = (pathlib.Path(ingot.folder) / "engine.out").read_text()
+            check("calls still run" not in said, f"the engine left calls behind: {said}")
+            wait_until(lambda: ingot.rows("elastic") >= rows + 4, "steps without it", launch)
+        output, _ = launch.communicate(timeout=300)
+        check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+        rows = check_run(ingot, "elastic", 16)
+        check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
+        trainer = (pathlib.Path(ingot.folder) / "elastic/logs/trainer.log").read_text()
+        check(trainer.count("engine rollout-7 is leased at version") >= 2, "the trainer did not lease the engine twice")
+    finally:
+        for process in (engine, launch):
+            if process is not None and process.poll() is None:
+                process.terminate()
+                process.wait(timeout=60)
+
+
+def main():
+    binary, source, case = sys.argv[1:4]
+    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
+        globals()[f"case_{case}"](Ingot(binary, source, folder))
+    print(f"{case}: passed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+#include "app/front.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+namespace ingot::app {
+namespace {
+
+int Connected(int port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return socket;
+}
+
+// Sends a line, and returns the answer up to its end; "" = the connection was closed.
+std::string Ask(int socket, const std::string& line) {
+  if (::send(socket, line.data(), line.size(), MSG_NOSIGNAL) < 0) return "";
+  std::string answer;
+  char byte = 0;
+  while (::recv(socket, &byte, 1, 0) == 1 && byte != '\n') answer += byte;
+  return answer;
+}
+
+// Answers each line of each connection with its name and that line.
+class NamedServer {
+ public:
+  explicit NamedServer(std::string name) : name_(std::move(name)), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(socket_, 8), 0);
+    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    place = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+    accepting_ = std::thread([this] { Accept(); });
+  }
+  ~NamedServer() {
+    ::shutdown(socket_, SHUT_RDWR);
+    accepting_.join();
+    ::close(socket_);
+    for (std::thread& thread : threads_) thread.join();
+  }
+  std::string place;
+
+ private:
+  void Accept() {
+    for (int client = 0; (client = ::accept(socket_, nullptr, nullptr)) >= 0;) {
+      threads_.emplace_back([this, client] {
+        std::string line;
+        for (char byte = 0; ::recv(client, &byte, 1, 0) == 1;) {
+          line += byte;
+          if (byte != '\n') continue;
+          const std::string answer = name_ + " " + std::exchange(line, "");
+          ::send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
+        }
+        ::close(client);
+      });
+    }
+  }
+
+  const std::string name_;
+  const int socket_;
+  std::thread accepting_;
+  std::vector<std::thread> threads_;
+};
+
+TEST(Front, ForwardsConnectionsToTheGatewaysInTurn) {
+  NamedServer a("a"), b("b");
+  const auto front = Front::Listen("127.0.0.1", 0).value();
+  const int early = Connected(front->port());  // waits for the first gateway
+  front->SetGateways({a.place, b.place});
+  const std::string first = Ask(early, "one\n");
+  const int late = Connected(front->port());
+  const std::string second = Ask(late, "two\n");
+  EXPECT_EQ(first + ", " + second, first[0] == 'a' ? "a one, b two" : "b one, a two");
+  EXPECT_EQ(Ask(early, "three\n"), first.substr(0, 2) + "three") << "a connection stays where it is";
+  ::close(early);
+  ::close(late);
+}
+
+TEST(Front, ClosesTheConnectionsToAGatewayThatIsGone) {
+  NamedServer a("a"), b("b");
+  const auto front = Front::Listen("127.0.0.1", 0).value();
+  front->SetGateways({a.place});
+  const int client = Connected(front->port());
+  EXPECT_EQ(Ask(client, "one\n"), "a one");
+  front->SetGateways({b.place});
+  char byte = 0;
+  EXPECT_LE(::recv(client, &byte, 1, 0), 0);
+  ::close(client);
+  const int again = Connected(front->port());
+  EXPECT_EQ(Ask(again, "two\n"), "b two");
+  ::close(again);
+}
+
+TEST(Front, PassesOverAGatewayThatTakesNoConnection) {
+  NamedServer b("b");
+  const auto front = Front::Listen("127.0.0.1", 0).value();
+  front->SetGateways({"127.0.0.1:1", b.place});
+  for (int i = 0; i < 4; ++i) {
+    const int client = Connected(front->port());
+    EXPECT_EQ(Ask(client, "one\n"), "b one");
+    ::close(client);
+  }
+}
+
+TEST(Front, APortThatIsTakenIsAnError) {
+  const auto front = Front::Listen("127.0.0.1", 0).value();
+  const absl::Status taken = Front::Listen("127.0.0.1", front->port()).status();
+  EXPECT_TRUE(absl::IsUnavailable(taken)) << taken;
+  EXPECT_TRUE(absl::IsInvalidArgument(Front::Listen("a name", 0).status()));
+}
+
+TEST(Front, SeveralGatewaysNeedOneUnlessTheirOwnerHasAnother) {
+  RunConfig config;
+  config.tasks = "tasks.jsonl";
+  EXPECT_FALSE(NeedsFront(config));
+  config.cluster.gateways = 2;
+  EXPECT_TRUE(NeedsFront(config));
+  EXPECT_EQ(FrontUrl(config, "10.0.0.5", 80), "http://127.0.0.1:80");
+  config.http.host = "0.0.0.0";
+  config.http.tls_certificate = "front.pem";
+  EXPECT_EQ(FrontUrl(config, "10.0.0.5", 80), "https://10.0.0.5:80");
+  config.gateway.public_url = "https://agents.example";
+  EXPECT_FALSE(NeedsFront(config));
+}
+
+}  // namespace
+}  // namespace ingot::app

@@ -1,0 +1,315 @@
+// Two gateways of one run: requests reach either of them, and one of them dies, is paused, or comes back.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "datapool/make_pool.h"
+#include "gateway/fakes.h"
+#include "gateway/grpc_peers.h"
+#include "gateway/http_api.h"
+#include "gateway/service.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+Script Say(const std::string& text, bool hold = false) {
+  Script script;
+  script.text = text;
+  script.hold = hold;
+  return script;
+}
+
+// A port that takes connections and never answers, as that of a stopped process.
+class Silence {
+ public:
+  Silence() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(socket_, 8), 0);
+    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    channel =
+        grpc::CreateChannel("127.0.0.1:" + std::to_string(ntohs(address.sin_port)), grpc::InsecureChannelCredentials());
+  }
+  ~Silence() { ::close(socket_); }
+  std::shared_ptr<grpc::Channel> channel;
+
+ private:
+  const int socket_;
+};
+
+class PeersTest : public ::testing::Test {
+ protected:
+  // One of the gateways, with an engine of its own.
+  struct Place {
+    std::string role;
+    std::function<Script(const v1::GenerateRequest&)> author;
+    std::shared_ptr<ScriptedEngine> engine;
+    std::unique_ptr<Peers> peers;
+    std::unique_ptr<Gateway> gateway;
+    std::unique_ptr<HttpApi> api;
+    std::unique_ptr<grpc::Service> service;
+    std::unique_ptr<grpc::Server> server;
+    std::shared_ptr<grpc::Channel> channel;
+    std::atomic<bool> silent = false;
+  };
+
+  PeersTest() {
+    auto pool = datapool::OpenPool(datapool::testing::QuickOptions(dir_.path()));
+    EXPECT_TRUE(pool.ok()) << pool.status();
+    pool_ = *std::move(pool);
+    present_ = {"gateway", "gateway-1"};
+    a_.role = "gateway";
+    b_.role = "gateway-1";
+    Start(a_);
+    Start(b_);
+  }
+  ~PeersTest() override {
+    for (Place* place : {&a_, &b_}) {
+      place->engine->Release();
+      place->gateway->Shutdown();
+      place->server->Shutdown();
+    }
+  }
+
+  void Start(Place& place) {
+    Place& other = &place == &a_ ? b_ : a_;
+    place.author = [&place](const auto&) { return Say("from " + place.role); };
+    place.engine = std::make_shared<ScriptedEngine>([&place](const auto& request) { return place.author(request); });
+    place.peers = MakeGrpcPeers({.channels = {{other.role, v1::RoleChannel([this, &other] {
+                                                 return other.silent ? silence_.channel : other.channel;
+                                               })}},
+                                 .present = [this]() -> absl::StatusOr<std::vector<std::string>> {
+                                   base::MutexLock lock(mu_);
+                                   return present_;
+                                 },
+                                 .deadline = std::chrono::milliseconds(300)});
+    place.gateway = Gateway::Create({}, {.engine = place.engine,
+                                         .pool = pool_.get(),
+                                         .admission = &admission_,
+                                         .tokenizer = TestTokenizer(),
+                                         .format = TestFormat(),
+                                         .name = GatewayName(place.role, std::to_string(++starts_)),
+                                         .peers = place.peers.get()})
+                        .value();
+    place.api = std::make_unique<HttpApi>(*place.gateway);
+    place.service = NewGatewayService(*place.gateway);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(place.service.get());
+    place.server = builder.BuildAndStart();
+    place.channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
+  }
+  void SetPresent(std::vector<std::string> roles) {
+    base::MutexLock lock(mu_);
+    present_ = std::move(roles);
+  }
+
+  // A request and its answer, as far as it has come.
+  struct Asked {
+    std::shared_ptr<http::Exchange> exchange;
+    std::shared_ptr<Flag> flag = std::make_shared<Flag>();
+    std::optional<http::Reply> reply;
+    std::string stream;
+    bool done = false, broken = false;
+
+    void Step() {
+      flag->WaitAndClear();
+      http::Output output = exchange->Send();
+      if (output.reply.has_value()) reply = output.reply;
+      stream += output.data;
+      done = done || output.done || output.reply.has_value();
+      broken = broken || output.broken;
+    }
+    Asked& Finish() {
+      while (!done) Step();
+      return *this;
+    }
+  };
+  static std::unique_ptr<Asked> Start(Place& place, const std::string& target, const value& body,
+                                      const std::string& key) {
+    auto asked = std::make_unique<Asked>();
+    asked->exchange =
+        place.api->Head({.method = "POST", .target = target, .fields = {{"Authorization", "Bearer " + key}}}).exchange;
+    asked->exchange->Body(base::PrintJson(body), [flag = asked->flag] { flag->Set(); });
+    return asked;
+  }
+  static http::Reply Post(Place& place, const std::string& target, const value& body, const std::string& key) {
+    return *Start(place, target, body, key)->Finish().reply;
+  }
+  static std::string ChatOf(const v1::EpisodeOpenResponse& episode) {
+    return "/s/" + episode.episode_id() + "/v1/chat/completions";
+  }
+  static std::string TextOf(const http::Reply& reply) {
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    const auto json = base::ParseJson(reply.body).value();
+    return std::string(json.at("choices").at(0).at("message").at("content").as_string());
+  }
+  v1::EpisodeTree Tree(const std::string& id) {
+    v1::GetEpisodeRequest request;
+    request.set_episode_id(id);
+    request.set_with_calls(true);
+    return pool_->GetEpisode(request).value();
+  }
+
+  datapool::testing::TempDir dir_;
+  std::unique_ptr<datapool::Client> pool_;
+  TestAdmission admission_;
+  Silence silence_;
+  base::Mutex mu_;
+  std::vector<std::string> present_ ABSL_GUARDED_BY(mu_);
+  int starts_ = 0;
+  Place a_, b_;
+};
+
+TEST_F(PeersTest, ARequestIsAnsweredByTheGatewayThatServesItsEpisode) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(b_, "/v1/chat/completions", Body({Msg("user", "hi")}), episode.api_key())), "from gateway");
+  object streamed = Body({Msg("user", "hi")});
+  streamed["stream"] = true;
+  const auto asked = Start(b_, ChatOf(episode), streamed, "");
+  asked->Finish();
+  EXPECT_NE(asked->stream.find("[DONE]"), std::string::npos) << asked->stream;
+  EXPECT_FALSE(asked->broken);
+  EXPECT_EQ(Post(b_, "/s/0123456789abcdef/v1/chat/completions", Body({Msg("user", "hi")}), "").status, 404);
+  EXPECT_EQ(Post(b_, "/v1/chat/completions", Body({Msg("user", "hi")}), "unknown").status, 401);
+  const std::string path = "/ingot/v1/episodes/" + episode.episode_id();
+  EXPECT_EQ(Post(b_, path + "/reward", {{"reward", 1}}, "another").status, 403);
+  EXPECT_EQ(Post(b_, path + "/reward", {{"reward", 1}}, episode.api_key()).status, 200);
+  EXPECT_EQ(Post(b_, path + "/end", {{"status", "finished"}}, episode.api_key()).status, 200);
+  EXPECT_EQ(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), "").status, 410);
+  const v1::EpisodeTree tree = Tree(episode.episode_id());
+  EXPECT_EQ(tree.calls_size(), 3);
+  EXPECT_EQ(tree.episode().gateway(), "gateway:1");
+  EXPECT_EQ(tree.episode().gateway_token(), 1);
+  EXPECT_EQ(b_.gateway->Status().calls(), 3) << "two that no gateway knows, and one of an ended episode";
+}
+
+TEST_F(PeersTest, AnEpisodeGoesOnWhereItsGatewayIsGone) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");
+  SetPresent({"gateway-1"});
+  const auto longer = Body({Msg("user", "hi"), Msg("assistant", "from gateway"), Msg("user", "and now?")});
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), longer, "")), "from gateway-1");
+  const v1::EpisodeTree tree = Tree(episode.episode_id());
+  ASSERT_EQ(tree.calls_size(), 2);
+  EXPECT_EQ(tree.calls(1).parent_call_id(), tree.calls(0).call_id()) << "the history came along";
+  EXPECT_EQ(tree.calls(1).sequence(), 1);
+  EXPECT_EQ(tree.episode().gateway_token(), 2);
+  // Its next process finds nothing to take.
+  SetPresent({"gateway", "gateway-1"});
+  ASSERT_TRUE(a_.gateway->Recover().ok());
+  EXPECT_EQ(Tree(episode.episode_id()).episode().gateway_token(), 2);
+}
+
+TEST_F(PeersTest, EpisodesOfAGatewayThatIsGoneAreFoundByTheirKeys) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  SetPresent({"gateway-1"});
+  EXPECT_EQ(TextOf(Post(b_, "/v1/chat/completions", Body({Msg("user", "hi")}), episode.api_key())), "from gateway-1");
+}
+
+// The process is stopped in the middle of a stream, and goes on after its episode went on elsewhere.
+TEST_F(PeersTest, APausedGatewayWritesNothingIntoATakenEpisode) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");
+  const auto longer = Body({Msg("user", "hi"), Msg("assistant", "from gateway"), Msg("user", "and now?")});
+  a_.author = [](const auto&) { return Say("too late", /*hold=*/true); };
+  object streamed = longer;
+  streamed["stream"] = true;
+  const auto cut = Start(a_, ChatOf(episode), streamed, "");
+  while (cut->stream.find("late") == std::string::npos) cut->Step();
+
+  a_.silent = true;
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), longer, "")), "from gateway-1");
+  EXPECT_EQ(Tree(episode.episode_id()).calls_size(), 2);
+
+  a_.silent = false;
+  a_.engine->Release();
+  cut->Finish();
+  EXPECT_EQ(cut->stream.find("[DONE]"), std::string::npos) << cut->stream;
+  EXPECT_NE(cut->stream.find("could not be recorded"), std::string::npos) << cut->stream;
+  const v1::EpisodeTree tree = Tree(episode.episode_id());
+  ASSERT_EQ(tree.calls_size(), 2);
+  EXPECT_EQ(tree.calls(1).parent_call_id(), tree.calls(0).call_id());
+  EXPECT_EQ(tree.episode().gateway(), "gateway-1:2");
+  // It knows by now, and passes requests on.
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), longer, "")), "from gateway-1");
+  EXPECT_EQ(Tree(episode.episode_id()).calls_size(), 3);
+}
+
+TEST_F(PeersTest, APausedGatewayNeitherRewardsNorEndsATakenEpisode) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  a_.silent = true;
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway-1");
+  a_.silent = false;
+  const absl::Status rewarded = a_.gateway->RewardEpisode(episode.episode_id(), episode.api_key(), 1.0, {});
+  EXPECT_EQ(ErrorCodeOf(rewarded), "episode_elsewhere") << rewarded;
+  v1::EpisodeEndRequest end;
+  end.set_episode_id(episode.episode_id());
+  end.set_api_key(episode.api_key());
+  end.set_state(v1::EPISODE_FAILED);
+  EXPECT_EQ(HttpStatusOf(a_.gateway->EndEpisode(end).status()), 503) << "the other one answers that it serves it";
+  EXPECT_EQ(Tree(episode.episode_id()).episode().state(), v1::EPISODE_OPEN);
+  ASSERT_TRUE(b_.gateway->EndEpisode(end).ok());
+  EXPECT_EQ(Tree(episode.episode_id()).episode().state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(admission_.ended().size(), 1u);
+}
+
+TEST_F(PeersTest, ARepeatedOpeningFindsItsEpisodeAtTheOtherGateway) {
+  const auto open = [&](Place& place) {
+    HttpApi& api = *place.api;
+    Asked asked;
+    asked.exchange = api.Head({.method = "POST",
+                               .target = "/ingot/v1/episodes",
+                               .fields = {{"Idempotency-Key", "a key that nobody guesses"}}})
+                         .exchange;
+    asked.exchange->Body("{}", [flag = asked.flag] { flag->Set(); });
+    asked.Finish();
+    EXPECT_EQ(asked.reply->status, 201) << asked.reply->body;
+    return std::string(base::ParseJson(asked.reply->body).value().at("episode_id").as_string());
+  };
+  const std::string first = open(a_);
+  EXPECT_EQ(open(b_), first);
+  EXPECT_EQ(open(a_), first);
+  v1::EpisodeOpenRequest request;
+  request.set_idempotency_key("a key that nobody guesses");
+  EXPECT_EQ(ErrorCodeOf(b_.gateway->OpenEpisode(request).status()), "episode_elsewhere");
+  EXPECT_EQ(admission_.admitted(), 1);
+}
+
+TEST_F(PeersTest, AStreamBreaksOffWithTheGatewayBehindIt) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  a_.author = [](const auto&) { return Say("half of it", /*hold=*/true); };
+  object streamed = Body({Msg("user", "hi")});
+  streamed["stream"] = true;
+  const auto asked = Start(b_, ChatOf(episode), streamed, "");
+  while (asked->stream.find("half") == std::string::npos) asked->Step();
+  a_.server->Shutdown(std::chrono::system_clock::now());
+  asked->Finish();
+  EXPECT_TRUE(asked->broken);
+  EXPECT_EQ(asked->stream.find("[DONE]"), std::string::npos) << asked->stream;
+}
+
+TEST_F(PeersTest, ARunnerThatIsStartedAgainEndsItsEpisodesOfAllGateways) {
+  v1::EpisodeOpenRequest open;
+  open.set_runner("agents");
+  open.set_incarnation("first");
+  const auto first = a_.gateway->OpenEpisode(open).value();
+  open.set_incarnation("second");
+  ASSERT_TRUE(b_.gateway->OpenEpisode(open).ok());
+  EXPECT_EQ(Tree(first.episode_id()).episode().state(), v1::EPISODE_FENCED);
+}
+
+}  // namespace
+}  // namespace ingot::gateway
