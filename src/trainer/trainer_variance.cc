@@ -13,7 +13,9 @@ UpdateVariance Trainer::MeasureGroups(const PreparedBatch& batch, const tree::Pa
     const absl::StatusOr<tree::PackedForest> forest = PackBatch(batch, calls);
     if (!forest.ok()) throw StatusError(forest.status());
     StepLoss loss = ready;  // its sums are not the step's
-    PassOptions options = StepPassOptions();
+    PassOptions options = pass_options_;
+    const RecordedRoutes routes(*forest, batch.calls, config(), options_.replay_routes);  // of this group's rows
+    if (!routes.empty()) options.routes = &routes;
     int64_t slots = 0;
     const auto end_slot = [&] {
       optimizer_->EndSlot();
