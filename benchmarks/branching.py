@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 import time
 
-COUNTERS = ("prompt", "cached", "sampled")
+COUNTERS = ("prompt", "cached_prompt", "sampled")
 
 
 class SocketConnection(http.client.HTTPConnection):
@@ -67,7 +67,7 @@ def train(args, seed, width, folder):
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "code": process.returncode, "first": statistics.mean(rewards[:8]), "last": statistics.mean(rewards[-8:]),
-        "computed": tokens["prompt"] - tokens["cached"] + tokens["sampled"], "sampled": tokens["sampled"],
+        "computed": tokens["prompt"] - tokens["cached_prompt"] + tokens["sampled"], "sampled": tokens["sampled"],
         "trained": sum(row["tree/merged_tokens"] for row in steps), "trunks": sum(row["batch/trunks"] for row in steps),
         "episodes": sum(row["batch/episodes"] for row in steps),
         "cpu": spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime,

@@ -104,6 +104,17 @@ TEST_F(ToolAgentTest, CallsTheToolAndPrintsTheAnswerOverOneConnection) {
   EXPECT_EQ(Field(requests_[1], "messages.2"), R"({"role":"tool","tool_call_id":"c1","content":"C"})");
 }
 
+TEST_F(ToolAgentTest, GoesOnFromItsSessionWhereAnotherOneWasEnded) {
+  const std::string task = std::string(kTask, sizeof(kTask) - 2) + R"(,"session":"session.json"})";
+  EXPECT_EQ(RunWith({Call(kLookup), "null"}, task).exit_code, 1);  // ended by its second request
+  ASSERT_EQ(requests_.size(), 2u);
+  const std::string messages = Field(requests_[1], "messages");
+  const sandbox::Outcome outcome = RunWith({kFinal}, task);
+  EXPECT_EQ(outcome.out, "F\n") << outcome.err;
+  ASSERT_EQ(requests_.size(), 1u);
+  EXPECT_EQ(Field(requests_[0], "messages"), messages);
+}
+
 TEST_F(ToolAgentTest, TellsTheModelWhatIsWrongWithACall) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"name":"lookup","arguments":"{\"key\": \"zz\"}"})", "error: not found"},
