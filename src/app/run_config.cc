@@ -75,8 +75,9 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Field("trainer.lora.rank", &model.lora.rank,
                "rank of low-rank adapters, which alone are trained; 0: all weights are");
   schema.Field("trainer.lora.alpha", &model.lora.alpha, "the adapters' result is multiplied by alpha / rank");
-  schema.Field("trainer.lora.targets", &model.lora.targets,
-               "products of every layer that get an adapter, by the last word of their name");
+  schema.Field(
+      "trainer.lora.targets", &model.lora.targets,
+      "products of every layer that get an adapter, by the last word of their name; of routed experts experts.WORD");
   schema.Field("trainer.lora.dropout", &model.lora_dropout,
                "must be 0: with dropout the trained policy would not be the sampled one");
   schema.Field("trainer.lora.init", &model.lora_init,
@@ -170,14 +171,6 @@ absl::Status CheckModel(const ModelOptions& model) {
   return absl::OkStatus();
 }
 
-// Adapters live on one rank, which holds the base.
-absl::Status CheckLora(const RunConfig& config) {
-  if (config.model.lora.rank == 0 || config.cluster.trainer_ranks <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank ", config.model.lora.rank,
-                                                 " and cluster.trainer_ranks ", config.cluster.trainer_ranks,
-                                                 ": adapters are trained on one rank"));
-}
-
 // A run of supervised stages alone needs at least one with steps.
 absl::Status CheckStages(const RunConfig& config) {
   const auto none = [](const std::string& data, const trainer::SftOptions& stage) {
@@ -194,7 +187,6 @@ absl::Status CheckStages(const RunConfig& config) {
 
 absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckModel(config.model));
-  INGOT_RETURN_IF_ERROR(CheckLora(config));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));

@@ -13,7 +13,7 @@ namespace ingot::model {
 struct AttentionInput {
   const AttentionSpec& spec;
   at::Tensor q;      // [N, heads, head_dim], after norm and RoPE
-  at::Tensor k, v;   // [N, kv_heads, head_dim], k after norm and RoPE
+  at::Tensor k, v;   // [N, kv_heads, head_dim], k after norm and RoPE; one tensor if spec.keys_are_values()
   at::Tensor sinks;  // [heads]; undefined = none
 };
 

@@ -67,6 +67,13 @@ kernels::Routed RouteRows(const at::Tensor& logits, const at::Tensor& bias, cons
   return kernels::RouteOp(logits, bias, at::where(has.unsqueeze(1), aux->recorded, own), shape);
 }
 
+// The slices of a matrix or of an adapter's B with rows [heads][plain + value]: of keys or of values, one per head.
+std::vector<at::Tensor> HeadSlices(const at::Tensor& matrix, const AttentionSpec& spec, bool values) {
+  const LatentConfig& latent = spec.latent;
+  const at::Tensor by_head = matrix.view({spec.heads, latent.plain_dim + latent.value_dim, matrix.size(1)});
+  return by_head.split_with_sizes({latent.plain_dim, latent.value_dim}, 1)[values ? 1 : 0].unbind(0);
+}
+
 }  // namespace
 
 Block::Block(int64_t index, LayerSpec spec, double eps, const std::map<std::string, at::Tensor>& tensors)
@@ -77,7 +84,9 @@ Block::Block(int64_t index, LayerSpec spec, double eps, const std::map<std::stri
   for (const TensorSpec& tensor : spec_.tensors) {
     const at::Tensor& t = tensors.at(tensor.name);
     if (tensor.factor != Factor::kNone) {
-      Adapter& adapter = adapters_[static_cast<size_t>(tensor.part)];
+      const auto expert_part = static_cast<size_t>(tensor.part) - static_cast<size_t>(Part::kExpertGate);
+      Adapter& adapter = tensor.expert < 0 ? adapters_[static_cast<size_t>(tensor.part)]
+                                           : experts_[static_cast<size_t>(tensor.expert)].adapters[expert_part];
       (tensor.factor == Factor::kA ? adapter.a : adapter.b) = t;
     } else if (tensor.expert < 0) {
       tensors_[static_cast<size_t>(tensor.part)] = t;
@@ -90,6 +99,11 @@ Block::Block(int64_t index, LayerSpec spec, double eps, const std::map<std::stri
   }
 }
 
+at::Tensor Block::Adapted(const at::Tensor& product, const at::Tensor& x, const Adapter& adapter) const {
+  if (!adapter.a.defined()) return product;
+  return product + kernels::LinearOp(kernels::LinearOp(x, adapter.a, {}), adapter.b, {}) * spec_.alpha_over_rank;
+}
+
 std::vector<at::Tensor> Block::Products(const at::Tensor& x, std::initializer_list<Part> parts) const {
   std::vector<at::Tensor> weights, biases;
   for (const Part part : parts) {
@@ -100,11 +114,7 @@ std::vector<at::Tensor> Block::Products(const at::Tensor& x, std::initializer_li
   std::vector<at::Tensor> results = kernels::LinearsOp(x, weights, biases);
   size_t i = 0;
   for (const Part part : parts) {
-    const Adapter& adapter = adapters_[static_cast<size_t>(part)];
-    if (adapter.a.defined()) {
-      const at::Tensor low = kernels::LinearOp(x, adapter.a, {});
-      results[i] = results[i] + kernels::LinearOp(low, adapter.b, {}) * spec_.alpha_over_rank;
-    }
+    results[i] = Adapted(results[i], x, adapters_[static_cast<size_t>(part)]);
     ++i;
   }
   return results;
@@ -136,7 +146,41 @@ at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const 
                  2);
 }
 
-std::array<at::Tensor, 3> Block::Latent(const at::Tensor& h, const at::Tensor& positions,
+// Scores are q W_k c = (W_k^T q) c for latents c. Each product is of one head's rows, so that a row's bits depend on that
+// row alone.
+at::Tensor Block::ToLatents(const at::Tensor& q) const {
+  const Adapter& adapter = adapters_[static_cast<size_t>(Part::kKey)];
+  const std::vector<at::Tensor> heads = q.unbind(1), slices = HeadSlices(at(Part::kKey), spec_.attention, false);
+  const std::vector<at::Tensor> factors =
+      adapter.b.defined() ? HeadSlices(adapter.b, spec_.attention, false) : std::vector<at::Tensor>();
+  std::vector<at::Tensor> results;
+  for (size_t h = 0; h < heads.size(); ++h) {
+    const at::Tensor rows = heads[h].contiguous();
+    results.push_back(kernels::LinearOp(rows, slices[h].t().contiguous(), {}));
+    if (factors.empty()) continue;
+    const at::Tensor low = kernels::LinearOp(rows, factors[h].t().contiguous(), {});
+    results.back() = results.back() + kernels::LinearOp(low, adapter.a.t().contiguous(), {}) * spec_.alpha_over_rank;
+  }
+  return at::stack(results, 1);
+}
+
+at::Tensor Block::ToValues(const at::Tensor& attended) const {
+  const Adapter& adapter = adapters_[static_cast<size_t>(Part::kKey)];
+  const std::vector<at::Tensor> heads = attended.unbind(1), slices = HeadSlices(at(Part::kKey), spec_.attention, true);
+  const std::vector<at::Tensor> factors =
+      adapter.b.defined() ? HeadSlices(adapter.b, spec_.attention, true) : std::vector<at::Tensor>();
+  std::vector<at::Tensor> results;
+  for (size_t h = 0; h < heads.size(); ++h) {
+    const at::Tensor rows = heads[h].contiguous();
+    results.push_back(kernels::LinearOp(rows, slices[h].contiguous(), {}));
+    if (factors.empty()) continue;
+    const at::Tensor low = kernels::LinearOp(rows, adapter.a, {});
+    results.back() = results.back() + kernels::LinearOp(low, factors[h].contiguous(), {}) * spec_.alpha_over_rank;
+  }
+  return at::cat(results, 1);
+}
+
+std::array<at::Tensor, 2> Block::Latent(const at::Tensor& h, const at::Tensor& positions,
                                         const RopeTables& rope) const {
   constexpr double kNarrowEps = 1e-6;  // of the narrow vectors' norms, whatever the file says
   const LatentConfig& latent = spec_.attention.latent;
@@ -154,12 +198,11 @@ std::array<at::Tensor, 3> Block::Latent(const at::Tensor& h, const at::Tensor& p
   const at::Tensor down = Products(h, {Part::kLatentDown})[0];
   const at::Tensor narrow =
       kernels::RmsNormOp(down.narrow(1, 0, latent.kv_rank).contiguous(), at(Part::kLatentNorm), kNarrowEps);
-  const at::Tensor up = Products(narrow, {Part::kKey})[0].view({rows, heads, latent.plain_dim + latent.value_dim});
   const at::Tensor common = rotated(down.narrow(1, latent.kv_rank, latent.rotary_dim).unsqueeze(1));
-  const at::Tensor v = up.narrow(2, latent.plain_dim, latent.value_dim);
-  return {at::cat({q.narrow(2, 0, latent.plain_dim), rotated(q.narrow(2, latent.plain_dim, latent.rotary_dim))}, 2),
-          at::cat({up.narrow(2, 0, latent.plain_dim), common.expand({rows, heads, latent.rotary_dim})}, 2),
-          at::constant_pad_nd(v, {0, width - latent.value_dim})};
+  return {
+      at::cat({ToLatents(q.narrow(2, 0, latent.plain_dim)), rotated(q.narrow(2, latent.plain_dim, latent.rotary_dim))},
+              2),
+      at::cat({narrow.unsqueeze(1), common}, 2)};
 }
 
 at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
@@ -168,9 +211,9 @@ at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, co
   const int64_t rows = x.size(0);
   const at::Tensor h = communicator.Enter(Axis::kTensor, Norm(x, Part::kInputNorm));
   if (spec.latent.kv_rank > 0) {
-    const auto [q, k, v] = Latent(h, positions, rope);
-    const at::Tensor attended = attention.Attend(index_, {.spec = spec, .q = q, .k = k, .v = v, .sinks = {}});
-    const at::Tensor values = attended.narrow(2, 0, spec.latent.value_dim).reshape({rows, -1});
+    const auto [q, k] = Latent(h, positions, rope);
+    const at::Tensor attended = attention.Attend(index_, {.spec = spec, .q = q, .k = k, .v = k, .sinks = {}});
+    const at::Tensor values = ToValues(attended.narrow(2, 0, spec.latent.kv_rank));
     return communicator.Sum(Axis::kTensor, Products(values, {Part::kOutput})[0]);
   }
   const std::vector<at::Tensor> qkv = Products(h, {Part::kQuery, Part::kKey, Part::kValue});
@@ -187,6 +230,14 @@ at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, co
 at::Tensor Block::Activated(const at::Tensor& gate, const at::Tensor& up) const {
   const std::string& activation = spec_.feed_forward.activation;
   return activation == "silu" ? kernels::SwiGluOp(gate, up) : kernels::GatedOp(GateOf(activation), gate, up);
+}
+
+at::Tensor Block::RunExpert(const Expert& expert, const at::Tensor& x) const {
+  const std::vector<at::Tensor> products =
+      kernels::LinearsOp(x, {expert.gate, expert.up}, {expert.gate_bias, expert.up_bias});
+  const auto& [of_gate, of_up, of_down] = expert.adapters;
+  const at::Tensor inner = Activated(Adapted(products[0], x, of_gate), Adapted(products[1], x, of_up));
+  return Adapted(kernels::LinearOp(inner, expert.down, expert.down_bias), inner, of_down);
 }
 
 // Rows are sorted by the expert that they take, so that each expert is one product over its rows.
@@ -207,10 +258,7 @@ at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* 
   const int64_t* count = counts.const_data_ptr<int64_t>();
   for (int64_t e = 0, begin = 0; e < spec.count; begin += count[e++]) {
     if (count[e] == 0) continue;
-    const Expert& expert = experts_[static_cast<size_t>(e)];
-    const std::vector<at::Tensor> gate_up = kernels::LinearsOp(
-        gathered.narrow(0, begin, count[e]), {expert.gate, expert.up}, {expert.gate_bias, expert.up_bias});
-    results.push_back(kernels::LinearOp(Activated(gate_up[0], gate_up[1]), expert.down, expert.down_bias));
+    results.push_back(RunExpert(experts_[static_cast<size_t>(e)], gathered.narrow(0, begin, count[e])));
   }
   const at::Tensor inverse = at::empty_like(order).scatter_(0, order, at::arange(order.size(0), order.options()));
   const at::Tensor slots = at::cat(results).index_select(0, inverse).view({rows, spec.per_token, width});

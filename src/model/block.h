@@ -46,22 +46,31 @@ class Block {
   const LayerSpec& spec() const { return spec_; }
 
  private:
-  // The tensors of an expert: gate, up, down, and their biases.
-  struct Expert {
-    at::Tensor gate, up, down, gate_bias, up_bias, down_bias;
-  };
   // The factors of an adapter; undefined = the product has none.
   struct Adapter {
     at::Tensor a, b;
+  };
+  // The tensors of an expert: gate, up, down, their biases and their adapters.
+  struct Expert {
+    at::Tensor gate, up, down, gate_bias, up_bias, down_bias;
+    std::array<Adapter, 3> adapters;
   };
 
   const at::Tensor& at(Part part) const { return tensors_[static_cast<size_t>(part)]; }
   // The attention's result, before it is added to x.
   at::Tensor Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
                        AttentionBackend& attention, Communicator& communicator) const;
-  // q, k and v of latent attention from the normed rows, v with zeros behind its numbers.
-  std::array<at::Tensor, 3> Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope) const;
+  // q and k of latent attention from the normed rows; k is v too.
+  std::array<at::Tensor, 2> Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope) const;
+  // Per head, x [rows, heads, in] by its slice of the matrix from latents to keys and values (Part::kKey), with its
+  // adapter: from the numbers of q without RoPE to latents, and from attended latents to values.
+  at::Tensor ToLatents(const at::Tensor& q) const;
+  at::Tensor ToValues(const at::Tensor& attended) const;
   at::Tensor FeedForward(const at::Tensor& h, Communicator& communicator, Aux* aux) const;
+  // A product of x with what the adapter adds to it.
+  at::Tensor Adapted(const at::Tensor& product, const at::Tensor& x, const Adapter& adapter) const;
+  // Rows through one expert.
+  at::Tensor RunExpert(const Expert& expert, const at::Tensor& x) const;
   // Products of one input, with their biases and adapters.
   std::vector<at::Tensor> Products(const at::Tensor& x, std::initializer_list<Part> parts) const;
   at::Tensor Norm(const at::Tensor& x, Part weight) const;

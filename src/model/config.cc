@@ -33,7 +33,10 @@ absl::Status CheckSupported(const value& json, const Family& family) {
   if (const value* code = Find(json, "auto_map"); !IsNull(code)) {
     if (!code->is_object()) return BadKey("auto_map", "must be an object");
     for (const char* loader : {"AutoModel", "AutoModelForCausalLM"}) {
-      if (Find(*code, loader) != nullptr) {
+      const value* module = Find(*code, loader);
+      if (module == nullptr) continue;
+      const std::string_view given = module->is_string() ? std::string_view(module->get_string()) : "";
+      if (family.own_code.empty() || given.substr(0, given.find('.')) != family.own_code) {
         return BadKey("auto_map",
                       absl::StrCat("names modelling code of the folder's own for ", loader,
                                    ", which is not run: remove it if the model is a plain one of its type"));
@@ -41,7 +44,7 @@ absl::Status CheckSupported(const value& json, const Family& family) {
     }
   }
   if (!IsNull(Find(json, "quantization_config")) && family.from_file == nullptr) {
-    return BadKey("quantization_config", "is set, which is not supported");
+    return BadKey("quantization_config", "is set, which is not supported: take the folder's copy in bf16");
   }
   const value* architectures = Find(json, "architectures");
   if (IsNull(architectures)) return absl::OkStatus();
@@ -116,14 +119,16 @@ absl::Status CheckLora(const ModelConfig& config) {
   const ModelSpec spec = SpecOf(config);
   for (const std::string& target : lora.targets) {
     const auto has = [&](const TensorSpec& t) {
-      return t.factor == Factor::kA && t.name.ends_with(absl::StrCat(".", target, ".lora_A.weight"));
+      constexpr std::string_view kEnd = ".lora_A.weight";
+      return t.factor == Factor::kA && AdapterTarget(t.name.substr(0, t.name.size() - kEnd.size())) == target;
     };
     const bool found = std::any_of(spec.layers.begin(), spec.layers.end(), [&](const LayerSpec& layer) {
       return std::any_of(layer.tensors.begin(), layer.tensors.end(), has);
     });
     if (!found) {
       return BadKey("lora.targets", absl::StrCat("has '", target, "', which is no product of a ", config.model_type,
-                                                 " layer: q_proj, k_proj, v_proj, o_proj, ..."));
+                                                 " layer: q_proj, k_proj, v_proj, o_proj, ..., and of routed experts ",
+                                                 "experts.gate_proj, ..."));
     }
   }
   return lora.targets.empty() ? BadKey("lora.targets", "is empty") : absl::OkStatus();

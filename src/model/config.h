@@ -52,7 +52,7 @@ struct LatentConfig {
   int64_t kv_rank = 0;                    // 0 = the model has none
   int64_t query_rank = 0;                 // 0 = q is made from the row itself
   int64_t plain_dim = 0, rotary_dim = 0;  // numbers of a head of q and k, without and with RoPE
-  int64_t value_dim = 0;                  // of a head of v, <= plain_dim + rotary_dim
+  int64_t value_dim = 0;                  // of a head of v
   bool interleaved = true;                // RoPE turns neighbours, and not halves
 
   bool operator==(const LatentConfig&) const = default;
@@ -62,7 +62,7 @@ struct LatentConfig {
 struct LoraConfig {
   int64_t rank = 0;  // 0 = none
   double alpha = 0;
-  std::vector<std::string> targets;  // "q_proj", "down_proj", ...; sorted
+  std::vector<std::string> targets;  // AdapterTarget: "q_proj", "experts.down_proj", ...; sorted
 
   bool operator==(const LoraConfig&) const = default;
 };
@@ -93,7 +93,6 @@ struct ModelConfig {
   bool sinks = false;               // a logit per head that takes part in the softmax of attention
   bool qk_norm_whole = false;       // qk_norm over all heads together
   bool gemma = false;               // norms times 1 + weight, norms after both parts, embedding times sqrt(hidden_size)
-  double final_softcap = 0;         // logits become c * tanh(logits / c); 0 = they stay
   ExpertsConfig experts;
   LatentConfig latent;
   LoraConfig lora;

@@ -127,8 +127,8 @@ absl::Status CheckRope(const RopeScaling& scaling) {
                ? absl::OkStatus()
                : bad("must have low_freq_factor above 0 and below high_freq_factor");
   }
-  if (!(scaling.beta_slow > 0 && scaling.beta_slow < scaling.beta_fast)) {
-    return bad("must have beta_slow above 0 and below beta_fast");
+  if (!(scaling.beta_slow > 0 && scaling.beta_slow <= scaling.beta_fast)) {
+    return bad("must have beta_slow above 0 and not above beta_fast");
   }
   if (scaling.attention_factor.has_value() && !(*scaling.attention_factor > 0)) {
     return bad("must have an attention_factor above 0");

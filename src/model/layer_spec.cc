@@ -74,21 +74,31 @@ std::vector<std::vector<std::string>> ModelSpec::Units() const {
   return units;
 }
 
+std::string AdapterTarget(const std::string& module) {
+  const size_t word = module.rfind('.') + 1;
+  const size_t number = word < 2 ? std::string::npos : module.rfind('.', word - 2);
+  if (number == std::string::npos) return module.substr(word);
+  const std::string before = module.substr(number + 1, word - number - 2);
+  const bool routed = !before.empty() && before.find_first_not_of("0123456789") == std::string::npos &&
+                      module.substr(0, number).ends_with(".experts");
+  return routed ? "experts." + module.substr(word) : module.substr(word);
+}
+
 int64_t ModelSpec::cache_elements() const {
   int64_t sum = 0;
-  for (const LayerSpec& layer : layers) sum += 2 * layer.attention.keys();
+  for (const LayerSpec& layer : layers) {
+    sum += (layer.attention.keys_are_values() ? 1 : 2) * layer.attention.keys();
+  }
   return sum;
 }
 
 namespace {
 
-// The last word of a product's name, "q_proj" of "model.layers.0.self_attn.q_proj.weight"; empty = no adapter fits it.
+// The target of a product's adapter; empty = no adapter fits it.
 std::string Target(const TensorSpec& tensor) {
   constexpr std::string_view kEnd = ".weight";
-  const bool fits = tensor.is_product() && tensor.expert < 0 && tensor.part != Part::kRouter;
-  if (!fits || !tensor.name.ends_with(kEnd)) return "";
-  const std::string module = tensor.name.substr(0, tensor.name.size() - kEnd.size());
-  return module.substr(module.rfind('.') + 1);
+  if (!tensor.is_product() || tensor.part == Part::kRouter || !tensor.name.ends_with(kEnd)) return "";
+  return AdapterTarget(tensor.name.substr(0, tensor.name.size() - kEnd.size()));
 }
 
 // Freezes the layer's own tensors and adds the factors of its adapters.
@@ -102,6 +112,7 @@ void Adapt(const LoraConfig& lora, LayerSpec* layer) {
     const std::string module = tensor.name.substr(0, tensor.name.size() - std::string_view("weight").size());
     TensorSpec a{tensor.part, module + "lora_A.weight", {lora.rank, tensor.shape[1]}, Init::kUniform};
     TensorSpec b{tensor.part, module + "lora_B.weight", {tensor.shape[0], lora.rank}, Init::kZeros};
+    a.expert = b.expert = tensor.expert;
     a.factor = Factor::kA;
     b.factor = Factor::kB;
     factors.push_back(std::move(a));

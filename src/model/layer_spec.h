@@ -100,8 +100,11 @@ struct AttentionSpec {
   bool local_rope = false;  // by the tables of windowed layers
   int64_t window = 0;       // positions that a row sees, its own included; 0 = all
   bool sinks = false;
-  LatentConfig latent;  // kv_rank 0 = none; v has value_dim numbers of a head, and zeros behind them
+  // kv_rank 0 = none. Otherwise a row's key is its latent and the common rotated numbers, one for all heads, and it is the
+  // value too: of what a head attends to, the first kv_rank numbers count.
+  LatentConfig latent;
 
+  bool keys_are_values() const { return latent.kv_rank > 0; }
   int64_t queries() const { return heads * head_dim; }
   int64_t keys() const { return kv_heads * head_dim; }
 };
@@ -142,9 +145,13 @@ struct ModelSpec {
   // embedding and head share is in both units.
   std::vector<std::vector<std::string>> Units() const;
   bool adapted = false;  // there are adapters, and they alone are trained
-  // Elements of a token's keys and values in all layers.
+  // Elements of a token's keys and values in all layers; a key that is its value counts once.
   int64_t cache_elements() const;
 };
+
+// The name by which LoraConfig::targets names a product, from its module's: "q_proj" of
+// "model.layers.0.self_attn.q_proj", "experts.up_proj" of every routed expert's "...mlp.experts.3.up_proj".
+std::string AdapterTarget(const std::string& module);
 
 // A tensor at its start, fp32. The values depend only on (tensor, layers, seed).
 at::Tensor InitTensor(const TensorSpec& tensor, int64_t layers, uint64_t seed);

@@ -59,10 +59,25 @@ absl::StatusOr<LoraConfig> ReadConfig(const value& json) {
 std::string TargetOf(const std::string& name) {
   for (const char* end : {".lora_A.weight", ".lora_B.weight"}) {
     if (!name.ends_with(end)) continue;
-    const std::string module = name.substr(0, name.size() - std::string_view(end).size());
-    return module.substr(module.rfind('.') + 1);
+    return AdapterTarget(name.substr(0, name.size() - std::string_view(end).size()));
   }
   return "";
+}
+
+// The modules that the targets name, for PEFT: a list of last words or, in a model with experts, a regular expression. A
+// word alone would name the products of routed experts too.
+value TargetModules(const ModelConfig& config) {
+  constexpr std::string_view kRouted = "experts.";
+  base::json::array words;
+  std::vector<std::string> patterns;
+  for (const std::string& target : config.lora.targets) {
+    words.emplace_back(target.c_str());
+    const bool of_experts = target.starts_with(kRouted);
+    patterns.push_back(of_experts ? "experts\\.\\d+\\." + target.substr(kRouted.size())
+                                  : "(?!\\d+\\.)[^.]+\\." + target);
+  }
+  if (config.experts.count == 0) return words;
+  return value("(.*\\.)?(" + absl::StrJoin(patterns, "|") + ")");
 }
 
 std::string Text(at::IntArrayRef shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
@@ -148,15 +163,13 @@ absl::Status SaveAdapter(const std::string& dir, const ModelConfig& config, cons
     if (tensor->factor != Factor::kNone) tensors[absl::StrCat(base::View(kPrefix), name)] = parameters.at(name);
   }
   INGOT_RETURN_IF_ERROR(SaveSafetensors(dir + kTensorFile, tensors, {{"format", "pt"}}));
-  base::json::array targets;
-  for (const std::string& target : config.lora.targets) targets.emplace_back(target.c_str());
   const base::json::object json = {{"peft_type", "LORA"},
                                    {"task_type", "CAUSAL_LM"},
                                    {"base_model_name_or_path", base_name},
                                    {"r", config.lora.rank},
                                    {"lora_alpha", config.lora.alpha},
                                    {"lora_dropout", 0.0},
-                                   {"target_modules", std::move(targets)},
+                                   {"target_modules", TargetModules(config)},
                                    {"bias", "none"},
                                    {"fan_in_fan_out", false},
                                    {"init_lora_weights", true},

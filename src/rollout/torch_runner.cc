@@ -56,7 +56,7 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
-// Key and value pages of every layer, and the batch that the layers attend for. Attention computes in the model's type,
+// Key and value pages of every layer (one for both where keys are values), and the batch that the layers attend for. Attention computes in the model's type,
 // as the trainer's does: bf16 on bf16 pages, all else on fp32.
 class PagedCache final : public model::AttentionBackend {
  public:
@@ -80,7 +80,7 @@ class PagedCache final : public model::AttentionBackend {
     if (!used_) FixType(dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat);
     const at::ScalarType stored = k_[layer].scalar_type();
     Write(k.to(stored), k_[layer]);
-    Write(v.to(stored), v_[layer]);
+    if (!input.spec.keys_are_values()) Write(v.to(stored), v_[layer]);
     at::Tensor query = q.to(stored);
     if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
     const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
@@ -109,12 +109,11 @@ class PagedCache final : public model::AttentionBackend {
 
   void Allocate(const at::TensorOptions& options) {
     // Zeros: attention may read entries behind a sequence's last key in its page, and multiplies them by zero.
-    for (std::vector<at::Tensor>* pages : {&k_, &v_}) {
-      for (size_t i = 0; i < layers_.size(); ++i) {
-        const model::AttentionSpec& spec = layers_[i].attention;
-        (*pages)[i] = at::Tensor();
-        (*pages)[i] = at::zeros({blocks_, block_tokens_, spec.kv_heads, spec.head_dim}, options);
-      }
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const model::AttentionSpec& spec = layers_[i].attention;
+      k_[i] = v_[i] = at::Tensor();
+      k_[i] = at::zeros({blocks_, block_tokens_, spec.kv_heads, spec.head_dim}, options);
+      v_[i] = spec.keys_are_values() ? k_[i] : at::zeros_like(k_[i]);
     }
   }
 
@@ -231,8 +230,7 @@ class TorchRunner final : public ModelRunner {
     for (const auto& [name, tensor] : tensors) {
       constexpr std::string_view kEnd = ".lora_A.weight";
       if (!name.ends_with(kEnd)) continue;
-      const std::string module = name.substr(0, name.size() - kEnd.size());
-      targets.insert(module.substr(module.rfind('.') + 1));
+      targets.insert(model::AdapterTarget(name.substr(0, name.size() - kEnd.size())));
       config.lora.rank = tensor.size(0);
       config.lora.alpha = static_cast<double>(config.lora.rank);
     }

@@ -54,11 +54,12 @@ struct Costs {
                               : element * 3 * experts.per_token * hidden +
                                     accumulator * (3 * experts.count + 2 * experts.per_token * hidden);
   }
-  // Of a row: what every adapter makes of it by A.
+  // Of a row: what every adapter makes of it by A, of the experts that it takes.
   int64_t AdapterBytes(const model::LayerSpec& layer) const {
     int64_t elements = 0;
     for (const model::TensorSpec& tensor : layer.tensors) {
-      if (tensor.factor == model::Factor::kA) elements += tensor.shape[0];
+      if (tensor.factor != model::Factor::kA || tensor.expert > 0) continue;
+      elements += tensor.shape[0] * (tensor.expert == 0 ? layer.feed_forward.experts.per_token : 1);
     }
     return element * elements;
   }

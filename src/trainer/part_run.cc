@@ -35,7 +35,7 @@ class PartRun::Attention final : public model::AttentionBackend {
     {
       const at::NoGradGuard no_history;
       const at::Tensor keys = run_.Prefix(layer, &PathRows::k, k.detach());
-      const at::Tensor values = run_.Prefix(layer, &PathRows::v, v.detach());
+      const at::Tensor values = v.is_same(k) ? keys : run_.Prefix(layer, &PathRows::v, v.detach());
       const kernels::TreeAttentionOptions options = run_.OptionsOf(input.spec, input.sinks);
       std::tie(tape_.attended, tape_.lse) =
           run_.strands_ == nullptr ? kernels::TreeAttentionForward(q.detach(), keys, values, options)
@@ -59,7 +59,10 @@ class PartRun::Attention final : public model::AttentionBackend {
     if (run_.part_.exports.empty() || rows.k[static_cast<size_t>(layer)].defined()) return;
     const bool all = static_cast<int64_t>(run_.part_.exports.size()) == k.size(0);
     rows.k[static_cast<size_t>(layer)] = all ? k.detach() : k.detach().index_select(0, run_.exports_);
-    rows.v[static_cast<size_t>(layer)] = all ? v.detach() : v.detach().index_select(0, run_.exports_);
+    at::Tensor& values = rows.v[static_cast<size_t>(layer)];
+    values = v.is_same(k) ? rows.k[static_cast<size_t>(layer)]
+             : all        ? v.detach()
+                          : v.detach().index_select(0, run_.exports_);
   }
 
   PartRun& run_;
@@ -161,7 +164,7 @@ void PartRun::AttentionBackward(int64_t layer, Tape& tape) {
   const auto at_layer = static_cast<size_t>(layer);
   const int64_t prefix = part_.prefix_rows, own = part_.size();
   at::Tensor keys = Prefix(layer, &PathRows::k, tape.k.detach());
-  at::Tensor values = Prefix(layer, &PathRows::v, tape.v.detach());
+  at::Tensor values = tape.v.is_same(tape.k) ? keys : Prefix(layer, &PathRows::v, tape.v.detach());
   at::Tensor sums[2] = {SumsLike(keys), SumsLike(values)};
   PathRows& self = path_[index_];
   const std::vector<at::Tensor> PathRows::* grads[2] = {&PathRows::grad_k, &PathRows::grad_v};

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds models written by SaveModelDir against `transformers`: they load, and give equal logits.
+"""Holds models written by SaveModelDir against `transformers`: they load with equal tensors, and give equal logits.
 
     make test-torch
 
@@ -9,6 +9,7 @@ import json
 import pathlib
 import sys
 
+import safetensors
 import torch
 import transformers
 
@@ -17,6 +18,11 @@ checked = 0
 for folder in sorted(p for p in pathlib.Path(sys.argv[1]).iterdir() if p.is_dir()):
     model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    loaded = model.state_dict()
+    with safetensors.safe_open(folder / "model.safetensors", "pt") as file:
+        same = [key for key in file.keys() if key in loaded and loaded[key].shape == file.get_tensor(key).shape]
+        different = [key for key in same if not torch.equal(loaded[key], file.get_tensor(key))]
+    assert same and not different, different
     ours = json.loads((folder / "logits.json").read_text())
     ids = torch.tensor([ours["token_ids"]])
     with torch.no_grad():

@@ -50,7 +50,7 @@ TEST(ModelConfig, RefusesUnsupportedKeysByName) {
       {"rope_scaling", R"({"type": "linear", "factor": 0.5})"},
       {"rope_scaling", R"({"factor": 4.0})"},
       {"rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4})"},
-      {"rope_scaling", R"({"rope_type": "yarn", "factor": 4, "beta_fast": 1})"},
+      {"rope_scaling", R"({"rope_type": "yarn", "factor": 4, "beta_fast": 0.5})"},
       {"rope_scaling", R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 0})"},
       {"rope_parameters", R"({"rope_type": "llama3", "rope_theta": 1e4})"},
       {"rope_parameters", R"({"full_attention": {"rope_type": "yarn", "factor": 4}})"},
@@ -98,6 +98,74 @@ TEST(ModelConfig, RefusesUnsupportedKeysByName) {
   }
   EXPECT_FALSE(ModelConfig::FromJson(base::json::value(3)).ok());
   EXPECT_EQ(ModelConfig::FromFile("/no/such/config.json").status().code(), absl::StatusCode::kNotFound);
+}
+
+// config.json of Kimi-K2, in bf16.
+constexpr char kKimi[] =
+    R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config", "AutoModel": "modeling_deepseek.DeepseekV3Model",
+                 "AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"},
+    "aux_loss_alpha": 0.001, "bos_token_id": 163584, "eos_token_id": 163585, "ep_size": 1, "first_k_dense_replace": 1,
+    "hidden_act": "silu", "hidden_size": 7168, "initializer_range": 0.02, "intermediate_size": 18432, "kv_lora_rank": 512,
+    "max_position_embeddings": 131072, "model_type": "kimi_k2", "moe_intermediate_size": 2048, "moe_layer_freq": 1,
+    "n_group": 1, "n_routed_experts": 384, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 64,
+    "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 64, "num_nextn_predict_layers": 0,
+    "pretraining_tp": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+    "rope_scaling": {"beta_fast": 1.0, "beta_slow": 1.0, "factor": 32.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                     "original_max_position_embeddings": 4096, "type": "yarn"},
+    "rope_theta": 50000.0, "routed_scaling_factor": 2.827, "scoring_func": "sigmoid", "seq_aux": true,
+    "tie_word_embeddings": false, "topk_group": 1, "topk_method": "noaux_tc", "torch_dtype": "bfloat16", "use_cache": true,
+    "v_head_dim": 128, "vocab_size": 163840})";
+
+TEST(ModelConfig, ReadsKimiK2) {
+  const auto config = ModelConfig::FromJson(*base::ParseJson(kKimi));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->experts.count, 384);
+  EXPECT_EQ(config->experts.dense_layers, 1);
+  EXPECT_EQ(config->experts.scale, 2.827);
+  EXPECT_EQ(config->latent.query_rank, 1536);
+  EXPECT_TRUE(config->latent.interleaved);
+  EXPECT_EQ(config->routes_per_token(), 60 * 8);
+  const double sharper = 0.1 * std::log(32.0) + 1;
+  EXPECT_NEAR(config->query_scale, sharper * sharper / std::sqrt(192.0), 1e-12);
+  EXPECT_NEAR(static_cast<double>(config->ParameterCount()), 1.026e12, 2e9);
+  const auto again = ModelConfig::FromJson(*base::ParseJson(base::PrintJson(config->ToJson())));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(base::PrintJson(again->ToJson()), base::PrintJson(config->ToJson()));
+  // 512 numbers of a latent and 64 of the common key, per token and layer.
+  EXPECT_EQ(SpecOf(*config).cache_elements(), 61 * (512 + 64));
+}
+
+TEST(ModelConfig, RefusesWhatKimiK2DoesNotCompute) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"quantization_config", R"({"quant_method": "fp8", "weight_block_size": [128, 128]})"},
+      {"auto_map", R"({"AutoModelForCausalLM": "modeling_other.DeepseekV3ForCausalLM"})"},
+      {"scoring_func", R"("softmax")"},
+      {"topk_method", R"("greedy")"},
+      {"moe_layer_freq", "2"},
+  };
+  for (const auto& [key, text] : cases) {
+    base::json::value json = *base::ParseJson(kKimi);
+    json.as_object()[key] = *base::ParseJson(text);
+    EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+  }
+}
+
+TEST(ModelConfig, RefusesSoftCapsByName) {
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    base::json::value json = Llama();
+    json.as_object()["model_type"] = "gemma3_text";
+    json.as_object()["architectures"] = base::json::array{"Gemma3ForCausalLM"};
+    json.as_object()["num_key_value_heads"] = 4;
+    json.as_object()[key] = nullptr;
+    const auto read = ModelConfig::FromJson(json);
+    ASSERT_TRUE(read.ok()) << read.status();
+    json.as_object()[key] = 30.0;
+    EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+  }
+  base::json::value json = Llama();
+  json.as_object()["model_type"] = "gemma2";
+  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("gemma2"));
 }
 
 TEST(ModelConfig, AWindowIsThatOfTheFamilyUnlessTheFileSaysOtherwise) {

@@ -8,8 +8,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
+#include "model/plain_model.h"
 #include "model/sequence_attention.h"
 #include "model/transformer.h"
 
@@ -164,6 +166,49 @@ TEST_F(Peft, RefusesWhatItCannotCompute) {
   ModelConfig wider = base_.config;
   wider.hidden_size = 32;
   EXPECT_THAT(std::string(LoadAdapter(dir_, wider).status().message()), HasSubstr("another base's"));
+}
+
+TEST(PeftExperts, AdaptersOfRoutedExpertsGoThroughAFolder) {
+  ModelFolder base = *LoadModelDir(kData + "llama");
+  base.config = testing::SmallConfig("qwen3_moe");
+  base.config.qk_norm = true;
+  base.config.experts.count = 12;
+  base.config.experts.per_token = 2;
+  base.config.experts.width = 16;
+  base.parameters = testing::RandomParameters(base.config, 3, at::kFloat);
+  ModelFolder adapted = base;
+  ASSERT_EQ(AddAdapters({.rank = 2, .alpha = 6, .targets = {"experts.down_proj", "q_proj"}}, 5, &adapted),
+            absl::OkStatus());
+  for (auto& [name, tensor] : adapted.parameters.tensors()) {
+    if (name.find(".lora_B.") != std::string::npos) tensor = at::randn_like(tensor) * 0.1;
+  }
+  const std::string dir = ::testing::TempDir() + "/peft_experts_" + std::to_string(getpid());
+  ASSERT_EQ(SaveAdapter(dir, adapted.config, adapted.parameters, "base"), absl::OkStatus());
+  const base::json::value json = *base::ParseJson(ReadText(dir + "/adapter_config.json"));
+  const std::regex modules(std::string(json.at("target_modules").as_string()));
+  const auto names = [&](const std::string& module) { return std::regex_match(module, modules); };
+  EXPECT_TRUE(names("model.layers.0.self_attn.q_proj"));
+  EXPECT_TRUE(names("model.layers.1.mlp.experts.11.down_proj"));
+  EXPECT_FALSE(names("model.layers.1.mlp.experts.11.up_proj"));
+  EXPECT_FALSE(names("model.layers.1.mlp.experts.3.q_proj"));
+  EXPECT_FALSE(names("model.layers.1.mlp.down_proj"));
+  ModelFolder read = base;
+  ASSERT_EQ(AddAdapters(dir, &read), absl::OkStatus());
+  EXPECT_EQ(read.config.lora, adapted.config.lora);
+  for (const auto& [name, tensor] : adapted.parameters.tensors()) {
+    EXPECT_TRUE(at::equal(read.parameters.at(name), tensor)) << name;
+  }
+  const auto logits = [](const ModelFolder& folder) {
+    const auto model = *Transformer::Create(folder.config, folder.parameters);
+    SequenceAttention attention;
+    const at::Tensor ids = testing::RandomIds(folder.config, 20, 1);
+    return model.Logits(model.Hidden(ids, at::arange(20, at::kLong), attention));
+  };
+  const at::Tensor with = logits(read);
+  EXPECT_FALSE(at::allclose(with, logits(base), 1e-3, 1e-3));
+  FoldAdapters(&read);
+  EXPECT_TRUE(at::allclose(logits(read), with, 1e-4, 1e-4));
+  std::filesystem::remove_all(dir);
 }
 
 TEST(Average, IsTheMeanOfTwoModelsAndRefusesOthers) {

@@ -13,6 +13,7 @@
 #include "trainer/recorded_routes.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
+#include "weights/delta.h"
 
 namespace ingot::trainer {
 namespace {
@@ -25,6 +26,16 @@ void AddExperts(model::ModelConfig& config) {
 }
 
 void MakeFamily(const std::string& name, model::ModelConfig& c) {
+  if (name == "lora_experts") {
+    MakeFamily("glm4_moe", c);
+    c.lora = {.rank = 3, .alpha = 6, .targets = {"down_proj", "experts.down_proj", "experts.gate_proj", "q_proj"}};
+    return;
+  }
+  if (name == "lora_latent") {
+    MakeFamily("deepseek_v3", c);
+    c.lora = {.rank = 3, .alpha = 6, .targets = {"kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "q_b_proj"}};
+    return;
+  }
   c.tie_word_embeddings = false;
   c.qk_norm = name != "mistral" && name != "gpt_oss";
   c.model_type = name == "lora" ? "qwen3" : name;
@@ -98,7 +109,7 @@ model::Parameters Shaken(const model::ModelConfig& config, at::ScalarType dtype,
 class Families : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, Families,
                          ::testing::Values("mistral", "gemma3_text", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss",
-                                           "deepseek_v3", "lora"));
+                                           "deepseek_v3", "lora", "lora_experts", "lora_latent"));
 
 TEST_P(Families, MergedTreesAreTheEnginesToTheBit) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
@@ -352,6 +363,31 @@ TEST(Replay, OfTheEnginesRoutesChangesNoBitOfAStep) {
   EXPECT_GT(forged.metrics.at("mismatch/routes_differ"), 0.5);
   EXPECT_EQ(plain.metrics.at("mismatch/logprob_abs_diff_max"), 0);
   EXPECT_GT(forged.metrics.at("mismatch/logprob_abs_diff_max"), 0);
+}
+
+// The update that goes to the engines after a step of adapters.
+TEST(AdapterDelta, HoldsTheFactorsAlone) {
+  model::ModelConfig config = TinyConfig();
+  MakeFamily("lora_experts", config);
+  TrainerOptions options;
+  options.optimizer.learning_rate = 0.01;
+  auto trainer = *Trainer::Create(options, config, Shaken(config, at::kFloat, 3));
+  const auto before = *trainer->TakeSnapshot();
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(4, config.vocab_size, 0)).ok());
+  const auto after = *trainer->TakeSnapshot();
+  const auto delta = *weights::Encode(before.get(), *after, /*retain=*/false);
+  int64_t factors = 0, payload = 0, changed = 0;
+  for (const v1::TensorDelta& tensor : delta.tensors) {
+    const std::string& name = delta.header.target().tensors(tensor.tensor()).name();
+    const bool factor = name.find(".lora_") != std::string::npos;
+    EXPECT_TRUE(factor || tensor.coding() == v1::TENSOR_UNCHANGED) << name;
+    changed += tensor.coding() != v1::TENSOR_UNCHANGED;
+    payload += static_cast<int64_t>(tensor.payload().size());
+    if (factor) factors += trainer->parameters().at(name).numel();
+  }
+  EXPECT_EQ(factors, model::SpecOf(config).trained_elements());
+  EXPECT_GT(changed, 0);
+  EXPECT_LE(payload, factors * 4 + 16 * delta.header.target().tensors_size());
 }
 
 TEST(ReplayOfForgedRoutes, IsRefusedWhereTheyDoNotFitTheModel) {

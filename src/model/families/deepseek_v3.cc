@@ -1,5 +1,9 @@
 // DeepSeek-V3 and Kimi-K2 (arXiv 2412.19437, 2507.20534): multi-head latent attention, sigmoid routing with a bias that
-// chooses, groups of experts, shared experts, dense first layers. Rollout's cache holds whole keys and values.
+// chooses, groups of experts, shared experts, dense first layers.
+//
+// Attention runs over latents: kv_b_proj's halves are applied to queries and to what they attended to (DeepSeek-V2,
+// arXiv 2405.04434, section 2.1.2). Rollout's cache then holds kv_lora_rank + qk_rope_head_dim numbers a token and layer,
+// once. The trainer computes the same, so that both have the same bits; per pair of rows it costs more than whole keys.
 #include <cmath>
 
 #include "model/config_json.h"
@@ -12,9 +16,11 @@ namespace {
 void AddLatentAttention(const ModelConfig& config, const std::string& prefix, LayerSpec* layer) {
   const LatentConfig& latent = config.latent;
   const int64_t hidden = config.hidden_size, heads = config.num_attention_heads;
+  const int64_t queries = heads * (latent.plain_dim + latent.rotary_dim);
   AttentionSpec& a = layer->attention;
-  a.heads = a.kv_heads = heads;
-  a.head_dim = latent.plain_dim + latent.rotary_dim;
+  a.heads = heads;
+  a.kv_heads = 1;
+  a.head_dim = latent.kv_rank + latent.rotary_dim;
   a.scale = config.query_scale;
   a.rotary_dim = latent.rotary_dim;
   a.latent = latent;
@@ -24,9 +30,9 @@ void AddLatentAttention(const ModelConfig& config, const std::string& prefix, La
   if (latent.query_rank > 0) {
     add(Part::kQueryDown, "q_a_proj.weight", {latent.query_rank, hidden}, Init::kNormal, Shard::kNone);
     add(Part::kQueryDownNorm, "q_a_layernorm.weight", {latent.query_rank}, Init::kOnes, Shard::kNone);
-    add(Part::kQuery, "q_b_proj.weight", {a.queries(), latent.query_rank}, Init::kNormal, Shard::kRows);
+    add(Part::kQuery, "q_b_proj.weight", {queries, latent.query_rank}, Init::kNormal, Shard::kRows);
   } else {
-    add(Part::kQuery, "q_proj.weight", {a.queries(), hidden}, Init::kNormal, Shard::kRows);
+    add(Part::kQuery, "q_proj.weight", {queries, hidden}, Init::kNormal, Shard::kRows);
   }
   add(Part::kLatentDown, "kv_a_proj_with_mqa.weight", {latent.kv_rank + latent.rotary_dim, hidden}, Init::kNormal,
       Shard::kNone);
@@ -66,9 +72,6 @@ absl::Status ReadLatent(const base::json::value& json, LatentConfig* latent) {
     if (value < 1 || value > 1 << 16) return BadKey(key, absl::StrCat("is ", value, ", outside 1..65536"));
   }
   if (latent->query_rank < 0) return BadKey("q_lora_rank", "is negative");
-  if (latent->value_dim > latent->plain_dim + latent->rotary_dim) {
-    return BadKey("v_head_dim", "is larger than qk_nope_head_dim and qk_rope_head_dim together");
-  }
   return absl::OkStatus();
 }
 
@@ -86,6 +89,12 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   e.groups_per_token = 4;
   e.scale = 2.5;
   INGOT_RETURN_IF_ERROR(ReadGroupedExperts(json, &e));
+  for (const auto& [key, usual] : {std::pair("scoring_func", "sigmoid"), {"topk_method", "noaux_tc"}}) {
+    std::string stated = usual;
+    INGOT_RETURN_IF_ERROR(ReadString(json, key, &stated));
+    if (stated != usual) return BadKey(key, absl::StrCat("is '", stated, "', only ", usual, " is supported"));
+  }
+  INGOT_RETURN_IF_ERROR(RefuseNumber(json, "moe_layer_freq", 1));
   bool bias = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "attention_bias", &bias));
   if (bias) return BadKey("attention_bias", "is true, which is not supported");
@@ -133,6 +142,7 @@ extern const Family kDeepseekV3, kKimiK2;
 const Family kDeepseekV3 = {.model_type = "deepseek_v3",
                             .architecture = "DeepseekV3ForCausalLM",
                             .default_head_dim = 64,
+                            .own_code = "modeling_deepseek",
                             .skips_next_layers = true,
                             .layer = Layer,
                             .read = Read,
@@ -141,6 +151,7 @@ const Family kDeepseekV3 = {.model_type = "deepseek_v3",
 const Family kKimiK2 = {.model_type = "kimi_k2",
                         .architecture = "DeepseekV3ForCausalLM",
                         .default_head_dim = 64,
+                        .own_code = "modeling_deepseek",
                         .skips_next_layers = true,
                         .layer = Layer,
                         .read = Read,

@@ -40,6 +40,7 @@ struct Family {
   Window window = Window::kNone;
   int64_t full_layer_every = 0;
   int64_t default_window = 0;      // 0 = 4096
+  std::string_view own_code = "";  // module of a folder's auto_map that computes the same; empty = none is taken
   bool skips_next_layers = false;  // the file may have layers behind the last one, which predict further tokens
   std::string_view activation_key = "hidden_act", activation = "silu";
   bool out_bias = true;          // attention_bias is one of o_proj too

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <tuple>
+#include <vector>
 
 #include "model/config_json.h"
 #include "model/families/family.h"
@@ -58,14 +60,27 @@ void Write(const ModelConfig& config, base::json::object* json) {
 }
 
 // MXFP4 (OCP Microscaling Formats 1.0): blocks [..., n / 32, 16] hold two 4-bit floats a byte, the low one first; scales
-// [..., n / 32] hold a power of two each, biased by 127. Returns [..., n] in bf16.
+// [..., n / 32] hold a power of two each, biased by 127. Returns [..., n] in bf16. One expert's at a time: the numbers are
+// eight times as wide on the way.
 at::Tensor Decoded(const at::Tensor& blocks, const at::Tensor& scales) {
   constexpr std::array<float, 16> kValues = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
   const at::Tensor table = at::tensor(at::ArrayRef<float>(kValues), at::kFloat);
-  const at::Tensor wide = blocks.to(at::kLong);
-  const at::Tensor numbers = at::stack({wide.bitwise_and(15), wide.bitwise_right_shift(4)}, -1).flatten(-2);
-  const at::Tensor powers = at::exp2(scales.to(at::kFloat) - 127).unsqueeze(-1);
-  return (table.index_select(0, numbers.reshape({-1})).view(numbers.sizes()) * powers).flatten(-2).to(at::kBFloat16);
+  std::vector<at::Tensor> experts;
+  for (int64_t e = 0; e < blocks.size(0); ++e) {
+    const at::Tensor wide = blocks.select(0, e).to(at::kLong);
+    const at::Tensor numbers = at::stack({wide.bitwise_and(15), wide.bitwise_right_shift(4)}, -1).flatten(-2);
+    const at::Tensor powers = at::exp2(scales.select(0, e).to(at::kFloat) - 127).unsqueeze(-1);
+    const at::Tensor values = table.index_select(0, numbers.reshape({-1})).view(numbers.sizes()) * powers;
+    experts.push_back(values.flatten(-2).to(at::kBFloat16));
+  }
+  return at::stack(experts);
+}
+
+// Whether blocks and scales belong together, and to a layer's experts.
+bool Fits(const at::Tensor& blocks, const at::Tensor& scales, int64_t experts) {
+  return blocks.dim() == 4 && scales.dim() == 3 && blocks.size(0) == experts && blocks.size(3) == 16 &&
+         blocks.sizes().slice(0, 3) == scales.sizes() && blocks.scalar_type() == at::kByte &&
+         scales.scalar_type() == at::kByte;
 }
 
 absl::Status FromFile(const ModelConfig& config, std::map<std::string, at::Tensor>* tensors) {
@@ -82,8 +97,15 @@ absl::Status FromFile(const ModelConfig& config, std::map<std::string, at::Tenso
     at::Tensor gate_up = take(prefix + "gate_up_proj"), down = take(prefix + "down_proj");
     const at::Tensor up_blocks = take(prefix + "gate_up_proj_blocks"), up_scales = take(prefix + "gate_up_proj_scales");
     const at::Tensor down_blocks = take(prefix + "down_proj_blocks"), down_scales = take(prefix + "down_proj_scales");
-    if (up_blocks.defined() && up_scales.defined()) gate_up = Decoded(up_blocks, up_scales).transpose(1, 2);
-    if (down_blocks.defined() && down_scales.defined()) down = Decoded(down_blocks, down_scales).transpose(1, 2);
+    for (const auto& [blocks, scales, to] :
+         {std::tuple(&up_blocks, &up_scales, &gate_up), std::tuple(&down_blocks, &down_scales, &down)}) {
+      if (!blocks->defined() && !scales->defined()) continue;
+      if (!blocks->defined() || !scales->defined() || !Fits(*blocks, *scales, experts)) {
+        return absl::InvalidArgumentError(absl::StrCat("the MXFP4 blocks and scales of '", prefix, "...' of layer ", i,
+                                                       " do not fit one another, or not ", experts, " experts"));
+      }
+      *to = Decoded(*blocks, *scales).transpose(1, 2);
+    }
     const at::Tensor up_bias = take(prefix + "gate_up_proj_bias"), down_bias = take(prefix + "down_proj_bias");
     if (!gate_up.defined() && !down.defined()) continue;  // a checkpoint of Ingot's, expert by expert
     const std::pair<const at::Tensor*, std::vector<int64_t>> wanted[] = {{&gate_up, {experts, hidden, 2 * width}},

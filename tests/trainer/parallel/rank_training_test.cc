@@ -121,18 +121,23 @@ TEST(RankTraining, TheSameNumberOfRanksGivesTheSameBits) {
   }
 }
 
+model::ModelConfig RoutedConfig() {
+  auto config = TinyConfig();
+  config.model_type = "minimax_m2";
+  config.tie_word_embeddings = false;
+  config.qk_norm_whole = true;
+  config.experts.count = 5;
+  config.experts.per_token = 2;
+  config.experts.width = 24;
+  config.experts.normalize = true;
+  config.experts.scoring = "sigmoid";
+  config.experts.correction_bias = true;
+  return config;
+}
+
 Make Routed(const TrainerOptions& options) {
   return [options](Ranks* ranks) {
-    auto config = TinyConfig();
-    config.model_type = "minimax_m2";
-    config.tie_word_embeddings = false;
-    config.qk_norm_whole = true;
-    config.experts.count = 5;
-    config.experts.per_token = 2;
-    config.experts.width = 24;
-    config.experts.normalize = true;
-    config.experts.scoring = "sigmoid";
-    config.experts.correction_bias = true;
+    const auto config = RoutedConfig();
     const uint64_t seed = ranks == nullptr || ranks->leads() ? 2 : 77;
     return Trainer::Create(options, config, TinyParameters(config, seed, at::kDouble), base::Clock::Real(), ranks);
   };
@@ -165,6 +170,35 @@ TEST(RankTraining, TheLoadBalancingTermIsSharedAmongRanks) {
   const double one = RunSteps(1, Routed(options), 1).reports[0].metrics.at("experts/balance_loss");
   const double two = RunSteps(2, Routed(options), 1).reports[0].metrics.at("experts/balance_loss");
   EXPECT_NEAR(two / one, 1, 0.2);
+}
+
+// Adapters on attention and on experts, over a frozen base that every rank holds.
+TEST(RankTraining, AdaptersAreTrainedAsOnOneRank) {
+  const auto config = [] {
+    auto adapted = RoutedConfig();
+    adapted.lora = {.rank = 2, .alpha = 4, .targets = {"experts.w1", "experts.w2", "q_proj", "v_proj"}};
+    return adapted;
+  }();
+  const Make make = [&](Ranks* ranks) {
+    const uint64_t seed = ranks == nullptr || ranks->leads() ? 2 : 77;
+    return Trainer::Create(Plain(), config, TinyParameters(config, seed, at::kDouble), base::Clock::Real(), ranks);
+  };
+  const Result start = RunSteps(1, make, 0), one = RunSteps(1, make);
+  int64_t factors = 0;
+  for (const auto& [name, tensor] : start.parameters) {
+    const bool adapter = name.find(".lora_") != std::string::npos;
+    EXPECT_EQ(at::equal(one.parameters.at(name), tensor), !adapter) << name;
+    factors += adapter;
+  }
+  EXPECT_EQ(factors, 2 * 2 * (2 + 2 * 5));  // A and B, two layers, q and v and two products of five experts
+  for (const int size : {2, 3}) {
+    SCOPED_TRACE(size);
+    const Result many = RunSteps(size, make);
+    EXPECT_EQ(many.optimizer.size(), one.optimizer.size());
+    ExpectClose(many.optimizer, one.optimizer, 1e-9);
+    ExpectClose(many.parameters, one.parameters, 1e-9);
+    for (size_t i = 0; i < one.reports.size(); ++i) ExpectSameMetrics(many.reports[i], one.reports[i], 1e-9);
+  }
 }
 
 // One call: all ranks but the first run empty slots.
