@@ -13,6 +13,8 @@ using base::json::object;
 using base::json::value;
 
 constexpr size_t kMostWaiting = 64;
+// From a cell's way to the process until it begins, on a machine under load.
+constexpr std::chrono::nanoseconds kBeginPatience = std::chrono::seconds(10);
 constexpr size_t kLongestNote = 16 << 20;
 
 CellEvent ErrorEvent(const std::string& name, const std::string& text) {
@@ -106,8 +108,25 @@ void Interpreter::Next() {
       running_ = nullptr;
       continue;
     }
-    if (running_->request_.wall_time.count() > 0) session_.SetDeadline(*process_, running_->request_.wall_time, SIGINT);
+    has_begun_ = is_unwanted_ = false;
+    const auto wall_time = running_->request_.wall_time;
+    if (wall_time.count() > 0) session_.SetDeadline(*process_, wall_time + kBeginPatience, SIGINT);
   }
+}
+
+void Interpreter::NoteBegin() {
+  if (std::exchange(has_begun_, true)) return;  // a cell wrote it again, to live longer
+  const auto wall_time = running_->request_.wall_time;
+  if (is_unwanted_) {
+    InterruptRunning();
+  } else if (wall_time.count() > 0) {
+    session_.SetDeadline(*process_, wall_time, SIGINT);
+  }
+}
+
+void Interpreter::InterruptRunning() {
+  is_unwanted_ = true;
+  session_.SetDeadline(*process_, has_begun_ ? std::chrono::nanoseconds(0) : kBeginPatience, SIGINT);
 }
 
 void Interpreter::OnNews() {
@@ -146,6 +165,7 @@ void Interpreter::TakeNote(std::string_view line, const std::shared_ptr<const Ch
   const auto add = [&](const value& found, CellEvent::Kind kind) {
     if (found.is_object()) Post(running_, {.kind = kind, .text = "", .value = found.get_object(), .holds = chunk});
   };
+  if (base::Find(*note, "begun") != nullptr) NoteBegin();
   if (const value* const result = base::Find(*note, "result")) add(*result, CellEvent::kResult);
   if (const value* const error = base::Find(*note, "error")) add(*error, CellEvent::kError);
   const value* const done = base::Find(*note, "done");
@@ -173,8 +193,7 @@ void Interpreter::TakeEnd(const ProcessEnd& end) {
 void Interpreter::Cancel(const Cell& cell) {
   {
     base::MutexLock lock(mu_);
-    if (running_.get() == &cell && process_ != nullptr)
-      session_.SetDeadline(*process_, std::chrono::nanoseconds(0), SIGINT);
+    if (running_.get() == &cell && process_ != nullptr) InterruptRunning();
     const auto found =
         std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& each) { return each.get() == &cell; });
     if (found != waiting_.end()) {
@@ -188,7 +207,12 @@ void Interpreter::Cancel(const Cell& cell) {
 
 void Interpreter::Interrupt() {
   base::MutexLock lock(mu_);
-  if (running_ != nullptr && process_ != nullptr) session_.Signal(*process_, SIGINT);
+  if (running_ == nullptr || process_ == nullptr) return;
+  if (has_begun_) {
+    session_.Signal(*process_, SIGINT);
+  } else {
+    InterruptRunning();
+  }
 }
 
 void Interpreter::Restart() {

@@ -78,6 +78,8 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
   absl::Status StartProcess();
   // Gives the process the first cell that waits.
   void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteBegin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void InterruptRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnNews();
   void TakeChunk(const std::shared_ptr<const Chunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeNote(std::string_view line, const std::shared_ptr<const Chunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -94,6 +96,8 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
   bool starts_ ABSL_GUARDED_BY(mu_) = false;  // a thread starts the process
   std::deque<std::shared_ptr<Cell>> waiting_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Cell> running_ ABSL_GUARDED_BY(mu_);
+  // Of running_. Before a cell has begun the process ignores SIGINT.
+  bool has_begun_ ABSL_GUARDED_BY(mu_) = false, is_unwanted_ ABSL_GUARDED_BY(mu_) = false;
   Utf8Text out_ ABSL_GUARDED_BY(mu_), err_ ABSL_GUARDED_BY(mu_);
   std::string note_ ABSL_GUARDED_BY(mu_);  // a line that has not ended
   std::deque<std::pair<std::shared_ptr<Cell>, CellEvent>> posts_ ABSL_GUARDED_BY(mu_);

@@ -1,7 +1,7 @@
 # The interpreter of a session. The service starts it in the session's room:
 #
 #   stdin         cells, one line of JSON each: {"code", "env"}
-#   descriptor 3  notes, one line of JSON each: {"result"}, {"error"}, then {"done"} for every cell
+#   descriptor 3  notes, one line of JSON each: {"begun"}, {"result"}, {"error"}, then {"done"} for every cell
 #   stdout, stderr  what cells, and the programs that they start, print
 #
 # Cells share __main__ and may use await. SIGINT interrupts a cell. Needs Python 3.8 and its standard library alone.
@@ -147,6 +147,7 @@ def serve(namespace):
         try:
             try:
                 signal.signal(signal.SIGINT, interrupted)
+                note({"begun": count})  # from here on SIGINT counts
                 run_cell(cell["code"], filename, namespace)
             finally:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
