@@ -24,7 +24,7 @@ struct StepReport {
   StepMetrics metrics;
   // (age, number of trained tokens of that age), by age: trainer version - version that sampled the token.
   std::vector<std::pair<int64_t, int64_t>> staleness_histogram;
-  ExpertLoads expert_loads;  // empty = the model has no experts, or the step was skipped
+  ExpertLoads expert_loads;                // empty = the model has no experts, or the step was skipped
   std::chrono::nanoseconds stepped_at{0};  // on the trainer's clock: the optimizer's update had ended; 0 = skipped
 };
 

@@ -342,8 +342,12 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   }
   NoteSound(version_);
   ++version_;
-  return StepReport{batch.step, version_, std::move(prepared->metrics), std::move(prepared->staleness_histogram),
-                    std::move(prepared->expert_loads), stepped_at_};
+  return StepReport{batch.step,
+                    version_,
+                    std::move(prepared->metrics),
+                    std::move(prepared->staleness_histogram),
+                    std::move(prepared->expert_loads),
+                    stepped_at_};
 }
 
 void Trainer::MeasureRates() {

@@ -22,7 +22,7 @@ class FakeEpisodes final : public Episodes {
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
   std::string last_refusal;                                                             // of every episode's end
   std::function<void(const v1::EpisodeOpenRequest&, v1::EpisodeOpenResponse&)> change;  // of an opening; null = nothing
-  std::vector<std::string> domains = {""};  // of the tasks, in turn
+  std::vector<std::string> domains = {""};                                              // of the tasks, in turn
 
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
     {

@@ -38,7 +38,7 @@ struct Continuation {
   std::vector<int32_t> ids;                    // of the parent's path, its sampled ids included
   std::vector<v1::Placeholders> placeholders;  // of `ids`
   size_t recorded_pieces = 0;                  // sampled segments of the parent that its record holds
-  std::optional<Piece> unrecorded;   // the segment behind them, if it is in no record (History::EndsUnrecorded)
+  std::optional<Piece> unrecorded;  // the segment behind them, if it is in no record (History::EndsUnrecorded)
   // The parent is a call of the trunk: the keys of its path, recorded segments alone. Empty = it is of this episode.
   std::vector<std::string> trunk_path;
   std::string text_key;              // of the parent's prompt
