@@ -88,8 +88,16 @@ class StepGate {
  public:
   void Pass() {
     base::MutexLock lock(mu_);
+    ++held_;
+    changed_.SignalAll();
     while (left_ == 0) changed_.Wait(mu_);
+    --held_;
     if (left_ > 0) --left_;
+  }
+  // Waits until a step has begun that may not go on.
+  void AwaitHeld() {
+    base::MutexLock lock(mu_);
+    while (held_ == 0 || left_ != 0) changed_.Wait(mu_);
   }
   void Close() { Set(0); }
   void Let(int count) { Set(count); }
@@ -103,7 +111,8 @@ class StepGate {
   }
   base::Mutex mu_;
   base::CondVar changed_;
-  int left_ = -1;
+  int left_ = -1;  // steps that may go on; -1 = all
+  int held_ = 0;   // steps inside Pass
 };
 
 }  // namespace ingot::rollout

@@ -629,7 +629,8 @@ TEST(EngineTest, AnUpdateWhoseStepDoesNotEndInTimeChangesNothing) {
   rig.gate.Let(1);
   Collect result;
   auto request = rig.engine->Generate(Ask({1, 2}, 50), result.OnChunk());
-  result.WaitForTokens(1);  // the next step does not end
+  result.WaitForTokens(1);
+  rig.gate.AwaitHeld();  // the next step does not end
   auto updated = std::async(std::launch::async, [&] { return rig.Update(2).status().code(); });
   clock.AwaitWaiters(1);
   clock.Advance(std::chrono::milliseconds(Options().update_deadline_ms));
