@@ -88,7 +88,11 @@ absl::StatusOr<v1::UpdateWeightsResponse> BroadcastSet::Update(const Engine& eng
     {
       base::MutexLock lock(mu_);
       --receiving_;
-      if (TookPart(response.status())) return response;
+      if (TookPart(response.status())) {
+        // The group may have ended meanwhile, or may end by what another member answers to this version.
+        (group_ == round->group ? round->took : candidates_).insert(engine);
+        return response;
+      }
       End(round->group, absl::StrCat("engine ", engine.name, ": ", response.status().ToString()));
     }
     // Too late for this version. The others were let go by the end of the group.
@@ -157,6 +161,7 @@ void BroadcastSet::End(const std::shared_ptr<Group>& group, const std::string& w
   INGOT_LOG(warn, "weights go to each engine by itself until a new group is made: {}", why);
   group_ = nullptr;
   group->root->Abort();
+  if (round_ != nullptr && round_->group == group) candidates_.insert(round_->took.begin(), round_->took.end());
 }
 
 // --- groups ---

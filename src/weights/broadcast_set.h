@@ -8,8 +8,8 @@
 //                                    '- no, within `gather`: the group ends, and every engine is sent this version directly
 //
 // A group lives as long as all its members do: it ends when one is lost, misses its deadline or needs a full copy, and the
-// others are sent that version directly. A new group is made of the engines that have taken a version since, while no
-// update waits for it. Full copies always go directly. Thread safe.
+// others are sent that version directly. A new group is made of the engines that took that version or a later one, while
+// no update waits for it. Full copies always go directly. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -96,6 +96,7 @@ class BroadcastSet {
     uint64_t delta = 0;  // DeltaHeader.checksum
     std::shared_ptr<Group> group;
     std::set<std::string> entered;
+    std::set<Engine> took;  // answered for it
     State state = State::kGathers;
     v1::ReceiveWeightsRequest request;
     std::string bytes;
@@ -120,7 +121,7 @@ class BroadcastSet {
   base::CondVar changed_;
   std::shared_ptr<Group> group_ ABSL_GUARDED_BY(mu_);  // null = there is none
   std::shared_ptr<Round> round_ ABSL_GUARDED_BY(mu_);  // the last one
-  std::set<Engine> candidates_ ABSL_GUARDED_BY(mu_);   // that took a version directly, and are in no group
+  std::set<Engine> candidates_ ABSL_GUARDED_BY(mu_);   // that took a version, and are in no group
   int receiving_ ABSL_GUARDED_BY(mu_) = 0;             // engines that take part in a broadcast
   std::chrono::nanoseconds next_rebuild_ ABSL_GUARDED_BY(mu_){0};
   int64_t broadcasts_ ABSL_GUARDED_BY(mu_) = 0;
