@@ -105,6 +105,7 @@ TEST(RunRoles, EachNodeWithGatewaysRunsOneBehindTheFront) {
   config.cluster.gateways = 3;
   EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role gateway, and the run has 3 (cluster.gateways)"));
   config.cluster.groups[1].roles.push_back("gateway");
+  config.gateway.admin_key_file = "/etc/ingot/admin.key";
   EXPECT_EQ(Fault(config), "");
   EXPECT_THAT(Names(*RolesOfNode(config, "control", 0)),
               ElementsAre("datapool 0", "scheduler 0", "gateway 0", "trainer 0", "agents 0"));

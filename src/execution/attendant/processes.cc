@@ -264,13 +264,18 @@ void Processes::Serve(const std::vector<pollfd>& polled) {
       Feed(found->first, process);
       continue;
     }
-    // Notes say what stdout and stderr led to: these go first, whatever the window. A pipe holds a bounded amount.
+    // Notes say what stdout and stderr led to: these go first, whatever the window, and only the notes that were there
+    // before. A pipe holds a bounded amount. A pipe of notes without any has no writer left.
+    int64_t most = std::min<int64_t>(process.window, 65536);
     int there = 0;
+    if (places_[i].pipe == 2 && ioctl(process.out[2], FIONREAD, &there) == 0 && there > 0) {
+      most = std::min<int64_t>(most, there);
+    }
     for (int pipe = 0; places_[i].pipe == 2 && pipe < 2; ++pipe) {
       if (process.out[pipe] >= 0 && ioctl(process.out[pipe], FIONREAD, &there) == 0)
         Forward(found->first, process, pipe, there);
     }
-    Forward(found->first, process, places_[i].pipe, std::min<int64_t>(process.window, 65536));
+    Forward(found->first, process, places_[i].pipe, most);
   }
   std::vector<int> kept;
   for (size_t i = 0; i < left_behind_.size(); ++i) {
