@@ -944,7 +944,7 @@ def case_damage(ingot, options):
     """One flipped bit in each kind of the pool's files. The error says how the run goes on; who follows it word for word
     gets the whole run."""
     write_asking_config(ingot, agent_seconds=0)
-    steps = 8
+    steps = 24  # more than a run makes while it is looked at
     settings = {"run.name": "killed", "scheduler.total_steps": steps, "trainer.checkpoint_every": 2}
     for rows, extra in ((2, ()), (5, ("--resume",))):  # twice, so that records are in tables and in the log
         process = ingot.start("train", settings, extra)
