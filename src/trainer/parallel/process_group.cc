@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <cstdlib>
 #include <utility>
 
 namespace ingot::trainer {
@@ -12,6 +13,11 @@ namespace {
 
 // Long enough to be no limit; clocks can still add it.
 constexpr std::chrono::hours kNoLimit{24 * 365};
+
+// c10d records every exchange in one table of the process, and writes a part of it without its lock (2.11,
+// FlightRecorder::recordWithResetEnabled): the first exchanges of two groups on two threads destroy it. Nobody reads the
+// record here. Set before main, when there are no other threads.
+[[maybe_unused]] const int kNoFlightRecorder = setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
 
 class Gloo final : public c10d::ProcessGroupGloo {
  public:
