@@ -162,7 +162,7 @@ void Interpreter::TakeChunk(const std::shared_ptr<const Chunk>& chunk) {
 void Interpreter::TakeNote(std::string_view line, const std::shared_ptr<const Chunk>& chunk) {
   const auto note = base::ParseJson(line);
   if (!note.ok() || !note->is_object() || running_ == nullptr) return;
-  const auto add = [&](const value& found, CellEvent::Kind kind) {
+  const auto add = [&](const value& found, CellEvent::Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (found.is_object()) Post(running_, {.kind = kind, .text = "", .value = found.get_object(), .holds = chunk});
   };
   if (base::Find(*note, "begun") != nullptr) NoteBegin();
