@@ -132,7 +132,7 @@ def case_gateways(ingot):
 
 
 def case_engines(ingot):
-    own = {**SHORT, "run.name": "elastic", "scheduler.total_steps": 16, "numerics": "exact", "cluster.registry.ttl_s": 2,
+    own = {**SHORT, "run.name": "elastic", "scheduler.total_steps": 60, "numerics": "exact", "cluster.registry.ttl_s": 2,
            "cluster.token_file": secret(ingot, "token"), "cluster.drain_s": 20}
     launch = ingot.start("launch", own)
 
@@ -164,7 +164,7 @@ def case_engines(ingot):
             wait_until(lambda: ingot.rows("elastic") >= rows + 4, "steps without it", launch)
         output, _ = launch.communicate(timeout=300)
         check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
-        rows = check_run(ingot, "elastic", 16)
+        rows = check_run(ingot, "elastic", 60)
         check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
         trainer = (pathlib.Path(ingot.folder) / "elastic/logs/trainer.log").read_text()
         check(trainer.count("engine rollout-7 is leased at version") >= 2, "the trainer did not lease the engine twice")
