@@ -1,4 +1,5 @@
 // Two gateways of one run: requests reach either of them, and one of them dies, is paused, or comes back.
+#include <absl/strings/str_split.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -135,6 +136,18 @@ class PeersTest : public ::testing::Test {
       while (!done) Step();
       return *this;
     }
+    // The answer's text so far. Events cut it anywhere.
+    std::string Text() const {
+      std::string text;
+      for (const std::string& line : std::vector<std::string>(absl::StrSplit(stream, '\n'))) {
+        if (!line.starts_with("data: {") || !line.ends_with("}")) continue;
+        const auto event = base::ParseJson(std::string_view(line).substr(6)).value();
+        const object* delta = event.at("choices").at(0).at("delta").if_object();
+        if (delta == nullptr || !delta->contains("content")) continue;
+        if (const auto* content = delta->at("content").if_string()) text += *content;
+      }
+      return text;
+    }
   };
   static std::unique_ptr<Asked> Start(Place& place, const std::string& target, const value& body,
                                       const std::string& key) {
@@ -228,7 +241,7 @@ TEST_F(PeersTest, APausedGatewayWritesNothingIntoATakenEpisode) {
   object streamed = longer;
   streamed["stream"] = true;
   const auto cut = Start(a_, ChatOf(episode), streamed, "");
-  while (cut->stream.find("late") == std::string::npos) cut->Step();
+  while (cut->Text().find("late") == std::string::npos) cut->Step();
 
   a_.silent = true;
   EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), longer, "")), "from gateway-1");
@@ -294,7 +307,7 @@ TEST_F(PeersTest, AStreamBreaksOffWithTheGatewayBehindIt) {
   object streamed = Body({Msg("user", "hi")});
   streamed["stream"] = true;
   const auto asked = Start(b_, ChatOf(episode), streamed, "");
-  while (asked->stream.find("half") == std::string::npos) asked->Step();
+  while (asked->Text().find("half") == std::string::npos) asked->Step();
   a_.server->Shutdown(std::chrono::system_clock::now());
   asked->Finish();
   EXPECT_TRUE(asked->broken);
