@@ -135,6 +135,9 @@ class Scheduler final : public Client {
   absl::Status ResumeAt(int64_t checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<EvalBoard::Attempts> UsedEvalAttempts(int64_t first_group, int64_t last_group);
 
+  // journal_effects.cc
+  // Journals the record, then applies it.
+  absl::Status Write(v1::JournalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The effect of a journal record, live and replayed. FAILED_PRECONDITION, NOT_FOUND or OUT_OF_RANGE: the record
   // contradicts those before it.
   absl::Status Apply(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -149,12 +152,12 @@ class Scheduler final : public Client {
   absl::Status CheckCheckpoint(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Journals the record, then applies it.
-  absl::Status Write(v1::JournalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The first act of every call: resolves a record in doubt, passes deadlines and decides the outcome of ended groups.
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Brings the clock, the live version and the running evaluations to groups_.
   void AdvanceGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // outcomes.cc
   // Decides and journals the outcome of every ended group, and the result of every evaluation that is done.
   absl::Status DecideOutcomes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct Outcome {
