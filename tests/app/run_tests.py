@@ -415,6 +415,24 @@ def scrape(folder, process):
     return answer.read().decode()
 
 
+def process_of(launch, role):
+    """The process id of a role of the launched run, such as rollout-1; None while it is being started again."""
+    name, _, index = role.partition("-")
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if not entry.name.isdigit() or int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) != launch.pid:
+                continue
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+        except (OSError, ValueError):
+            continue
+        if words[1:2] != [name]:
+            continue
+        number = next((words[i + 1] for i, word in enumerate(words) if word in ("--engine", "--gateway", "--rank")), "0")
+        if number == (index or "0"):
+            return int(entry.name)
+    return None
+
+
 def role_process(launch, role):
     """The process id of a role of the launched run."""
     children = subprocess.run(["pgrep", "-P", str(launch.pid), "-f", f"ingot {role} "], capture_output=True,
