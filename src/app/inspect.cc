@@ -1,10 +1,11 @@
-// `ingot inspect`: prints the trajectories that a run recorded, as a list or as one tree.
+// `ingot inspect`: prints the trajectories that a run recorded, as a list, as one tree, or as JSON.
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/commands.h"
 #include "app/process.h"
@@ -61,6 +62,33 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
   return 0;
 }
 
+absl::StatusOr<std::string> ToJson(datapool::Client& pool, const std::string& episode, bool lines) {
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(episode);
+  request.set_with_calls(true);
+  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, pool.GetEpisode(request));
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = lines;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(tree, &text, options);
+  if (!status.ok()) return absl::InternalError(std::string(status.message()));
+  return text;
+}
+
+// One line per episode.
+absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
+  std::vector<std::string> ids;
+  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+    const auto note = [&](const v1::Episode& episode) { ids.push_back(episode.episode_id()); };
+    INGOT_RETURN_IF_ERROR(VisitEpisodes(*run.pool, purpose, std::max(limit, 0), note).status());
+  }
+  for (const std::string& id : ids) {
+    INGOT_ASSIGN_OR_RETURN(const std::string text, ToJson(*run.pool, id, /*lines=*/false));
+    std::printf("%s\n", text.c_str());
+  }
+  return 0;
+}
+
 absl::StatusOr<int> PrintJournal(const OpenRun& run) {
   v1::ReadJournalRequest request;
   while (true) {
@@ -79,20 +107,16 @@ absl::StatusOr<int> PrintJournal(const OpenRun& run) {
 absl::StatusOr<int> InspectOrError(const InspectArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const OpenRun run, OpenRunDir(args.run_dir));
   if (args.journal) return PrintJournal(run);
-  if (args.episode.empty()) return List(run, args.limit);
+  if (args.episode.empty()) return args.json ? PrintRecords(run, args.limit) : List(run, args.limit);
   v1::GetEpisodeRequest request;
   INGOT_ASSIGN_OR_RETURN(*request.mutable_episode_id(), ResolveEpisode(*run.pool, args.episode));
-  request.set_with_calls(true);
-  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, run.pool->GetEpisode(request));
   if (args.json) {
-    std::string text;
-    google::protobuf::util::JsonPrintOptions options;
-    options.add_whitespace = true;
-    const auto status = google::protobuf::util::MessageToJsonString(tree, &text, options);
-    if (!status.ok()) return absl::InternalError(std::string(status.message()));
+    INGOT_ASSIGN_OR_RETURN(const std::string text, ToJson(*run.pool, request.episode_id(), /*lines=*/true));
     std::printf("%s", text.c_str());
     return 0;
   }
+  request.set_with_calls(true);
+  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, run.pool->GetEpisode(request));
   INGOT_ASSIGN_OR_RETURN(const std::string text, tree::RenderTree(tree, [&run](std::span<const int32_t> ids) {
                            return run.text.tokenizer->Decode(ids, false);
                          }));

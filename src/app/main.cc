@@ -236,7 +236,7 @@ Run DeclareInspect(CLI::App& parser) {
   parser.add_option("episode", args->episode, "an episode id, or GROUP/SAMPLE; without it, a list");
   parser.add_option("--limit", args->limit, "listed episodes of training and of evaluation each; 0: all")
       ->capture_default_str();
-  parser.add_flag("--json", args->json, "the stored record as JSON");
+  parser.add_flag("--json", args->json, "the stored record as JSON; of a list one record per line, with its calls");
   parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
   return [args] { return ingot::app::Inspect(*args); };
 }

@@ -168,11 +168,14 @@ class StoredTree:
 def stored_group(ingot, name, group):
     """The trees of a group's newest attempts, by sample."""
     newest = {}
-    for line in ingot.inspect(name, "--limit", "10000").splitlines():
-        fields = line.split()
-        if len(fields) > 5 and fields[1] == "train" and fields[2] == str(group):
-            newest[int(fields[3])] = max(newest.get(int(fields[3]), (-1, "")), (int(fields[4]), fields[0]))
-    return {sample: StoredTree(ingot.inspect(name, episode, "--json")) for sample, (_, episode) in newest.items()}
+    for line in ingot.inspect(name, "--json", "--limit", "0").splitlines():
+        tree = StoredTree(line)
+        ref = tree.episode.get("ref", {})
+        sample, attempt = ref.get("sampleIndex", 0), ref.get("attempt", 0)
+        if "purpose" not in tree.episode and int(ref.get("groupId", 0)) == int(group):  # of training
+            if attempt >= newest.get(sample, (0, None))[0]:
+                newest[sample] = (attempt, tree)
+    return {sample: tree for sample, (_, tree) in newest.items()}
 
 
 BRANCHING = {
@@ -410,6 +413,24 @@ def scrape(folder, process):
     answer = connection.getresponse()
     check(answer.status == 200, f"{path}: {answer.status}")
     return answer.read().decode()
+
+
+def process_of(launch, role):
+    """The process id of a role of the launched run, such as rollout-1; None while it is being started again."""
+    name, _, index = role.partition("-")
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if not entry.name.isdigit() or int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) != launch.pid:
+                continue
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+        except (OSError, ValueError):
+            continue
+        if words[1:2] != [name]:
+            continue
+        number = next((words[i + 1] for i, word in enumerate(words) if word in ("--engine", "--gateway", "--rank")), "0")
+        if number == (index or "0"):
+            return int(entry.name)
+    return None
 
 
 def role_process(launch, role):
