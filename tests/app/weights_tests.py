@@ -3,16 +3,18 @@
 
 Cases: stores (two engines, one fetches its weights from a directory and one from S3, or both from a directory where moto is
 not installed; an engine dies and joins again), broadcast (of two engines one dies), bad_stores (stores that cannot be used,
-each told before the start).
+each told before the start), credentials (a server of S3 that checks who signed, SeaweedFS, refuses a launch and serves another).
 """
 import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 
 from run_tests import Ingot, check, finish_launched, launch_settings, wait_until
@@ -43,6 +45,58 @@ class Moto:
         request = urllib.request.Request(f"{self.url}/weights/{key}", headers=signed)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+class SeaweedFs:
+    """A server of S3 that checks signatures, with the bucket `weights` and one key. None of it is there unless installed."""
+
+    KEY_ID = "a-known-id"
+
+    def __init__(self, source, folder):
+        self.url, self.process = "", None
+        program = pathlib.Path(source) / ".venv-services/bin/weed"
+        if not program.exists():
+            return
+        folder = pathlib.Path(folder) / "seaweedfs"
+        (folder / "data").mkdir(parents=True)
+        (folder / "keys.json").write_text(json.dumps({"identities": [
+            {"name": "anonymous", "actions": ["Admin"]},  # who does not sign may make the bucket
+            {"name": "ingot", "credentials": [{"accessKey": self.KEY_ID, "secretKey": SECRET}],
+             "actions": ["Admin", "Read", "List", "Write"]}]}))
+        master, volume, filer, s3 = self.free_ports(4)
+        options = [f"-dir={folder}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}",
+                   f"-volume.port={volume}", "-filer", f"-filer.port={filer}", "-s3", f"-s3.port={s3}",
+                   f"-s3.config={folder}/keys.json", "-s3.port.iceberg=0", "-s3.port.lance=0",
+                   "-master.volumeSizeLimitMB=64", "-volume.max=8"]
+        with open(folder / "log", "w", encoding="utf-8") as output:
+            self.process = subprocess.Popen([str(program), "server", *options], stdout=output, stderr=subprocess.STDOUT)
+        self.url = f"http://127.0.0.1:{s3}"
+
+        def has_bucket():
+            try:
+                urllib.request.urlopen(urllib.request.Request(f"{self.url}/weights", method="PUT"), timeout=30).close()
+            except urllib.error.HTTPError as error:
+                return error.code == 409  # made by a request whose answer was late
+            except OSError:
+                return False  # it does not listen yet
+            return True
+        wait_until(has_bucket, "SeaweedFS and its bucket", self.process, 120)
+
+    @staticmethod
+    def free_ports(count):
+        """Below 55000: each server also takes the port that is 10000 higher, for gRPC."""
+        found = set()
+        while len(found) < count:
+            with socket.socket() as one:
+                one.bind(("127.0.0.1", 0))
+                if one.getsockname()[1] < 55000:
+                    found.add(one.getsockname()[1])
+        return found
 
     def stop(self):
         if self.process is not None:
@@ -125,22 +179,44 @@ def case_bad_stores(ingot, moto):
     cases.append((known, "127.0.0.1:1"))
     if moto.url:
         cases.append(({**known, "weights.s3.endpoint": moto.url, "weights.s3.bucket": "none"}, "no bucket 'none'"))
+    expect_refusals(ingot, cases)
+
+
+def expect_refusals(ingot, cases):
+    """One line for each of (settings, word), with the word and without the secret; no run is made."""
     for settings, word in cases:
         code, output = ingot.run("launch", launch_settings("bad", **settings), timeout=60)
         check(code in (1, 2) and len(output.strip().splitlines()) == 1, f"{settings}: {code}, {output}")
         check(word in output and SECRET not in output, f"'{word}' is missing in: {output}")
-        check(not (folder / "bad").exists(), f"{settings} made a run: {output}")
+        check(not (pathlib.Path(ingot.folder) / "bad").exists(), f"{settings} made a run: {output}")
+
+
+def case_credentials(ingot, server):
+    def settings(name, key_id, secret):
+        path = pathlib.Path(ingot.folder) / name
+        path.write_text(f"[default]\naws_access_key_id = {key_id}\naws_secret_access_key = {secret}\n")
+        path.chmod(0o600)
+        return {"weights.transport": "s3", "weights.s3.endpoint": server.url, "weights.s3.bucket": "weights",
+                "weights.s3.credentials_file": path}
+    if not server.url:
+        return
+    expect_refusals(ingot, [
+        (settings("wrong-id", "an-unknown-id", SECRET), "credentials are refused"),
+        (settings("wrong-secret", SeaweedFs.KEY_ID, SECRET + "-not"), "credentials are refused"),
+    ])
+    code, output = ingot.run("launch", launch_settings("known", **settings("right", SeaweedFs.KEY_ID, SECRET)), timeout=240)
+    check(code == 0, f"a run through SeaweedFS: {code}, {output}")
 
 
 def main():
     binary, source, case = sys.argv[1:4]
     with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
-        moto = Moto(source, folder)
+        server = (SeaweedFs if case == "credentials" else Moto)(source, folder)
         try:
-            globals()[f"case_{case}"](Ingot(binary, source, folder), moto)
+            globals()[f"case_{case}"](Ingot(binary, source, folder), server)
         finally:
-            moto.stop()
-    print(f"{case}: passed{'' if moto.url else ', without S3: moto is not installed (scripts/setup.sh services)'}")
+            server.stop()
+    print(f"{case}: passed{'' if server.url else ', without S3: its server is not installed (scripts/setup.sh services)'}")
 
 
 if __name__ == "__main__":
