@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs the ingot binary on a posed Slurm cluster, four nodes on this machine: slurm_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: slurm (a run on three nodes, of which one dies), slurm_stop (a job that is told to stop drains, and goes on later).
+Cases: slurm (a run on three nodes, of which one dies), slurm_stop (a job that is told to stop drains, and goes on later),
+slurm_limit (so does one that comes to its time limit), slurm_mixed (groups with options of their own: a heterogeneous job,
+of which a node dies).
 Exits with 0 if every check holds, and with 77 where Slurm is not installed or this user is not root.
 """
 import json
@@ -187,6 +189,48 @@ def case_slurm_stop(ingot, cluster):
     code, output = ingot.run("launch", own, ("--resume",), timeout=400)
     check(code == 0, f"exit code {code}: {output}\n{output_of(ingot, 'stopped')}")
     check_run(ingot, "stopped", 12)
+
+
+def case_slurm_limit(ingot, cluster):
+    """A job that comes to its time limit saves and ends in order before it; a later launch goes on."""
+    own = settings(ingot, "limited") | {"scheduler.total_steps": 5000, "cluster.slurm": "['--time=00:02:00']",
+                                        "cluster.trainer_stop_s": 20}
+    launch = ingot.start("launch", own)
+    wait_until(lambda: ingot.rows("limited") >= 1, "row 1", launch)
+    output, _ = launch.communicate(timeout=300)
+    said = output_of(ingot, "limited")
+    check(launch.returncode == 130, f"exit code {launch.returncode}: {output}\n{said}")
+    check("TIMEOUT" not in output and "DUE TO TIME LIMIT" not in said, f"Slurm ended the job itself: {output}\n{said}")
+    check("stopping all roles in order" in said, said)
+    rows = ingot.rows("limited")
+    steps = rows + 4
+    code, output = ingot.run("launch", own | {"scheduler.total_steps": steps, "cluster.slurm": "['--time=01:00:00']"},
+                             ("--resume",), timeout=400)
+    check(code == 0, f"exit code {code}: {output}\n{output_of(ingot, 'limited')}")
+    check_run(ingot, "limited", steps)
+
+
+def mixed(ingot, name):
+    groups = json.loads(settings(ingot, name)["cluster.groups"])
+    groups[0]["slurm"], groups[1]["slurm"] = ["--mem=500"], ["--mem=1500", "--cpus-per-task=2"]
+    return settings(ingot, name) | {"cluster.groups": json.dumps(groups)}
+
+
+def case_slurm_mixed(ingot, cluster):
+    """Groups with options of their own are parts of one heterogeneous job. A node dies: Slurm starts the job again."""
+    own = mixed(ingot, "mixed")
+    launch = ingot.start("launch", own)
+    wait_until(lambda: ingot.rows("mixed") >= 3, "row 3", launch)
+    parts = sorted(line.split() for line in cluster.ask("squeue", "--noheader", "--me", "--format=%i %D %m").splitlines())
+    check([part[0].partition("+")[2] for part in parts] == ["0", "1"], f"the job's parts: {parts}")
+    check([part[1:] for part in parts] == [["2", "500M"], ["1", "1500M"]], f"the parts' nodes and memory: {parts}")
+    victims = [node for node in cluster.nodes if any(
+        b"engines" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in cluster.agents(node))]
+    check(len(victims) == 2, f"nodes with engines: {victims}")
+    cluster.kill_node(victims[-1])
+    output, _ = launch.communicate(timeout=500)
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}\n{output_of(ingot, 'mixed')}")
+    check_run(ingot, "mixed", 12)
 
 
 def main():
