@@ -2,8 +2,8 @@
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
 Cases: bad_input, rewards, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
-ranks_lost, launch_kill, damage, postgres, bench, branching, smoke, seeds, unstarted, doubts, intruder. Exits with 0 if
-every check of the case holds.
+ranks_lost, launch_kill, damage, postgres, bench, branching, launch_branching, smoke, seeds, unstarted, doubts, intruder.
+Exits with 0 if every check of the case holds.
 """
 import argparse
 import base64
@@ -195,9 +195,7 @@ BRANCHING = {
 
 def case_branching(ingot, options):
     """Groups of two trunks with two leaves each, across a kill. Rollout and trainer count the same tokens, a trunk's once."""
-    config = pathlib.Path(ingot.folder) / "branching.yaml"
-    config.write_text(json.dumps(BRANCHING))  # YAML is a superset
-    ingot.config = str(config)
+    write_branching_config(ingot)
     process = ingot.start("train", {})
     wait_for_steps(ingot, process, "branching", 2)
     process.send_signal(signal.SIGKILL)
@@ -206,7 +204,34 @@ def case_branching(ingot, options):
     check(code == 0, output)
     rows = check_run(ingot, "branching", 4)
     check(all(row["batch/trunks"] > 0 for row in rows), f"trunks trained: {[row['batch/trunks'] for row in rows]}")
-    batch = next(record["batch"] for record in ingot.journal("branching") if "batch" in record)
+    check_branches(ingot, rows, 0)
+
+
+def write_branching_config(ingot):
+    config = pathlib.Path(ingot.folder) / "branching.yaml"
+    config.write_text(json.dumps(BRANCHING))  # YAML is a superset
+    ingot.config = str(config)
+
+
+def case_launch_branching(ingot, options):
+    """The same over separate processes: gateway, then runner, which holds the snapshots, are killed and started again."""
+    write_branching_config(ingot)
+    settings = {"run.name": "branching", "scheduler.total_steps": 6}
+    launch = ingot.start("launch", settings)
+    for steps, role in ((1, "gateway"), (2, "agents")):
+        wait_for_steps(ingot, launch, "branching", steps)
+        os.kill(role_process(launch, role), signal.SIGKILL)
+    output, rows = finish_launched(ingot, launch, "branching", 6)
+    for role in ("gateway", "agents"):
+        check(f"{role} " in output and "started again (1 of" in output, f"{role} was not started again: {output}")
+    for step in (0, 5):
+        check_branches(ingot, rows, step)
+
+
+def check_branches(ingot, rows, step):
+    """The forks of a batch, and its tokens: of the record's trees, the trainer's, and those that rollout computed."""
+    batch = next(record["batch"] for record in ingot.journal("branching")
+                 if "batch" in record and int(record["batch"].get("step", 0)) == step)
     nodes, computed, calls, forked, common = set(), 0, 0, 0, None
     for group in batch["groupIds"]:
         trees = stored_group(ingot, "branching", group)
@@ -233,7 +258,8 @@ def case_branching(ingot, options):
                 computed += len(path) - call.get("cachedTokens", 0)
                 calls += 1
     check(forked > 0, "no leaf was forked")
-    check(len(nodes) == rows[0]["tree/merged_tokens"], f"{len(nodes)} recorded, {rows[0]['tree/merged_tokens']} trained")
+    trained = rows[step]["tree/merged_tokens"]
+    check(len(nodes) == trained, f"{len(nodes)} recorded, {trained} trained")
     # The engine's cache holds whole blocks, so a call computes at most a block of its prefix again. Another group may
     # have computed what all prompts begin with.
     block = 16

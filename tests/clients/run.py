@@ -22,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 
+from resume import Gate, fork
+
 HERE = pathlib.Path(__file__).resolve().parent
 NPM = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic",
        "opencode-ai", "@openai/codex", "@earendil-works/pi-coding-agent", "zod", "@google/genai", "@google/gemini-cli"]
@@ -323,20 +325,27 @@ def parallel(run):
     return [both(MAKE, "echo hi > also.txt"), both(READ, "cat also.txt")]
 
 
-def codex(cache, server, folder):
+def codex_home(url, folder):
+    """The environment of Codex."""
     home = folder / "codex"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(f"""model = "ingot"
 model_provider = "ingot"
 [model_providers.ingot]
 name = "ingot"
-base_url = "{server.url}/v1"
+base_url = "{url}/v1"
 env_key = "INGOT_KEY"
 wire_api = "responses"
 """)
-    return sh([cache.node("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
-               "make the file made.txt"], cwd=folder, timeout=180,
-              env={**os.environ, "CODEX_HOME": str(home), "INGOT_KEY": "key-codex"})
+    return {**os.environ, "CODEX_HOME": str(home), "INGOT_KEY": "key-codex"}
+
+
+CODEX_EXEC = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+
+
+def codex(cache, server, folder):
+    return sh([cache.node("codex"), *CODEX_EXEC, "make the file made.txt"], cwd=folder, timeout=180,
+              env=codex_home(server.url, folder))
 
 
 def exec_command(command):
@@ -356,15 +365,45 @@ agent_case(codex, "codex_malformed",
             ANSWERED], completed=5, spliced=4, could=4, forks={}, encoded=0.4, malformed=2)
 
 
-def opencode(cache, server, folder, package):
+def resumed(server, folder, begin, resume, make, seen):
+    """An agent that is ended while it waits for its third answer, and goes on in a copy of its folder."""
+    gate = Gate(server.url, lambda body: seen in body)
+    try:
+        code, output = fork(gate, begin, resume, folder, lambda place: make(gate.url, place))
+    finally:
+        gate.close()
+    made = folder / "work" / "made.txt"
+    if code == 0 and (not made.exists() or made.read_text() != "hi\n"):
+        code, output = 1, f"{output}\nmade.txt is not in the copy"
+    return (1, f"{output}\nnot shown: made it") if code == 0 and "Made made.txt." not in output else (code, output)
+
+
+# Its output is in the request behind it alone.
+COUNT = "expr 123 + 456"
+AFTER_COUNT = "579"
+
+
+@case([exec_command(MAKE), exec_command(COUNT), ANSWERED], completed=3, spliced=2, could=2, forks={}, encoded=0.5)
+def codex_resumed(cache, server, folder):
+    program = cache.node("codex")
+    return resumed(server, folder, [program, *CODEX_EXEC, "make the file made.txt"],
+                   [program, *CODEX_EXEC, "resume", "--last", "go on"], codex_home, AFTER_COUNT)
+
+
+def opencode_home(url, folder, package):
+    """The environment of OpenCode."""
     home = folder / "home"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     (folder / "opencode.json").write_text(json.dumps({
         "$schema": "https://opencode.ai/config.json", "model": "ingot/ingot", "small_model": "ingot/ingot",
         "provider": {"ingot": {"npm": package, "name": "Ingot", "models": {"ingot": {"name": "ingot"}},
-                               "options": {"baseURL": server.url + "/v1", "apiKey": "key-opencode"}}}}))
+                               "options": {"baseURL": url + "/v1", "apiKey": "key-opencode"}}}}))
+    return {**os.environ, "HOME": str(home), "PWD": str(folder)}
+
+
+def opencode(cache, server, folder, package):
     return sh([cache.node("opencode"), "run", "make the file made.txt"], cwd=folder, timeout=240,
-              env={**os.environ, "HOME": str(home), "PWD": str(folder)})
+              env=opencode_home(server.url, folder, package))
 
 
 def opencode_bash(command):
@@ -377,6 +416,14 @@ def opencode_case(name, package, turns, forks=None, **expected):
     title = {"content": "Making a file", "tools": False, "repeat": True}
     agent_case(opencode, name, [title, *turns, ANSWERED], package,
                forks=({"new_conversation": 1, **(forks or {})}, forks or {}), encoded=0.6, **expected)
+
+
+@case([{"content": "Making a file", "tools": False, "repeat": True}, opencode_bash(MAKE), opencode_bash(COUNT), ANSWERED],
+      completed=4, spliced=2, could=2, forks=({"new_conversation": 1}, {}), encoded=0.6)
+def opencode_resumed(cache, server, folder):
+    program = cache.node("opencode")
+    return resumed(server, folder, [program, "run", "make the file made.txt"], [program, "run", "--continue", "go on"],
+                   lambda url, place: opencode_home(url, place, "@ai-sdk/openai-compatible"), AFTER_COUNT)
 
 
 for _name, _package in {"chat": "@ai-sdk/openai-compatible", "responses": "@ai-sdk/openai",

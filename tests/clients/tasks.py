@@ -363,6 +363,9 @@ def domains_choose(runs):
     return "" if counts == {"python": 2, "shell": 6, "coder": 8} else f"episodes by scaffold: {counts}"
 
 
+CLOCK = '[{name: clock, command: ["mcp-server-time", "--local-timezone", "Europe/Berlin"]}]\n'
+
+
 @case
 def mcp_tool_is_called(runs):
     """OpenCode calls a tool of the recipe's MCP server, and the model sees its result."""
@@ -382,13 +385,27 @@ def mcp_tool_is_called_by_codex(runs):
     env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
     config = recipes_alone((SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8"), ["codex"])
     wire = '          wire_api = "responses"\n'
-    config = config.replace(wire, wire + "          ${mcp.codex}\n").replace("    - name: codex\n", (
-        '    - name: codex\n      mcp: [{name: clock, command: ["mcp-server-time", "--local-timezone", "Europe/Berlin"]}]\n'))
+    config = config.replace(wire, wire + "          ${mcp.codex}\n").replace(
+        "    - name: codex\n", "    - name: codex\n      mcp: " + CLOCK)
     episodes, output = collect(runs, "codex", config, [call("mcp__clock__get_current_time", timezone="Asia/Tokyo"), DONE],
                                env, [{"task_id": "t", "domain": "code", "prompt": "What time is it?"}])
     if episodes is None:
         return output
     return "" if "+09:00" in episodes[0]["text"] else f"no result of the tool: {output}"
+
+
+@case
+def mcp_tool_is_called_by_qwen_code(runs):
+    """The same with qwen-code, whose settings have `mcpServers`."""
+    env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
+    config = recipes_alone((SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8"), ["qwen-code"])
+    config = config.replace('{"security": ', '{"mcpServers": ${mcp.servers}, "security": ').replace(
+        "    - name: qwen-code\n", "    - name: qwen-code\n      mcp: " + CLOCK)
+    episodes, output = collect(runs, "qwen", config, [call("mcp__clock__get_current_time", timezone="Asia/Tokyo"), DONE],
+                               env, [{"task_id": "t", "domain": "code", "prompt": "What time is it?"}])
+    if episodes is None:
+        return output
+    return "" if "+09:00" in episodes[0]["text"] else f"no result of the tool: {episodes[0]['text'][-2000:]}{output}"
 
 
 @case
