@@ -8,16 +8,17 @@ import sys
 import tempfile
 
 
-def accuracy(ingot, source, folder, name, steps):
-    sets = [f"run.name={name}-{steps}", f"run.root={folder}/runs", f"data.sft={name}.jsonl", f"scheduler.total_steps={steps}", "http.port=0"]
+def accuracies(ingot, folder, name):
+    """Of the supervised judge, and of the same after its steps of RL."""
     argv = [ingot, "train", "run.yaml"]
-    for one in sets:
+    for one in (f"run.name={name}", f"run.root={folder}/runs", f"data.sft={name}.jsonl", "http.port=0"):
         argv += ["--set", one]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
-    rows = [json.loads(line) for line in (folder / f"runs/{name}-{steps}/metrics.jsonl").read_text().splitlines()]
-    return [row["eval/reward_mean"] for row in rows if "eval/reward_mean" in row][-1]
+    rows = [json.loads(line) for line in (folder / f"runs/{name}/metrics.jsonl").read_text().splitlines()]
+    measured = [row["eval/reward_mean"] for row in rows if "eval/reward_mean" in row]
+    return measured[0], measured[-1]
 
 
 def main():
@@ -32,10 +33,10 @@ def main():
         subprocess.run([sys.executable, str(source / "generate.py"), str(folder)], check=True)
         labels = [json.loads(line)["verdict"] for line in (folder / "held_out.jsonl").read_text().splitlines()]
         majority = max(labels.count("yes"), labels.count("no")) / len(labels)
-        print(f"majority                    {majority:.2f}")
+        print(f"majority                    {majority:.3f}")
         for name, words in (("classic", "one verdict"), ("cot", "reasons first")):
-            for steps in (1, 20):
-                print(f"{name:8s} ({words:13s}) {accuracy(ingot, source, folder, name, steps):.2f}  after {steps} RL steps", flush=True)
+            supervised, trained = accuracies(ingot, folder, name)
+            print(f"{name:8s} ({words:13s})    {supervised:.3f} supervised, {trained:.3f} after RL", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pathlib
 import random
 import sys
 
-DIGITS, TRAIN, HELD_OUT = 4, 4000, 200
+DIGITS, TRAIN, HELD_OUT = 4, 4000, 500
 
 
 def case(draw, index):
