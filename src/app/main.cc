@@ -117,6 +117,7 @@ Run DeclareRole(CLI::App& parser) {
   AddTokenFd(parser, args->run);
   parser.add_flag("--resume", args->run.resume, "continue the run");
   parser.add_option("--engine", args->index, "number of this rollout engine, from 0");
+  if (role == "datapool") parser.add_option("--datapool", args->index, "number of this process of the pool, from 0");
   if (role == "gateway") parser.add_option("--gateway", args->index, "number of this gateway, from 0");
   if (role == "trainer") parser.add_option("--rank", args->index, "this rank of the trainer, from 0");
   parser.add_option("--child", args->parent, "end when process PARENT, the supervisor, ends")->type_name("PARENT");
