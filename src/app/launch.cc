@@ -312,6 +312,9 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
     std::printf("%s", text.c_str());
     return 0;
   }
+  if (config.cluster.launcher == LauncherKind::kSlurm) {
+    INGOT_RETURN_IF_ERROR(CheckSlurm(config.cluster.groups, RunHere));
+  }
   if (!here) INGOT_RETURN_IF_ERROR(PrepareJob(args.run, loaded, plan));
   INGOT_RETURN_IF_ERROR(plan.launcher->Start());
   if (!here)
