@@ -83,7 +83,7 @@ def case_nodes_engines(ingot):
               {"name": "engines", "nodes": 2, "roles": ["rollout"]}]
     own = settings(ingot, "moved", groups, **{"cluster.rollout_engines": 2, "cluster.takeover_engines": 1,
                                               "cluster.registry.ttl_s": 10,  # dead processes lose their leases at once
-                                              "scheduler.total_steps": 60, "numerics": "exact"})
+                                              "scheduler.total_steps": 30, "numerics": "exact"})
     nodes = {}
     try:
         for group, node in (("engines", 0), ("engines", 1), ("control", 0)):
@@ -107,8 +107,8 @@ def case_nodes_engines(ingot):
         code = driver.wait(timeout=400)
         check(code == 0, f"exit code {code}: {output_of(ingot, 'control')}")
         check("rollout-1 is started here" in output_of(ingot, "engines"), output_of(ingot, "engines"))
-        check(rows < 60, "the run was over before its engine had moved")
-        rows = check_run(ingot, "moved", 60)
+        check(rows < 30, "the run was over before its engine had moved")
+        rows = check_run(ingot, "moved", 30)
         check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
         trainer = (pathlib.Path(ingot.folder) / "moved/logs/trainer.log").read_text()
         check(trainer.count("engine rollout-1 is leased at version") >= 2, "the trainer did not lease the moved engine")
