@@ -9,14 +9,19 @@ namespace {
 void BindRoles(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field("cluster.host", &cluster.host,
                "address at which this machine's roles listen, and are reached by the others; auto: the machine's name");
-  schema.Field("cluster.datapool_port", &cluster.datapool_port,
-               "gRPC port of the data pool; 0: a free one, which the other roles learn from the registry");
+  schema.Field(
+      "cluster.datapool_port", &cluster.datapool_port,
+      "gRPC port of the data pool; process i of it: this + i; 0: free ones, which the other roles learn from the "
+      "registry");
   schema.Field("cluster.scheduler_port", &cluster.scheduler_port, "gRPC port of the scheduler; 0: a free one");
   schema.Field("cluster.gateway_port", &cluster.gateway_port,
                "gRPC port of the first gateway (HTTP: http.port); gateway i: this + i; 0: free ones");
   schema.Field("cluster.rollout_port", &cluster.rollout_port,
                "gRPC port of the first engine; engine i: this + i; 0: free ones");
   schema.Field("cluster.rollout_engines", &cluster.rollout_engines, "rollout engines, each a process");
+  schema.Field("cluster.datapools", &cluster.datapools,
+               "processes that serve the data pool, any of them to all roles; more than 1 with datapool.backend "
+               "postgres alone");
   schema.Field("cluster.gateways", &cluster.gateways,
                "gateways, each a process; any of them answers for all episodes, behind one address");
   schema.Field("cluster.trainer_ranks", &cluster.trainer_ranks,
@@ -32,9 +37,11 @@ void BindRoles(base::Schema& schema, ClusterOptions& cluster) {
                "host where the trainer's ranks meet; empty: rank 0's own, "
                "which the other nodes learn from the registry");
   schema.Field("cluster.takeover_s", &cluster.takeover_s,
-               "seconds without a node's agent after which its roles, but "
-               "engines and trainer, move to the node that "
+               "seconds without a node's agent after which its roles, but engines and trainer, move to the node that "
                "drives the run; 0: they do not");
+  schema.Field("cluster.takeover_engines", &cluster.takeover_engines,
+               "most engines of nodes that died which each node with engines runs beside its own, takeover_s after "
+               "their deaths; 0: they stay missing");
   schema.Field("cluster.rank_deadline_s", &cluster.rank_deadline_s,
                "seconds without a sign of life (not: without progress) after which a rank of the trainer counts as "
                "dead, and all are started again from the last checkpoint");
@@ -70,7 +77,7 @@ void BindNodes(base::Schema& schema, ClusterOptions& cluster) {
       "cluster.groups", &cluster.groups,
       [](base::Schema& element, NodeGroup& group) {
         element.Field("name", &group.name, "name of the group, for `ingot node --group`");
-        element.Field("nodes", &group.nodes, "number of nodes; more than 1 only for engines");
+        element.Field("nodes", &group.nodes, "number of nodes; more than 1 not for scheduler and agents");
         element.Field("roles", &group.roles,
                       "roles of each node: datapool, scheduler, rollout, gateway, trainer, agents");
         element.Field("engines", &group.engines, "rollout engines of each node, if rollout is among the roles");
@@ -151,6 +158,9 @@ absl::Status CheckCluster(const ClusterOptions& cluster) {
   if (cluster.gateways < 1 || cluster.gateways > 64) {
     return absl::InvalidArgumentError("cluster.gateways must be in [1, 64]");
   }
+  if (cluster.datapools < 1 || cluster.datapools > 64) {
+    return absl::InvalidArgumentError("cluster.datapools must be in [1, 64]");
+  }
   if (cluster.trainer_ranks < 1 || cluster.trainer_ranks > 128) {
     return absl::InvalidArgumentError("cluster.trainer_ranks must be in [1, 128]");
   }
@@ -177,6 +187,12 @@ absl::Status CheckCluster(const ClusterOptions& cluster) {
   }
   if (!(cluster.takeover_s >= 0) || cluster.takeover_s > 86400) {
     return absl::InvalidArgumentError("cluster.takeover_s must be in [0, 86400]");
+  }
+  if (cluster.takeover_engines < 0 || cluster.takeover_engines > 1024) {
+    return absl::InvalidArgumentError("cluster.takeover_engines must be in [0, 1024]");
+  }
+  if (cluster.takeover_engines > 0 && cluster.takeover_s == 0) {
+    return absl::InvalidArgumentError("cluster.takeover_engines has no effect without cluster.takeover_s");
   }
   if (cluster.rank_deadline_s < 1) return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
   for (const auto& [key, port] : {std::pair("datapool_port", cluster.datapool_port),

@@ -56,7 +56,9 @@ absl::Status CheckPortsFree(const RunConfig& config) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
   }
   if (TrainerAlone(config)) return absl::OkStatus();
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", OwnHost(cluster), cluster.datapool_port));
+  for (int i = 0; i < cluster.datapools; ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", OwnHost(cluster), RolePort(cluster, "datapool", i)));
+  }
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
   for (int i = 0; i < cluster.gateways; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", OwnHost(cluster), RolePort(cluster, "gateway", i)));
@@ -100,7 +102,7 @@ absl::StatusOr<LaunchedPage> ServeLaunchedPage(const LoadedConfig& loaded, const
   const RunConfig& config = *loaded.config;
   LaunchedPage served;
   INGOT_RETURN_IF_ERROR(registry.Follow());
-  served.pool = datapool::NewGrpcClient(registry.To("datapool"), kDeadline);
+  served.pool = datapool::NewGrpcClient(ConnectPool(registry, config.cluster.datapools), kDeadline);
   served.scheduler = scheduler::NewGrpcClient(registry.To("scheduler"), kDeadline);
   RunPage::Roles roles;
   roles.pool = served.pool.get();
@@ -309,6 +311,9 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
     INGOT_ASSIGN_OR_RETURN(const std::string text, plan.launcher->Plan());
     std::printf("%s", text.c_str());
     return 0;
+  }
+  if (config.cluster.launcher == LauncherKind::kSlurm) {
+    INGOT_RETURN_IF_ERROR(CheckSlurm(config.cluster.groups, RunHere));
   }
   if (!here) INGOT_RETURN_IF_ERROR(PrepareJob(args.run, loaded, plan));
   INGOT_RETURN_IF_ERROR(plan.launcher->Start());

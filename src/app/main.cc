@@ -117,6 +117,7 @@ Run DeclareRole(CLI::App& parser) {
   AddTokenFd(parser, args->run);
   parser.add_flag("--resume", args->run.resume, "continue the run");
   parser.add_option("--engine", args->index, "number of this rollout engine, from 0");
+  if (role == "datapool") parser.add_option("--datapool", args->index, "number of this process of the pool, from 0");
   if (role == "gateway") parser.add_option("--gateway", args->index, "number of this gateway, from 0");
   if (role == "trainer") parser.add_option("--rank", args->index, "this rank of the trainer, from 0");
   parser.add_option("--child", args->parent, "end when process PARENT, the supervisor, ends")->type_name("PARENT");
@@ -244,12 +245,14 @@ Run DeclareInspect(CLI::App& parser) {
 Run DeclareSimulate(CLI::App& parser) {
   const auto args = std::make_shared<ingot::app::SimulateArgs>();
   auto& options = args->options;
-  parser.add_option("--from", args->run_dir, "a recorded run: its episodes' durations, and its scheduler.* keys");
+  CLI::Option* const from =
+      parser.add_option("--from", args->run_dir, "a recorded run: its episodes' durations, and its scheduler.* keys");
   parser
       .add_option("--durations", options.durations.distribution,
                   "seconds of an episode: constant:S, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or "
                   "pareto:LEAST,SHAPE")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes(from);
   parser.add_option("--task-sigma", options.task_sigma, "log-normal factor that the samples of a task share")
       ->capture_default_str();
   parser.add_option("--order", args->orders, "strict, windowed or greedy (repeatable); default: all three")
@@ -257,11 +260,13 @@ Run DeclareSimulate(CLI::App& parser) {
       ->check(CLI::IsMember({"strict", "windowed", "greedy"}));
   parser.add_option("--workers", options.workers, "episodes that run at a time, up to 10000")->capture_default_str();
   parser.add_option("--steps", options.steps, "optimizer steps")->capture_default_str();
-  parser.add_option("--groups-per-step", options.window.groups_per_step, "P")->capture_default_str();
-  parser.add_option("--group-size", options.group_size, "samples per task")->capture_default_str();
-  parser.add_option("--max-staleness", options.window.max_staleness, "S, in versions")->capture_default_str();
-  parser.add_option("--window-fraction", options.window.window_fraction, "W / B of the windowed order")
-      ->capture_default_str();
+  // These go before the keys of a recorded run.
+  const std::vector<CLI::Option*> recorded = {
+      parser.add_option("--groups-per-step", options.window.groups_per_step, "P")->capture_default_str(),
+      parser.add_option("--group-size", options.group_size, "samples per task")->capture_default_str(),
+      parser.add_option("--max-staleness", options.window.max_staleness, "S, in versions")->capture_default_str(),
+      parser.add_option("--window-fraction", options.window.window_fraction, "W / B of the windowed order")
+          ->capture_default_str()};
   parser.add_option("--step-s", options.step_seconds, "seconds of an optimizer step")->capture_default_str();
   parser.add_option("--publish-s", options.publish_seconds, "seconds until its weights are live")
       ->capture_default_str();
@@ -269,7 +274,12 @@ Run DeclareSimulate(CLI::App& parser) {
       ->capture_default_str();
   parser.add_option("--seed", options.seed, "equal seeds give equal figures")->capture_default_str();
   parser.add_flag("--json", args->json, "one JSON object per order");
-  return [args] { return ingot::app::RunSimulate(*args); };
+  return [args, recorded] {
+    for (const CLI::Option* option : recorded) {
+      if (option->count() > 0) args->given.insert(option->get_name());
+    }
+    return ingot::app::RunSimulate(*args);
+  };
 }
 
 Run DeclareBenchAttention(CLI::App& parser) {

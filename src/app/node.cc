@@ -120,16 +120,19 @@ class Agent {
     const RoleSpecs specs(config_, parts);
     parts.existed = true;  // of roles that moved here: the run goes on
     const RoleSpecs moved(config_, parts);
-    std::optional<Takeover> takeover;
-    if (drives_ && config_.cluster.takeover_s > 0 && registry_ != nullptr) {
-      takeover.emplace(*registry_, OthersOf(moved),
-                       std::chrono::milliseconds(static_cast<int64_t>(config_.cluster.takeover_s * 1e3)));
-    }
+    INGOT_RETURN_IF_ERROR(ClaimEngines());
+    std::vector<std::unique_ptr<Takeover>> takeovers = WatchOthers(moved);
     SupervisorOptions options;
     options.max_restarts = config_.cluster.max_restarts;
     options.min_members = config_.cluster.min_trainer_ranks;
     options.on_states = [this](const auto& states) { Tell(states); };
-    if (takeover.has_value()) options.arrivals = [&takeover] { return takeover->Arrived(); };
+    options.arrivals = [&takeovers] {
+      std::vector<RoleSpec> arrived;
+      for (const auto& takeover : takeovers) {
+        for (RoleSpec& spec : takeover->Arrived()) arrived.push_back(std::move(spec));
+      }
+      return arrived;
+    };
     Supervisor supervisor(options);
     for (const RoleProcess& role : roles_) INGOT_RETURN_IF_ERROR(supervisor.Start(specs.Spec(role)));
     Print(absl::StrCat(roles_.size(), " processes; logs ", dir_->logs()));
@@ -222,26 +225,67 @@ class Agent {
     return absl::CancelledError(absl::StrCat("stopped before ", who, " was there"));
   }
 
-  // The nodes whose roles, but for engines and the trainer, can move here.
-  std::vector<Takeover::Node> OthersOf(const RoleSpecs& specs) const {
-    std::vector<Takeover::Node> nodes;
+  bool EnginesMove() const {
+    return registry_ != nullptr && config_.cluster.takeover_s > 0 && config_.cluster.takeover_engines > 0;
+  }
+
+  // Where engines move: each of this node's is claimed, or left to the node that took it over.
+  absl::Status ClaimEngines() {
+    if (!EnginesMove()) return absl::OkStatus();
+    absl::Status refused;
+    for (auto role = roles_.begin(); role != roles_.end();) {
+      const absl::Status claimed =
+          role->role == "rollout"
+              ? registry_->ClaimEngine(RoleName(role->role, role->index), registry_->ttl() + std::chrono::seconds(3))
+              : absl::OkStatus();
+      if (!claimed.ok() && !absl::IsAlreadyExists(claimed)) return claimed;
+      if (!claimed.ok()) Print(absl::StrCat("an engine runs elsewhere, and not here: ", claimed.message()));
+      if (!claimed.ok()) refused = claimed;
+      role = claimed.ok() ? role + 1 : roles_.erase(role);
+    }
+    if (!roles_.empty() || refused.ok()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("other nodes have taken all engines of node ", name_, " over: ", refused.message()));
+  }
+
+  // What can move here, from now on.
+  std::vector<std::unique_ptr<Takeover>> WatchOthers(const RoleSpecs& specs) {
+    std::vector<std::unique_ptr<Takeover>> takeovers;
+    if (registry_ == nullptr || config_.cluster.takeover_s <= 0) return takeovers;
+    Takeover::Options options;
+    options.grace = std::chrono::milliseconds(static_cast<int64_t>(config_.cluster.takeover_s * 1e3));
+    std::vector<Takeover::Seat> nodes, engines;
     for (const NodeGroup& group : config_.cluster.groups) {
       for (int i = 0; i < group.nodes; ++i) {
-        Takeover::Node node{NodeName(group.name, i), {}};
-        if (node.name == name_) continue;
-        const absl::StatusOr<std::vector<RoleProcess>> roles = RolesOfNode(config_, group.name, i);
-        if (!roles.ok()) continue;
-        for (const RoleProcess& role : *roles) {
-          if (role.role == "rollout" || role.role == "trainer") continue;
-          node.roles.push_back(specs.Spec(role));
-          RoleSpec& spec = node.roles.back();
-          spec.argv.insert(spec.argv.end(), spec.restart_extra.begin(), spec.restart_extra.end());
-          spec.restart_extra.clear();
-        }
-        if (!node.roles.empty()) nodes.push_back(std::move(node));
+        if (NodeName(group.name, i) != name_) AddSeats(group.name, i, specs, nodes, engines);
       }
     }
-    return nodes;
+    if (drives_) takeovers.push_back(std::make_unique<Takeover>(Seats::Nodes(*registry_), std::move(nodes), options));
+    const auto is_engine = [](const RoleProcess& role) { return role.role == "rollout"; };
+    if (!EnginesMove() || std::none_of(roles_.begin(), roles_.end(), is_engine)) return takeovers;
+    options.most = config_.cluster.takeover_engines;
+    takeovers.push_back(std::make_unique<Takeover>(Seats::Engines(*registry_), std::move(engines), options));
+    return takeovers;
+  }
+
+  // Adds what can move away from a node.
+  void AddSeats(const std::string& group, int number, const RoleSpecs& specs, std::vector<Takeover::Seat>& nodes,
+                std::vector<Takeover::Seat>& engines) const {
+    const absl::StatusOr<std::vector<RoleProcess>> roles = RolesOfNode(config_, group, number);
+    if (!roles.ok()) return;
+    Takeover::Seat node{NodeName(group, number), {}};
+    for (const RoleProcess& role : *roles) {
+      if (role.role == "trainer") continue;
+      RoleSpec spec = specs.Spec(role);
+      spec.argv.insert(spec.argv.end(), spec.restart_extra.begin(), spec.restart_extra.end());
+      spec.restart_extra.clear();
+      if (role.role == "rollout") {
+        engines.push_back({spec.name, {std::move(spec)}});
+      } else {
+        node.roles.push_back(std::move(spec));
+      }
+    }
+    if (!node.roles.empty()) nodes.push_back(std::move(node));
   }
 
   void Tell(const std::vector<RoleState>& states) {
@@ -253,7 +297,7 @@ class Agent {
   const LoadedConfig& loaded_;
   const RunConfig& config_;
   const std::string name_;
-  const std::vector<RoleProcess> roles_;
+  std::vector<RoleProcess> roles_;
   const bool drives_;
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;

@@ -1,5 +1,7 @@
 #include "app/role_addresses.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -33,7 +35,7 @@ absl::StatusOr<RpcAccess> AccessTo(const gateway::ModelOptions& model, bool allo
 }  // namespace
 
 int RolePort(const ClusterOptions& cluster, const std::string& role, int index) {
-  if (role == "datapool") return cluster.datapool_port;
+  if (role == "datapool") return cluster.datapool_port == 0 ? 0 : cluster.datapool_port + index;
   if (role == "scheduler") return cluster.scheduler_port;
   if (role == "gateway") return cluster.gateway_port == 0 ? 0 : cluster.gateway_port + index;
   return cluster.rollout_port == 0 ? 0 : cluster.rollout_port + index;
@@ -45,14 +47,26 @@ std::string AtHost(const ClusterOptions& cluster, int port) { return absl::StrCa
 
 int MetricsPort(const RunConfig& config, const std::string& role, int index) {
   if (config.metrics.port == 0) return 0;
-  if (role == "gateway" && index > 0)
-    return config.metrics.port + MetricsPorts(config) - config.cluster.gateways + index;
+  const int pools_end = config.metrics.port + MetricsPorts(config);
+  if (role == "datapool" && index > 0) return pools_end - config.cluster.datapools + index;
+  const int gateways_end = pools_end - (config.cluster.datapools - 1);
+  if (role == "gateway" && index > 0) return gateways_end - config.cluster.gateways + index;
   static const char* const kOrder[] = {"datapool", "scheduler", "gateway", "trainer", "agents", "rollout"};
   const auto number = std::find(std::begin(kOrder), std::end(kOrder), role) - std::begin(kOrder);
   return config.metrics.port + static_cast<int>(number) + index;
 }
 
-int MetricsPorts(const RunConfig& config) { return 5 + config.cluster.rollout_engines + config.cluster.gateways - 1; }
+int MetricsPorts(const RunConfig& config) {
+  return 5 + config.cluster.rollout_engines + (config.cluster.gateways - 1) + (config.cluster.datapools - 1);
+}
+
+v1::RoleChannel ConnectPool(RunRegistry& registry, int datapools) {
+  if (datapools == 1) return registry.To("datapool");
+  std::vector<std::string> names;
+  for (int i = 0; i < datapools; ++i) names.push_back(RoleName("datapool", i));
+  std::rotate(names.begin(), names.begin() + getpid() % datapools, names.end());
+  return registry.ToAny(std::move(names));
+}
 
 std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways) {
   std::vector<v1::RoleChannel> channels;

@@ -112,9 +112,20 @@ base::Timer KeepConnecting(base::Executor& executor, std::vector<v1::RoleChannel
   });
 }
 
+// In a new run, the first process of the pool alone may delete the pool of an earlier one: the others open it later.
+absl::Status AwaitFirstPool(RunRegistry& registry) {
+  while (!StopFlag()) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<RolePlace> places, registry.Places());
+    if (std::any_of(places.begin(), places.end(), [](const auto& place) { return place.name == "datapool"; })) break;
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunDataPool(const RoleContext& context) {
   datapool::StoreOptions store = context.config.datapool;
-  if (context.resume) store.postgres.replace = false;
+  if (context.resume || context.index > 0) store.postgres.replace = false;
+  if (!context.resume && context.index > 0) INGOT_RETURN_IF_ERROR(AwaitFirstPool(*context.registry));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(store));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(datapool::NewDataPoolService(*pool));
@@ -143,7 +154,7 @@ absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context) {
 
 absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(context.registry->To("datapool"), kRoleDeadline);
+      datapool::NewGrpcClient(ConnectPool(*context.registry, context.config.cluster.datapools), kRoleDeadline);
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
   // Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
   // Restarted alone: the versions that were live still are.
@@ -262,7 +273,7 @@ absl::Status RunGateway(const RoleContext& context) {
   const RunConfig& config = context.config;
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(context.registry->To("datapool"), kRoleDeadline);
+      datapool::NewGrpcClient(ConnectPool(*context.registry, context.config.cluster.datapools), kRoleDeadline);
   const std::unique_ptr<scheduler::Client> scheduler =
       scheduler::NewGrpcClient(context.registry->To("scheduler"), kRoleDeadline);
   SchedulerAdmission admission(*scheduler);
@@ -380,7 +391,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     return 0;
   }
   const std::unique_ptr<datapool::Client> pool =
-      datapool::NewGrpcClient(context.registry->To("datapool"), kRoleDeadline);
+      datapool::NewGrpcClient(ConnectPool(*context.registry, context.config.cluster.datapools), kRoleDeadline);
   const std::unique_ptr<scheduler::Client> scheduler =
       scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
   const std::shared_ptr<rollout::Client> engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);

@@ -191,6 +191,11 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.datapool.Validate(), "datapool"));
+  if (config.cluster.datapools > 1 && config.datapool.backend != "postgres") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cluster.datapools is ", config.cluster.datapools, ", and datapool.backend is ", config.datapool.backend,
+        ", which one process holds: set it to postgres, or cluster.datapools to 1"));
+  }
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));

@@ -125,6 +125,8 @@ struct ClusterOptions {
   double trainer_stop_s = 600;   // grace of a stopped run's trainer to end its step and save
   int64_t rank_deadline_s = 30;  // of a rank's silence, after which the group is restarted
   double takeover_s = 30;        // of a dead node's absence, after which its roles move; 0 = they do not
+  int32_t takeover_engines = 0;  // of dead nodes, that a node with engines runs beside its own
+  int32_t datapools = 1;         // processes that serve the pool; more than 1 over PostgreSQL alone
   double drain_s = 30;           // grace of an engine that leaves, for its calls to end
   int32_t max_restarts = 3;      // of a role, or of a rank of the trainer
   // A file with the token that every rpc carries, for roles and commands started by hand. Empty = `ingot launch` makes

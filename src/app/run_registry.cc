@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
@@ -33,6 +34,7 @@ std::string PlaceText(const std::string& address, int64_t began, const std::stri
 }
 
 std::string NodesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/nodes/"); }
+std::string EnginesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/engines/"); }
 
 std::string NodeText(const std::string& roles) {
   return base::PrintJson(json::object{{"node", MachineName()},
@@ -116,7 +118,9 @@ RunRegistry::~RunRegistry() {
   }
   if (telling_.joinable()) telling_.join();
   watcher_.reset();
-  registrations_.clear();
+  std::vector<std::unique_ptr<registry::Registration>> ending;  // their ends call the registry, without the lock
+  base::MutexLock lock(mu_);
+  ending.swap(registrations_);
 }
 
 absl::Status RunRegistry::Follow() {
@@ -125,28 +129,52 @@ absl::Status RunRegistry::Follow() {
 }
 
 void RunRegistry::Note(const registry::Event& event) {
-  // A role that is gone may come back where it was: its callers wait there until it is found elsewhere.
-  if (event.deleted) return;
   const std::string name = event.entry.key.substr(RolesPrefix(run_).size());
+  if (event.deleted) return NoteGone(name);
   const absl::StatusOr<RolePlace> place = ParsePlace(name, event.entry.value);
   if (!place.ok()) {
     INGOT_LOG(warn, "{}", std::string(place.status().message()));
     return;
   }
+  std::vector<std::shared_ptr<RunningCalls>> closed;
+  {
+    base::MutexLock lock(mu_);
+    const bool back = gone_.erase(name) > 0;
+    const bool moved = std::exchange(addresses_[name], place->address) != place->address;
+    if (moved && lines_.contains(name)) {
+      INGOT_LOG(info, "{} is found at {}", name, place->address);
+      closed.push_back(Reopen(name));
+    }
+    if (!moved && !back) return;
+    // It stands in for those that calls wait for.
+    for (const std::string& other : replaceable_.contains(name) ? replaceable_ : std::set<std::string>()) {
+      if (!IsThere(other)) closed.push_back(Reopen(other));
+    }
+  }
+  for (const auto& calls : closed) calls->Close();
+  TellFollowing();
+}
+
+// A role that is gone may come back where it was: its callers wait there until it is found elsewhere, unless others stand
+// in for it.
+void RunRegistry::NoteGone(const std::string& name) {
   std::shared_ptr<RunningCalls> closed;
   {
     base::MutexLock lock(mu_);
-    if (std::exchange(addresses_[name], place->address) == place->address) return;
-    const auto line = lines_.find(name);
-    if (line != lines_.end()) {
-      INGOT_LOG(info, "{} is found at {}", name, place->address);
-      closed = line->second.calls;
-      left_.push_back(line->second);
-      Lead(name, place->address, line->second);
-    }
+    gone_.insert(name);
+    if (!replaceable_.contains(name)) return;
+    INGOT_LOG(info, "{} is gone; others answer for it", name);
+    closed = Reopen(name);
   }
-  if (closed != nullptr) closed->Close();
-  TellFollowing();
+  closed->Close();
+}
+
+std::shared_ptr<RunningCalls> RunRegistry::Reopen(const std::string& name) {
+  Line& line = lines_.at(name);
+  std::shared_ptr<RunningCalls> calls = line.calls;
+  left_.push_back(line);
+  Lead(name, addresses_[name], line);
+  return calls;
 }
 
 void RunRegistry::OnRole(const std::string& kind, std::function<void(const std::string& name)> observer) {
@@ -195,6 +223,25 @@ v1::RoleChannel RunRegistry::To(const std::string& name) {
   });
 }
 
+v1::RoleChannel RunRegistry::ToAny(std::vector<std::string> names) {
+  for (const std::string& name : names) {
+    (void)To(name);
+    base::MutexLock lock(mu_);
+    replaceable_.insert(name);
+  }
+  return v1::RoleChannel([this, names = std::move(names)] {
+    base::MutexLock lock(mu_);
+    for (const std::string& name : names) {
+      if (IsThere(name)) return lines_.at(name).channel;
+    }
+    return lines_.at(names.front()).channel;
+  });
+}
+
+bool RunRegistry::IsThere(const std::string& name) const {
+  return !gone_.contains(name) && !lines_.at(name).address.empty();
+}
+
 absl::StatusOr<registry::Registration*> RunRegistry::Keep(const std::string& key, const std::string& name,
                                                           const std::string& value,
                                                           std::optional<std::chrono::milliseconds> patience,
@@ -210,6 +257,7 @@ absl::StatusOr<registry::Registration*> RunRegistry::Keep(const std::string& key
         absl::StrCat("another process is ", name, " by now: ", holder.value, "; this one was silent for too long"))));
   };
   INGOT_ASSIGN_OR_RETURN(auto registration, registry::Registration::Start(*registry_, std::move(options)));
+  base::MutexLock lock(mu_);
   registrations_.push_back(std::move(registration));
   return registrations_.back().get();
 }
@@ -308,6 +356,17 @@ absl::StatusOr<std::vector<NodePlace>> RunRegistry::Nodes() {
         {entry.key.substr(NodesPrefix(run_).size()), TextField(parsed, "node"), TextField(parsed, "roles")});
   }
   return nodes;
+}
+
+absl::Status RunRegistry::ClaimEngine(const std::string& engine, std::chrono::milliseconds patience) {
+  return Keep(EnginesPrefix(run_) + engine, "the node of " + engine, NodeText(engine), patience).status();
+}
+
+absl::StatusOr<std::set<std::string>> RunRegistry::ClaimedEngines() {
+  INGOT_ASSIGN_OR_RETURN(const registry::Listing listing, registry_->List(EnginesPrefix(run_)));
+  std::set<std::string> engines;
+  for (const registry::Entry& entry : listing.entries) engines.insert(entry.key.substr(EnginesPrefix(run_).size()));
+  return engines;
 }
 
 absl::StatusOr<std::vector<RolePlace>> RunRegistry::Places() {

@@ -5,6 +5,7 @@
 //   ingot/RUN/roles/NAME      a role: datapool, scheduler, gateway, rollout-0, rollout-1, ...
 //   ingot/RUN/leaders/ROLE    the one process that writes for a role: the scheduler, which writes the journal
 //   ingot/RUN/nodes/GROUP-N   a node of cluster.groups: its agent, or the one that has its roles since it died
+//   ingot/RUN/engines/NAME    the node that runs an engine, where engines of dead nodes move (cluster.takeover_engines)
 //
 // A role that is started again, here or on another machine, takes its entry over; channels then lead to its new place, and
 // rpcs that wait for the old one end with UNAVAILABLE, so that their callers ask again. Thread safe.
@@ -73,6 +74,10 @@ class RunRegistry {
   // for one that does not answer.
   v1::RoleChannel To(const std::string& name);
 
+  // A channel to one of several processes of a role, which answer alike: always the same one while it is registered. Once
+  // its entry is gone, rpcs that wait for it end with UNAVAILABLE, and later ones go to another. REQUIRES: Follow was called.
+  v1::RoleChannel ToAny(std::vector<std::string> names);
+
   // Registers this process until the registry is destroyed. If another process takes the role over, this one exits. The
   // entry tells for whom the process waits: rpcs that go on for kTellOfWait, and streams to a role that does not answer.
   // Each such wait is logged with its cause.
@@ -95,6 +100,12 @@ class RunRegistry {
   // The registered nodes, by name.
   absl::StatusOr<std::vector<NodePlace>> Nodes();
 
+  // Claims an engine for the node of this process until the registry is destroyed; later as RegisterNode. ALREADY_EXISTS:
+  // another node has it, and still does after `patience`.
+  absl::Status ClaimEngine(const std::string& engine, std::chrono::milliseconds patience);
+  // The names of the claimed engines.
+  absl::StatusOr<std::set<std::string>> ClaimedEngines();
+
   std::chrono::milliseconds ttl() const;
 
   // The registered roles, by name.
@@ -112,6 +123,10 @@ class RunRegistry {
 
   RunRegistry(std::string run, RegistryConfig config, RpcAccess access, std::unique_ptr<registry::Registry> registry);
   void Note(const registry::Event& event);
+  void NoteGone(const std::string& name);
+  // A new channel to the role's place; returns the rpcs of the earlier one, to be closed without the lock.
+  std::shared_ptr<RunningCalls> Reopen(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsThere(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TellWaits();
   std::string Waits();
   void Lead(const std::string& name, const std::string& address, Line& line) const;
@@ -137,9 +152,11 @@ class RunRegistry {
   base::Mutex mu_;
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);  // by the roles' names
   std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mu_);             // of the roles that are called
+  std::set<std::string> replaceable_ ABSL_GUARDED_BY(mu_);             // those of ToAny
+  std::set<std::string> gone_ ABSL_GUARDED_BY(mu_);                    // their entries are deleted
   std::vector<Line> left_ ABSL_GUARDED_BY(mu_);  // earlier places: rpcs that end late may use their channels
-  std::vector<std::unique_ptr<registry::Registration>> registrations_;  // of one thread
-  std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);     // among them
+  std::vector<std::unique_ptr<registry::Registration>> registrations_ ABSL_GUARDED_BY(mu_);
+  std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);  // among them
   // Of the first Register.
   registry::Registration* own_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::string own_address_ ABSL_GUARDED_BY(mu_), own_http_ ABSL_GUARDED_BY(mu_);

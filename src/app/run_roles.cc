@@ -32,6 +32,7 @@ int CountOf(const RunConfig& config, const std::string& role) {
   if (TrainerAlone(config)) return 0;
   if (role == "rollout") return config.cluster.rollout_engines;
   if (role == "gateway") return config.cluster.gateways;
+  if (role == "datapool") return config.cluster.datapools;
   return role == "agents" && !StartsAgents(config) ? 0 : 1;
 }
 
@@ -51,7 +52,7 @@ std::vector<RoleProcess> AllRoles(const RunConfig& config) {
 
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node) {
   const std::vector<NodeGroup>& groups = config.cluster.groups;
-  int engines = 0, gateways = 0;  // of the groups before
+  int engines = 0, gateways = 0, pools = 0;  // of the groups before
   const auto has = [](const NodeGroup& one, const char* role) {
     return std::find(one.roles.begin(), one.roles.end(), role) != one.roles.end();
   };
@@ -59,6 +60,7 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
     if (candidate.name != group) {
       engines += has(candidate, "rollout") ? candidate.nodes * candidate.engines : 0;
       gateways += has(candidate, "gateway") ? candidate.nodes : 0;
+      pools += has(candidate, "datapool") ? candidate.nodes : 0;
       continue;
     }
     if (node < 0 || node >= candidate.nodes) {
@@ -69,6 +71,7 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
     for (const RoleProcess& role : AllRoles(config)) {
       if (!has(candidate, role.role.c_str())) continue;
       if (role.role == "gateway" && role.index != gateways + node) continue;
+      if (role.role == "datapool" && role.index != pools + node) continue;
       const int first = engines + node * candidate.engines;
       if (role.role == "rollout" && (role.index < first || role.index >= first + candidate.engines)) continue;
       const int ranks = config.cluster.trainer_ranks / candidate.nodes;
@@ -112,11 +115,12 @@ absl::Status CheckGroups(const RunConfig& config) {
         return absl::InvalidArgumentError(absl::StrCat(where, ": '", role, "' is no role"));
       }
       if (role == "trainer") INGOT_RETURN_IF_ERROR(CheckTrainers(config.cluster, group.nodes, where));
-      if (role != "rollout" && role != "trainer" && role != "gateway" && group.nodes > 1) {
+      const bool on_each = role == "gateway" || role == "datapool";
+      if (role != "rollout" && role != "trainer" && !on_each && group.nodes > 1) {
         return absl::InvalidArgumentError(
             absl::StrCat(where, ": ", role, " runs on one node, and the group has ", group.nodes));
       }
-      places[role] += role == "rollout" ? group.nodes * group.engines : role == "gateway" ? group.nodes : 1;
+      places[role] += role == "rollout" ? group.nodes * group.engines : on_each ? group.nodes : 1;
       group_of[role] = group.name;
     }
   }
@@ -125,9 +129,10 @@ absl::Status CheckGroups(const RunConfig& config) {
     if (places[role] == wanted || (wanted == 0 && places[role] == 1)) continue;
     return absl::InvalidArgumentError(absl::StrCat("cluster.groups has room for ", places[role], " of role ", role,
                                                    ", and the run has ", wanted,
-                                                   std::string_view(role) == "rollout"   ? " (cluster.rollout_engines)"
-                                                   : std::string_view(role) == "gateway" ? " (cluster.gateways)"
-                                                                                         : ""));
+                                                   std::string_view(role) == "rollout"    ? " (cluster.rollout_engines)"
+                                                   : std::string_view(role) == "gateway"  ? " (cluster.gateways)"
+                                                   : std::string_view(role) == "datapool" ? " (cluster.datapools)"
+                                                                                          : ""));
   }
   if (StartsAgents(config) && group_of["agents"] != group_of["gateway"] && config.gateway.admin_key_file.empty()) {
     return absl::InvalidArgumentError(
@@ -141,6 +146,7 @@ RoleSpec RoleSpecs::Spec(const RoleProcess& role) const {
   if (role.role == "trainer") return Trainer(role.index, role.index, config_.cluster.trainer_ranks);
   RoleSpec spec = Plain(role);
   if (role.role == "datapool" && parts_.existed) spec.argv.push_back("--resume");
+  if (role.role == "datapool" && role.index > 0 && !parts_.existed) spec.restart_extra = {"--resume"};
   if (role.role == "scheduler") spec.restart_extra = {"--resume"};
   if (role.role != "gateway") return spec;
   spec.inherits_stdout = role.index == 0 && !StartsAgents(config_);  // it prints the address for agents
@@ -188,8 +194,8 @@ RoleSpec RoleSpecs::Plain(const RoleProcess& role) const {
     spec.argv.push_back("--set");
     spec.argv.push_back(setting);
   }
-  if (name == "rollout" || (name == "gateway" && role.index > 0)) {
-    spec.argv.push_back(name == "rollout" ? "--engine" : "--gateway");
+  if (name == "rollout" || ((name == "gateway" || name == "datapool") && role.index > 0)) {
+    spec.argv.push_back(name == "rollout" ? "--engine" : "--" + name);
     spec.argv.push_back(absl::StrCat(role.index));
   }
   spec.log_path = absl::StrCat(parts_.folder, "/logs/", spec.name, ".log");

@@ -8,7 +8,7 @@
 //   node 1 of engines   rollout-4 ... rollout-7
 //
 // A group of several nodes with the trainer shares its ranks out in the same way. Each node with the role gateway runs one of
-// cluster.gateways.
+// cluster.gateways, and each with the role datapool one of cluster.datapools.
 //
 // Without groups one machine runs all of them.
 #pragma once
@@ -26,7 +26,7 @@ namespace ingot::app {
 // One process of a run.
 struct RoleProcess {
   std::string role;
-  int index = 0;  // of the engine or gateway, or rank of the trainer
+  int index = 0;  // of the engine, gateway or pool, or rank of the trainer
 
   bool operator==(const RoleProcess&) const = default;
 };

@@ -75,7 +75,10 @@ std::vector<RoleStatus> AskRoles(RunRegistry& registry, const ClusterOptions& cl
         places.ok() ? absl::UnavailableError(absl::StrCat("not registered in ", registry.Describe())) : places.status();
     roles.push_back({name, "-", missing});
   };
-  add("datapool", [&](const auto& at) { return datapool::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
+  for (int i = 0; i < cluster.datapools; ++i) {
+    add(RoleName("datapool", i),
+        [&](const auto& at) { return datapool::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
+  }
   add("scheduler", [&](const auto& at) { return scheduler::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
   const auto ask_engine = [&](const auto& at) { return rollout::NewGrpcClient(Connect(at, access))->Status(); };
   for (int i = 0; i < cluster.rollout_engines; ++i) {

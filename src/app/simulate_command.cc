@@ -19,11 +19,21 @@ using scheduler::WindowOrder;
 constexpr std::pair<const char*, WindowOrder> kOrders[] = {
     {"strict", WindowOrder::kStrict}, {"windowed", WindowOrder::kWindowed}, {"greedy", WindowOrder::kGreedy}};
 
+// The options that a run records too.
+constexpr char kGroupsPerStep[] = "--groups-per-step", kGroupSize[] = "--group-size",
+               kMaxStaleness[] = "--max-staleness", kWindowFraction[] = "--window-fraction";
+
 // Takes the options of the scheduler and the durations of finished episodes from a run. NOT_FOUND: none has finished.
-absl::Status UseRecorded(const std::string& run_dir, scheduler::SimulationOptions& options) {
-  INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(run_dir));
-  options.window = run.config().scheduler.window();
-  options.group_size = run.config().scheduler.group_size;
+absl::Status UseRecorded(const SimulateArgs& args, scheduler::SimulationOptions& options) {
+  INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir));
+  const auto use = [&args](const char* option, auto recorded, auto& value) {
+    if (!args.given.contains(option)) value = recorded;
+  };
+  const scheduler::WindowOptions window = run.config().scheduler.window();
+  use(kGroupsPerStep, window.groups_per_step, options.window.groups_per_step);
+  use(kMaxStaleness, window.max_staleness, options.window.max_staleness);
+  use(kWindowFraction, window.window_fraction, options.window.window_fraction);
+  use(kGroupSize, run.config().scheduler.group_size, options.group_size);
   std::map<int64_t, std::vector<double>> groups;
   const auto visit = [&groups](const v1::Episode& episode) {
     if (episode.state() != v1::EPISODE_FINISHED || episode.ended_unix_ns() <= episode.opened_unix_ns()) return;
@@ -33,7 +43,7 @@ absl::Status UseRecorded(const std::string& run_dir, scheduler::SimulationOption
   INGOT_RETURN_IF_ERROR(VisitEpisodes(*run.pool, v1::PURPOSE_TRAIN, 0, visit).status());
   for (auto& [group, durations] : groups) options.durations.recorded.push_back(std::move(durations));
   if (!options.durations.recorded.empty()) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("'", run_dir, "' holds no finished episode of training"));
+  return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no finished episode of training"));
 }
 
 // "0:12% 1:60% 2:28%": at most eight ages; the last one stands for all from it on.
@@ -52,7 +62,7 @@ std::string Histogram(const SimulationReport& report) {
 
 absl::Status SimulateOrError(const SimulateArgs& args) {
   scheduler::SimulationOptions options = args.options;
-  if (!args.run_dir.empty()) INGOT_RETURN_IF_ERROR(UseRecorded(args.run_dir, options));
+  if (!args.run_dir.empty()) INGOT_RETURN_IF_ERROR(UseRecorded(args, options));
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (!args.json) {
     std::printf(

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct SimulateArgs {
   scheduler::SimulationOptions options;
   std::vector<std::string> orders;  // strict, windowed, greedy; empty = all three
   std::string run_dir;              // a recorded run, for its durations; its scheduler.* are used too. Empty = none
+  std::set<std::string> given;      // of the options that a run records too, those that go before the run's
   bool json = false;                // one JSON object per order
 };
 

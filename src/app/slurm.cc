@@ -18,6 +18,11 @@ void AppendOptions(const std::vector<std::string>& options, std::string& text) {
   for (const std::string& option : options) absl::StrAppend(&text, "#SBATCH ", option, "\n");
 }
 
+// Whether the groups ask for different nodes, so that the job is heterogeneous.
+bool Mixed(const std::vector<NodeGroup>& groups) {
+  return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return !group.slurm.empty(); });
+}
+
 // Where the script writes its exit code.
 std::string ExitFile(const SlurmScript& script) { return script.folder + "/launch.exit"; }
 
@@ -34,7 +39,7 @@ std::string StateOf(const std::string& lines, const std::string& job) {
 
 std::string RenderSlurm(const SlurmScript& script) {
   const std::vector<NodeGroup>& groups = script.groups;
-  const bool mixed = std::any_of(groups.begin(), groups.end(), [](const auto& group) { return !group.slurm.empty(); });
+  const bool mixed = Mixed(groups);
   const auto warning = std::min<int64_t>(static_cast<int64_t>(std::ceil(script.drain_s)) + 30, 65535);
   std::string text = absl::StrCat("#!/bin/bash\n#SBATCH --job-name=ingot-", script.name,
                                   "\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --signal=B:TERM@", warning,
@@ -73,6 +78,22 @@ wait
 echo "$code" > )",
                   exit_file, "\nexit \"$code\"\n");
   return text;
+}
+
+absl::Status CheckSlurm(const std::vector<NodeGroup>& groups, const RunCommand& run) {
+  if (!Mixed(groups)) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const std::string settings, run({"scontrol", "show", "config"}));
+  std::istringstream lines(settings);
+  for (std::string key, equals, value; lines >> key;) {
+    if (key != "SchedulerType") continue;
+    if (!(lines >> equals >> value) || value == "sched/backfill") break;
+    return absl::FailedPreconditionError(absl::StrCat("this Slurm takes no heterogeneous jobs (its SchedulerType is ",
+                                                      value,
+                                                      ", and they need sched/backfill), and groups of cluster.groups "
+                                                      "have options of their own (slurm): give all nodes "
+                                                      "the same ones in cluster.slurm"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunCommand& run) {

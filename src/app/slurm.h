@@ -33,6 +33,9 @@ struct SlurmScript {
 // The text of the script.
 std::string RenderSlurm(const SlurmScript& script);
 
+// FAILED_PRECONDITION: the groups make a heterogeneous job, and this Slurm takes none.
+absl::Status CheckSlurm(const std::vector<NodeGroup>& groups, const RunCommand& run);
+
 // Submits the script in `path`; returns the job's id.
 absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunCommand& run);
 

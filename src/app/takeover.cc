@@ -1,6 +1,5 @@
 #include "app/takeover.h"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -8,10 +7,24 @@
 
 namespace ingot::app {
 
-Takeover::Takeover(RunRegistry& registry, std::vector<Node> nodes, std::chrono::milliseconds grace,
-                   std::chrono::milliseconds poll)
-    : registry_(registry), grace_(grace), poll_(poll) {
-  for (Node& node : nodes) nodes_.push_back({std::move(node), false, false, std::nullopt});
+Seats Seats::Nodes(RunRegistry& registry) {
+  return {
+      [&registry]() -> absl::StatusOr<std::set<std::string>> {
+        INGOT_ASSIGN_OR_RETURN(const std::vector<NodePlace> nodes, registry.Nodes());
+        std::set<std::string> names;
+        for (const NodePlace& node : nodes) names.insert(node.name);
+        return names;
+      },
+      [&registry](const std::string& name) { return registry.RegisterNode(name, "", std::chrono::milliseconds(0)); }};
+}
+
+Seats Seats::Engines(RunRegistry& registry) {
+  return {[&registry] { return registry.ClaimedEngines(); },
+          [&registry](const std::string& name) { return registry.ClaimEngine(name, std::chrono::milliseconds(0)); }};
+}
+
+Takeover::Takeover(Seats kind, std::vector<Seat> seats, Options options) : kind_(std::move(kind)), options_(options) {
+  for (Seat& seat : seats) watched_.push_back({std::move(seat), false, std::nullopt});
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -34,7 +47,7 @@ void Takeover::Run() {
   while (true) {
     Look();
     base::MutexLock lock(mu_);
-    const std::chrono::nanoseconds next = clock.Now() + poll_;
+    const std::chrono::nanoseconds next = clock.Now() + options_.poll;
     while (!stopping_ && clock.WaitUntil(stopped_, mu_, next)) {
     }
     if (stopping_) return;
@@ -42,36 +55,35 @@ void Takeover::Run() {
 }
 
 void Takeover::Look() {
-  const absl::StatusOr<std::vector<NodePlace>> present = registry_.Nodes();
-  if (!present.ok()) {
+  const absl::StatusOr<std::set<std::string>> held = kind_.held();
+  if (!held.ok()) {
     // Nobody knows who lives: nothing is moved, and no time counts.
-    for (Watched& watched : nodes_) watched.missing_since.reset();
+    for (Watched& watched : watched_) watched.missing_since.reset();
     return;
   }
   const std::chrono::nanoseconds now = base::Clock::Real().Now();
-  for (Watched& watched : nodes_) {
-    if (watched.taken) continue;
-    const bool there = std::any_of(present->begin(), present->end(),
-                                   [&](const NodePlace& place) { return place.name == watched.node.name; });
-    watched.seen = watched.seen || there;
-    if (there) watched.missing_since.reset();
-    if (there || !watched.seen) continue;
-    if (!watched.missing_since.has_value()) watched.missing_since = now;
-    if (now - *watched.missing_since >= grace_) Take(watched);
+  auto taken = watched_.end();
+  for (auto watched = watched_.begin(); watched != watched_.end(); ++watched) {
+    const bool there = held->contains(watched->seat.name);
+    watched->seen = watched->seen || there;
+    if (there) watched->missing_since.reset();
+    if (there || !watched->seen) continue;
+    if (!watched->missing_since.has_value()) watched->missing_since = now;
+    if (now - *watched->missing_since < options_.grace || taken != watched_.end() || taken_ >= options_.most) continue;
+    if (Take(watched->seat)) taken = watched;
   }
+  if (taken == watched_.end()) return;
+  ++taken_;
+  base::MutexLock lock(mu_);
+  std::move(taken->seat.roles.begin(), taken->seat.roles.end(), std::back_inserter(arrived_));
+  watched_.erase(taken);
 }
 
-void Takeover::Take(Watched& watched) {
-  const absl::Status registered = registry_.RegisterNode(watched.node.name, "", std::chrono::milliseconds(0));
-  if (!registered.ok()) {
-    INGOT_LOG(warn, "node {} is gone, and its roles do not move yet: {}", watched.node.name,
-              std::string(registered.message()));
-    return;
-  }
-  watched.taken = true;
-  INGOT_LOG(warn, "node {} is gone; its roles move here", watched.node.name);
-  base::MutexLock lock(mu_);
-  std::move(watched.node.roles.begin(), watched.node.roles.end(), std::back_inserter(arrived_));
+bool Takeover::Take(const Seat& seat) {
+  const absl::Status took = kind_.take(seat.name);
+  INGOT_LOG(warn, "{} has no agent any more, and {}", seat.name,
+            took.ok() ? "moves here" : absl::StrCat("does not move here yet: ", took.message()));
+  return took.ok();
 }
 
 }  // namespace ingot::app

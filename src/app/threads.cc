@@ -105,7 +105,8 @@ int ThreadsOfLaunch(const RunConfig& config) {
   int threads = config.cluster.trainer_ranks * ThreadsOfRole(config, "trainer");
   if (config.tasks.empty()) return threads;
   threads += config.cluster.rollout_engines * ThreadsOfRole(config, "rollout");
-  for (const char* role : {"datapool", "scheduler", "gateway"}) threads += ThreadsOfRole(config, role);
+  threads += config.cluster.datapools * ThreadsOfRole(config, "datapool") + ThreadsOfRole(config, "scheduler") +
+             config.cluster.gateways * ThreadsOfRole(config, "gateway");
   return threads + (config.agents.recipes.empty() ? 0 : ThreadsOfRole(config, "agents"));
 }
 

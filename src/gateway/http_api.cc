@@ -93,7 +93,8 @@ HttpRequest RequestOf(const http::RequestHead& head) {
 bool OfAnEpisode(const HttpRequest& request) {
   using Kind = HttpRoute::Kind;
   const Kind kind = request.route.kind;
-  return HasMethod(request) && (kind == Kind::kDialect || kind == Kind::kReward || kind == Kind::kEnd);
+  return HasMethod(request) &&
+         (kind == Kind::kDialect || kind == Kind::kReward || kind == Kind::kEnd || kind == Kind::kSnapshot);
 }
 
 // ---- Answers that need no wait --------------------------------------------------------------------------------------

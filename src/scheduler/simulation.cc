@@ -299,6 +299,7 @@ absl::Status SimulationOptions::Validate() const {
   if (steps * window.groups_per_step > kMostEpisodes / group_size) {
     return refuse(absl::StrCat("steps x groups per step x group size must be at most ", kMostEpisodes));
   }
+  INGOT_RETURN_IF_ERROR(Distribution::Parse(durations.distribution).status());
   if (!(task_sigma >= 0 && task_sigma <= 10)) return refuse("task sigma must be 0 to 10");
   if (!(step_seconds > 0 && step_seconds < 1e9)) return refuse("the step's seconds must be above 0");
   if (!(publish_seconds >= 0 && publish_seconds < 1e9)) return refuse("the publishing's seconds must be 0 or more");

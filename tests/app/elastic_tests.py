@@ -3,7 +3,8 @@
 
 Cases: gateways (one of two is stopped in the middle of a stream; the episode goes on at the other one, and the first
 writes nothing into it afterwards), engines (one joins a running job, takes calls and leaves; another one joins and is
-killed).
+killed), pools (of two processes that serve a pool in PostgreSQL one is killed, and then the other is stopped; nothing is
+lost).
 """
 import http.client
 import json
@@ -18,7 +19,7 @@ import threading
 import time
 
 from nodes_tests import secret, status
-from run_tests import GROUPS, SHORT, Ingot, check, check_run, wait_for_rows, wait_until
+from run_tests import GROUPS, SHORT, Ingot, PostgresServer, check, check_run, wait_for_rows, wait_until
 
 ADMIN = "the-admin-of-the-nodes-0123456789"  # as nodes_tests.secret writes it
 
@@ -32,7 +33,8 @@ def process_of(launch, role, index=0):
             words = (entry / "cmdline").read_bytes().decode().split("\0")
         except (OSError, ValueError):
             continue
-        number = next((words[i + 1] for i, word in enumerate(words) if word in ("--engine", "--gateway")), "0")
+        number = next((words[i + 1] for i, word in enumerate(words)
+                       if word in ("--engine", "--gateway", "--datapool")), "0")
         if words[1:2] == [role] and int(number) == index:
             return int(entry.name)
     check(False, f"there is no {role} {index}")
@@ -173,6 +175,47 @@ def case_engines(ingot):
             if process is not None and process.poll() is None:
                 process.terminate()
                 process.wait(timeout=60)
+
+
+def case_pools(ingot):
+    if PostgresServer.programs is None:
+        print("SKIPPED pools: PostgreSQL is not installed: scripts/setup.sh services")
+        sys.exit(77)
+    own = {**SHORT, "run.name": "pools", "scheduler.total_steps": 30, "cluster.datapools": 2, "cluster.registry.ttl_s": 2,
+           "cluster.token_file": secret(ingot, "token"), "numerics": "exact"}
+    code, output = ingot.run("launch", own, timeout=60)
+    check(code != 0 and "datapool.backend is rocksdb, which one process holds" in output, f"two over RocksDB: {output}")
+    server = PostgresServer()
+    own |= {"datapool.backend": "postgres", "datapool.postgres.allow_single": "true",
+            "datapool.postgres.url": f"host={server.folder} user=ingot dbname=postgres"}
+    launch = ingot.start("launch", own)
+    try:
+        wait_for_rows(ingot, launch, "pools", 2)
+        code, lines = status(ingot, own)
+        check(code == 0 and {"datapool", "datapool-1"} <= set(lines), f"ingot status: {code} {lines}")
+        before = ingot.journal("pools")
+        os.kill(process_of(launch, "datapool"), signal.SIGKILL)
+        rows = ingot.rows("pools")
+        wait_until(lambda: ingot.rows("pools") >= rows + 3, "steps after one died", launch)
+        # The other one is stopped for longer than its lease: callers leave it, and its later answers reach nobody.
+        paused = process_of(launch, "datapool", 1)
+        os.kill(paused, signal.SIGSTOP)
+        rows = ingot.rows("pools")
+        wait_until(lambda: ingot.rows("pools") >= rows + 3, "steps while the other one is stopped", launch)
+        os.kill(paused, signal.SIGCONT)
+        output, _ = launch.communicate(timeout=300)
+        check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+        check("datapool started again" in output, output)
+        rows = check_run(ingot, "pools", 30)
+        check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
+        check(ingot.journal("pools")[:len(before)] == before, "the journal lost what it held")
+        logs = [(pathlib.Path(ingot.folder) / f"pools/logs/{name}.log").read_text() for name in ("scheduler", "trainer", "gateway")]
+        check(any("is gone; others answer for it" in log for log in logs), "nobody went on at another process of the pool")
+    finally:
+        if launch.poll() is None:
+            launch.terminate()
+            launch.wait(timeout=60)
+        server.close()
 
 
 def main():

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <thread>
 
+#include "base/listening_socket.h"
+
 namespace ingot::app {
 namespace {
 
@@ -34,28 +36,19 @@ std::string Ask(int socket, const std::string& line) {
 // Answers each line of each connection with its name and that line.
 class NamedServer {
  public:
-  explicit NamedServer(std::string name) : name_(std::move(name)), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(socket_, 8), 0);
-    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    place = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  explicit NamedServer(std::string name) : name_(std::move(name)) {
     accepting_ = std::thread([this] { Accept(); });
   }
   ~NamedServer() {
-    ::shutdown(socket_, SHUT_RDWR);
+    socket_.Shut();
     accepting_.join();
-    ::close(socket_);
     for (std::thread& thread : threads_) thread.join();
   }
-  std::string place;
+  const std::string& place() const { return socket_.place(); }
 
  private:
   void Accept() {
-    for (int client = 0; (client = ::accept(socket_, nullptr, nullptr)) >= 0;) {
+    for (int client = 0; (client = socket_.Accept()) >= 0;) {
       threads_.emplace_back([this, client] {
         std::string line;
         for (char byte = 0; ::recv(client, &byte, 1, 0) == 1;) {
@@ -70,7 +63,7 @@ class NamedServer {
   }
 
   const std::string name_;
-  const int socket_;
+  const base::testing::ListeningSocket socket_;
   std::thread accepting_;
   std::vector<std::thread> threads_;
 };
@@ -79,7 +72,7 @@ TEST(Front, ForwardsConnectionsToTheGatewaysInTurn) {
   NamedServer a("a"), b("b");
   const auto front = Front::Listen("127.0.0.1", 0).value();
   const int early = Connected(front->port());  // waits for the first gateway
-  front->SetGateways({a.place, b.place});
+  front->SetGateways({a.place(), b.place()});
   const std::string first = Ask(early, "one\n");
   const int late = Connected(front->port());
   const std::string second = Ask(late, "two\n");
@@ -92,10 +85,10 @@ TEST(Front, ForwardsConnectionsToTheGatewaysInTurn) {
 TEST(Front, ClosesTheConnectionsToAGatewayThatIsGone) {
   NamedServer a("a"), b("b");
   const auto front = Front::Listen("127.0.0.1", 0).value();
-  front->SetGateways({a.place});
+  front->SetGateways({a.place()});
   const int client = Connected(front->port());
   EXPECT_EQ(Ask(client, "one\n"), "a one");
-  front->SetGateways({b.place});
+  front->SetGateways({b.place()});
   char byte = 0;
   EXPECT_LE(::recv(client, &byte, 1, 0), 0);
   ::close(client);
@@ -107,7 +100,7 @@ TEST(Front, ClosesTheConnectionsToAGatewayThatIsGone) {
 TEST(Front, PassesOverAGatewayThatTakesNoConnection) {
   NamedServer b("b");
   const auto front = Front::Listen("127.0.0.1", 0).value();
-  front->SetGateways({"127.0.0.1:1", b.place});
+  front->SetGateways({"127.0.0.1:1", b.place()});
   for (int i = 0; i < 4; ++i) {
     const int client = Connected(front->port());
     EXPECT_EQ(Ask(client, "one\n"), "b one");

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as several nodes of this machine: nodes_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: nodes (a node with scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes), mutual_tls
-(roles that show each other certificates train a run).
+Cases: nodes (a node with scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes),
+nodes_engines (a node with an engine dies, and another one runs its engine), mutual_tls (roles that show each other
+certificates train a run).
 """
 import json
 import os
@@ -70,6 +71,47 @@ def case_nodes(ingot):
         check("scheduler is started here" in said and "gateway is started here" in said, said)
         check_run(ingot, "spread", 12)
         check(nodes["trainers", 1].wait(timeout=60) == 0, output_of(ingot, "trainers", 1))
+    finally:
+        for process in nodes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(timeout=60)
+
+
+def case_nodes_engines(ingot):
+    groups = [{"name": "control", "roles": ["datapool", "scheduler", "gateway", "trainer", "agents"]},
+              {"name": "engines", "nodes": 2, "roles": ["rollout"]}]
+    own = settings(ingot, "moved", groups, **{"cluster.rollout_engines": 2, "cluster.takeover_engines": 1,
+                                              "cluster.registry.ttl_s": 10,  # dead processes lose their leases at once
+                                              "scheduler.total_steps": 30, "numerics": "exact"})
+    nodes = {}
+    try:
+        for group, node in (("engines", 0), ("engines", 1), ("control", 0)):
+            nodes[group, node] = start_node(ingot, own, group, node)
+        driver = nodes["control", 0]
+        wait_until(lambda: ingot.rows("moved") >= 3 or driver.poll() is not None, "row 3")
+        check(driver.poll() is None, output_of(ingot, "control"))
+        nodes["engines", 1].kill()  # its engine dies with it
+        nodes["engines", 1].wait()
+
+        def moved():
+            lines = status(ingot, own)[1]
+            return "rollout-1" in lines.get("engines-0", "") and "tokens sampled" in lines.get("rollout-1", "")
+        wait_until(lambda: moved() or driver.poll() is not None, "the engine at the other node")
+        check(driver.poll() is None, f"the run ended before the engine moved: {output_of(ingot, 'engines')}")
+        rows = ingot.rows("moved")
+        nodes["engines", 1] = start_node(ingot, own, "engines", 1)
+        code = nodes["engines", 1].wait(timeout=60)
+        check(code != 0 and "other nodes have taken all engines of node engines-1 over" in output_of(ingot, "engines", 1),
+              f"the node that came back: {code} {output_of(ingot, 'engines', 1)}")
+        code = driver.wait(timeout=400)
+        check(code == 0, f"exit code {code}: {output_of(ingot, 'control')}")
+        check("rollout-1 is started here" in output_of(ingot, "engines"), output_of(ingot, "engines"))
+        check(rows < 30, "the run was over before its engine had moved")
+        rows = check_run(ingot, "moved", 30)
+        check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
+        trainer = (pathlib.Path(ingot.folder) / "moved/logs/trainer.log").read_text()
+        check(trainer.count("engine rollout-1 is leased at version") >= 2, "the trainer did not lease the moved engine")
     finally:
         for process in nodes.values():
             if process.poll() is None:

@@ -70,14 +70,14 @@ class RunRegistryTest : public ::testing::Test {
     std::unique_ptr<GrpcServer> server;
     std::unique_ptr<RunRegistry> registry;
   };
-  Process Serve(int number) {
+  Process Serve(int number, const std::string& name = "datapool") {
     Process process;
     std::vector<std::unique_ptr<grpc::Service>> services;
     services.push_back(std::make_unique<NumberedPool>(number, may_answer_, asked_));
     process.server = *GrpcServer::Start("127.0.0.1:0", std::move(services), access_);
     process.registry = Open();
     const absl::Status registered =
-        process.registry->Register("datapool", absl::StrCat("127.0.0.1:", process.server->port()));
+        process.registry->Register(name, absl::StrCat("127.0.0.1:", process.server->port()));
     EXPECT_TRUE(registered.ok()) << registered;
     return process;
   }
@@ -148,6 +148,33 @@ TEST_F(RunRegistryTest, ACallThatRunsAtThePlaceThatWasLeftIsMadeAgain) {
   may_answer_ = true;
   asking.join();
   EXPECT_EQ(answer, 2);
+}
+
+TEST_F(RunRegistryTest, OfSeveralProcessesOneStandsInForAnother) {
+  auto first = std::make_optional(Serve(1, "datapool")), second = std::make_optional(Serve(2, "datapool-1"));
+  const auto pool = datapool::NewGrpcClient(caller_->ToAny({"datapool-1", "datapool"}), seconds(30));
+  const auto ask = [&] {
+    const auto status = pool->Status();
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? static_cast<int>(status->journal_end()) : -1;
+  };
+  while (ask() != 2) std::this_thread::yield();  // until the caller knows of both
+  EXPECT_EQ(ask(), 2) << "it stays where it is";
+  may_answer_ = false;
+  asked_ = 0;
+  std::atomic<int> answer = 0;
+  std::thread asking([&] { answer = ask(); });
+  while (asked_ == 0) std::this_thread::yield();
+  second->registry.reset();  // as at the end of its lease: the process is stopped, and holds the call
+  while (asked_ == 1) std::this_thread::yield();
+  may_answer_ = true;
+  asking.join();
+  EXPECT_EQ(answer, 1);
+  EXPECT_EQ(ask(), 1);
+  second.reset();
+  const Process again = Serve(3, "datapool-1");
+  first.reset();
+  EXPECT_EQ(ask(), 3) << "the one that came back at another place";
 }
 
 TEST_F(RunRegistryTest, TellsOfEachRoleOfAKindOnce) {
@@ -259,8 +286,9 @@ RoleSpec Named(const std::string& name) {
 TEST_F(RunRegistryTest, TheRolesOfADeadNodeMoveOnceAndForGood) {
   auto front = Open();
   ASSERT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
-  Takeover takeover(*caller_, {{"front-0", {Named("gateway"), Named("scheduler")}}, {"never-0", {Named("agents")}}},
-                    milliseconds(300), milliseconds(10));
+  Takeover takeover(Seats::Nodes(*caller_),
+                    {{"front-0", {Named("gateway"), Named("scheduler")}}, {"never-0", {Named("agents")}}},
+                    {.grace = milliseconds(300), .poll = milliseconds(10)});
   EXPECT_THAT(ArrivedWithin(takeover, milliseconds(600)), ElementsAre()) << "its agent is there";
   front.reset();
   EXPECT_THAT(ArrivedWithin(takeover, seconds(30)), ElementsAre("gateway", "scheduler"));
@@ -273,11 +301,47 @@ TEST_F(RunRegistryTest, TheRolesOfADeadNodeMoveOnceAndForGood) {
 TEST_F(RunRegistryTest, ANodeThatComesBackInTimeKeepsItsRoles) {
   auto front = Open();
   ASSERT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
-  Takeover takeover(*caller_, {{"front-0", {Named("gateway")}}}, seconds(60), milliseconds(10));
+  Takeover takeover(Seats::Nodes(*caller_), {{"front-0", {Named("gateway")}}},
+                    {.grace = seconds(60), .poll = milliseconds(10)});
   front.reset();
   EXPECT_THAT(ArrivedWithin(takeover, milliseconds(100)), ElementsAre());
   front = Open();
   EXPECT_TRUE(front->RegisterNode("front-0", "", milliseconds(0)).ok());
+}
+
+TEST_F(RunRegistryTest, TheEnginesOfADeadNodeMoveToNodesWithRoom) {
+  auto dead = Open(), other = Open();
+  const std::vector<std::string> engines = {"rollout-0", "rollout-1", "rollout-2"};
+  std::vector<Takeover::Seat> seats;
+  for (const std::string& engine : engines) {
+    ASSERT_TRUE(dead->ClaimEngine(engine, milliseconds(0)).ok());
+    seats.push_back({engine, {Named(engine)}});
+  }
+  Takeover::Options options{.grace = milliseconds(300), .poll = milliseconds(10), .most = 1};
+  Takeover small(Seats::Engines(*caller_), seats, options);
+  EXPECT_THAT(ArrivedWithin(small, milliseconds(600)), ElementsAre()) << "their node is there";
+  dead.reset();
+  const std::vector<std::string> first = ArrivedWithin(small, seconds(30));
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_THAT(ArrivedWithin(small, milliseconds(600)), ElementsAre()) << "it has no more room";
+
+  EXPECT_TRUE(absl::IsAlreadyExists(Open()->ClaimEngine(first[0], milliseconds(0)))) << "its node comes back";
+  EXPECT_THAT(caller_->ClaimedEngines().value(), ElementsAre(first[0]));
+  std::vector<std::string> rest;
+  for (const std::string& engine : engines) {
+    if (engine != first[0]) rest.push_back(engine);
+  }
+  auto back = Open();  // the others are started again by hand, and their node dies too
+  for (const std::string& engine : rest) ASSERT_TRUE(back->ClaimEngine(engine, milliseconds(0)).ok());
+  options.most = 2;
+  Takeover large(Seats::Engines(*other), seats, options);
+  EXPECT_THAT(ArrivedWithin(large, milliseconds(200)), ElementsAre());
+  back.reset();
+  std::vector<std::string> moved = ArrivedWithin(large, seconds(30));
+  for (const std::string& engine : ArrivedWithin(large, moved.size() < 2 ? seconds(30) : seconds(0))) {
+    moved.push_back(engine);
+  }
+  EXPECT_EQ(moved, rest);
 }
 
 TEST_F(RunRegistryTest, OneLauncherAtATimeDrivesARun) {

@@ -119,6 +119,21 @@ TEST(RunRoles, EachNodeWithGatewaysRunsOneBehindTheFront) {
               HasSubstr("--gateway 2 --set http.port=0 --set gateway.public_url=http://10.0.0.5:8080\n"));
 }
 
+TEST(RunRoles, EachNodeWithThePoolRunsOneOfItsProcesses) {
+  RunConfig config = Clustered();
+  config.cluster.datapools = 3;
+  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role datapool, and the run has 3 (cluster.datapools)"));
+  config.cluster.groups[1].roles.push_back("datapool");
+  EXPECT_EQ(Fault(config), "");
+  EXPECT_THAT(Names(*RolesOfNode(config, "control", 0)),
+              ElementsAre("datapool 0", "scheduler 0", "gateway 0", "trainer 0", "agents 0"));
+  EXPECT_THAT(Names(*RolesOfNode(config, "large", 1)), ElementsAre("datapool 2", "rollout 2", "rollout 3"));
+  const RoleSpecs specs(config, {});
+  EXPECT_EQ(specs.Spec({"datapool", 2}).name, "datapool-2");
+  EXPECT_THAT(DescribeSpecs({specs.Spec({"datapool", 2})}), HasSubstr("--datapool 2\n"));
+  EXPECT_THAT(specs.Spec({"datapool", 2}).restart_extra, ElementsAre("--resume")) << "it waits for the first one once";
+}
+
 TEST(RunRoles, TheTrainersFirstRankDecidesAndOthersMayBeRenumbered) {
   RunConfig config = Clustered();
   config.cluster.trainer_ranks = 3;

@@ -36,6 +36,22 @@ TEST(SlurmScript, NodesOfOneKindAreOneJobThatOutlivesANode) {
   EXPECT_THAT(text, Not(HasSubstr("hetjob")));
 }
 
+TEST(SlurmScript, HeterogeneousJobsAreRefusedWhereSlurmTakesNone) {
+  const auto check = [](const SlurmScript& script, const std::string& scheduler) {
+    return CheckSlurm(script.groups, [&](const std::vector<std::string>&) -> absl::StatusOr<std::string> {
+      return "SchedulerTimeSlice = 30 sec\nSchedulerType           = " + scheduler + "\nSlurmUser = root(0)";
+    });
+  };
+  SlurmScript script = Script();
+  EXPECT_TRUE(check(script, "sched/builtin").ok()) << "its nodes are of one kind";
+  script.groups[0].slurm = {"--gres=gpu:8"};
+  EXPECT_TRUE(check(script, "sched/backfill").ok());
+  const absl::Status refused = check(script, "sched/builtin");
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("takes no heterogeneous jobs (its SchedulerType is sched/builtin"));
+}
+
 TEST(SlurmScript, GroupsWithOptionsOfTheirOwnAreAHeterogeneousJob) {
   SlurmScript script = Script();
   script.groups[0].slurm = {"--gres=gpu:8"};

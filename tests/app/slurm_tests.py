@@ -3,7 +3,7 @@
 
 Cases: slurm (a run on three nodes, of which one dies), slurm_stop (a job that is told to stop drains, and goes on later),
 slurm_limit (so does one that comes to its time limit), slurm_mixed (groups with options of their own: a heterogeneous job,
-of which a node dies).
+of which a node dies), slurm_plain (a Slurm that takes no heterogeneous jobs).
 Exits with 0 if every check holds, and with 77 where Slurm is not installed or this user is not root.
 """
 import json
@@ -44,6 +44,7 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 SlurmdTimeout=20
 KillWait=10
+SchedulerType={scheduler}
 SchedulerParameters=bf_interval=1,sched_interval=1
 NodeName=node[1-{nodes}] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=8 RealMemory=4000
 PartitionName=all Nodes=node[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
@@ -74,7 +75,7 @@ def consecutive_ports(count):
 class Cluster:
     """Slurm's daemons. They end with `close`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, scheduler="sched/backfill"):
         self.folder, self.daemons, self.nodes = pathlib.Path(folder), [], {}
         self.folder.chmod(0o755)
         for name in ("state", "spool", "log"):
@@ -92,7 +93,8 @@ class Cluster:
         wait_until((munge / "socket").exists, "munge's socket", seconds=30)
         first = consecutive_ports(NODES + 1)
         conf = self.folder / "slurm.conf"
-        conf.write_text(CONF.format(controller=first, folder=folder, nodes=NODES, first=first + 1, last=first + NODES))
+        conf.write_text(CONF.format(controller=first, folder=folder, nodes=NODES, first=first + 1, last=first + NODES,
+                                    scheduler=scheduler))
         os.environ["SLURM_CONF"] = str(conf)
         self.spawn("slurmctld", "-D", "-c", "-f", str(conf))
         for i in range(1, NODES + 1):
@@ -233,6 +235,14 @@ def case_slurm_mixed(ingot, cluster):
     check_run(ingot, "mixed", 12)
 
 
+def case_slurm_plain(ingot, cluster):
+    """A Slurm that takes no heterogeneous jobs: one error, and nothing is started or written."""
+    code, output = ingot.run("launch", mixed(ingot, "plain"), timeout=60)
+    check(code == 1 and "takes no heterogeneous jobs" in output and "cluster.slurm" in output, f"{code}: {output}")
+    check(not (pathlib.Path(ingot.folder) / "plain").exists(), "a run folder was made")
+    check(cluster.ask("squeue", "--noheader") == "", "a job was submitted")
+
+
 def main():
     binary, source, case = sys.argv[1:4]
     reason = missing()
@@ -244,7 +254,8 @@ def main():
         (pathlib.Path(folder) / "slurm").mkdir()
         cluster = None
         try:
-            cluster = Cluster(f"{folder}/slurm")
+            # Heterogeneous jobs need Slurm's backfill scheduler.
+            cluster = Cluster(f"{folder}/slurm", "sched/builtin" if case == "slurm_plain" else "sched/backfill")
             globals()[f"case_{case}"](Ingot(binary, source, folder), cluster)
         finally:
             if cluster is not None:

@@ -2,12 +2,10 @@
 #include <absl/strings/str_split.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <optional>
 
+#include "base/listening_socket.h"
 #include "datapool/make_pool.h"
 #include "gateway/fakes.h"
 #include "gateway/grpc_peers.h"
@@ -26,27 +24,6 @@ Script Say(const std::string& text, bool hold = false) {
   script.hold = hold;
   return script;
 }
-
-// A port that takes connections and never answers, as that of a stopped process.
-class Silence {
- public:
-  Silence() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(socket_, 8), 0);
-    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    channel =
-        grpc::CreateChannel("127.0.0.1:" + std::to_string(ntohs(address.sin_port)), grpc::InsecureChannelCredentials());
-  }
-  ~Silence() { ::close(socket_); }
-  std::shared_ptr<grpc::Channel> channel;
-
- private:
-  const int socket_;
-};
 
 class PeersTest : public ::testing::Test {
  protected:
@@ -87,7 +64,7 @@ class PeersTest : public ::testing::Test {
     place.author = [&place](const auto&) { return Say("from " + place.role); };
     place.engine = std::make_shared<ScriptedEngine>([&place](const auto& request) { return place.author(request); });
     place.peers = MakeGrpcPeers({.channels = {{other.role, v1::RoleChannel([this, &other] {
-                                                 return other.silent ? silence_.channel : other.channel;
+                                                 return other.silent ? silence_channel_ : other.channel;
                                                })}},
                                  .present = [this]() -> absl::StatusOr<std::vector<std::string>> {
                                    base::MutexLock lock(mu_);
@@ -178,7 +155,10 @@ class PeersTest : public ::testing::Test {
   datapool::testing::TempDir dir_;
   std::unique_ptr<datapool::Client> pool_;
   TestAdmission admission_;
-  Silence silence_;
+  // Takes connections and never answers, as the port of a stopped process.
+  const base::testing::ListeningSocket silence_;
+  const std::shared_ptr<grpc::Channel> silence_channel_ =
+      grpc::CreateChannel(silence_.place(), grpc::InsecureChannelCredentials());
   base::Mutex mu_;
   std::vector<std::string> present_ ABSL_GUARDED_BY(mu_);
   int starts_ = 0;
@@ -299,6 +279,45 @@ TEST_F(PeersTest, ARepeatedOpeningFindsItsEpisodeAtTheOtherGateway) {
   request.set_idempotency_key("a key that nobody guesses");
   EXPECT_EQ(ErrorCodeOf(b_.gateway->OpenEpisode(request).status()), "episode_elsewhere");
   EXPECT_EQ(admission_.admitted(), 1);
+}
+
+TEST_F(PeersTest, ASnapshotIsAskedForThroughEitherGateway) {
+  v1::EpisodeOpenRequest open;
+  open.set_runner("agents");
+  open.set_incarnation("first");
+  const auto episode = a_.gateway->OpenEpisode(open).value();
+  const std::string path = "/ingot/v1/episodes/" + episode.episode_id() + "/snapshots";
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");
+  v1::NextSnapshotRequest next;
+  next.set_runner("agents");
+  // Asks at `at`. The runner hears of it and answers at `server`, which serves the episode, and in vain at `other`.
+  const auto snapshot = [&](Place& at, Place& server, Place* other) {
+    const auto asked = Start(at, path, object(), episode.api_key());
+    next.set_wait_ms(20'000);
+    const v1::NextSnapshotResponse ask = server.gateway->NextSnapshot(next).value();
+    EXPECT_EQ(ask.episode_id(), episode.episode_id());
+    v1::SnapshotTakenRequest taken;
+    taken.set_snapshot_id(ask.snapshot_id());
+    if (other != nullptr) {
+      next.set_wait_ms(0);
+      EXPECT_EQ(other->gateway->NextSnapshot(next)->episode_id(), "");
+      EXPECT_TRUE(absl::IsNotFound(other->gateway->SnapshotTaken(taken)));
+    }
+    EXPECT_TRUE(server.gateway->SnapshotTaken(taken).ok());
+    const http::Reply reply = *asked->Finish().reply;
+    EXPECT_EQ(reply.status, 201) << reply.body;
+    return std::string(base::ParseJson(reply.body).value().at("snapshot_id").as_string());
+  };
+  EXPECT_EQ(snapshot(b_, a_, &b_), episode.episode_id() + ".1");
+  EXPECT_EQ(Post(b_, path, object(), "another").status, 403);
+  v1::EpisodeSnapshotRequest direct;
+  direct.set_episode_id(episode.episode_id());
+  direct.set_api_key(episode.api_key());
+  EXPECT_EQ(ErrorCodeOf(b_.gateway->SnapshotEpisode(direct).status()), "episode_elsewhere");
+  // Where its gateway is gone, the next one takes the episode and asks the runner itself.
+  SetPresent({"gateway-1"});
+  EXPECT_EQ(snapshot(b_, b_, nullptr), episode.episode_id() + ".1");
+  EXPECT_EQ(Tree(episode.episode_id()).episode().gateway(), "gateway-1:2");
 }
 
 TEST_F(PeersTest, AStreamBreaksOffWithTheGatewayBehindIt) {
