@@ -25,9 +25,9 @@ struct McpServerOptions {
   std::vector<std::string> command;
   // A template. With a command: "http://127.0.0.1:PORT/PATH", where the command listens inside the room; it runs beside the
   // agent. Without: the address of a running server, which rooms reach through Ingot. Empty = stdin and stdout.
-  std::string url;
+  std::string url = {};
   // Headers (templates) of requests to `url`. Of a server elsewhere Ingot adds them, outside the room.
-  std::map<std::string, std::string> headers;
+  std::map<std::string, std::string> headers = {};
   // Environment variables (templates) beside those that its scaffold hands on; with `url`, beside the agent's.
   std::map<std::string, std::string> env;
   // True: before the agent the server must answer, or the episode fails as infrastructure. False: a server that does not
