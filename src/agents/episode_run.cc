@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "agents/episode_servers.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -84,7 +85,7 @@ class EpisodeRunner {
     const auto payload = base::ParseJson(task_);
     if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
     if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
-    wish_.takes_snapshots = recipe_.options.fresh_verifier || episode_.fork_at() > 0;
+    wish_.takes_snapshots = WantsFreshRoom() || episode_.fork_at() > 0;
     wish_.from = context_.from;
     if (!recipe_.options.work_at.empty()) wish_.binds = {{"work", recipe_.options.work_at}};
     if (auto trouble = FindImage()) return trouble;
@@ -109,7 +110,7 @@ class EpisodeRunner {
     if (context_.from == nullptr) {
       if (auto trouble = SetUp()) return trouble;
     }
-    if (auto trouble = CheckMcpServers()) return trouble;
+    if (auto trouble = StartMcpServers()) return trouble;
     if (auto trouble = RunAgent()) return trouble;
     if (report_.fork != nullptr) return std::nullopt;
     return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
@@ -134,29 +135,17 @@ class EpisodeRunner {
   const std::string& WorkingDir() const { return image_.rootfs.empty() ? room_->work() : image_.working_dir; }
 
   std::optional<Trouble> DeclareMcpServers() {
-    auto mcp = McpOf(recipe_, variables_);
-    if (!mcp.ok()) return Trouble{"task", Message(mcp.status())};
-    mcp_ = *std::move(mcp);
-    variables_.json.emplace("mcp", base::JsonText(mcp_.text));
+    const absl::Status declared = servers_.Declare(recipe_, variables_, *room_, context_.mcp);
+    if (!declared.ok()) return Trouble{absl::IsInvalidArgument(declared) ? "task" : "sandbox", Message(declared)};
+    variables_.json.emplace("mcp", base::JsonText(servers_.text()));
     return std::nullopt;
   }
 
-  // Starts each server once, as its scaffold will.
-  std::optional<Trouble> CheckMcpServers() {
-    for (size_t i = 0; i < mcp_.servers.size(); ++i) {
-      if (!recipe_.options.mcp[i].check_start) continue;
-      const StartedMcpServer& server = mcp_.servers[i];
-      sandbox::Command command{
-          .argv = server.argv, .env = env_, .working_dir = WorkingDir(), .stdin_text = McpGreeting()};
-      for (const auto& [name, text] : server.env) command.env[name] = text;
-      const sandbox::Limits limits = recipe_.LimitsFor(server.start_timeout_s);
-      const auto outcome = room_->Run(command, limits, context_.cancel);
-      const absl::Status answered = outcome.ok() ? CheckMcpAnswer(*outcome, limits) : outcome.status();
-      if (answered.ok()) continue;
-      return Trouble{"mcp", absl::StrCat("the MCP server '", server.name, "' (", server.argv[0],
-                                         ") did not start: ", Message(answered))};
-    }
-    return std::nullopt;
+  // No command runs between these servers and the agent: its end would end them.
+  std::optional<Trouble> StartMcpServers() {
+    const sandbox::Command like{.argv = {}, .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
+    const absl::Status started = servers_.Start(recipe_, like, *room_, context_.cancel);
+    return started.ok() ? std::nullopt : std::optional(Trouble{"mcp", Message(started)});
   }
 
   std::optional<Trouble> MakeEnvironment() {
@@ -256,10 +245,17 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
+  // Whether the verifier runs a program in a room with the agent's files.
+  bool RunsAProgram() const {
+    const std::string& kind = recipe_.options.verifier.kind;
+    return kind == "command" || kind == "harbor";
+  }
+  bool WantsFreshRoom() const { return recipe_.options.fresh_verifier && RunsAProgram(); }
+
   // The room of the verifier.
   std::optional<Trouble> OpenJudgesRoom() {
     judge_ = room_.get();
-    if (!recipe_.options.fresh_verifier) return std::nullopt;
+    if (!WantsFreshRoom()) return std::nullopt;
     auto files = room_->TakeSnapshot();
     if (!files.ok()) return Trouble{"sandbox", Message(files.status())};
     sandbox::RoomOptions wish = wish_;
@@ -280,7 +276,7 @@ class EpisodeRunner {
     input.workdir = image_.rootfs.empty() ? judge_->work() : image_.working_dir;
     input.home = judge_->home();
     input.substrate = context_.substrate;
-    if (const std::string& kind = recipe_.options.verifier.kind; kind == "command" || kind == "harbor") {
+    if (RunsAProgram()) {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
         auto made = judge_->AddFolder(name);
@@ -344,7 +340,7 @@ class EpisodeRunner {
   sandbox::Image image_;            // rootfs empty = none
   sandbox::RoomOptions wish_;
   EpisodePlaces places_;
-  EpisodeMcp mcp_;
+  EpisodeServers servers_;
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;
   Outcome agent_;

@@ -10,6 +10,7 @@
 
 #include "agents/door.h"
 #include "agents/live_episode.h"
+#include "agents/mcp_bridge.h"
 #include "agents/recipe.h"
 #include "proto/gateway.pb.h"
 #include "sandbox/image.h"
@@ -22,7 +23,7 @@ namespace ingot::agents {
 //   task      the task's payload is no JSON object, or lacks a field that a template names
 //   sandbox   a room, file or process could not be made, or broke
 //   setup     a set-up command did not exit with 0
-//   mcp       an MCP server did not start
+//   mcp       an MCP server did not start or answer
 //   crash     the agent exited with another code than 0, or died of a signal
 //   timeout   the agent ran past its time
 //   flood     the agent wrote too much
@@ -49,6 +50,7 @@ struct EpisodeContext {
   sandbox::Substrate* substrate = nullptr;  // never null
   sandbox::ImageStore* images = nullptr;    // null = recipes name none
   Door* door = nullptr;                     // null = rooms share the network
+  McpBridge* mcp = nullptr;                 // null = rooms reach MCP servers elsewhere themselves, or have none
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
   LiveEpisode* live = nullptr;                    // null = nobody else takes snapshots or ends the agent

@@ -5,7 +5,9 @@
 #include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "sandbox/launch_messages.h"
 
 namespace ingot::agents {
 namespace {
@@ -14,8 +16,9 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// The least that every server knows.
+// The least that every server knows, over stdin and stdout and over streamable HTTP.
 constexpr std::string_view kProtocol = "2024-11-05";
+constexpr std::string_view kHttpProtocol = "2025-03-26";
 constexpr size_t kShownStderr = 400;
 
 // Names are keys in JSON and TOML, and parts of tools' names.
@@ -37,12 +40,19 @@ int64_t WholeSeconds(const StartedMcpServer& server) { return static_cast<int64_
 std::string CodexTables(const std::vector<StartedMcpServer>& servers) {
   std::string toml;
   for (const StartedMcpServer& server : servers) {
-    absl::StrAppend(&toml, "[mcp_servers.", server.name, "]\ncommand = ", Toml(server.argv[0]), "\nargs = [");
-    for (size_t i = 1; i < server.argv.size(); ++i) absl::StrAppend(&toml, i > 1 ? ", " : "", Toml(server.argv[i]));
-    absl::StrAppend(&toml, "]\nstartup_timeout_sec = ", WholeSeconds(server), "\nrequired = true\n");
-    if (server.env.empty()) continue;
-    absl::StrAppend(&toml, "[mcp_servers.", server.name, ".env]\n");
-    for (const auto& [name, text] : server.env) absl::StrAppend(&toml, Toml(name), " = ", Toml(text), "\n");
+    absl::StrAppend(&toml, "[mcp_servers.", server.name, "]\n");
+    if (server.url.empty()) {
+      absl::StrAppend(&toml, "command = ", Toml(server.argv[0]), "\nargs = [");
+      for (size_t i = 1; i < server.argv.size(); ++i) absl::StrAppend(&toml, i > 1 ? ", " : "", Toml(server.argv[i]));
+      absl::StrAppend(&toml, "]\n");
+    } else {
+      absl::StrAppend(&toml, "url = ", Toml(server.url), "\n");
+    }
+    absl::StrAppend(&toml, "startup_timeout_sec = ", WholeSeconds(server), "\nrequired = true\n");
+    const auto& table = server.url.empty() ? server.env : server.headers;
+    if (table.empty()) continue;
+    absl::StrAppend(&toml, "[mcp_servers.", server.name, server.url.empty() ? ".env]\n" : ".http_headers]\n");
+    for (const auto& [name, text] : table) absl::StrAppend(&toml, Toml(name), " = ", Toml(text), "\n");
   }
   return toml;
 }
@@ -52,6 +62,51 @@ std::string ErrorOf(const value& answer) {
   if (error == nullptr) return "";
   const value* message = base::Find(*error, "message");
   return message != nullptr && message->is_string() ? std::string(message->get_string()) : base::PrintJson(*error);
+}
+
+object Strings(const std::map<std::string, std::string>& texts) {
+  object made;
+  for (const auto& [name, text] : texts) made[name] = text;
+  return made;
+}
+
+// A fault of the address, for people.
+std::string UrlFault(const StartedMcpServer& server) {
+  if (server.url.empty()) return "";
+  if (server.argv.empty()) {
+    const bool is_http = server.url.starts_with("http://") || server.url.starts_with("https://");
+    return is_http ? "" : "is no http:// or https:// address";
+  }
+  for (const std::string_view host : {"http://127.0.0.1:", "http://localhost:"}) {
+    if (!server.url.starts_with(host)) continue;
+    const std::string rest = server.url.substr(host.size());
+    const std::string digits = rest.substr(0, rest.find('/'));
+    int port = 0;
+    if (!absl::SimpleAtoi(digits, &port) || port < 1 || port > 65535) return "names no port";
+    return port == sandbox::kInsidePort ? "names the port of the gateway" : "";
+  }
+  return "must begin with http://127.0.0.1:PORT: its command listens inside the room";
+}
+
+absl::StatusOr<std::map<std::string, sandbox::Template>> ParseTexts(const std::map<std::string, std::string>& texts,
+                                                                    const std::string& key,
+                                                                    const std::vector<std::string>& known) {
+  std::map<std::string, sandbox::Template> parsed;
+  for (const auto& [name, written] : texts) {
+    auto text = sandbox::Template::Parse(written, known);
+    if (!text.ok()) return base::Annotate(text.status(), absl::StrCat(key, ".", name));
+    parsed.emplace(name, *std::move(text));
+  }
+  return parsed;
+}
+
+object Initialize(std::string_view protocol) {
+  return {{"jsonrpc", "2.0"},
+          {"id", 1},
+          {"method", "initialize"},
+          {"params", object{{"protocolVersion", protocol},
+                            {"capabilities", object{}},
+                            {"clientInfo", object{{"name", "ingot"}, {"version", "1"}}}}}};
 }
 
 }  // namespace
@@ -66,21 +121,29 @@ absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServ
       return absl::InvalidArgumentError(absl::StrCat(key, ": a name has letters, digits, - and _, and at most 64"));
     }
     if (!names.insert(each.name).second) return absl::InvalidArgumentError(absl::StrCat(key, " is declared twice"));
-    if (each.command.empty()) return absl::InvalidArgumentError(absl::StrCat(key, ": command is empty"));
+    if (each.command.empty() && each.url.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(key, ": name a command, a url, or both"));
+    }
+    if (each.url.empty() && !each.headers.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(key, ": headers are of a url"));
+    }
+    if (each.command.empty() && !each.env.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(key, ": env is of a command"));
+    }
     if (!(each.start_timeout_s > 0 && each.start_timeout_s <= 1e6)) {
       return absl::InvalidArgumentError(absl::StrCat(key, ": start_timeout_s must be above 0 (and at most 1e6)"));
     }
-    McpServer server{.options = each, .command = {}, .env = {}};
+    McpServer server{.options = each, .command = {}, .env = {}, .url = {}, .headers = {}};
     for (const std::string& argument : each.command) {
       auto text = sandbox::Template::Parse(argument, known);
       if (!text.ok()) return base::Annotate(text.status(), absl::StrCat(key, ": command"));
       server.command.push_back(*std::move(text));
     }
-    for (const auto& [name, written] : each.env) {
-      auto text = sandbox::Template::Parse(written, known);
-      if (!text.ok()) return base::Annotate(text.status(), absl::StrCat(key, ": env.", name));
-      server.env.emplace(name, *std::move(text));
-    }
+    INGOT_ASSIGN_OR_RETURN(server.env, ParseTexts(each.env, absl::StrCat(key, ": env"), known));
+    INGOT_ASSIGN_OR_RETURN(server.headers, ParseTexts(each.headers, absl::StrCat(key, ": headers"), known));
+    auto url = sandbox::Template::Parse(each.url, known);
+    if (!url.ok()) return base::Annotate(url.status(), absl::StrCat(key, ": url"));
+    server.url = *std::move(url);
     servers.push_back(std::move(server));
   }
   return servers;
@@ -104,48 +167,67 @@ absl::StatusOr<std::vector<StartedMcpServer>> RenderMcpServers(const std::vector
     for (const auto& [name, written] : server.env) {
       INGOT_ASSIGN_OR_RETURN(made.env[name], render(written));
     }
+    for (const auto& [name, written] : server.headers) {
+      INGOT_ASSIGN_OR_RETURN(made.headers[name], render(written));
+    }
+    INGOT_ASSIGN_OR_RETURN(made.url, render(server.url));
+    if (const std::string fault = UrlFault(made); !fault.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("mcp '", made.name, "': url ", made.url, " ", fault));
+    }
     rendered.push_back(std::move(made));
   }
   return rendered;
 }
 
 object McpConfigurations(const std::vector<StartedMcpServer>& servers) {
-  object plain, opencode;
+  object plain, gemini, opencode;
   for (const StartedMcpServer& server : servers) {
+    const int64_t timeout_ms = WholeSeconds(server) * 1000;
+    if (!server.url.empty()) {
+      const object headers = Strings(server.headers);
+      plain[server.name] = object{{"type", "http"}, {"url", server.url}, {"headers", headers}};
+      gemini[server.name] = object{{"httpUrl", server.url}, {"headers", headers}};
+      opencode[server.name] = object{{"type", "remote"}, {"url", server.url}, {"headers", headers},
+                                     {"oauth", false},   {"enabled", true},   {"timeout", timeout_ms}};
+      continue;
+    }
     array command, args;
-    object env;
+    const object env = Strings(server.env);
     for (const std::string& word : server.argv) command.emplace_back(word);
     for (size_t i = 1; i < server.argv.size(); ++i) args.emplace_back(server.argv[i]);
-    for (const auto& [name, text] : server.env) env[name] = text;
     opencode[server.name] = object{{"type", "local"},
                                    {"command", std::move(command)},
                                    {"environment", env},
                                    {"enabled", true},
-                                   {"timeout", WholeSeconds(server) * 1000}};
-    plain[server.name] = object{{"command", server.argv[0]}, {"args", std::move(args)}, {"env", std::move(env)}};
+                                   {"timeout", timeout_ms}};
+    plain[server.name] = object{{"command", server.argv[0]}, {"args", std::move(args)}, {"env", env}};
+    gemini[server.name] = plain[server.name];
   }
-  return {{"servers", std::move(plain)}, {"opencode", std::move(opencode)}, {"codex", CodexTables(servers)}};
+  return {{"servers", std::move(plain)},
+          {"gemini", std::move(gemini)},
+          {"opencode", std::move(opencode)},
+          {"codex", CodexTables(servers)}};
 }
 
 std::string McpGreeting() {
-  const object initialize = {{"jsonrpc", "2.0"},
-                             {"id", 1},
-                             {"method", "initialize"},
-                             {"params", object{{"protocolVersion", kProtocol},
-                                               {"capabilities", object{}},
-                                               {"clientInfo", object{{"name", "ingot"}, {"version", "1"}}}}}};
-  return absl::StrCat(base::PrintJson(initialize), "\n", R"({"jsonrpc":"2.0","method":"notifications/initialized"})",
-                      "\n");
+  return absl::StrCat(base::PrintJson(Initialize(kProtocol)), "\n",
+                      R"({"jsonrpc":"2.0","method":"notifications/initialized"})", "\n");
+}
+
+std::string McpInitialize() { return base::PrintJson(Initialize(kHttpProtocol)); }
+
+absl::Status CheckMcpMessage(std::string_view message) {
+  const auto answer = base::ParseJson(message);
+  const value* const id = answer.ok() ? base::Find(*answer, "id") : nullptr;
+  if (id == nullptr || !id->is_int64() || id->get_int64() != 1) return absl::NotFoundError("no answer");
+  if (base::Find(*answer, "result") != nullptr) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("it refused to initialize: ", ErrorOf(*answer)));
 }
 
 absl::Status CheckMcpAnswer(const sandbox::Outcome& outcome, const sandbox::Limits& limits) {
   for (const absl::string_view line : absl::StrSplit(outcome.out, '\n')) {
-    const auto answer = base::ParseJson(std::string_view(line.data(), line.size()));
-    if (!answer.ok()) continue;
-    const value* id = base::Find(*answer, "id");
-    if (id == nullptr || !id->is_int64() || id->get_int64() != 1) continue;
-    if (base::Find(*answer, "result") != nullptr) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("it refused to initialize: ", ErrorOf(*answer)));
+    absl::Status answer = CheckMcpMessage(std::string_view(line.data(), line.size()));
+    if (!absl::IsNotFound(answer)) return answer;
   }
   std::string why = absl::StrCat("it did not answer and ", sandbox::Describe(outcome, limits));
   std::string shown(absl::StripAsciiWhitespace(outcome.err));

@@ -1,7 +1,9 @@
-// MCP servers of a recipe: programs that speak the Model Context Protocol over stdin and stdout and give the agent
-// tools. The scaffold starts them, as it does with servers of its own configuration: templates of the recipe's `files`
-// put them there. They run in the episode's room and end with it. Before the agent, each is started once and must
-// answer `initialize`.
+// MCP servers of a recipe give the agent tools over the Model Context Protocol. Templates of the recipe's `files` name them
+// to the scaffold. Before the agent each must answer `initialize`.
+//
+//   command         speaks over stdin and stdout; the scaffold starts it in the room, Ingot once before
+//   command, url    listens inside the room, beside the agent; Ingot starts it (room_servers.h)
+//   url             runs elsewhere; rooms with a network of their own reach it through Ingot (mcp_bridge.h)
 #pragma once
 
 #include <map>
@@ -22,32 +24,45 @@ struct McpServer {
   McpServerOptions options;
   std::vector<sandbox::Template> command;
   std::map<std::string, sandbox::Template> env;
+  sandbox::Template url;
+  std::map<std::string, sandbox::Template> headers;
 };
 
-// A server as an episode starts it.
+// A server as an episode has it.
 struct StartedMcpServer {
   std::string name;
-  std::vector<std::string> argv;
+  std::vector<std::string> argv;  // empty = it runs elsewhere
+  std::string url = {};           // empty = it speaks over stdin and stdout
+  std::map<std::string, std::string> headers = {};
   std::map<std::string, std::string> env;  // beside that of the agent
   double start_timeout_s = 0;
 };
 
-// INVALID_ARGUMENT: a name is not a word, or two are equal, or a template names a variable that is not `known`.
+// INVALID_ARGUMENT: a name is not a word, or two are equal, a server has neither command nor url, or a template names a
+// variable that is not `known`.
 absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServerOptions>& options,
                                                        const std::vector<std::string>& known);
 
-// INVALID_ARGUMENT names the server and the field that the task lacks.
+// INVALID_ARGUMENT names the server and the field that the task lacks, or the fault of its url.
 absl::StatusOr<std::vector<StartedMcpServer>> RenderMcpServers(const std::vector<McpServer>& servers,
                                                                const sandbox::Variables& variables);
 
 // The servers in the words of scaffolds' configuration files, as the JSON variable ${mcp}:
-//   servers    {NAME: {"command", "args", "env"}}, the value of `mcpServers` (qwen-code, Gemini CLI, Claude Code, ..)
-//   opencode   {NAME: {"type": "local", "command", "environment", "enabled", "timeout"}}, OpenCode's `mcp`
+//   servers    {NAME: {"command", "args", "env"}} or {"type": "http", "url", "headers"}, `mcpServers` (Claude Code, ..)
+//   gemini     the same, with {"httpUrl", "headers"} (qwen-code, Gemini CLI)
+//   opencode   {NAME: {"type": "local", "command", "environment", "enabled", "timeout"}} or {"type": "remote", "url",
+//              "headers", "oauth", "enabled", "timeout"}, OpenCode's `mcp`
 //   codex      text: TOML tables [mcp_servers.NAME]; Codex waits for `required` servers before its first turn
 base::json::object McpConfigurations(const std::vector<StartedMcpServer>& servers);
 
 // The bytes on a server's stdin that begin a session. A server ends when they end.
 std::string McpGreeting();
+
+// The same as the body of a POST: `initialize` alone.
+std::string McpInitialize();
+
+// OK: the message answers `initialize`, and the session began. NOT_FOUND: it is another message. INTERNAL: refused, and why.
+absl::Status CheckMcpMessage(std::string_view message);
 
 // OK: the session began. Otherwise the reason, in a line without the server's name.
 absl::Status CheckMcpAnswer(const sandbox::Outcome& outcome, const sandbox::Limits& limits);

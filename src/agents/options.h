@@ -17,18 +17,23 @@ struct StepOptions {
   std::vector<std::string> command;
 };
 
-// A server of the Model Context Protocol that speaks over stdin and stdout (agents/mcp_servers.h).
+// A server of the Model Context Protocol (agents/mcp_servers.h): of `command` over stdin and stdout, of `url` over HTTP.
 struct McpServerOptions {
   // Letters, digits, '-' and '_'. Unique in its recipe.
   std::string name;
-  // argv, each a template. Not empty.
+  // argv, each a template. Empty: the server runs elsewhere, at `url`.
   std::vector<std::string> command;
-  // Environment variables (templates) beside those that its scaffold hands on.
+  // A template. With a command: "http://127.0.0.1:PORT/PATH", where the command listens inside the room; it runs beside the
+  // agent. Without: the address of a running server, which rooms reach through Ingot. Empty = stdin and stdout.
+  std::string url = {};
+  // Headers (templates) of requests to `url`. Of a server elsewhere Ingot adds them, outside the room.
+  std::map<std::string, std::string> headers = {};
+  // Environment variables (templates) beside those that its scaffold hands on; with `url`, beside the agent's.
   std::map<std::string, std::string> env;
-  // True: before the agent the server is started once and must answer, or the episode fails as infrastructure. False: a
-  // server that does not start is the agent's trouble.
+  // True: before the agent the server must answer, or the episode fails as infrastructure. False: a server that does not
+  // answer is the agent's trouble.
   bool check_start = true;
-  // Seconds until it must have answered, > 0. A server that does not end with its input is ended then.
+  // Seconds until it must have answered, > 0. A server of stdin that does not end with its input is ended then.
   double start_timeout_s = 60;
 };
 
@@ -39,7 +44,7 @@ struct McpServerOptions {
 //   ${task_id} ${episode_id}
 //   ${workdir} ${home}              the episode's private folders
 //   ${cwd}                          the folder in which ingot was started
-//   ${mcp.servers} ${mcp.opencode} ${mcp.codex}   the servers of `mcp`, as configuration files name them
+//   ${mcp.servers} ${mcp.gemini} ${mcp.opencode} ${mcp.codex}   the servers of `mcp`, as configuration files name them
 struct RecipeOptions {
   // The scaffold, in metrics and in the recorded episodes. Unique, not empty.
   std::string name = "default";

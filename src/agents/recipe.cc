@@ -68,7 +68,9 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
       programs.push_back(std::move(program));
     };
     add("command", recipe.command);
-    for (const McpServerOptions& server : recipe.mcp) add(absl::StrCat("mcp '", server.name, "'"), server.command);
+    for (const McpServerOptions& server : recipe.mcp) {
+      if (!server.command.empty()) add(absl::StrCat("mcp '", server.name, "'"), server.command);
+    }
     for (const StepOptions& step : recipe.setup) add("setup", step.command);
     for (const StepOptions& step : recipe.cleanup) add("cleanup", step.command);
     const reward::VerifierOptions& verifier = recipe.verifier;

@@ -238,7 +238,7 @@ absl::StatusOr<std::vector<std::string>> RehearseEpisode(const Recipe& recipe, c
     INGOT_RETURN_IF_ERROR(look(absl::StrCat("setup[", i, "]"), recipe.setup[i], i > 0));
   }
   for (const StartedMcpServer& server : mcp.servers) {
-    if (!recipe.options.image.empty()) break;
+    if (!recipe.options.image.empty() || server.argv.empty()) continue;
     INGOT_RETURN_IF_ERROR(programs.LookFor(
         absl::StrCat("mcp '", server.name, "'"),
         {.argv = server.argv, .env = env, .working_dir = places.work, .stdin_text = ""}, !recipe.setup.empty()));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "agents/episode_servers.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/retry.h"
@@ -107,12 +108,21 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
     return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
   }
   std::vector<std::shared_ptr<const Recipe>> recipes;
+  bool has_remote = false;  // an MCP server
   for (const RecipeOptions& recipe : options.recipes) {
     INGOT_ASSIGN_OR_RETURN(auto made, Recipe::Make(recipe));
     recipes.push_back(std::move(made));
+    INGOT_RETURN_IF_ERROR(CheckMcpReach(recipe, substrate->grant()));
+    for (const McpServerOptions& server : recipe.mcp) has_remote = has_remote || server.command.empty();
   }
-  return std::unique_ptr<Runner>(
+  std::unique_ptr<McpBridge> bridge;
+  if (has_remote && substrate->grant().own_network) {
+    INGOT_ASSIGN_OR_RETURN(bridge, McpBridge::Make());
+  }
+  std::unique_ptr<Runner> runner(
       new Runner(options, std::move(recipes), std::move(substrate), episodes, clock, metrics, door));
+  runner->bridge_ = std::move(bridge);
+  return runner;
 }
 
 Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
@@ -300,6 +310,7 @@ EpisodeReport Runner::RunOne(int recipe, const v1::EpisodeOpenResponse& episode)
   context.substrate = substrate_.get();
   context.images = images_.get();
   context.door = door_;
+  context.mcp = bridge_.get();
   context.cwd = cwd_;
   context.cancel = &cancel_;
   context.may_keep = [this] { return MayKeepFolder(); };

@@ -154,6 +154,7 @@ class Runner {
   const base::Clock& clock_;
   const std::unique_ptr<Door> own_door_;  // null: another one is used
   Door* const door_;
+  std::unique_ptr<McpBridge> bridge_;  // null: no recipe has an MCP server elsewhere, or rooms share the network
   const std::unique_ptr<sandbox::ImageStore> images_;
   const std::unique_ptr<Series> series_;  // null: no metrics
   const std::string cwd_;

@@ -48,10 +48,14 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
 
 void BindMcpServer(base::Schema& schema, agents::McpServerOptions& o) {
   schema.Field("name", &o.name, "letters, digits, - and _");
-  schema.Field("command", &o.command, "argv, templates; speaks MCP over stdin and stdout");
+  schema.Field("command", &o.command, "argv, templates; speaks MCP over stdin and stdout, or listens at url");
+  schema.Field(
+      "url", &o.url,
+      "template of an address that speaks MCP over HTTP; with command: http://127.0.0.1:PORT/PATH in the room");
+  schema.Field("headers", &o.headers, "headers (templates) of requests to url");
   schema.Field("env", &o.env, "environment variables (templates) of the server");
   schema.Field("check_start", &o.check_start,
-               "start it once before the agent; a server that does not answer fails the episode as infrastructure");
+               "ask it before the agent; a server that does not answer fails the episode as infrastructure");
   schema.Field("start_timeout_s", &o.start_timeout_s, "seconds until it must have answered");
 }
 
@@ -63,7 +67,7 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field(
       "command", &o.command,
       "argv; templates: ${base_url} ${api_key} ${task} ${task.FIELD} ${task_id} ${episode_id} ${workdir} ${home} "
-      "${cwd} ${mcp.servers} ${mcp.opencode} ${mcp.codex}; ${json:NAME} is each as JSON, quoted");
+      "${cwd} ${mcp.servers} ${mcp.gemini} ${mcp.opencode} ${mcp.codex}; ${json:NAME} is each as JSON, quoted");
   schema.Field("env", &o.env, "environment variables (templates) added to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
   schema.Field("inherit_env", &o.inherit_env, "variables taken over from ingot's own environment");
   schema.Field("files", &o.files, "files made in ${workdir}: path to template of the content");

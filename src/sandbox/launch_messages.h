@@ -5,6 +5,7 @@
 //   Ingot ── Open ──▶ launcher ── clone ──▶ room's first process ── Report ──▶ Ingot     over the room's own socket
 //   Ingot ── Start ──▶ room's first process ── vfork ──▶ command ── Report ──▶ Ingot     over the start's own socket
 //   Ingot ──── kTerminate, kKill, end of file ──▶ room's first process                   of the start's own socket
+//   Ingot ──── kSocket ──▶ room's first process ── kSocket, a socket ──▶ Ingot           over the room's own socket
 //
 // Sockets keep message boundaries (SOCK_SEQPACKET). SetUp, Open and Start travel as one byte with descriptors. The first
 // descriptor is a file in memory: a header, then strings, each with its NUL. The launcher never sees a Start: the room's
@@ -99,6 +100,7 @@ struct StartHeader {
   // 1 = nothing is executed: the arguments are paths that the command could read ("r" + path) or execute ("x" + path).
   uint32_t checks = 0;
   uint32_t runs_stdin = 0;    // 1 = the file that is stdin is executed in place of the first argument
+  uint32_t stays = 0;         // 1 = the report comes at once, and the command ends with the next one that does not stay
   uint32_t gateway_port = 0;  // kLandlock: the one TCP port that the command may connect to
   uint32_t arguments = 0;
   uint32_t variables = 0;
@@ -124,5 +126,8 @@ inline constexpr char kKill = 'K';       // the end of all of them; the report f
 // Bytes that Ingot sends over the socket of a room while a command runs.
 inline constexpr char kFreeze = 'F';  // SIGSTOP to every process of the room; kFreeze comes back
 inline constexpr char kThaw = 'C';    // SIGCONT
+// A byte that Ingot sends over the socket of a room between commands: kSocket comes back, with a TCP socket of the room's
+// network that is neither bound nor connected.
+inline constexpr char kSocket = 'N';
 
 }  // namespace ingot::sandbox

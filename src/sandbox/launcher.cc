@@ -26,6 +26,7 @@ namespace {
 // A launcher answers its SetUp within milliseconds; a machine under load may need more.
 constexpr int kSetUpPatienceMs = 10'000;
 constexpr int kOpenPatienceMs = 60'000;
+constexpr int kSocketPatienceMs = 10'000;
 constexpr int kMostDescriptors = kOpenDescriptors + kMostGroups;
 
 absl::StatusOr<Fd> MemoryFile(const char* name, std::string_view content) {
@@ -85,6 +86,7 @@ std::string OpenParcel(const OpenOptions& room) {
 std::string StartParcel(const StartOptions& start) {
   StartHeader header{.checks = start.checks ? 1u : 0u,
                      .runs_stdin = start.runs_stdin ? 1u : 0u,
+                     .stays = start.stays ? 1u : 0u,
                      .gateway_port = static_cast<uint32_t>(start.gateway_port),
                      .arguments = static_cast<uint32_t>(start.arguments.size()),
                      .variables = static_cast<uint32_t>(start.variables.size()),
@@ -300,6 +302,26 @@ absl::StatusOr<Fd> StartIn(const Fd& room, const StartOptions& start, const Spaw
     return std::move(control.ours);
   }
   return absl::UnavailableError(absl::StrCat("the first process of the agent's room is gone: ", strerror(errno)));
+}
+
+absl::StatusOr<Fd> SocketOf(const Fd& room) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = buffer;
+  message.msg_controllen = sizeof(buffer);
+  pollfd answer{room.get(), POLLIN, 0};
+  if (send(room.get(), &kSocket, 1, MSG_NOSIGNAL) == 1 && poll(&answer, 1, kSocketPatienceMs) == 1 &&
+      recvmsg(room.get(), &message, MSG_CMSG_CLOEXEC) == 1) {
+    const cmsghdr* const control = CMSG_FIRSTHDR(&message);
+    int fd = -1;
+    if (control != nullptr && control->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(control), sizeof(fd));
+    if (fd >= 0) return Fd(fd);
+  }
+  return absl::UnavailableError("the first process of the agent's room gives no socket");
 }
 
 pid_t Launcher::pid() const {

@@ -53,6 +53,7 @@ struct OpenedRoom {
 struct StartOptions {
   bool checks = false;
   bool runs_stdin = false;
+  bool stays = false;
   int gateway_port = 0;
   std::string working_dir, path;
   std::vector<std::string> arguments;
@@ -90,6 +91,10 @@ class Launcher {
 // Asks the first process of a room for a start, and returns the start's socket, which a LaunchReport ends. UNAVAILABLE: the
 // process is gone.
 absl::StatusOr<Fd> StartIn(const Fd& room, const StartOptions& start, const SpawnIo& io);
+
+// Asks the first process of a room, while no command runs, for a TCP socket of the room's network. UNAVAILABLE: the process is
+// gone, or has none.
+absl::StatusOr<Fd> SocketOf(const Fd& room);
 
 // "mount of /proc: Operation not permitted"
 std::string DescribeFailure(const LaunchFailure& failure);

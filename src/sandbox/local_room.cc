@@ -336,13 +336,19 @@ absl::Status LocalRoom::Merge(std::vector<std::shared_ptr<const Layer>>& layers)
   return absl::OkStatus();
 }
 
-absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& limits, const Cancellation* cancel) {
-  INGOT_RETURN_IF_ERROR(limits.Validate());
-  INGOT_RETURN_IF_ERROR(CheckCommand(command));
-  if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
+absl::Status LocalRoom::EnsureOpen() {
+  char byte;
+  const bool gone = !opened_.socket.valid() || recv(opened_.socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  if (!gone) return absl::OkStatus();
+  opened_ = {};
+  return Open();
+}
+
+StartOptions LocalRoom::StartOf(const Command& command, const Limits& limits) const {
   const bool counts_processes = uid_ != nullptr || ground_.grant.user_namespace;
   StartOptions start{.checks = false,
                      .runs_stdin = command.program >= 0,
+                     .stays = false,
                      .gateway_port = gateway_port_,
                      .working_dir = command.working_dir,
                      .path = SearchPath(command.env),
@@ -350,15 +356,18 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
                      .variables = {},
                      .limits = LaunchLimits(limits, counts_processes ? ground_.options.totals.processes : 0)};
   for (const auto& [name, value] : command.env) start.variables.push_back(absl::StrCat(name, "=", value));
+  return start;
+}
+
+absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& limits, const Cancellation* cancel) {
+  INGOT_RETURN_IF_ERROR(limits.Validate());
+  INGOT_RETURN_IF_ERROR(CheckCommand(command));
+  if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
+  const StartOptions start = StartOf(command, limits);
   DiskWatch disk(path_, ground_.options.disk);
   {
     base::MutexLock lock(mu_);
-    char byte;
-    const bool gone = !opened_.socket.valid() || recv(opened_.socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-    if (gone) {
-      opened_ = {};
-      INGOT_RETURN_IF_ERROR(Open());
-    }
+    INGOT_RETURN_IF_ERROR(EnsureOpen());
     runs_ = true;
   }
   LaunchFailure failure;
@@ -369,6 +378,42 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
   }
   if (outcome.ok() && failure.step != LaunchStep::kNone) return FailureStatus(failure, command);
   return outcome;
+}
+
+absl::StatusOr<Companion> LocalRoom::StartCompanion(const Command& command, const Limits& limits) {
+  INGOT_RETURN_IF_ERROR(limits.Validate());
+  INGOT_RETURN_IF_ERROR(CheckCommand(command));
+  StartOptions start = StartOf(command, limits);
+  start.stays = true;
+  const std::string file = absl::StrCat(path_, "/companion-", companions_++, ".txt");
+  Companion companion;
+  companion.output = Fd(open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+  if (!companion.output.valid()) return ErrnoStatus(errno, absl::StrCat("cannot make ", file));
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
+  const Fd input(ends[0]);
+  companion.input = Fd(ends[1]);
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(EnsureOpen());
+  const int output = companion.output.get();
+  INGOT_ASSIGN_OR_RETURN(const Fd control, StartIn(opened_.socket, start, {input.get(), output, output}));
+  LaunchReport report;
+  if (recv(control.get(), &report, sizeof(report), 0) != sizeof(report)) {
+    return absl::UnavailableError("the first process of the agent's room was killed");
+  }
+  if (report.failure.step != LaunchStep::kNone) return FailureStatus(report.failure, command);
+  return companion;
+}
+
+absl::StatusOr<Fd> LocalRoom::NewSocket() {
+  if (!ground_.grant.own_network) {
+    Fd made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!made.valid()) return ErrnoStatus(errno, "cannot make a socket");
+    return made;
+  }
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(EnsureOpen());
+  return SocketOf(opened_.socket);
 }
 
 absl::StatusOr<std::string> LocalRoom::Keep(const std::string& name, const std::map<std::string, std::string>& beside) {

@@ -74,6 +74,8 @@ class LocalRoom final : public Room {
   absl::Status FillBound(const std::string& folder, const std::string& source) override;
   absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() override;
   absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) override;
+  absl::StatusOr<Companion> StartCompanion(const Command& command, const Limits& limits) override;
+  absl::StatusOr<Fd> NewSocket() override;
   absl::StatusOr<std::string> Keep(const std::string& name, const std::map<std::string, std::string>& beside) override;
 
  private:
@@ -83,6 +85,9 @@ class LocalRoom final : public Room {
   absl::Status FillFromSnapshot(const LocalSnapshot& snapshot);
   // Starts the first process. A room whose first process died gets another one.
   absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Opens the room again if its first process died.
+  absl::Status EnsureOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  StartOptions StartOf(const Command& command, const Limits& limits) const;
   // Ends the first process and waits for its end.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeUpper();
@@ -104,6 +109,7 @@ class LocalRoom final : public Room {
   std::optional<WorkDir> folder_;
   std::optional<ControlGroup> group_;
   mutable int gateway_port_ = 0;
+  int companions_ = 0;  // started so far
 
   // Guards the first process against a snapshot that is taken while a command runs or begins.
   base::Mutex mu_;

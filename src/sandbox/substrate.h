@@ -143,6 +143,12 @@ struct RoomOptions {
   GroupLimits totals;
 };
 
+// A command that runs beside the next one and ends with it.
+struct Companion {
+  Fd input;   // its stdin's other end, which has POLLERR once no process of the command holds it
+  Fd output;  // a file: its stdout and stderr so far
+};
+
 class Room {
  public:
   // Ends what still runs and removes the folders.
@@ -183,6 +189,13 @@ class Room {
   // executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the room's
   // first process died). A command that ran has an Outcome, however it ended. `cancel` may be null.
   virtual absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) = 0;
+
+  // Starts a command that runs until the next Run has ended. Its output counts as disk of the room. Errors are those of Run.
+  virtual absl::StatusOr<Companion> StartCompanion(const Command& command, const Limits& limits) = 0;
+
+  // A TCP socket of the room's network, or of the machine's where it is shared, neither bound nor connected: the caller
+  // listens for commands with it, or connects it to a companion. Not while a command runs. UNAVAILABLE.
+  virtual absl::StatusOr<Fd> NewSocket() = 0;
 
   // Leaves the folders to people, as kept-`name` under the work root, and returns the path outside. `beside`: files next
   // to work/, name to content. Nothing runs in the room afterwards. No later room can enter the folder.

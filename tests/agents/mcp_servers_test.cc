@@ -38,6 +38,52 @@ TEST(McpServersTest, WritesTheWordsOfEachScaffold) {
             "[mcp_servers.plain]\ncommand = \"p\"\nargs = []\nstartup_timeout_sec = 1\nrequired = true\n");
 }
 
+TEST(McpServersTest, WritesAServerOverHttpInTheWordsOfEachScaffold) {
+  const base::json::object mcp = McpConfigurations({{.name = "web",
+                                                     .argv = {},
+                                                     .url = "http://h/mcp",
+                                                     .headers = {{"X-Key", "k\"1"}},
+                                                     .env = {},
+                                                     .start_timeout_s = 2}});
+  EXPECT_EQ(base::PrintJson(mcp.at("servers")),
+            R"({"web":{"type":"http","url":"http://h/mcp","headers":{"X-Key":"k\"1"}}})");
+  EXPECT_EQ(base::PrintJson(mcp.at("gemini")), R"({"web":{"httpUrl":"http://h/mcp","headers":{"X-Key":"k\"1"}}})");
+  EXPECT_EQ(base::PrintJson(mcp.at("opencode")),
+            R"({"web":{"type":"remote","url":"http://h/mcp","headers":{"X-Key":"k\"1"},"oauth":false,"enabled":true,)"
+            R"("timeout":2000}})");
+  EXPECT_EQ(std::string(mcp.at("codex").as_string()),
+            "[mcp_servers.web]\nurl = \"http://h/mcp\"\nstartup_timeout_sec = 2\nrequired = true\n"
+            "[mcp_servers.web.http_headers]\n\"X-Key\" = \"k\\\"1\"\n");
+}
+
+using Texts = std::map<std::string, std::string>;
+
+// The message with which a server is refused; empty = it is taken.
+std::string Refusal(const std::vector<std::string>& command, const std::string& url, const Texts& headers = {},
+                    const Texts& env = {}) {
+  McpServerOptions options;
+  options.name = "a";
+  options.command = command;
+  options.url = url;
+  options.headers = headers;
+  options.env = env;
+  const auto parsed = ParseMcpServers({options}, {});
+  if (!parsed.ok()) return std::string(parsed.status().message());
+  return std::string(RenderMcpServers(*parsed, {}).status().message());
+}
+
+TEST(McpServersTest, RefusesAddressesThatCannotBeMeant) {
+  EXPECT_EQ(Refusal({}, "https://h/mcp", {{"K", "v"}}), "");
+  EXPECT_EQ(Refusal({"s"}, "http://127.0.0.1:80/mcp"), "");
+  EXPECT_THAT(Refusal({}, ""), HasSubstr("name a command, a url, or both"));
+  EXPECT_THAT(Refusal({}, "ftp://h"), HasSubstr("url ftp://h is no http:// or https:// address"));
+  EXPECT_THAT(Refusal({"s"}, "http://h:80/"), HasSubstr("listens inside the room"));
+  EXPECT_THAT(Refusal({"s"}, "http://localhost:x/"), HasSubstr("names no port"));
+  EXPECT_THAT(Refusal({"s"}, "http://localhost:7411/"), HasSubstr("of the gateway"));
+  EXPECT_THAT(Refusal({"s"}, "", {{"K", "v"}}), HasSubstr("headers are of a url"));
+  EXPECT_THAT(Refusal({}, "http://h", {}, {{"K", "v"}}), HasSubstr("env is of a command"));
+}
+
 TEST(McpServersTest, AnAnswerBesideOtherOutputBeginsTheSession) {
   EXPECT_TRUE(CheckMcpAnswer(Printed("starting\n{\"jsonrpc\":\"2.0\",\"method\":\"log\"}\n"
                                      "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n",

@@ -144,7 +144,8 @@ def free_port():
 def beside(argv, env, log, port=None):
     """A program that runs beside a run; until it listens, if it has a port."""
     with open(log, "w", encoding="utf-8") as out:
-        process = subprocess.Popen([str(word) for word in argv], cwd=SOURCE, env=env, stdin=subprocess.DEVNULL,
+        program = shutil.which(str(argv[0]), path=env["PATH"]) or argv[0]
+        process = subprocess.Popen([str(word) for word in (program, *argv[1:])], cwd=SOURCE, env=env, stdin=subprocess.DEVNULL,
                                    stdout=out, stderr=out)
     try:
         for _ in range(1200):
@@ -406,6 +407,75 @@ def mcp_tool_is_called_by_qwen_code(runs):
     if episodes is None:
         return output
     return "" if "+09:00" in episodes[0]["text"] else f"no result of the tool: {episodes[0]['text'][-2000:]}{output}"
+
+
+# server-everything over streamable HTTP. Its tool `echo` answers "Echo: ..."
+EVERYTHING = ["mcp-server-everything", "streamableHttp"]
+ECHO, ECHOED = {"message": "zebra8"}, "Echo: zebra8"
+
+
+def everything_inside(port):
+    return (f'[{{name: all, command: {json.dumps(EVERYTHING)}, url: "http://127.0.0.1:{port}/mcp", '
+            f'env: {{PORT: "{port}"}}}}]\n')
+
+
+def echo_of(runs, name, recipe, script, servers, edit):
+    """The fault of a run in which `recipe` calls the tool `echo` of `servers`, YAML."""
+    config = recipes_alone((SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8"), [recipe])
+    config = edit(config).replace(f"    - name: {recipe}\n", f"    - name: {recipe}\n      mcp: {servers}")
+    episodes, output = collect(runs, name, config, script, runs.environment(runs.packages.node()),
+                               [{"task_id": "t", "domain": "code", "prompt": "Echo."}])
+    if episodes is None:
+        return output
+    text = episodes[0]["text"]
+    return "" if ECHOED in text else f"no result of the tool: {text[-2000:]}{output}"
+
+
+def echo_of_opencode(runs, name, servers):
+    return echo_of(runs, name, "opencode", [TITLE, call("all_echo", **ECHO), DONE], servers,
+                   lambda text: text.replace('"provider": ', '"mcp": ${mcp.opencode}, "provider": '))
+
+
+@case
+def mcp_server_listens_in_the_room_of_opencode(runs):
+    """A server that Ingot starts beside the agent, and that speaks streamable HTTP."""
+    return echo_of_opencode(runs, "inside", everything_inside(8123))
+
+
+@case
+def mcp_server_listens_in_the_room_of_codex(runs):
+    """The same with Codex."""
+    wire = '          wire_api = "responses"\n'
+    return echo_of(runs, "inside", "codex", [call("mcp__all__echo", **ECHO), DONE], everything_inside(8123),
+                   lambda text: text.replace(wire, wire + "          ${mcp.codex}\n"))
+
+
+@case
+def mcp_server_listens_in_the_room_of_qwen_code(runs):
+    """The same with qwen-code."""
+    return echo_of(runs, "inside", "qwen-code", [call("mcp__all__echo", **ECHO), DONE], everything_inside(8123),
+                   lambda text: text.replace('{"security": ', '{"mcpServers": ${mcp.gemini}, "security": '))
+
+
+@case
+def mcp_server_elsewhere(runs):
+    """A server outside the room, which has no network, and to which Ingot alone shows the recipe's header."""
+    port = free_port()
+    env = runs.environment(runs.packages.node(), PORT=str(port))
+    servers = f'[{{name: all, url: "http://127.0.0.1:{port}/mcp", headers: {{X-Key: hidden5}}}}]\n'
+    with beside(EVERYTHING, env, runs.folder / "everything.log", port):
+        wrong = echo_of_opencode(runs, "elsewhere", servers)
+    return wrong
+
+
+@case
+def mcp_server_that_does_not_listen(runs):
+    """The episode fails as infrastructure, and the log names the server, its reason and what it said."""
+    servers = everything_inside(8123).replace('"streamableHttp"', '"carrierPigeon"')
+    wrong = echo_of_opencode(runs, "silent", servers)
+    named = re.search(r"\(mcp, \d+ so far\): the MCP server 'all' \(mcp-server-everything\) did not start: its program has "
+                      r"ended; its output ends: .*carrierPigeon", wrong)
+    return "" if named else wrong
 
 
 @case

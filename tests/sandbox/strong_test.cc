@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -166,6 +167,56 @@ TEST_F(StrongTest, ARoomReachesTheGatewayAndNoOtherPort) {
   EXPECT_EQ(room->Run(Shell(Dial(kInsidePort)), Limits{}, nullptr)->out, "gateway here\n");
   EXPECT_THAT(room->Run(Shell(Dial(other.port())), Limits{}, nullptr)->out, HasSubstr("refused"));
   EXPECT_FALSE(room->TakeListener().valid()) << "it is taken once";
+}
+
+// Connects to a port of the room's loopback interface. Empty: nobody listens; else the first bytes that came.
+std::string AskInside(Room& room, int port) {
+  const Fd fd = room.NewSocket().value();
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return "";
+  char bytes[64];
+  const ssize_t got = recv(fd.get(), bytes, sizeof(bytes), 0);
+  return std::string(bytes, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+}
+
+TEST_F(StrongTest, ACompanionListensInsideTheRoomUntilTheNextCommandEnds) {
+  const auto substrate = MakeNamespaces();
+  if (substrate == nullptr) GTEST_SKIP() << "not granted";
+  auto room = substrate->Prepare().value();
+  Command serve = Shell("");
+  serve.argv = {"/usr/bin/python3", "-I", "-c",
+                "import socket, sys\ns = socket.create_server(('127.0.0.1', 8123)); print('listens', flush=True)\n"
+                "while True: s.accept()[0].sendall(b'hello')"};
+  auto companion = room->StartCompanion(serve, Limits{});
+  ASSERT_TRUE(companion.ok()) << companion.status();
+  std::string answer;
+  pollfd gone{companion->input.get(), 0, 0};
+  while (answer.empty() && poll(&gone, 1, 10) == 0) answer = AskInside(*room, 8123);
+  EXPECT_EQ(answer, "hello");
+  char said[32] = {};
+  EXPECT_EQ(pread(companion->output.get(), said, sizeof(said), 0), 8);
+  EXPECT_STREQ(said, "listens\n");
+  const auto outcome = room->Run(Shell(Dial(8123)), Limits{}, nullptr);
+  EXPECT_EQ(outcome->out, "hello\n") << outcome->err;
+  EXPECT_EQ(poll(&gone, 1, 0), 1) << "it ended with the command";
+  EXPECT_EQ(AskInside(*room, 8123), "");
+}
+
+TEST_F(StrongTest, ACompanionThatDoesNotStartOrEndsIsSeen) {
+  const auto substrate = MakeNamespaces();
+  if (substrate == nullptr) GTEST_SKIP() << "not granted";
+  auto room = substrate->Prepare().value();
+  Command missing = Shell("");
+  missing.argv = {"/no/such/program"};
+  EXPECT_EQ(room->StartCompanion(missing, Limits{}).status().code(), absl::StatusCode::kNotFound);
+  const auto brief = room->StartCompanion(Shell("echo why >&2; exit 3"), Limits{});
+  ASSERT_TRUE(brief.ok()) << brief.status();
+  pollfd gone{brief->input.get(), 0, 0};
+  EXPECT_EQ(poll(&gone, 1, 60'000), 1);
+  EXPECT_EQ(room->Run(Shell("echo next"), Limits{}, nullptr)->out, "next\n");
 }
 
 TEST_F(StrongTest, TotalsOfMemoryAreHeldOverAllProcesses) {

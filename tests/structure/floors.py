@@ -63,11 +63,11 @@ TABLE = {
     "trainer": BASE + ("tree", "model", "kernels", "kernels/torch", "weights", "dataset", "text", "proto", "torch"),
     "view": BASE + ("tree", "text", "proto", "http", "datapool/client.h"),
     "loggers": BASE + ("view", "tree", "proto", "datapool/client.h"),
-    "agents": BASE + ("reward", "sandbox", "proto"),
+    "agents": BASE + ("http", "reward", "sandbox", "proto", "libcurl"),
 }
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
 POSTGRES_FILES = re.compile(r"^datapool/postgres_\w+\.(h|cc)$")  # of the pool, only these know libpq
-S3_FILES = re.compile(r"^weights/s3_\w+\.(h|cc)$")  # of the transports of weights, only these know libcurl
+CURL_FILES = re.compile(r"^(weights/s3|agents/mcp)_\w+\.(h|cc)$")  # only these know libcurl
 GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 SYSTEM = re.compile(r"^[a-z0-9_]+(\.h)?$|^(sys|linux|arpa|netinet|bits)/")
@@ -93,8 +93,8 @@ def allowed(relative, include):
                 return None if GRPC_FILES.search(relative) and "proto" in row else "gRPC only in service.* and grpc_* files"
             if name == "libpq" and not POSTGRES_FILES.search(relative):
                 return "in datapool only postgres_* files include libpq"
-            if name == "libcurl" and not S3_FILES.search(relative):
-                return "in weights only s3_* files include libcurl"
+            if name == "libcurl" and not CURL_FILES.search(relative):
+                return "libcurl only in s3_* files of weights and mcp_* files of agents"
             if name == "protobuf" and "proto" in row:
                 return None
             return None if name in row else f"third-party '{name}' is not in the row of {folder}"

@@ -12,8 +12,10 @@
 
 namespace ingot::sandbox::launcher {
 
+int NewSocket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+
 int ListenInside() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int fd = NewSocket();
   if (fd < 0) return -1;
   ifreq loopback{};
   strcpy(loopback.ifr_name, "lo");

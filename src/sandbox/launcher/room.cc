@@ -78,14 +78,13 @@ LaunchFailure RaiseWall(const Ground& ground, const RoomPlan& plan, int (&fds)[k
   return {};
 }
 
-// Sends a report with those of `fds` that are not -1, and closes them.
-void Answer(int socket, const LaunchReport& report, int (&fds)[kMostReportDescriptors]) {
+// Sends bytes with those of `fds` that are not -1, and closes them.
+void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]) {
   int passed[kMostReportDescriptors], count = 0;
   for (const int fd : fds) {
     if (fd >= 0) passed[count++] = fd;
   }
-  LaunchReport copy = report;
-  iovec data{&copy, sizeof(copy)};
+  iovec data{const_cast<void*>(bytes), size};
   alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(passed))] = {};
   msghdr message{};
   message.msg_iov = &data;
@@ -244,8 +243,18 @@ bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStar
     ReportFailure(control, failure.step, failure.error, failure.index);
     return true;
   }
+  if (start.header->stays != 0) {
+    const LaunchReport runs;
+    [[maybe_unused]] const ssize_t sent = send(control, &runs, sizeof(runs), MSG_NOSIGNAL);
+    return true;
+  }
   for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
   return Keeper(ground, plan.header->uid, command, control, room).Run(child_events);
+}
+
+void GiveSocket(int room) {
+  int fds[kMostReportDescriptors] = {NewSocket(), -1, -1};
+  Answer(room, &kSocket, 1, fds);
 }
 
 // The Starts that come over the room's socket, one after another, until it ends.
@@ -261,6 +270,7 @@ bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStar
     if (incoming.count != kStartDescriptors) {
       for (int i = 0; i < incoming.count; ++i) close(incoming.fds[i]);
       if (incoming.byte == kFreeze || incoming.byte == kThaw) send(room, &incoming.byte, 1, MSG_NOSIGNAL);
+      if (incoming.byte == kSocket) GiveSocket(room);
       continue;
     }
     int fds[kStartDescriptors];
@@ -328,7 +338,7 @@ void RunRoom(const Ground& ground, const Incoming& open) {
   }
   const uid_t uid = plan.header->uid;
   if ((ground.walls & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);  // of a killed run
-  Answer(room, report, fds);
+  Answer(room, &report, sizeof(report), fds);
   ServeRoom(ground, plan, room);
 }
 

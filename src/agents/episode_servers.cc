@@ -1,0 +1,135 @@
+#include "agents/episode_servers.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/ascii.h"
+#include "agents/mcp_http.h"
+
+namespace ingot::agents {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+constexpr int kPauseMs = 20;  // between two requests to a server that does not listen yet
+constexpr std::chrono::milliseconds kOneTry{10'000};
+constexpr off_t kShownOutput = 400;
+
+// The end of a companion's output, in one line.
+std::string Tail(const sandbox::Companion& companion) {
+  std::string text(kShownOutput, '\0');
+  const off_t size = lseek(companion.output.get(), 0, SEEK_END);
+  const ssize_t got = pread(companion.output.get(), text.data(), text.size(), std::max<off_t>(0, size - kShownOutput));
+  text.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
+  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  const absl::string_view shown = absl::StripAsciiWhitespace(text);
+  return shown.empty() ? "" : absl::StrCat("; its output ends: ", shown);
+}
+
+// Waits a moment. True: the companion is gone.
+bool IsGoneAfterPause(const sandbox::Companion* companion) {
+  pollfd fds{companion == nullptr ? -1 : companion->input.get(), 0, 0};
+  return poll(&fds, 1, kPauseMs) == 1;
+}
+
+// Asks until the server answers, is gone, or its time is over.
+absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companion* companion, sandbox::Room& room,
+                         const sandbox::Cancellation* cancel) {
+  McpRequest request{.method = "", .url = server.url, .headers = server.headers, .body = {}, .make_socket = nullptr};
+  if (companion != nullptr) request.make_socket = [&room] { return room.NewSocket(); };
+  const auto limit =
+      std::chrono::duration_cast<Steady::duration>(std::chrono::duration<double>(server.start_timeout_s));
+  const Steady::time_point deadline = Steady::now() + limit;
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Steady::now());
+    request.time_limit = std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), kOneTry);
+    absl::Status answered = GreetMcpServer(request);
+    if (answered.ok() || absl::IsInternal(answered)) return answered;
+    if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the runner was stopped");
+    if (IsGoneAfterPause(companion)) return absl::InternalError("its program has ended");
+    if (Steady::now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no answer within ", server.start_timeout_s, " s: ", answered.message()));
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status CheckMcpReach(const RecipeOptions& recipe, const sandbox::Grant& grant) {
+  for (const McpServerOptions& server : recipe.mcp) {
+    if (server.url.empty() || grant.own_network) continue;
+    const std::string who = absl::StrCat("recipe '", recipe.name, "': the MCP server '", server.name, "'");
+    const std::string have = absl::StrCat("; agents have the ", grant.Describe());
+    if (!server.command.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(who, " listens inside the room, which needs a network of its own (sandbox.require: namespaces, ",
+                       "sandbox.network: none)", have));
+    }
+    if (grant.landlock > 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          who, " has an address that rooms cannot reach; the rungs namespaces and process reach it", have));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EpisodeServers::Declare(const Recipe& recipe, const sandbox::Variables& variables, sandbox::Room& room,
+                                     McpBridge* bridge) {
+  INGOT_ASSIGN_OR_RETURN(servers_, RenderMcpServers(recipe.mcp, variables));
+  std::vector<StartedMcpServer> shown = servers_;
+  for (StartedMcpServer& server : shown) {
+    if (!server.argv.empty() || bridge == nullptr) continue;
+    INGOT_ASSIGN_OR_RETURN(McpBridge::Way way, bridge->Open(room, server.url, server.headers));
+    server.url = way.url;
+    server.headers.clear();
+    ways_.push_back(std::move(way));
+  }
+  text_ = base::PrintJson(McpConfigurations(shown));
+  return absl::OkStatus();
+}
+
+absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Room& room,
+                                   const sandbox::Cancellation* cancel) {
+  // Servers of stdin first: their start is a command, whose end ends companions.
+  for (const bool listens : {false, true}) {
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      const StartedMcpServer& server = servers_[i];
+      if ((!server.argv.empty() && !server.url.empty()) != listens) continue;
+      const bool check = recipe.options.mcp[i].check_start;
+      const absl::Status started = StartOne(recipe, server, check, like, room, cancel);
+      if (started.ok()) continue;
+      return base::Annotate(started,
+                            absl::StrCat("the MCP server '", server.name, "' (",
+                                         server.argv.empty() ? server.url : server.argv[0], ") did not start"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EpisodeServers::StartOne(const Recipe& recipe, const StartedMcpServer& server, bool check,
+                                      const sandbox::Command& like, sandbox::Room& room,
+                                      const sandbox::Cancellation* cancel) {
+  if (server.argv.empty()) return check ? AwaitAnswer(server, nullptr, room, cancel) : absl::OkStatus();
+  sandbox::Command command = like;
+  command.argv = server.argv;
+  for (const auto& [name, text] : server.env) command.env[name] = text;
+  const sandbox::Limits limits = recipe.LimitsFor(server.start_timeout_s);
+  if (server.url.empty()) {
+    if (!check) return absl::OkStatus();
+    command.stdin_text = McpGreeting();
+    INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, room.Run(command, limits, cancel));
+    return CheckMcpAnswer(outcome, limits);
+  }
+  INGOT_ASSIGN_OR_RETURN(sandbox::Companion companion, room.StartCompanion(command, limits));
+  companions_.push_back(std::move(companion));
+  if (!check) return absl::OkStatus();
+  absl::Status answered = AwaitAnswer(server, &companions_.back(), room, cancel);
+  if (answered.ok()) return answered;
+  return absl::Status(answered.code(), absl::StrCat(answered.message(), Tail(companions_.back())));
+}
+
+}  // namespace ingot::agents

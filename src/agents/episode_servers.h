@@ -1,0 +1,44 @@
+// The MCP servers of one episode (mcp_servers.h): their words for configuration files, their start and their end. Used by the
+// episode's thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agents/mcp_bridge.h"
+#include "agents/mcp_servers.h"
+#include "agents/recipe.h"
+#include "base/status.h"
+#include "sandbox/substrate.h"
+
+namespace ingot::agents {
+
+// FAILED_PRECONDITION: rooms of this grant cannot have the recipe's servers. The message names the server.
+absl::Status CheckMcpReach(const RecipeOptions& recipe, const sandbox::Grant& grant);
+
+class EpisodeServers {
+ public:
+  // Opens ways to servers elsewhere. `bridge`: null = rooms share the machine's network.
+  absl::Status Declare(const Recipe& recipe, const sandbox::Variables& variables, sandbox::Room& room,
+                       McpBridge* bridge);
+
+  // ${mcp} as JSON; lasts as long as this object.
+  const std::string& text() const { return text_; }
+
+  // Starts the servers that listen inside the room, and asks all of them whether they answer. `like` has the agent's
+  // environment and working folder. No other command may run in the room before the agent. The error names the server.
+  absl::Status Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Room& room,
+                     const sandbox::Cancellation* cancel);
+
+ private:
+  absl::Status StartOne(const Recipe& recipe, const StartedMcpServer& server, bool check, const sandbox::Command& like,
+                        sandbox::Room& room, const sandbox::Cancellation* cancel);
+
+  std::vector<StartedMcpServer> servers_;
+  std::vector<McpBridge::Way> ways_;
+  std::vector<sandbox::Companion> companions_;
+  std::string text_;
+};
+
+}  // namespace ingot::agents

@@ -1,0 +1,266 @@
+#include "agents/mcp_bridge.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "agents/mcp_http.h"
+#include "base/json.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "http/server.h"
+
+namespace ingot::agents {
+namespace {
+
+constexpr size_t kMostWaiting = 256 * 1024;       // bytes of a stream that the room has not read
+constexpr size_t kMostAnswer = size_t{64} << 20;  // bytes of an answer that is no stream
+constexpr std::array kPassedOn = {"Accept", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID"};
+
+http::Reply Problem(int status, const std::string& why) {
+  const base::json::object body = {
+      {"jsonrpc", "2.0"}, {"id", nullptr}, {"error", base::json::object{{"code", -32000}, {"message", why}}}};
+  return {.status = status, .content_type = "application/json", .fields = {}, .body = base::PrintJson(body)};
+}
+
+// A room's way to one server.
+struct Target {
+  std::string url;
+  std::map<std::string, std::string> headers;
+  std::atomic<bool> closed{false};
+  std::atomic<int> requests{0};
+};
+
+// One request that is repeated to the server on a thread of its own. The thread and the connection share it.
+class Repeated final : public http::Exchange, public std::enable_shared_from_this<Repeated> {
+ public:
+  Repeated(std::shared_ptr<Target> target, McpRequest request, std::function<bool(std::function<void()>)> post)
+      : target_(std::move(target)), request_(std::move(request)), post_(std::move(post)) {}
+
+  void Body(std::string body, std::function<void()> wake) override {
+    request_.body = std::move(body);
+    wake_ = std::move(wake);
+    if (post_([self = shared_from_this()] { self->Run(); })) return;
+    {
+      base::MutexLock lock(mu_);
+      reply_ = Problem(503, "too many requests at a time");
+    }
+    wake_();
+  }
+
+  http::Output Send() override {
+    base::MutexLock lock(mu_);
+    http::Output out;
+    if (reply_.has_value()) {
+      out.reply = std::exchange(reply_, std::nullopt);
+      return out;
+    }
+    out.stream = std::exchange(stream_, std::nullopt);
+    out.data = std::exchange(waiting_, {});
+    out.done = is_stream_ && ended_;
+    out.broken = out.done && cut_;
+    read_.Signal();
+    return out;
+  }
+
+  void Closed(http::Side) override {
+    base::MutexLock lock(mu_);
+    gone_ = true;
+    read_.Signal();
+  }
+
+ private:
+  bool IsOver() {
+    base::MutexLock lock(mu_);
+    return gone_ || target_->closed.load();
+  }
+
+  void Run() {
+    const absl::Status sent =
+        SendMcpRequest(request_, {.on_head = [this](McpAnswerHead head) { Begin(std::move(head)); },
+                                  .on_bytes = [this](std::string_view bytes) { return Add(bytes); },
+                                  .is_cancelled = [this] { return IsOver(); }});
+    {
+      base::MutexLock lock(mu_);
+      ended_ = true;
+      cut_ = !sent.ok();
+      if (!is_stream_ && !reply_.has_value()) {
+        reply_ = sent.ok() ? Whole() : Problem(502, absl::StrCat("the MCP server cannot be reached: ", sent.message()));
+      }
+    }
+    wake_();
+  }
+
+  void Begin(McpAnswerHead head) {
+    {
+      base::MutexLock lock(mu_);
+      head_ = std::move(head);
+      const std::string& type = head_.headers["content-type"];
+      is_stream_ = head_.status == 200 && type.starts_with("text/event-stream");
+      if (!is_stream_) return;
+      stream_ = http::StreamHead{.content_type = type, .fields = Session(), .filler = ":\n\n"};
+    }
+    wake_();
+  }
+
+  bool Add(std::string_view bytes) {
+    {
+      base::MutexLock lock(mu_);
+      while (is_stream_ && !gone_ && waiting_.size() > kMostWaiting) read_.Wait(mu_);
+      if (gone_ || (!is_stream_ && waiting_.size() + bytes.size() > kMostAnswer)) return false;
+      waiting_ += bytes;
+      if (!is_stream_) return true;
+    }
+    wake_();
+    return true;
+  }
+
+  http::Fields Session() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto session = head_.headers.find("mcp-session-id");
+    return session == head_.headers.end() ? http::Fields{} : http::Fields{{"Mcp-Session-Id", session->second}};
+  }
+
+  http::Reply Whole() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return {.status = head_.status,
+            .content_type = head_.headers["content-type"],
+            .fields = Session(),
+            .body = std::exchange(waiting_, {})};
+  }
+
+  const std::shared_ptr<Target> target_;
+  McpRequest request_;
+  const std::function<bool(std::function<void()>)> post_;
+  std::function<void()> wake_;
+  base::Mutex mu_;
+  base::CondVar read_;  // the connection took bytes, or is gone
+  McpAnswerHead head_ ABSL_GUARDED_BY(mu_);
+  std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
+  std::optional<http::StreamHead> stream_ ABSL_GUARDED_BY(mu_);
+  std::string waiting_ ABSL_GUARDED_BY(mu_);
+  bool is_stream_ ABSL_GUARDED_BY(mu_) = false, ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool cut_ ABSL_GUARDED_BY(mu_) = false, gone_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+class McpBridge::Impl final : public http::Handler {
+ public:
+  absl::Status Listen() {
+    http::Options options;
+    options.port = 0;
+    INGOT_ASSIGN_OR_RETURN(server_, http::Server::Listen(options, *this));
+    server_->Serve();
+    return absl::OkStatus();
+  }
+
+  ~Impl() override {
+    {
+      base::MutexLock lock(mu_);
+      for (const auto& [token, target] : targets_) target->closed = true;
+    }
+    if (server_ != nullptr) server_->Stop();
+    base::MutexLock lock(mu_);
+    while (threads_ > 0) ended_.Wait(mu_);
+  }
+
+  http::Opening Head(http::RequestHead head) override {
+    std::shared_ptr<Target> target;
+    {
+      base::MutexLock lock(mu_);
+      const std::string path = head.target.substr(0, head.target.find('?'));
+      const auto found = path.empty() ? targets_.end() : targets_.find(path.substr(1));
+      if (found != targets_.end()) target = found->second;
+    }
+    if (target == nullptr) return {.exchange = nullptr, .refusal = Problem(404, "no MCP server has this address")};
+    if (head.method != "GET" && head.method != "POST" && head.method != "DELETE") {
+      return {.exchange = nullptr, .refusal = Problem(405, "MCP knows GET, POST and DELETE")};
+    }
+    McpRequest request{.method = head.method, .url = target->url, .headers = {}, .body = {}, .make_socket = nullptr};
+    for (const char* const name : kPassedOn) {
+      if (const std::string_view text = head.Find(name); !text.empty()) request.headers[name] = std::string(text);
+    }
+    for (const auto& [name, text] : target->headers) request.headers[name] = text;
+    return {.exchange = std::make_shared<Repeated>(
+                target, std::move(request),
+                [this, target](std::function<void()> work) { return Post(target, std::move(work)); })};
+  }
+
+  absl::StatusOr<Way> Open(sandbox::Room& room, const std::string& url,
+                           const std::map<std::string, std::string>& headers) {
+    INGOT_ASSIGN_OR_RETURN(sandbox::Fd listener, room.NewSocket());
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+        listen(listener.get(), SOMAXCONN) != 0 ||
+        getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      return sandbox::ErrnoStatus(errno, "cannot listen inside the room");
+    }
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<void> accepts, server_->AcceptOn(listener.Release()));
+    const auto target = std::make_shared<Target>();
+    target->url = url;
+    target->headers = headers;
+    const std::string token = base::RandomHex(16);
+    base::MutexLock lock(mu_);
+    targets_[token] = target;
+    return Way{.url = absl::StrCat("http://127.0.0.1:", ntohs(address.sin_port), "/", token),
+               .open = std::shared_ptr<void>(nullptr, [this, token, target, accepts](void*) {
+                 target->closed = true;
+                 base::MutexLock lock_of_close(mu_);
+                 targets_.erase(token);
+               })};
+  }
+
+ private:
+  // Runs the work on a thread. False: too many of this target run.
+  bool Post(const std::shared_ptr<Target>& target, std::function<void()> work) {
+    if (target->requests.fetch_add(1) >= kMostRequests) {
+      target->requests.fetch_sub(1);
+      return false;
+    }
+    {
+      base::MutexLock lock(mu_);
+      ++threads_;
+    }
+    std::thread([this, target, work = std::move(work)]() mutable {
+      work();
+      work = nullptr;
+      target->requests.fetch_sub(1);
+      base::MutexLock lock(mu_);
+      --threads_;
+      ended_.SignalAll();
+    }).detach();
+    return true;
+  }
+
+  base::Mutex mu_;
+  base::CondVar ended_;
+  int threads_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, std::shared_ptr<Target>> targets_ ABSL_GUARDED_BY(mu_);  // by token
+  std::unique_ptr<http::Server> server_;
+};
+
+McpBridge::McpBridge(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+McpBridge::~McpBridge() = default;
+
+absl::StatusOr<std::unique_ptr<McpBridge>> McpBridge::Make() {
+  auto impl = std::make_unique<Impl>();
+  INGOT_RETURN_IF_ERROR(base::Annotate(impl->Listen(), "the bridge to MCP servers"));
+  return std::unique_ptr<McpBridge>(new McpBridge(std::move(impl)));
+}
+
+absl::StatusOr<McpBridge::Way> McpBridge::Open(sandbox::Room& room, const std::string& url,
+                                               const std::map<std::string, std::string>& headers) {
+  return impl_->Open(room, url, headers);
+}
+
+}  // namespace ingot::agents
