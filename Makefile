@@ -73,10 +73,10 @@ test-page: build
 	@scripts/setup.sh page
 	python3 tests/page/run.py $(BUILD)/ingot . build/page-screenshots
 
-# A run's record in real servers of MLflow and Trackio, from PyPI. OTELCOL=PROGRAM adds an OpenTelemetry collector.
+# A run's record in real servers of MLflow and Trackio, and in an offline run of W&B, all from PyPI. OTELCOL=PROGRAM adds an OpenTelemetry collector.
 test-loggers: build
 	[ -x build/peers-loggers/bin/python ] || python3 -m venv build/peers-loggers
-	build/peers-loggers/bin/pip install --quiet mlflow trackio
+	build/peers-loggers/bin/pip install --quiet mlflow trackio wandb
 	build/peers-loggers/bin/python tests/loggers/servers.py $(BUILD)/ingot . $(OTELCOL)
 
 format:

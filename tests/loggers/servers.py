@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """A real run's record in the servers of its loggers: servers.py BINARY SOURCE_DIR [OTELCOL].
 
-Starts MLflow and Trackio from the Python that runs this (pip install mlflow trackio), and an OpenTelemetry collector with an OTLP receiver
+Starts MLflow and Trackio from the Python that runs this (pip install mlflow trackio wandb), and an OpenTelemetry collector with an OTLP receiver
 and the debug exporter, if OTELCOL names its program. Trains a few steps and asks each server what it got.
+The record also becomes an offline run of W&B, whose file is read back.
 """
 import json
 import os
 import pathlib
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ service:
   telemetry: {{metrics: {{level: none}}}}
   pipelines: {{traces: {{receivers: [otlp], exporters: [debug]}}}}
 """
+EVALUATED = 6  # held-out tasks of each evaluation
 
 
 def free_port():
@@ -37,7 +40,7 @@ def free_port():
 def wait_for(url, process, seconds=180):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        check(process.poll() is None, f"the server of {url} ended")
+        check(process.poll() is None, f"the server of {url} ended: {' '.join(process.args)}")
         try:
             urllib.request.urlopen(url, timeout=2)
             return
@@ -81,7 +84,9 @@ def main():
             settings = {**run_tests.SHORT, "run.name": "logged", "http.dashboard": "false", "loggers.mlflow.url": mlflow,
                         "loggers.mlflow.experiment": "lab", "loggers.trackio.url": trackio, "loggers.trackio.key_file": str(key)}
             if otelcol:
-                settings["loggers.otlp.url"] = otlp
+                tasks = pathlib.Path(source, "examples/smoke/eval.jsonl").read_text(encoding="utf-8").splitlines()[:EVALUATED]
+                pathlib.Path(f"{folder}/eval.jsonl").write_text("\n".join(tasks) + "\n", encoding="utf-8")
+                settings |= {"loggers.otlp.url": otlp, "eval.tasks": f"{folder}/eval.jsonl", "eval.every_versions": "4"}
             ingot = run_tests.Ingot(binary, source, folder)
             code, output = ingot.run("train", settings)
             print(output)
@@ -89,6 +94,7 @@ def main():
             rows = [row for row in ingot.metrics("logged") if "reward/mean" in row]
             check_mlflow(mlflow, rows)
             check_trackio(trackio, rows)
+            check_wandb(source, f"{folder}/logged", ingot.metrics("logged"))
             if otelcol:
                 check_otlp(logs["otel"], ingot, rows)
         finally:
@@ -123,6 +129,34 @@ def check_trackio(url, rows):
     print(f"Trackio has {len(found)} steps")
 
 
+def wandb_records(path):
+    """The records of a .wandb file: LevelDB's log format behind seven bytes of header."""
+    from wandb.proto import wandb_internal_pb2
+    data, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:  # no room for a head in this block
+            at += 32768 - at % 32768
+            continue
+        _, size, kind = struct.unpack("<IHB", data[at:at + 7])
+        whole, at = whole + data[at + 7:at + 7 + size], at + 7 + size
+        if kind in (1, 4):  # a whole record, or the last part of one
+            yield wandb_internal_pb2.Record.FromString(whole)
+            whole = b""
+
+
+def check_wandb(source, folder, rows):
+    """examples/python/to_wandb.py makes an offline run with every number of the record."""
+    subprocess.run([sys.executable, f"{source}/examples/python/to_wandb.py", folder], check=True, capture_output=True, timeout=600)
+    records = list(wandb_records(next(pathlib.Path(folder, "wandb").glob("offline-run-*/*.wandb"))))
+    found = [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+             for record in records if record.HasField("history")]
+    wanted = [{key: value for key, value in row.items() if isinstance(value, (int, float))} for row in rows]
+    lost = [key for ours, theirs in zip(wanted, found) for key, value in ours.items() if theirs.get(key) != value]
+    check(len(found) == len(wanted) and not lost, f"W&B's file has {len(found)} of {len(wanted)} rows, and not {lost[:5]}")
+    check(any(record.HasField("exit") and record.exit.exit_code == 0 for record in records), "W&B's run has no end")
+    print(f"W&B's offline run has {sum(map(len, wanted))} numbers of {len(found)} rows")
+
+
 def check_otlp(log, ingot, rows):
     time.sleep(2)
     log.flush()
@@ -134,7 +168,11 @@ def check_otlp(log, ingot, rows):
     print(f"the collector has {count}; {groups} groups ended")
     check(count["step"] == len(rows), f"{count['step']} step spans for {len(rows)} steps")
     trained = sum(len(record["batch"]["groupIds"]) for record in ended if "batch" in record)
-    check(count["episode"] == 4 * groups, f"{count} spans for {groups} groups of 4")
+    evaluated = sum(row["eval/episodes"] for row in ingot.metrics("logged") if "eval/episodes" in row)
+    marked = text.replace(" ", "").count("ingot.purpose:Str(eval)")
+    print(f"{marked} episodes of evaluations, {evaluated:.0f} in the record")
+    check(marked == evaluated and marked >= 2 * EVALUATED, f"{marked} spans of evaluated episodes, {evaluated} in the record")
+    check(count["episode"] == 4 * groups + evaluated, f"{count} spans for {groups} groups of 4, and {evaluated} of evaluations")
     check(count["grading"] == 4 * trained, f"{count} spans; {trained} groups have a reward")  # a dropped group has no such record
     check(count["call"] >= count["episode"], f"{count}")
 
