@@ -93,6 +93,19 @@ void RemoveStaleGroups(const std::string& folder) {
   }
 }
 
+// This process and its children in a group of version 2, such as a launcher that the probe started.
+std::vector<int> OwnProcesses(const std::string& root, const std::string& folder) {
+  std::vector<int> own = {getpid()};
+  std::ifstream file(folder + "/cgroup.procs");
+  for (int pid = 0; file >> pid;) {
+    std::ifstream status(absl::StrCat(root, "/proc/", pid, "/status"));
+    for (std::string line; std::getline(status, line);) {
+      if (line == absl::StrCat("PPid:\t", getpid())) own.push_back(pid);
+    }
+  }
+  return own;
+}
+
 std::string Value(int64_t limit, const char* none) { return limit > 0 ? absl::StrCat(limit) : none; }
 
 absl::Status SetLimits(int version, const std::string& controller, const std::string& folder,
@@ -180,7 +193,9 @@ absl::Status ControlGroups::FindVersion2() {
     if (!MakeFolder(leaf) && errno != EEXIST) {
       return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", leaf));
     }
-    INGOT_RETURN_IF_ERROR(WriteValue(leaf + "/cgroup.procs", absl::StrCat(getpid())));
+    for (const int pid : OwnProcesses(tree_.root, folder)) {
+      INGOT_RETURN_IF_ERROR(WriteValue(leaf + "/cgroup.procs", absl::StrCat(pid)));
+    }
     INGOT_RETURN_IF_ERROR(WriteValue(folder + "/cgroup.subtree_control", all));
   }
   INGOT_RETURN_IF_ERROR(WriteValue(own + "/cgroup.subtree_control", all));
