@@ -22,11 +22,13 @@
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/run_loggers.h"
+#include "app/run_metrics.h"
 #include "app/run_page.h"
 #include "app/run_registry.h"
 #include "app/run_roles.h"
 #include "app/run_secrets.h"
 #include "app/run_status.h"
+#include "app/silent_roles.h"
 #include "app/slurm.h"
 #include "app/start_check.h"
 #include "app/supervisor.h"
@@ -170,6 +172,7 @@ class LocalLauncher final : public Launcher {
     options.min_members = cluster.min_trainer_ranks;
     supervisor_.emplace(options);
     for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
+    WatchSilence(made);
     ServeStatus();
     if (registry_ != nullptr) {
       INGOT_ASSIGN_OR_RETURN(page_, ServeLaunchedPage(loaded_, *dir_, *registry_, tokenizer_));
@@ -214,10 +217,22 @@ class LocalLauncher final : public Launcher {
     return registry_->ClaimRun();
   }
 
+  void WatchSilence(const std::vector<RoleSpec>& made) {
+    std::vector<RoleSocket> sockets;
+    for (const RoleSpec& spec : made) sockets.push_back({spec.name, MetricsSocket(*dir_, spec.name)});
+    silent_ = std::make_unique<SilentRoles>([sockets] { return sockets; },
+                                            [this](const std::string& line) {
+                                              INGOT_LOG(warn, "{}", line);
+                                              PrintLine(config_, line);
+                                            });
+    silent_->Start();
+  }
+
   void ServeStatus() {
     if (registry_ == nullptr) return;
-    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket),
-                                         [this] { return AskRoles(*registry_, config_.cluster, access_); });
+    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket), [this] {
+      return WithSilent(AskRoles(*registry_, config_.cluster, access_), silent_->Silent());
+    });
     if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
     if (started.ok()) status_ = *std::move(started);
   }
@@ -235,7 +250,8 @@ class LocalLauncher final : public Launcher {
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Front> front_;  // of several gateways
   std::unique_ptr<FrontKeeper> front_keeper_;
-  LaunchedPage page_;                       // before the registry whose channels it uses
+  LaunchedPage page_;  // before the registry whose channels it uses
+  std::unique_ptr<SilentRoles> silent_;
   std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
   bool stopping_ = false;
 };

@@ -16,9 +16,11 @@
 #include "app/process.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
+#include "app/run_metrics.h"
 #include "app/run_registry.h"
 #include "app/run_roles.h"
 #include "app/run_secrets.h"
+#include "app/silent_roles.h"
 #include "app/status_endpoint.h"
 #include "app/supervisor.h"
 #include "app/takeover.h"
@@ -63,14 +65,17 @@ std::string SocketOf(const RunDir& dir, const std::string& name) {
   return absl::StrCat(dir.sockets(), "/node-", name, ".sock");
 }
 
-// "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
-std::string DescribeStates(const std::vector<RoleState>& states) {
+// "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING), agents (NO ANSWER)"
+std::string DescribeStates(const std::vector<RoleState>& states, const std::vector<RoleStatus>& silent) {
   std::string text;
   for (const RoleState& state : states) {
+    const bool is_silent =
+        std::any_of(silent.begin(), silent.end(), [&](const auto& role) { return role.name == state.name; });
     absl::StrAppend(&text, text.empty() ? "" : ", ", state.name,
                     state.restarts > 0 ? absl::StrCat(" (restarted ", state.restarts, " times)") : "",
                     state.done      ? " (done)"
                     : state.pid < 0 ? " (NOT RUNNING)"
+                    : is_silent     ? " (NO ANSWER)"
                                     : "");
   }
   return text;
@@ -82,6 +87,10 @@ class Board {
   void Set(const std::vector<RoleState>& states) {
     base::MutexLock lock(mu_);
     states_ = states;
+  }
+  std::vector<RoleState> States() {
+    base::MutexLock lock(mu_);
+    return states_;
   }
   std::vector<RoleStatus> Statuses() {
     base::MutexLock lock(mu_);
@@ -133,6 +142,13 @@ class Agent {
       }
       return arrived;
     };
+    silent_ = std::make_unique<SilentRoles>([this] { return Sockets(); },
+                                            [this](const std::string& line) {
+                                              INGOT_LOG(warn, "{}", line);
+                                              Print(line);
+                                              TellRegistry();
+                                            });
+    silent_->Start();
     Supervisor supervisor(options);
     for (const RoleProcess& role : roles_) INGOT_RETURN_IF_ERROR(supervisor.Start(specs.Spec(role)));
     Print(absl::StrCat(roles_.size(), " processes; logs ", dir_->logs()));
@@ -288,9 +304,22 @@ class Agent {
     if (!node.roles.empty()) nodes.push_back(std::move(node));
   }
 
+  // Of the roles that run here, with those that moved here.
+  std::vector<RoleSocket> Sockets() {
+    std::vector<RoleSocket> sockets;
+    for (const RoleState& state : board_.States()) {
+      if (state.pid > 0) sockets.push_back({state.name, MetricsSocket(*dir_, state.name)});
+    }
+    return sockets;
+  }
+
   void Tell(const std::vector<RoleState>& states) {
     board_.Set(states);
-    if (registry_ != nullptr) registry_->UpdateNodes(DescribeStates(states));
+    TellRegistry();
+  }
+
+  void TellRegistry() {
+    if (registry_ != nullptr) registry_->UpdateNodes(DescribeStates(board_.States(), silent_->Silent()));
   }
 
   const NodeArgs& args_;
@@ -304,7 +333,8 @@ class Agent {
   std::unique_ptr<Front> front_;  // of several gateways, where this node drives the run
   std::unique_ptr<FrontKeeper> front_keeper_;
   Board board_;
-  std::unique_ptr<StatusEndpoint> probes_;  // last: its thread reads the board
+  std::unique_ptr<StatusEndpoint> probes_;  // last, as is the next one: their threads read the board
+  std::unique_ptr<SilentRoles> silent_;
 };
 
 // Asks the agent of this node. 0: it answers and, for "ready", all its roles run.

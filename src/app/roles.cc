@@ -79,8 +79,11 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(c
                                                                                const std::string& role,
                                                                                const MetricsEndpoint::Text& text) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
-  const std::string name = role == "trainer" ? role : RoleName(role, context.index);
-  return ServeMetrics(context.config, dir, name, MetricsPort(context.config, role, context.index), text);
+  const std::string name = RoleName(role, context.index);
+  // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they live.
+  const bool follows = role == "trainer" && context.index > 0;
+  const int port = follows ? 0 : MetricsPort(context.config, role, context.index);
+  return ServeMetrics(context.config, dir, name, port, text);
 }
 
 // Returns at the signal to stop, or once `over` is true.
@@ -523,8 +526,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
       loaded,        config, args.resume, index, metrics, device, std::move(secrets.admin_key), std::move(access),
       registry.get()};
   std::vector<std::unique_ptr<MetricsEndpoint>> endpoints;
-  const bool follows = role == "trainer" && index > 0;  // rank 0 has the trainer's metrics
-  if (role != "gateway" && !follows) {
+  if (role != "gateway") {
     INGOT_ASSIGN_OR_RETURN(endpoints, ServeRoleMetrics(context, role, [&metrics] { return metrics.RenderText(); }));
   }
   if (role == "trainer") return RunTrainer(context);

@@ -7,11 +7,15 @@
 
 namespace ingot::app {
 
+std::string MetricsSocket(const RunDir& dir, const std::string& name) {
+  return absl::StrCat(dir.sockets(), "/metrics-", name, ".sock");
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeMetrics(const RunConfig& config, const RunDir& dir,
                                                                            const std::string& name, int port,
                                                                            const MetricsEndpoint::Text& text) {
   std::vector<std::unique_ptr<MetricsEndpoint>> endpoints;
-  auto file = MetricsEndpoint::OnSocket(absl::StrCat(dir.sockets(), "/metrics-", name, ".sock"), text);
+  auto file = MetricsEndpoint::OnSocket(MetricsSocket(dir, name), text);
   if (file.ok()) {
     endpoints.push_back(*std::move(file));
   } else {

@@ -12,6 +12,9 @@
 
 namespace ingot::app {
 
+// The socket file of a process.
+std::string MetricsSocket(const RunDir& dir, const std::string& name);
+
 // `name`: the process within the run, such as "gateway" or "rollout-0". `port`: 0 = no TCP. A socket file that cannot be
 // made is logged, since a folder of another machine may hold none; a port that was asked for and is not to be had is an
 // error. The endpoints end with the vector.

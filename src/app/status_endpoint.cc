@@ -28,6 +28,19 @@ std::string FormatRoles(const std::vector<RoleStatus>& roles) {
   return lines;
 }
 
+std::vector<RoleStatus> WithSilent(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& silent) {
+  for (const RoleStatus& one : silent) {
+    const auto is_it = [&](const RoleStatus& role) { return role.name == one.name; };
+    const auto found = std::find_if(roles.begin(), roles.end(), is_it);
+    if (found == roles.end()) {
+      roles.push_back(one);
+    } else if (!found->state.ok()) {
+      found->state = one.state;  // it tells more than a deadline
+    }
+  }
+  return roles;
+}
+
 bool AllAnswer(const std::vector<RoleStatus>& roles) {
   return std::all_of(roles.begin(), roles.end(), [](const RoleStatus& role) { return role.state.ok(); });
 }

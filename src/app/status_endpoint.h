@@ -24,6 +24,8 @@ struct RoleStatus {
 
 // A printable line for each role.
 std::string FormatRoles(const std::vector<RoleStatus>& roles);
+// The roles with what is known of the silent ones, which may be others beside them.
+std::vector<RoleStatus> WithSilent(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& silent);
 bool AllAnswer(const std::vector<RoleStatus>& roles);
 
 // Serves GET /status, the roles' lines, on a socket file.

@@ -400,6 +400,19 @@ RecordedRows ReadRecord(const std::string& path) {
   return earlier;
 }
 
+// A run that goes on waits while its disk is full, as it does at every later write; a new one fails at once.
+absl::StatusOr<std::unique_ptr<base::RunLog>> OpenLog(const base::RunLogOptions& options, base::Metrics& metrics,
+                                                      const Patience& patience) {
+  const base::Clock& clock = base::Clock::Real();
+  if (options.resume_step < 0) return base::RunLog::Open(options, &metrics, clock);
+  std::unique_ptr<base::RunLog> log;
+  INGOT_RETURN_IF_ERROR(Persist(patience, "opening the record of the run", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(log, base::RunLog::Open(options, &metrics, clock));
+    return absl::OkStatus();
+  }));
+  return log;
+}
+
 }  // namespace
 
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
@@ -430,8 +443,8 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   log_options.resume_step = resume ? first_step : -1;
   // The last evaluation of a run that was made longer stays; a run without a step left repeats it.
   log_options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
-                         base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
+  const Patience patience{.stop = &stop};
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log, OpenLog(log_options, metrics, patience));
   const RecordedRows earlier = ReadRecord(dir.metrics());
   RunTally tally;
   tally.rewards = earlier.rewards;
@@ -441,7 +454,6 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
 
   const PinnedVersions pinned(config.gateway, dir);
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
-  const Patience patience{.stop = &stop};
   RunVersions versions(seams, evaluations, pinned, trainer->config(), patience);
   if (first_step == 0) {
     // A crash before the first due checkpoint resumes from this one, so that no warm start is repeated.

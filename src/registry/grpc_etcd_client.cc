@@ -68,6 +68,7 @@ EtcdClient::EtcdClient(EtcdOptions options) : options_(std::move(options)) {
     const auto channel = grpc::CreateCustomChannel(endpoint, Credentials(options_), ChannelArguments());
     auto member = std::make_unique<EtcdMember>();
     member->address = endpoint;
+    member->channel = channel;
     member->kv = api::KV::NewStub(channel);
     member->watch = api::Watch::NewStub(channel);
     member->lease = api::Lease::NewStub(channel);
@@ -163,6 +164,19 @@ absl::Status EtcdClient::Try(const Rpc& rpc, EtcdMember& member, milliseconds de
   return Explain(status, member);
 }
 
+// A channel makes its connection only while some thread reads from sockets: one that serves, or whose call waits. A call to
+// a channel without a connection fails at once. So a process that serves nothing would never reach a member again that was
+// gone, unless it waited for the channels here.
+void EtcdClient::Pause() {
+  bool waited = false;
+  for (const auto& member : members_) {
+    if (member->channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) continue;
+    member->channel->WaitForConnected(std::chrono::system_clock::now() + kPause);
+    waited = true;
+  }
+  if (!waited) std::this_thread::sleep_for(kPause);
+}
+
 absl::Status EtcdClient::Call(const Rpc& rpc, milliseconds deadline) {
   const auto end = std::chrono::steady_clock::now() + deadline;
   absl::Status last;
@@ -183,7 +197,7 @@ absl::Status EtcdClient::Call(const Rpc& rpc, milliseconds deadline) {
       if (current_ == chosen) current_ = (chosen + 1) % members_.size();
     }
     if (std::chrono::steady_clock::now() + kPause >= end) break;
-    std::this_thread::sleep_for(kPause);
+    Pause();
   }
   return absl::UnavailableError(absl::StrCat(
       Describe(), ": nobody answered within ", deadline.count(), " ms; the last: ", last.message(),

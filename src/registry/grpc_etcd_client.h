@@ -20,6 +20,7 @@ namespace api = ::etcdserverpb;
 
 struct EtcdMember {
   std::string address;
+  std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<api::KV::Stub> kv;
   std::unique_ptr<api::Watch::Stub> watch;
   std::unique_ptr<api::Lease::Stub> lease;
@@ -61,6 +62,8 @@ class EtcdClient {
   // One try at one member, with a new login if the old one is refused. False by `other`: no other member need be asked.
   absl::Status Try(const Rpc& rpc, EtcdMember& member, std::chrono::milliseconds deadline, bool& other);
   absl::Status Login(EtcdMember& member, std::chrono::milliseconds deadline, bool& other);
+  // Between two rounds over the members.
+  void Pause();
   absl::Status CheckCluster(const api::ResponseHeader& header, const EtcdMember& member);
 
   const EtcdOptions options_;

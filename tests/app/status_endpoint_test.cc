@@ -51,6 +51,18 @@ TEST_F(StatusOfLauncher, HasALineForEachRoleAndSaysWhetherAllAnswer) {
   EXPECT_EQ(http::Read(wire).status, 404);
 }
 
+TEST_F(StatusOfLauncher, NamesSilentRolesBesideThoseThatItAsks) {
+  const RoleStatus answers{"gateway", "127.0.0.1:2", "1 call"},
+      late{"datapool", "127.0.0.1:1", absl::UnavailableError("late")};
+  const std::vector<RoleStatus> silent = {{"datapool", "-", absl::UnavailableError("no answer for 7 s: it is stopped")},
+                                          {"gateway", "-", absl::UnavailableError("no answer for 5 s")},
+                                          {"trainer", "-", absl::UnavailableError("no answer for 6 s")}};
+  EXPECT_EQ(FormatRoles(WithSilent({late, answers}, silent)),
+            "datapool   127.0.0.1:1            NOT REACHED: no answer for 7 s: it is stopped\n"
+            "gateway    127.0.0.1:2            1 call\n"
+            "trainer    -                      NOT REACHED: no answer for 6 s\n");
+}
+
 TEST_F(StatusOfLauncher, IsOneLineWhateverARoleSays) {
   for (const std::string& text : base::HostileTexts()) {
     const std::string lines = FormatRoles({{"gateway", "127.0.0.1:2", absl::UnavailableError(text)}});

@@ -131,5 +131,23 @@ TEST_F(EtcdFaults, AWatchGoesOnBehindAHistoryThatIsGone) {
   EXPECT_EQ(shown, (std::vector<std::string>{"numbers/old=1", "numbers/new=9", "-numbers/old"}));
 }
 
+// As the launcher of a run, which has no server whose threads would read what a member sends.
+TEST_F(EtcdFaults, AProcessThatServesNothingFindsAMemberThatCameBack) {
+  const int other = (leader_ + 1) % 3;
+  EtcdOptions only = cluster_->options();
+  only.endpoints = {cluster_->endpoints(other)[0]};
+  const auto registry = *ConnectEtcd(only);
+  ASSERT_TRUE(registry->Put("here", "1", {}).ok());
+  cluster_->Kill(other);
+  ASSERT_FALSE(registry->Get("here").ok());
+  cluster_->Start(other);
+  bool found = false;
+  for (const auto start = std::chrono::steady_clock::now();
+       !found && std::chrono::steady_clock::now() - start < seconds(60);) {
+    found = registry->Get("here").ok();
+  }
+  EXPECT_TRUE(found);
+}
+
 }  // namespace
 }  // namespace ingot::registry

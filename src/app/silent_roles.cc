@@ -1,0 +1,162 @@
+#include "app/silent_roles.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "http/unix_socket.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{500};
+
+pid_t ListenerOf(int fd) {
+  ucred who = {};
+  socklen_t size = sizeof(who);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.pid : 0;
+}
+
+int64_t Seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
+}  // namespace
+
+std::string DescribeProcess(pid_t process) {
+  const absl::StatusOr<std::string> stat = base::ReadFile(absl::StrCat("/proc/", process, "/stat"));
+  const size_t name_end = stat.ok() ? stat->rfind(')') : std::string::npos;
+  if (name_end == std::string::npos || name_end + 2 >= stat->size()) return "";
+  const std::string who = absl::StrCat("process ", process);
+  switch ((*stat)[name_end + 2]) {
+    case 'T':
+    case 't':
+      return absl::StrCat(who, " is stopped by a signal; `kill -CONT ", process, "` lets it go on");
+    case 'D':
+      return who + " waits for a disk, or for a file system of the network";
+    case 'Z':
+      return "";
+    default:
+      return who + " runs, or is frozen; it may lack processor time or memory";
+  }
+}
+
+SilentRoles::~SilentRoles() {
+  {
+    base::MutexLock lock(mu_);
+    stopping_ = true;
+    stopped_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+  for (auto& [name, question] : questions_) {
+    if (question.fd >= 0) close(question.fd);
+  }
+}
+
+void SilentRoles::Start() {
+  thread_ = std::thread([this] {
+    while (true) {
+      Look(kPause);
+      base::MutexLock lock(mu_);
+      const std::chrono::nanoseconds next = clock_.Now() + kPause;
+      while (!stopping_ && clock_.WaitUntil(stopped_, mu_, next)) {
+      }
+      if (stopping_) return;
+    }
+  });
+}
+
+void SilentRoles::Look(std::chrono::milliseconds wait) {
+  Ask();
+  TakeAnswers(wait);
+  TellSilence();
+}
+
+void SilentRoles::Ask() {
+  std::set<std::string> names;
+  for (const RoleSocket& role : roles_()) {
+    names.insert(role.name);
+    Question& question = questions_[role.name];
+    if (question.fd >= 0) continue;
+    const absl::StatusOr<int> fd = http::ConnectUnix(role.path);
+    if (!fd.ok()) continue;
+    constexpr std::string_view kRequest = "GET / HTTP/1.1\r\nHost: run\r\nConnection: close\r\n\r\n";
+    question = {.fd = *fd, .process = ListenerOf(*fd), .asked = clock_.Now(), .told = false};
+    if (send(*fd, kRequest.data(), kRequest.size(), MSG_NOSIGNAL) < 0) Close(role.name, question, false);
+  }
+  for (auto& [name, question] : questions_) {  // of roles that went elsewhere
+    if (question.fd >= 0 && !names.contains(name)) Close(name, question, false);
+  }
+}
+
+void SilentRoles::TakeAnswers(std::chrono::milliseconds wait) {
+  const auto until = std::chrono::steady_clock::now() + wait;
+  while (true) {
+    std::vector<pollfd> open;
+    std::vector<std::string> names;
+    for (const auto& [name, question] : questions_) {
+      if (question.fd < 0) continue;
+      open.push_back({.fd = question.fd, .events = POLLIN, .revents = 0});
+      names.push_back(name);
+    }
+    if (open.empty()) return;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const int ready = poll(open.data(), open.size(), std::max<int>(static_cast<int>(left.count()), 0));
+    if (ready <= 0) return;
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (open[i].revents == 0) continue;
+      std::array<char, 64> bytes = {};
+      const bool answered = recv(open[i].fd, bytes.data(), bytes.size(), MSG_DONTWAIT) > 0;
+      Close(names[i], questions_[names[i]], answered);
+    }
+  }
+}
+
+void SilentRoles::Close(const std::string& name, Question& question, bool answered) {
+  close(question.fd);
+  question.fd = -1;
+  if (!std::exchange(question.told, false)) return;
+  {
+    base::MutexLock lock(mu_);
+    silent_.erase(name);
+  }
+  const int64_t seconds = Seconds(clock_.Now() - question.asked);
+  // The end of a process is told by its supervisor.
+  if (answered) tell_(absl::StrCat(name, " answers again, after ", seconds, " s"));
+}
+
+void SilentRoles::TellSilence() {
+  for (auto& [name, question] : questions_) {
+    const std::chrono::nanoseconds silence = clock_.Now() - question.asked;
+    if (question.fd < 0 || question.told || silence < kPatience) continue;
+    question.told = true;
+    {
+      base::MutexLock lock(mu_);
+      silent_[name] = question;
+    }
+    const std::string what = DescribeProcess(question.process);
+    tell_(absl::StrCat(name, " gives no answer for ", Seconds(silence), " s: ", what.empty() ? "it has ended" : what));
+  }
+}
+
+std::vector<RoleStatus> SilentRoles::Silent() {
+  std::vector<RoleStatus> statuses;
+  base::MutexLock lock(mu_);
+  for (const auto& [name, question] : silent_) {
+    const std::string what = DescribeProcess(question.process);
+    statuses.push_back({name, "-",
+                        absl::UnavailableError(absl::StrCat("no answer for ", Seconds(clock_.Now() - question.asked),
+                                                            " s: ", what.empty() ? "it has ended" : what))});
+  }
+  return statuses;
+}
+
+}  // namespace ingot::app

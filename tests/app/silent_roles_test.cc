@@ -1,0 +1,131 @@
+// Roles that live and do not answer.
+#include "app/silent_roles.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "http/unix_socket.h"
+
+namespace ingot::app {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::StartsWith;
+
+class SilentRolesTest : public testing::Test {
+ protected:
+  SilentRolesTest() : path_(testing::TempDir() + "role-" + std::to_string(getpid()) + ".sock") {
+    std::filesystem::remove(path_);
+  }
+  ~SilentRolesTest() override { End(); }
+
+  void Listen() {
+    const auto listening = http::ListenUnix(path_);
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    listening_ = *listening;
+  }
+  // Answers the question that stands first.
+  void Answer() const {
+    const int asked = accept(listening_, nullptr, nullptr);
+    ASSERT_EQ(send(asked, "x", 1, 0), 1);
+    close(asked);
+  }
+  void End() {
+    if (listening_ >= 0) close(listening_);
+    listening_ = -1;
+    std::filesystem::remove(path_);
+  }
+  void Look() { roles_.Look(milliseconds(0)); }
+
+  const std::string path_;
+  int listening_ = -1;
+  base::ManualClock clock_;
+  std::vector<std::string> told_;
+  SilentRoles roles_{[this] { return std::vector<RoleSocket>{{"trainer", path_}}; },
+                     [this](const std::string& line) { told_.push_back(line); }, clock_};
+};
+
+TEST_F(SilentRolesTest, TellsOfARoleThatGivesNoAnswer) {
+  Listen();
+  Look();
+  clock_.Advance(SilentRoles::kPatience - milliseconds(1));
+  Look();
+  EXPECT_THAT(told_, IsEmpty());
+  EXPECT_THAT(roles_.Silent(), IsEmpty());
+  clock_.Advance(milliseconds(1));
+  Look();
+  Look();  // told once
+  EXPECT_THAT(told_, ElementsAre(AllOf(StartsWith("trainer gives no answer for 5 s: process "),
+                                       HasSubstr(std::to_string(getpid())))));
+  clock_.Advance(seconds(2));
+  const std::vector<RoleStatus> silent = roles_.Silent();
+  ASSERT_THAT(silent, SizeIs(1));
+  EXPECT_EQ(silent[0].name, "trainer");
+  EXPECT_THAT(std::string(silent[0].state.status().message()), StartsWith("no answer for 7 s: process "));
+}
+
+TEST_F(SilentRolesTest, TellsWhenItAnswersAgain) {
+  Listen();
+  Look();
+  clock_.Advance(seconds(9));
+  Look();
+  Answer();
+  Look();
+  EXPECT_THAT(told_, ElementsAre(StartsWith("trainer gives no answer for 9 s"), "trainer answers again, after 9 s"));
+  EXPECT_THAT(roles_.Silent(), IsEmpty());
+}
+
+TEST_F(SilentRolesTest, AnswersInTimeAreNotTold) {
+  Listen();
+  for (int i = 0; i < 20; ++i) {
+    Look();
+    Answer();
+    Look();
+    clock_.Advance(seconds(4));
+  }
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(SilentRolesTest, ARoleThatStartsOrHasEndedIsNotSilent) {
+  for (int i = 0; i < 10; ++i, clock_.Advance(seconds(1))) Look();
+  Listen();
+  Look();
+  clock_.Advance(seconds(6));
+  Look();
+  End();
+  Look();
+  for (int i = 0; i < 10; ++i, clock_.Advance(seconds(1))) Look();
+  EXPECT_THAT(told_, SizeIs(1));
+  EXPECT_THAT(roles_.Silent(), IsEmpty());
+}
+
+TEST(DescribeProcessTest, TellsWhatIsWrong) {
+  const pid_t child = fork();
+  if (child == 0) {
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, WUNTRACED), child);
+  EXPECT_THAT(DescribeProcess(child),
+              AllOf(HasSubstr("stopped by a signal"), HasSubstr("kill -CONT " + std::to_string(child))));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(DescribeProcess(child), "");
+}
+
+}  // namespace
+}  // namespace ingot::app

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Stops each role of a launched run in turn: waits_tests.py BINARY SOURCE_DIR. The terminal, a log and `ingot status` then
+name the stopped role and the cause, and the run goes on once the role does. Prints after how many seconds each of them did."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from run_tests import GROUPS, Ingot, check, process_of, wait_until
+
+ROLES = ["datapool", "scheduler", "gateway", "rollout-0", "agents", "trainer", "trainer-1"]
+
+
+def stop_and_look(ingot, launch, role, terminal, logs):
+    """Stops a role until it is named everywhere; returns the seconds that this took, by place. The run goes on afterwards."""
+    begun = {path: path.stat().st_size for path in (terminal, logs / "launch.log")}
+
+    def said(path):
+        with open(path, encoding="utf-8") as file:
+            file.seek(begun[path])
+            return file.read()
+
+    def in_status():
+        lines = subprocess.run(ingot.argv("status", {"run.name": "waits"}), cwd=ingot.source, capture_output=True, text=True)
+        return any(line.split()[0] == role and "NOT REACHED: no answer for" in line and "stopped by a signal" in line
+                   for line in lines.stdout.splitlines()) and lines.returncode == 1
+
+    silent, took = f"{role} gives no answer for ", {}
+    process = process_of(launch, role)
+    check(process is not None, f"there is no {role}")
+    os.kill(process, signal.SIGSTOP)
+    began = time.monotonic()
+    looks = {"terminal": lambda: silent in said(terminal), "log": lambda: silent in said(logs / "launch.log"),
+             "status": in_status}
+    while len(took) < len(looks):
+        check(time.monotonic() - began < 120, f"{role} is stopped, and is not named by {sorted(looks.keys() - took.keys())}")
+        for place in looks.keys() - took.keys():
+            if looks[place]():
+                took[place] = time.monotonic() - began
+        time.sleep(0.2)
+    check(f"process {process} is stopped by a signal" in said(terminal), f"no cause for {role}: {said(terminal)}")
+    rows = ingot.rows("waits")
+    os.kill(process, signal.SIGCONT)
+    wait_until(lambda: f"{role} answers again" in said(terminal), f"word that {role} answers again", launch)
+    wait_until(lambda: ingot.rows("waits") >= rows + 3, f"steps after {role} went on", launch)
+    return took
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="ingot-waits-") as folder:
+        ingot = Ingot(sys.argv[1], sys.argv[2], folder)
+        ingot.config = f"{folder}/waits.yaml"
+        pathlib.Path(ingot.config).write_text(json.dumps(GROUPS))
+        own = {"run.name": "waits", "scheduler.total_steps": 100000, "scheduler.group_deadline_s": 3600,
+               "cluster.trainer_ranks": 2, "cluster.rank_deadline_s": 3600, "cluster.registry.ttl_s": 3600}
+        out_path, logs = pathlib.Path(folder) / "out", pathlib.Path(folder) / "waits/logs"
+        with open(out_path, "w", encoding="utf-8") as out:
+            launch = subprocess.Popen(ingot.argv("launch", own), cwd=ingot.source, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            wait_until(lambda: ingot.rows("waits") >= 3, "the first steps", launch)
+            for role in ROLES:
+                took = stop_and_look(ingot, launch, role, out_path, logs)
+                print(f"{role}: named after {took['terminal']:.1f} s on the terminal, {took['log']:.1f} s in a log, "
+                      f"{took['status']:.1f} s by ingot status", flush=True)
+        finally:
+            launch.terminate()
+            try:
+                launch.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                launch.kill()
+
+
+if __name__ == "__main__":
+    main()
