@@ -114,6 +114,12 @@ absl::StatusOr<json::value> Written(const std::string& out, const model::ModelFo
       {"folder", out}, {"family", folder.config.model_type}, {"parameters", folder.config.ParameterCount()}};
 }
 
+absl::StatusOr<json::value> Export(const ModelArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
+  model::FoldAdapters(&folder);
+  return Written(args.out, folder);
+}
+
 absl::StatusOr<json::value> Merge(const ModelArgs& args) {
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
   if (folder.config.lora.rank == 0 && args.other.empty()) {
@@ -156,6 +162,10 @@ const std::vector<ModelCommand>& ModelCommands() {
        "family, parameters, and the memory to serve and to train",
        {"model", "kv-cache-tokens", "micro-batch-tokens"},
        Info},
+      {"export",
+       "write a checkpoint as a folder that transformers loads, with its adapters folded in",
+       {"model", "adapter", "out"},
+       Export},
       {"merge",
        "fold an adapter into its base, or average two models: writes a model folder",
        {"model", "adapter", "with", "out"},

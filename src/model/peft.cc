@@ -65,7 +65,8 @@ std::string TargetOf(const std::string& name) {
 }
 
 // The modules that the targets name, for PEFT: a list of last words or, in a model with experts, a regular expression. A
-// word alone would name the products of routed experts too.
+// word alone would name the products of routed experts too. PEFT asks for their names without a number where the base
+// keeps all experts in one tensor.
 value TargetModules(const ModelConfig& config) {
   constexpr std::string_view kRouted = "experts.";
   base::json::array words;
@@ -73,8 +74,8 @@ value TargetModules(const ModelConfig& config) {
   for (const std::string& target : config.lora.targets) {
     words.emplace_back(target.c_str());
     const bool of_experts = target.starts_with(kRouted);
-    patterns.push_back(of_experts ? "experts\\.\\d+\\." + target.substr(kRouted.size())
-                                  : "(?!\\d+\\.)[^.]+\\." + target);
+    patterns.push_back(of_experts ? "experts\\.(\\d+\\.)?" + target.substr(kRouted.size())
+                                  : "(?!\\d+\\.|experts\\.)[^.]+\\." + target);
   }
   if (config.experts.count == 0) return words;
   return value("(.*\\.)?(" + absl::StrJoin(patterns, "|") + ")");

@@ -189,6 +189,8 @@ TEST(PeftExperts, AdaptersOfRoutedExpertsGoThroughAFolder) {
   const auto names = [&](const std::string& module) { return std::regex_match(module, modules); };
   EXPECT_TRUE(names("model.layers.0.self_attn.q_proj"));
   EXPECT_TRUE(names("model.layers.1.mlp.experts.11.down_proj"));
+  EXPECT_TRUE(names("model.layers.1.mlp.experts.down_proj")) << "as peft names it where one tensor holds all experts";
+  EXPECT_FALSE(names("model.layers.1.mlp.experts.q_proj"));
   EXPECT_FALSE(names("model.layers.1.mlp.experts.11.up_proj"));
   EXPECT_FALSE(names("model.layers.1.mlp.experts.3.q_proj"));
   EXPECT_FALSE(names("model.layers.1.mlp.down_proj"));

@@ -1,0 +1,91 @@
+// Images that buildah makes, as archives and from Dockerfiles, and rooms on them.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "sandbox/image.h"
+#include "sandbox/test_room.h"
+
+namespace ingot::sandbox {
+namespace {
+
+// A Dockerfile with commands of its own, and both kinds of archive of what it built.
+constexpr char kMakeByBuildah[] = R"(set -e
+cd "$1"; mkdir -p context
+cp /bin/busybox context/busybox
+cat >context/Dockerfile <<'END'
+FROM scratch
+COPY busybox /bin/busybox
+RUN ["/bin/busybox", "sh", "-c", "for each in sh cat mkdir tr; do /bin/busybox ln -s busybox /bin/$each; done"]
+ENV PATH=/bin GREETING=hello
+WORKDIR /app
+RUN echo "from a layer" > greeting && mkdir -p /tmp /etc
+RUN cat greeting | tr a-z A-Z > loud
+END
+alias build='buildah --storage-driver vfs --root "$1/storage" --runroot "$1/run"'
+build bud --isolation chroot --layers --tag made context
+build push made oci-archive:"$1/oci.tar"
+build push made docker-archive:"$1/docker.tar":made:1
+rm -rf "$1/storage" "$1/run"
+)";
+
+class BuildahTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v buildah skopeo umoci busybox >/dev/null 2>&1") != 0 ||
+        access("/bin/busybox", X_OK) != 0) {
+      GTEST_SKIP() << "needs buildah, skopeo, umoci and busybox-static";
+    }
+    if (geteuid() != 0) GTEST_SKIP() << "only root can build without an engine";
+    std::ofstream(Path("make.sh")) << kMakeByBuildah;
+    const std::string make = absl::StrCat("sh ", Path("make.sh"), " ", folder_.path(), " >", Path("log"), " 2>&1");
+    ASSERT_EQ(std::system(make.c_str()), 0) << std::ifstream(Path("log")).rdbuf();
+  }
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  const TestFolder folder_;
+};
+
+TEST_F(BuildahTest, RoomsRunOnItsArchivesAndOnItsDockerfiles) {
+  ImageStore store(Path("store"));
+  SubstrateOptions options;
+  options.work_root = Path("work");
+  options.images = Path("store");
+  const auto substrate = LocalSubstrate::Make(options);
+  ASSERT_TRUE(substrate.ok()) << substrate.status();
+  if (!(*substrate)->grant().layers) GTEST_SKIP() << "this machine grants no rooms with images";
+  for (const std::string& source :
+       {"oci-archive:" + Path("oci.tar"), "docker-archive:" + Path("docker.tar"), "dockerfile:" + Path("context")}) {
+    SCOPED_TRACE(source);
+    const auto image = store.Resolve(source);
+    ASSERT_TRUE(image.ok()) << image.status();
+    EXPECT_EQ(image->env.at("GREETING"), "hello");
+    EXPECT_EQ(image->working_dir, "/app");
+    // Known by its source, and by its digest to another store object; neither unpacks it again.
+    const auto time = std::filesystem::last_write_time(image->rootfs + "/..");
+    EXPECT_EQ(store.Resolve(source)->rootfs, image->rootfs);
+    EXPECT_EQ(ImageStore(Path("store")).Resolve(image->digest)->rootfs, image->rootfs);
+    EXPECT_EQ(std::filesystem::last_write_time(image->rootfs + "/.."), time);
+
+    RoomOptions wish;
+    wish.image = image->rootfs;
+    const auto room = (*substrate)->Prepare(wish);
+    ASSERT_TRUE(room.ok()) << room.status();
+    const Command command{.argv = {"sh", "-c", "cat greeting loud; echo $GREETING"},
+                          .env = {image->env.begin(), image->env.end()},
+                          .working_dir = image->working_dir,
+                          .stdin_text = ""};
+    const auto outcome = (*room)->Run(command, Limits{}, nullptr);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->out, "from a layer\nFROM A LAYER\nhello\n") << outcome->err;
+  }
+  // The same bytes in another file are the same image.
+  std::filesystem::copy_file(Path("oci.tar"), Path("copy.tar"));
+  EXPECT_EQ(store.Resolve("oci-archive:" + Path("copy.tar"))->digest,
+            store.Resolve("oci-archive:" + Path("oci.tar"))->digest);
+}
+
+}  // namespace
+}  // namespace ingot::sandbox
