@@ -91,8 +91,8 @@ class Exporter {
   }
 
  private:
-  // Of a training run the policy's turns. Of a collection those of the model that was collected from: names that the
-  // configuration lists are others, such as sub-agents.
+  // A training run teaches the policy's turns. A collection teaches the turns of the model that was collected from; names
+  // that the configuration lists are other models, such as sub-agents.
   bool IsLearnt(const v1::Episode& episode, const v1::Call& call) const {
     if (episode.purpose() == v1::PURPOSE_TRAIN) return call.weights() == v1::WEIGHTS_FOLLOW;
     return !other_models_.contains(call.model());
@@ -113,8 +113,8 @@ class Exporter {
     return absl::OkStatus();
   }
 
-  // Context-1: episodes of high recall are all kept, others the less often the lower their recall is, and those that found
-  // nothing make up at most `zero_share` of the rows. A draw is a function of the episode's id.
+  // Context-1 keeps all episodes of high recall, and others the less often the lower their recall is. Episodes without any
+  // recall make up at most `zero_share` of the rows. A draw is a function of the episode's id.
   bool KeepsRecall(const v1::Episode& episode) {
     if (args_.recall.empty()) return episode.reward() > args_.above;
     const auto found = episode.signals().find(args_.recall);
@@ -175,7 +175,7 @@ class Exporter {
   std::set<std::string> other_models_;  // of gateway.models
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::ofstream out_;
-  int64_t kept_ = 0, zeros_ = 0;  // episodes; of them those of recall 0
+  int64_t kept_ = 0, zeros_ = 0;  // kept episodes, and how many have recall 0
   Counts counts_;
 };
 

@@ -26,7 +26,7 @@ std::string_view Text(const grpc_slice& slice) {
 
 // ---- The server's side ----------------------------------------------------------------------------------------------
 
-// What a server asks of its callers.
+// A server's demands on its callers.
 struct Demands {
   std::string token;
   bool certificate = false;

@@ -50,7 +50,7 @@ class Attempt {
   std::string Text(const char* name) const { return std::string(task_.at(name).get_string()); }
   int64_t Number(const char* name) const { return static_cast<int64_t>(task_.at(name).to_number<double>()); }
 
-  // What the script did, for people.
+  // The script's result, for people.
   absl::StatusOr<std::string> Script(sandbox::Room& room, const std::string& path, int64_t seconds) const {
     sandbox::Command command{
         .argv = {"sh", "-c", "if command -v bash >/dev/null; then exec bash $0; fi; exec sh $0", path},

@@ -1,5 +1,5 @@
-// One POST of JSON to a server, and its answer. Thread safe: every call has a connection and a loop of its own. For rare
-// and slow requests, such as those of reward terms.
+// One POST of JSON to a server, and its answer. Thread safe: every call has a connection and a loop of its own. It suits
+// rare and slow requests, such as a reward term's.
 #pragma once
 
 #include <cstdint>

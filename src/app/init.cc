@@ -32,7 +32,7 @@ std::string Tasks(int repeats) {
   return lines;
 }
 
-// Conversations that teach the form of an answer, of which every second one is wrong: what is right is left to the reward.
+// Conversations that teach the form of an answer. Every second answer is wrong: the reward alone says which are right.
 std::string Conversations() {
   std::string lines;
   for (size_t digit = 0; digit < kDigits.size(); ++digit) {

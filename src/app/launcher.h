@@ -4,7 +4,7 @@
 //   slurm        one job, in which every node runs its agent (slurm.h)
 //   kubernetes   objects, whose pods run the agents (kubernetes_launcher.h)
 //
-// What an implementation owes:
+// Each implementation keeps these rules:
 //  1. Plan has no effect: no file, no process, no call.
 //  2. After an error of Start nothing of the run is left behind, or the error says what.
 //  3. Stop gives the run the time that its configuration grants, and is safe when the run is over.
@@ -28,7 +28,7 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
 
-  // What Start would start, for people.
+  // The processes or objects that Start would start, for people.
   virtual absl::StatusOr<std::string> Plan() const = 0;
   virtual absl::Status Start() = 0;
   // Blocks until the run is over; returns its exit code. Once `stop` is set it calls Stop, and waits on. CANCELLED: the run
