@@ -198,8 +198,6 @@ def case_credentials(ingot, server):
         path.chmod(0o600)
         return {"weights.transport": "s3", "weights.s3.endpoint": server.url, "weights.s3.bucket": "weights",
                 "weights.s3.credentials_file": path}
-    if not server.url:
-        return
     expect_refusals(ingot, [
         (settings("wrong-id", "an-unknown-id", SECRET), "credentials are refused"),
         (settings("wrong-secret", SeaweedFs.KEY_ID, SECRET + "-not"), "credentials are refused"),
@@ -212,6 +210,9 @@ def main():
     binary, source, case = sys.argv[1:4]
     with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
         server = (SeaweedFs if case == "credentials" else Moto)(source, folder)
+        if case == "credentials" and not server.url:
+            print("SKIPPED weights_credentials: SeaweedFS is not installed (scripts/setup.sh services)")
+            sys.exit(77)
         try:
             globals()[f"case_{case}"](Ingot(binary, source, folder), server)
         finally:
