@@ -19,25 +19,16 @@ import threading
 import time
 
 from nodes_tests import secret, status
-from run_tests import GROUPS, SHORT, Ingot, PostgresServer, check, check_run, wait_for_rows, wait_until
+from run_tests import GROUPS, SHORT, Ingot, PostgresServer, check, check_run, process_of, wait_for_rows, wait_until
 
 ADMIN = "the-admin-of-the-nodes-0123456789"  # as nodes_tests.secret writes it
 
 
-def process_of(launch, role, index=0):
+def running(launch, role):
     """The process of a role that the launcher started."""
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            if not entry.name.isdigit() or int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) != launch.pid:
-                continue
-            words = (entry / "cmdline").read_bytes().decode().split("\0")
-        except (OSError, ValueError):
-            continue
-        number = next((words[i + 1] for i, word in enumerate(words)
-                       if word in ("--engine", "--gateway", "--datapool")), "0")
-        if words[1:2] == [role] and int(number) == index:
-            return int(entry.name)
-    check(False, f"there is no {role} {index}")
+    process = process_of(launch, role)
+    check(process is not None, f"there is no {role}")
+    return process
 
 
 def ask(port, path, body, key, timeout=120):
@@ -88,7 +79,7 @@ def case_gateways(ingot):
             messages += [reply_of(chat(port, episode, messages)), {"role": "user", "content": "and now?"}]
 
         # The engine is held until the gateway has passed the call on, so that it is stopped while it waits for ids.
-        engine, first = process_of(launch, "rollout"), process_of(launch, "gateway")
+        engine, first = running(launch, "rollout"), running(launch, "gateway")
         os.kill(engine, signal.SIGSTOP)
         cut = {}
         thread = threading.Thread(
@@ -194,11 +185,11 @@ def case_pools(ingot):
         code, lines = status(ingot, own)
         check(code == 0 and {"datapool", "datapool-1"} <= set(lines), f"ingot status: {code} {lines}")
         before = ingot.journal("pools")
-        os.kill(process_of(launch, "datapool"), signal.SIGKILL)
+        os.kill(running(launch, "datapool"), signal.SIGKILL)
         rows = ingot.rows("pools")
         wait_until(lambda: ingot.rows("pools") >= rows + 3, "steps after one died", launch)
         # The other one is stopped for longer than its lease: callers leave it, and its later answers reach nobody.
-        paused = process_of(launch, "datapool", 1)
+        paused = running(launch, "datapool-1")
         os.kill(paused, signal.SIGSTOP)
         rows = ingot.rows("pools")
         wait_until(lambda: ingot.rows("pools") >= rows + 3, "steps while the other one is stopped", launch)

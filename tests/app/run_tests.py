@@ -453,7 +453,7 @@ def process_of(launch, role):
             continue
         if words[1:2] != [name]:
             continue
-        number = next((words[i + 1] for i, word in enumerate(words) if word in ("--engine", "--gateway", "--rank")), "0")
+        number = next((words[i + 1] for i, word in enumerate(words) if word in ("--engine", "--gateway", "--datapool", "--rank")), "0")
         if number == (index or "0"):
             return int(entry.name)
     return None

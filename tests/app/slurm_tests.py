@@ -157,6 +157,14 @@ def output_of(ingot, name):
     return log.read_text() if log.exists() else ""
 
 
+def kill_engines(cluster):
+    """Kills one of the two nodes with engines."""
+    victims = [node for node in cluster.nodes if any(
+        b"engines" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in cluster.agents(node))]
+    check(len(victims) == 2, f"nodes with engines: {victims}")
+    cluster.kill_node(victims[-1])
+
+
 def case_slurm(ingot, cluster):
     """A run on three nodes trains all its steps, though a node with an engine dies in its middle."""
     own = settings(ingot, "job")
@@ -168,10 +176,7 @@ def case_slurm(ingot, cluster):
     status = subprocess.run(ingot.argv("status", own), cwd=ingot.source, capture_output=True, text=True, timeout=60)
     check(status.returncode == 0 and [line.split()[0] for line in status.stdout.splitlines()] ==
           ["datapool", "scheduler", "rollout-0", "rollout-1", "gateway", "engines-0", "engines-1", "control-0"], f"ingot status: {status}")
-    victims = [node for node in cluster.nodes if any(
-        b"engines" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in cluster.agents(node))]
-    check(len(victims) == 2, f"nodes with engines: {victims}")
-    cluster.kill_node(victims[-1])
+    kill_engines(cluster)
     output, _ = launch.communicate(timeout=400)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}\n{output_of(ingot, 'job')}")
     check_run(ingot, "job", 12)
@@ -226,10 +231,7 @@ def case_slurm_mixed(ingot, cluster):
     parts = sorted(line.split() for line in cluster.ask("squeue", "--noheader", "--me", "--format=%i %D %m").splitlines())
     check([part[0].partition("+")[2] for part in parts] == ["0", "1"], f"the job's parts: {parts}")
     check([part[1:] for part in parts] == [["2", "500M"], ["1", "1500M"]], f"the parts' nodes and memory: {parts}")
-    victims = [node for node in cluster.nodes if any(
-        b"engines" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in cluster.agents(node))]
-    check(len(victims) == 2, f"nodes with engines: {victims}")
-    cluster.kill_node(victims[-1])
+    kill_engines(cluster)
     output, _ = launch.communicate(timeout=500)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}\n{output_of(ingot, 'mixed')}")
     check_run(ingot, "mixed", 12)

@@ -380,33 +380,30 @@ def mcp_tool_is_called(runs):
     return "" if re.search(r"day_of_week", text) and "+09:00" in text else f"no result of the tool: {text[-3000:]}"
 
 
-@case
-def mcp_tool_is_called_by_codex(runs):
-    """The same with Codex, whose configuration is TOML."""
+def asks_the_clock(runs, scaffold, declare):
+    """A scaffold's recipe with the clock for a server, declared by a change of its text; what is wrong with its answer."""
     env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
-    config = recipes_alone((SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8"), ["codex"])
-    wire = '          wire_api = "responses"\n'
-    config = config.replace(wire, wire + "          ${mcp.codex}\n").replace(
-        "    - name: codex\n", "    - name: codex\n      mcp: " + CLOCK)
-    episodes, output = collect(runs, "codex", config, [call("mcp__clock__get_current_time", timezone="Asia/Tokyo"), DONE],
+    config = declare(recipes_alone((SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8"), [scaffold]))
+    config = config.replace(f"    - name: {scaffold}\n", f"    - name: {scaffold}\n      mcp: " + CLOCK)
+    episodes, output = collect(runs, scaffold, config, [call("mcp__clock__get_current_time", timezone="Asia/Tokyo"), DONE],
                                env, [{"task_id": "t", "domain": "code", "prompt": "What time is it?"}])
     if episodes is None:
         return output
-    return "" if "+09:00" in episodes[0]["text"] else f"no result of the tool: {output}"
+    return "" if "+09:00" in episodes[0]["text"] else f"no result of the tool: {episodes[0]['text'][-2000:]}{output}"
+
+
+@case
+def mcp_tool_is_called_by_codex(runs):
+    """The same with Codex, whose configuration is TOML."""
+    wire = '          wire_api = "responses"\n'
+    return asks_the_clock(runs, "codex", lambda config: config.replace(wire, wire + "          ${mcp.codex}\n"))
 
 
 @case
 def mcp_tool_is_called_by_qwen_code(runs):
     """The same with qwen-code, whose settings have `mcpServers`."""
-    env = runs.environment(runs.packages.node(), runs.packages.python("clock"))
-    config = recipes_alone((SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8"), ["qwen-code"])
-    config = config.replace('{"security": ', '{"mcpServers": ${mcp.servers}, "security": ').replace(
-        "    - name: qwen-code\n", "    - name: qwen-code\n      mcp: " + CLOCK)
-    episodes, output = collect(runs, "qwen", config, [call("mcp__clock__get_current_time", timezone="Asia/Tokyo"), DONE],
-                               env, [{"task_id": "t", "domain": "code", "prompt": "What time is it?"}])
-    if episodes is None:
-        return output
-    return "" if "+09:00" in episodes[0]["text"] else f"no result of the tool: {episodes[0]['text'][-2000:]}{output}"
+    servers = '{"mcpServers": ${mcp.servers}, "security": '
+    return asks_the_clock(runs, "qwen-code", lambda config: config.replace('{"security": ', servers))
 
 
 # server-everything over streamable HTTP. Its tool `echo` answers "Echo: ..."
