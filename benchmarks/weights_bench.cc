@@ -9,7 +9,10 @@
 // rounds. GB/s are of the whole version, changed or not: the median over the thread's CPU time and the least and the
 // greatest round. "marked" encodes with the optimizer's marks, "compared" finds the changes itself; both apply alike.
 // Applying makes a whole new version, of memory used before, and verifies its checksums. Not measured: the network, the
-// copy of the parameters, several threads. The last line is of the optimizer's rounding, which makes the marks.
+// copy of the parameters, several threads. A line is of the optimizer's rounding, which makes the marks.
+//
+// The last table (alone with --steps) is of versions that AdamW makes: its step, the version made of the parameters' own
+// memory, beside a copy of them, encoding and applying the delta, and twice the time of a copy of the changed bytes.
 #include <time.h>
 
 #include <ATen/ATen.h>
@@ -22,12 +25,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/checksum.h"
 #include "model/parameters.h"
+#include "trainer/adamw.h"
 #include "trainer/weights_of.h"
 #include "weights/byte_planes.h"
 #include "weights/delta.h"
@@ -221,21 +227,106 @@ void RunRounding() {
     seconds[0].push_back(CpuSeconds() - start);
     start = CpuSeconds();
     weights::RoundToBfloat16(from.const_data_ptr<float>(), kWords, static_cast<uint16_t*>(marked.mutable_data_ptr()),
-                             mask.entries().data());
+                             static_cast<uint16_t*>(marked.mutable_data_ptr()), mask.entries().data());
     seconds[1].push_back(CpuSeconds() - start);
   }
   std::printf("rounding, GB/s of bf16: torch's copy %s, with marks %s\n", Rate(seconds[0], 2 * kWords).c_str(),
               Rate(seconds[1], 2 * kWords).c_str());
 }
 
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// The way of a version from the end of an optimizer's step, for `tensors` parameters of 2^22 words: its parts, in ms.
+void RunStep(int64_t tensors, double share) {
+  constexpr int64_t kWords = int64_t{1} << 22;
+  at::set_num_threads(1);
+  std::map<std::string, at::Tensor> parameters;
+  for (int64_t i = 0; i < tensors; ++i) {
+    parameters["t" + std::to_string(100 + i)] = at::randn({kWords}).mul_(0.02).to(at::kBFloat16).requires_grad_(true);
+  }
+  trainer::OptimizerOptions options;
+  options.weight_decay = 0;
+  options.beta1 = options.beta2 = 0;  // words without a gradient stay
+  trainer::AdamW optimizer(options, parameters);
+  const weights::CodecOptions codec{.buffers = std::make_shared<weights::BufferPool>()};
+  weights::BufferPool copies;
+  Version before, applied;
+  std::array<std::vector<double>, 6> seconds;
+  int64_t changed = 0;
+  constexpr int kSteps = 6;
+  for (int step = 0; step < kSteps; ++step) {
+    for (auto& [name, parameter] : parameters) {
+      parameter.mutable_grad() = at::rand({kWords}).le(share).to(at::kBFloat16);
+    }
+    std::array<double, 6> took{};
+    const auto time = [&](size_t what, const auto& work) {
+      const double start = CpuSeconds();
+      work();
+      took[what] = CpuSeconds() - start;
+    };
+    time(0, [&] { optimizer.Step(step % 2 == 0 ? 0.01 : -0.01, 1.0); });
+    optimizer.ZeroGrad();
+    Version now;
+    time(1, [&] {
+      auto rounded = optimizer.TakeRounded();
+      auto changes = std::make_shared<weights::Changes>(before == nullptr ? 0 : before->checksum());
+      for (auto& [name, one] : rounded) changes->masks[name] = std::move(one.changes);
+      now = OrDie(trainer::SnapshotOf(step, parameters, {.changes = changes}, rounded));
+    });
+    std::vector<weights::TensorView> views;
+    for (size_t i = 0; i < now->size(); ++i) {
+      const weights::TensorView view = now->view(i);
+      views.push_back({view.name, view.dtype, view.shape, view.bytes});
+    }
+    time(2, [&] { OrDie(weights::Snapshot::Copy(step, views, {.buffers = &copies})); });
+    if (before == nullptr) {
+      applied = now;
+    } else {
+      weights::EncodedDelta delta;
+      time(3, [&] { delta = OrDie(weights::Encode(before.get(), *now, false, codec)); });
+      time(4, [&] { applied = OrDie(weights::Apply(applied, delta, codec)); });
+      changed = 2 * delta.changed_elements;
+      const at::Tensor from = at::zeros({kWords}, at::kBFloat16), to = from.clone();
+      time(5, [&] {
+        for (int64_t i = 0; i < tensors; ++i) to.copy_(from);
+      });
+    }
+    if (step >= 2) {  // memory was touched before
+      for (size_t i = 0; i < took.size(); ++i) seconds[i].push_back(took[i]);
+    }
+    before = std::move(now);
+  }
+  const auto ms = [&](size_t what) { return 1e3 * Median(seconds[what]); };
+  const double all = static_cast<double>(before->total_bytes());
+  std::printf("%5.0f MB  %6.2f %%  %8.1f  %8.3f  %8.1f  %8.1f  %8.1f  %10.3f\n", 1e-6 * all,
+              100 * static_cast<double>(changed) / all, ms(0), ms(1), ms(2), ms(3), ms(4),
+              2 * ms(5) * static_cast<double>(changed) / all);
+  std::fflush(stdout);
+}
+
+void RunSteps() {
+  std::printf("ms of CPU time     changed      step  snapshot  (copied)    encode     apply  2x changed\n");
+  for (const int64_t tensors : {16, 48}) {
+    for (const double share : {0.01, 0.06, 1.0}) RunStep(tensors, share);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--steps") {
+    RunSteps();
+    return 0;
+  }
   std::printf("%-12s %10s  %-9s %10s  %7s  %-26s %-26s\n", "version", "changed", "coding", "bytes", "ratio",
               "encode GB/s (range)", "apply GB/s (range)");
   if (argc == 1) {
     for (const double density : {0.01, 0.02, 0.06, 0.12}) Run(MakeUp(density));
     RunRounding();
+    RunSteps();
     return 0;
   }
   Version before;

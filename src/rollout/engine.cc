@@ -414,7 +414,7 @@ absl::StatusOr<Engine::LoadedVersion> Engine::LoadVersion(std::shared_ptr<const 
 }
 
 absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta,
-                                                         const std::function<bool()>& cancelled, nanoseconds fetch) {
+                                                         const std::function<bool()>& cancelled) {
   const auto make = [&](const std::shared_ptr<const weights::Snapshot>& live) {
     return weights::Apply(live, delta, codec_);
   };
@@ -422,7 +422,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
                                : delta.header.retain() ? weights::Place::kLiveRetained
                                                        : weights::Place::kLive;
   base::MutexLock update_lock(update_mu_);
-  return Take({delta.header.target(), place, make, cancelled, fetch});
+  return Take({delta.header.target(), place, make, cancelled, delta.fetch});
 }
 
 absl::StatusOr<v1::UpdateWeightsResponse> Engine::Share(const std::shared_ptr<const weights::Snapshot>& snapshot,

@@ -72,10 +72,8 @@ class Engine final : public Client, public weights::Sink {
   }
   // As above, for a sender that may give up. `cancelled` is called when it is this update's turn, and again before the
   // swap; true: CANCELLED, and nothing changed. So an update that waited behind a later one does not replace it.
-  // `fetch`: the time in which the update's bytes arrived.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta,
-                                                   const std::function<bool()>& cancelled,
-                                                   std::chrono::nanoseconds fetch = {});
+                                                   const std::function<bool()>& cancelled);
   // As Update, on the tensors of this process's own snapshot, which are not verified. Answers of the same kinds.
   bool SharesMemory() const override { return true; }
   absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const weights::Snapshot>& snapshot,

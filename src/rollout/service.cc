@@ -162,8 +162,9 @@ class RolloutService final : public BaseService {
     }
     absl::StatusOr<weights::EncodedDelta> delta = assembler.Finish();
     if (!delta.ok()) return v1::ToGrpc(delta.status());
+    delta->fetch = std::chrono::steady_clock::now() - *begun;
     absl::StatusOr<v1::UpdateWeightsResponse> updated =
-        engine_.Update(*delta, [context] { return context->IsCancelled(); }, std::chrono::steady_clock::now() - *begun);
+        engine_.Update(*delta, [context] { return context->IsCancelled(); });
     if (updated.ok()) *response = *std::move(updated);
     return v1::ToGrpc(updated.status());
   }

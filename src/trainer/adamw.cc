@@ -8,6 +8,10 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/parameter_memory.h"
+#include "trainer/torch_edge.h"
+#include "weights/tensor_checksum.h"
+
 namespace ingot::trainer {
 
 AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters) : options_(options) {
@@ -20,8 +24,8 @@ AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Te
     exp_avg_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     exp_avg_sq_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     collected_.emplace_back();
-    const bool marks = parameter.scalar_type() == at::kBFloat16 && parameter.is_cpu() && parameter.is_contiguous();
-    marks_.emplace_back(marks ? parameter.numel() : 0);
+    const bool marks = parameter.scalar_type() == at::kBFloat16 && parameter.is_cpu() && OwnsItsMemory(parameter);
+    marked_.emplace_back().changes = weights::ChangeMask(marks ? parameter.numel() : 0);
     if (parameter.dim() >= 2) decayed_.push_back(master_.back());
   }
 }
@@ -39,11 +43,15 @@ void AdamW::CollectGradients() {
   }
 }
 
-void AdamW::AddGradient(const std::string& name, const at::Tensor& gradient) {
-  const at::NoGradGuard no_history;
+size_t AdamW::IndexOf(const std::string& name) const {
   const auto found = std::lower_bound(names_.begin(), names_.end(), name);
   TORCH_CHECK(found != names_.end() && *found == name, "the optimizer has no parameter ", name);
-  at::Tensor& sum = collected_[static_cast<size_t>(found - names_.begin())];
+  return static_cast<size_t>(found - names_.begin());
+}
+
+void AdamW::AddGradient(const std::string& name, const at::Tensor& gradient) {
+  const at::NoGradGuard no_history;
+  at::Tensor& sum = collected_[IndexOf(name)];
   if (sum.defined()) {
     sum.add_(gradient);
   } else {
@@ -101,10 +109,21 @@ std::vector<at::Tensor> AdamW::ClippedGradients(double grad_norm) const {
   return gradients;
 }
 
+void AdamW::TakeMemory() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    Marked& marked = marked_[i];
+    if (marked.changes.words() == 0 || !marked.taken || marked.next != nullptr) continue;
+    absl::StatusOr<std::shared_ptr<std::byte[]>> memory = buffers_.Take(static_cast<int64_t>(parameters_[i].nbytes()));
+    if (!memory.ok()) throw StatusError(memory.status());
+    marked.next = *std::move(memory);
+  }
+}
+
 void AdamW::RoundParameters() {
+  TakeMemory();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (master_[i].is_same(parameters_[i])) continue;
-    if (marks_[i].words() > 0) {
+    if (marked_[i].changes.words() > 0) {
       RoundAndMark(i);
     } else {
       parameters_[i].copy_(master_[i]);
@@ -113,29 +132,55 @@ void AdamW::RoundParameters() {
 }
 
 void AdamW::RoundAndMark(size_t i) {
-  constexpr int64_t kGrain = 1024;  // entries of a task: 64 Ki words
+  constexpr int64_t kSliceWords = weights::kSliceBytes / 2;
+  Marked& marked = marked_[i];
+  const bool moves = marked.next != nullptr, sums = moves || marked.memory != nullptr;
   const auto* from = master_[i].const_data_ptr<float>();
-  auto* to = static_cast<uint16_t*>(parameters_[i].mutable_data_ptr());
-  const int64_t words = marks_[i].words();
-  const std::span<uint64_t> entries = marks_[i].entries();
-  at::parallel_for(0, std::ssize(entries), kGrain, [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * weights::ChangeMask::kEntryWords;
-    const int64_t last = std::min(end * weights::ChangeMask::kEntryWords, words);
-    weights::RoundToBfloat16(from + first, last - first, to + first, entries.data() + begin);
+  auto* const before = static_cast<uint16_t*>(parameters_[i].mutable_data_ptr());
+  auto* const to = moves ? reinterpret_cast<uint16_t*>(marked.next.get()) : before;
+  const int64_t words = marked.changes.words();
+  marked.slices.resize(static_cast<size_t>(weights::SlicesOf(2 * words)));
+  at::parallel_for(0, std::ssize(marked.slices), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t slice = begin; slice < end; ++slice) {
+      const int64_t first = slice * kSliceWords, size = std::min(kSliceWords, words - first);
+      uint64_t* entries = marked.changes.entries().data() + first / weights::ChangeMask::kEntryWords;
+      weights::RoundToBfloat16(from + first, size, before + first, to + first, entries);
+      if (!sums) continue;
+      marked.slices[static_cast<size_t>(slice)] =
+          base::Checksum64(std::as_bytes(std::span(to + first, static_cast<size_t>(size))));
+    }
   });
+  if (!moves) return;
+  marked.memory = std::exchange(marked.next, nullptr);
+  marked.taken = false;
+  PointAt(parameters_[i], marked.memory);
 }
 
-std::map<std::string, weights::ChangeMask> AdamW::TakeChanges() {
-  std::map<std::string, weights::ChangeMask> changes;
+std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
+  std::map<std::string, RoundedParameter> all;
   for (size_t i = 0; i < names_.size(); ++i) {
-    const int64_t words = marks_[i].words();
-    if (words > 0) changes[names_[i]] = std::exchange(marks_[i], weights::ChangeMask(words));
+    Marked& marked = marked_[i];
+    const int64_t words = marked.changes.words();
+    if (words == 0) continue;
+    RoundedParameter& rounded = all[names_[i]];
+    rounded.changes = std::exchange(marked.changes, weights::ChangeMask(words));
+    marked.taken = true;
+    if (marked.memory == nullptr) continue;
+    rounded.memory = marked.memory;
+    rounded.checksum = weights::CombineSlices(marked.slices);
   }
-  return changes;
+  return all;
+}
+
+weights::ChangeMask AdamW::TakeChanges(const std::string& name) {
+  weights::ChangeMask& changes = marked_[IndexOf(name)].changes;
+  const int64_t words = changes.words();
+  return std::exchange(changes, weights::ChangeMask(words));
 }
 
 void AdamW::Step(double learning_rate, double grad_norm) {
   const at::NoGradGuard no_history;
+  TakeMemory();
   ++steps_;
   if (parameters_.empty()) return;  // _foreach refuses empty lists
   std::vector<at::Tensor> gradients = ClippedGradients(grad_norm);
@@ -158,6 +203,7 @@ void AdamW::Step(double learning_rate, double grad_norm) {
 
 void AdamW::Propose(double learning_rate, double grad_norm) {
   const at::NoGradGuard no_history;
+  TakeMemory();
   proposed_ = ClippedGradients(grad_norm);
   before_.clear();
   const auto t = static_cast<double>(steps_ + 1);

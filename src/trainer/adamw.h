@@ -9,21 +9,33 @@
 // Every operation is elementwise, so that the result does not depend on the number of threads. One thread at a time;
 // throws c10::Error.
 //
-// While it rounds a bf16 parameter on the CPU, an update marks the words that change (weights/change_mask.h). So the codec of
-// published versions has no need to compare them.
+// While it rounds a bf16 parameter on the CPU, an update marks the words that change (weights/change_mask.h) and computes
+// the checksum. The codec of published versions thus has no need to compare them. A version shares the memory of such a
+// parameter: two buffers trade places, and the next update rounds into the one that nobody reads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "trainer/options.h"
+#include "weights/buffer_pool.h"
 #include "weights/change_mask.h"
 
 namespace ingot::trainer {
+
+// A parameter as updates have rounded it.
+struct RoundedParameter {
+  weights::ChangeMask changes;          // since it was taken before, or since the start
+  std::shared_ptr<std::byte[]> memory;  // the parameter's own, which no update changes any more; null = torch's
+  uint64_t checksum = 0;                // weights::TensorChecksum of the memory
+};
 
 class AdamW {
  public:
@@ -69,9 +81,11 @@ class AdamW {
 
   int64_t steps() const { return steps_; }  // t of the last update
 
-  // The words that updates have changed since the last call, or since the start, by name. A parameter that updates do not
-  // mark is missing: its type is another one, or it is on a device.
-  std::map<std::string, weights::ChangeMask> TakeChanges();
+  // By name. The next update gives each parameter other memory. A parameter that updates do not mark is missing: its type
+  // is another one, or it is on a device.
+  std::map<std::string, RoundedParameter> TakeRounded();
+  // The changes of one parameter alone, which TakeRounded has no more; of no words if updates do not mark it.
+  weights::ChangeMask TakeChanges(const std::string& name);
 
   // exp_avg.NAME, exp_avg_sq.NAME and, where there is a master, master.NAME. Shares the tensors: a checkpoint saves
   // them or reads into them, beside the number of steps.
@@ -79,9 +93,20 @@ class AdamW {
   void SetSteps(int64_t steps) { steps_ = steps; }
 
  private:
+  size_t IndexOf(const std::string& name) const;
   at::Tensor Gradient(size_t i) const;
   // All gradients, zeros where there is none, scaled down to options.grad_clip_norm.
   std::vector<at::Tensor> ClippedGradients(double grad_norm) const;
+  // A parameter that is marked while it is rounded.
+  struct Marked {
+    weights::ChangeMask changes;          // of no words where updates do not mark
+    std::shared_ptr<std::byte[]> memory;  // the parameter's; null = torch allocated it, and it has no digests
+    std::vector<uint64_t> slices;         // digests of the memory (weights/tensor_checksum.h)
+    bool taken = false;                   // the next update rounds into other memory:
+    std::shared_ptr<std::byte[]> next;    // this one, once it is there
+  };
+
+  void TakeMemory();       // for what RoundParameters writes; changes nothing else. Throws StatusError: there is none.
   void RoundParameters();  // from the masters
   void RoundAndMark(size_t i);
 
@@ -89,9 +114,10 @@ class AdamW {
   std::vector<std::string> names_;
   // One each per name; master_ is the parameter itself where its type is wide enough
   std::vector<at::Tensor> parameters_, master_, exp_avg_, exp_avg_sq_;
-  std::vector<at::Tensor> collected_;       // gradients in fp32; undefined = none
-  std::vector<at::Tensor> decayed_;         // the masters of matrices: weight decay applies to them
-  std::vector<weights::ChangeMask> marks_;  // one per name; of no words where updates do not mark
+  std::vector<at::Tensor> collected_;  // gradients in fp32; undefined = none
+  std::vector<at::Tensor> decayed_;    // the masters of matrices: weight decay applies to them
+  std::vector<Marked> marked_;         // one per name
+  weights::BufferPool buffers_;        // of marked parameters
   int64_t steps_ = 0;
   // Between Propose and its end: the masters before it, and the gradients that it applied.
   std::vector<at::Tensor> before_, proposed_;

@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 namespace json = base::json;
 using model::ShardFile;
 
-constexpr char kFormat[] = "ingot-checkpoint-2";
+constexpr char kFormat[] = "ingot-checkpoint-3";
+constexpr char kWholeFormat[] = "ingot-checkpoint-2";     // its weights_checksum is of whole tensors, not of slices
 constexpr char kUnsealedFormat[] = "ingot-checkpoint-1";  // its state.json has no checksum of its own
 constexpr char kState[] = "state.json";
 constexpr char kOptimizer[] = "optimizer";
@@ -259,7 +260,7 @@ absl::StatusOr<json::value> ParseState(const std::string& text) {
   if (!state.ok()) return absl::DataLossError(absl::StrCat("state.json: ", state.status().message()));
   const json::value* format = base::Find(*state, "format");
   if (format != nullptr && *format == json::value(kUnsealedFormat)) return *std::move(state);
-  if (format == nullptr || *format != json::value(kFormat)) {
+  if (format == nullptr || (*format != json::value(kFormat) && *format != json::value(kWholeFormat))) {
     return absl::DataLossError(absl::StrCat("state.json does not say format ", kFormat));
   }
   if (!IsSealed(text)) return absl::DataLossError("state.json differs from what was written");
@@ -278,7 +279,7 @@ absl::StatusOr<int> ShardsOf(const json::value& state) {
 struct State {
   int64_t step = 0;
   uint64_t seed = 0;
-  uint64_t weights_checksum = 0;
+  uint64_t weights_checksum = 0;  // 0 = of an older format, which has another checksum
   int64_t optimizer_steps = 0;
   int64_t next_group = 0;  // 0 also in checkpoints from before it was written
   int shards = 1;          // files of the optimizer's state
@@ -291,6 +292,7 @@ absl::StatusOr<State> StateOf(const std::string& text) {
   INGOT_ASSIGN_OR_RETURN(state.step, IntegerField(parsed, "step"));
   INGOT_ASSIGN_OR_RETURN(state.seed, UnsignedField(parsed, "seed"));
   INGOT_ASSIGN_OR_RETURN(state.weights_checksum, HexField(parsed, "weights_checksum"));
+  if (*base::Find(parsed, "format") != json::value(kFormat)) state.weights_checksum = 0;
   INGOT_ASSIGN_OR_RETURN(state.optimizer_steps, IntegerField(parsed, "optimizer_steps"));
   if (base::Find(parsed, "next_group") != nullptr) {
     INGOT_ASSIGN_OR_RETURN(state.next_group, IntegerField(parsed, "next_group"));

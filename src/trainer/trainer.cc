@@ -233,7 +233,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     trainer->next_group_ = contents.next_group;
     if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's weights are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
-    if (snapshot->checksum() != contents.weights_checksum) {
+    if (contents.weights_checksum != 0 && snapshot->checksum() != contents.weights_checksum) {
       return absl::DataLossError(
           absl::StrCat("checkpoint ", checkpoint_path, ": its weights do not have the checksum in its state.json"));
     }
@@ -330,11 +330,15 @@ weights::CopyOptions Trainer::CopiesInto(std::shared_ptr<const weights::Changes>
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {
   if (snapshot_ != nullptr) return snapshot_;
   if (divided()) return absl::InternalError("rank 0 alone has the snapshot of divided parameters");
+  std::map<std::string, RoundedParameter> rounded = optimizer_->TakeRounded();
   std::shared_ptr<weights::Changes> changes;
-  std::map<std::string, weights::ChangeMask> marked = optimizer_->TakeChanges();
-  if (marked_from_ != 0) changes = std::make_shared<weights::Changes>(marked_from_, std::move(marked));
+  if (marked_from_ != 0) {
+    changes = std::make_shared<weights::Changes>(marked_from_);
+    for (auto& [name, parameter] : rounded) changes->masks[name] = std::move(parameter.changes);
+  }
   marked_from_ = 0;
-  INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version_, parameters().tensors(), CopiesInto(std::move(changes))));
+  INGOT_ASSIGN_OR_RETURN(snapshot_,
+                         SnapshotOf(version_, parameters().tensors(), CopiesInto(std::move(changes)), rounded));
   marked_from_ = snapshot_->checksum();
   return snapshot_;
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "trainer/parallel/wire.h"
+#include "trainer/parameter_memory.h"
 #include "trainer/schedule.h"
 #include "trainer/tensor_memory.h"
 #include "trainer/torch_edge.h"
@@ -155,7 +156,10 @@ absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, 
 absl::Status Trainer::RestoreStage(const std::string& checkpoint) {
   INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint));
   const at::NoGradGuard no_history;
-  for (const auto& [name, tensor] : parameters().tensors()) tensor.copy_(contents.parameters.at(name));
+  for (const auto& [name, tensor] : parameters().tensors()) {
+    Allocate(tensor);  // a version may share the memory that it has
+    tensor.copy_(contents.parameters.at(name));
+  }
   marked_from_ = 0;
   contents.parameters = {};
   return base::Annotate(LoadOptimizer(checkpoint, contents), absl::StrCat("checkpoint ", checkpoint));

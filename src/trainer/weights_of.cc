@@ -48,10 +48,21 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> FromBytes(const std::ma
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(int64_t version,
-                                                                    const std::map<std::string, at::Tensor>& parameters,
-                                                                    const weights::CopyOptions& options) {
-  return FromBytes(parameters, [&](const auto& views) { return weights::Snapshot::Copy(version, views, options); });
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
+    int64_t version, const std::map<std::string, at::Tensor>& parameters, const weights::CopyOptions& options,
+    const std::map<std::string, RoundedParameter>& rounded) {
+  return FromBytes(parameters, [&](auto& views) -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
+    for (weights::TensorView& view : views) {
+      const auto found = rounded.find(view.name);
+      if (found == rounded.end() || found->second.memory == nullptr) continue;
+      if (found->second.memory.get() != view.bytes.data()) {
+        return absl::InternalError("parameter '" + view.name + "' is not in the memory that the optimizer gave it");
+      }
+      view.owner = found->second.memory;
+      view.checksum = found->second.checksum;
+    }
+    return weights::Snapshot::Copy(version, views, options);
+  });
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotExtending(

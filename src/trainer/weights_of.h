@@ -10,14 +10,16 @@
 
 #include "base/status.h"
 #include "model/parameters.h"
+#include "trainer/adamw.h"
 #include "weights/snapshot.h"
 
 namespace ingot::trainer {
 
-// Copies the parameters, from whatever device. INVALID_ARGUMENT: a type that versions do not have (fp64).
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(int64_t version,
-                                                                    const std::map<std::string, at::Tensor>& parameters,
-                                                                    const weights::CopyOptions& options = {});
+// Copies the parameters, from whatever device, and shares the memory of those that are in `rounded` with one.
+// INVALID_ARGUMENT: a type that versions do not have (fp64).
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
+    int64_t version, const std::map<std::string, at::Tensor>& parameters, const weights::CopyOptions& options = {},
+    const std::map<std::string, RoundedParameter>& rounded = {});
 
 // `base` and more tensors, as another version that shares the base's memory.
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotExtending(

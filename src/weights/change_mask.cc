@@ -68,16 +68,16 @@ void CompareWords(const std::byte* a, const std::byte* b, int64_t words, uint64_
   if (rest > 0) entries[whole] = CompareRest(a + whole * kBytes, b + whole * kBytes, rest);
 }
 
-void RoundToBfloat16(const float* from, int64_t words, uint16_t* to, uint64_t* entries) {
+void RoundToBfloat16(const float* from, int64_t words, const uint16_t* before, uint16_t* to, uint64_t* entries) {
   for (int64_t start = 0, e = 0; start < words; start += kEntryWords, ++e) {
     const int64_t count = std::min(kEntryWords, words - start);
     uint16_t rounded[kEntryWords];
     RoundWords(from + start, count, rounded);
     const uint64_t changed =
-        count == kEntryWords ? CompareEntry(rounded, to + start) : CompareRest(rounded, to + start, count);
-    if (changed == 0) continue;  // most entries: their memory stays clean
+        count == kEntryWords ? CompareEntry(rounded, before + start) : CompareRest(rounded, before + start, count);
+    if (changed == 0 && to == before) continue;  // most entries: their memory stays clean
     std::memcpy(to + start, rounded, static_cast<size_t>(count) * sizeof(uint16_t));
-    entries[e] |= changed;
+    if (changed != 0) entries[e] |= changed;
   }
 }
 

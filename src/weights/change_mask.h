@@ -39,9 +39,9 @@ struct Changes {
 // Writes the entries of `words` words: a bit is set where a and b differ.
 void CompareWords(const std::byte* a, const std::byte* b, int64_t words, uint64_t* entries);
 
-// Rounds to bfloat16, to the nearest and ties to even, and sets the bits of words of `to` that change. A NaN becomes
-// 0x7fc0. `to` starts at the first word of an entry.
-void RoundToBfloat16(const float* from, int64_t words, uint16_t* to, uint64_t* entries);
+// Rounds to bfloat16, to the nearest and ties to even, and sets the bits of words of `to` that differ from `before`. A NaN
+// becomes 0x7fc0. `to` starts at the first word of an entry. It may be `before`: then only what changes is written.
+void RoundToBfloat16(const float* from, int64_t words, const uint16_t* before, uint16_t* to, uint64_t* entries);
 
 // The number of marked words that differ.
 int64_t CountChangedWords(const std::byte* a, const std::byte* b, std::span<const uint64_t> entries);

@@ -16,6 +16,7 @@
 // and its tensors decoded on several; the bytes do not depend on their number.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -41,7 +42,8 @@ struct EncodedDelta {
   std::vector<v1::TensorDelta> tensors;  // every tensor of the manifest, in its order
   int64_t changed_elements = 0;          // density = changed / total; both are known to the encoder only
   int64_t total_elements = 0;
-  int64_t wire_bytes() const;  // of header and payloads
+  std::chrono::nanoseconds fetch{0};  // in which its bytes arrived; 0 = it was made here
+  int64_t wire_bytes() const;         // of header and payloads
 };
 
 // A delta from `base`, or a full copy if base is null or its tensors have other names, dtypes or shapes. Reads of BF16

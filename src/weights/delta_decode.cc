@@ -8,6 +8,7 @@
 #include "weights/delta.h"
 #include "weights/delta_payload.h"
 #include "weights/pieces.h"
+#include "weights/tensor_checksum.h"
 #include "weights/ulp_slice.h"
 #include "weights/zstd_frame.h"
 
@@ -56,7 +57,7 @@ class TensorDecoder {
       default:
         return absl::InvalidArgumentError(absl::StrCat("unknown tensor coding ", delta.coding()));
     }
-    return base::Checksum64(out);
+    return TensorChecksum(out);
   }
 
  private:
@@ -115,7 +116,7 @@ class TensorDecoder {
     if ((body.size() - 1) / 4 < slices) return absl::DataLossError("payload of changed words is cut short");
     std::string_view sizes = body.substr(1, 4 * slices);
     body.remove_prefix(1 + sizes.size());
-    base::StreamingChecksum sum;
+    StreamingTensorChecksum sum;
     for (size_t begin = 0; begin < out.size(); begin += slice_bytes, sizes.remove_prefix(4)) {
       const uint64_t size = ReadInt(sizes, 4);
       if (size > body.size()) return absl::DataLossError("payload of changed words is cut short");
@@ -126,7 +127,7 @@ class TensorDecoder {
       sum.Update(words);
     }
     if (!body.empty()) return absl::DataLossError("payload of changed words has another length");
-    return sum.Digest();
+    return sum.Finish();
   }
 
   UlpDecoder ulp_;

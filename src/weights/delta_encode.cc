@@ -178,7 +178,7 @@ class VersionEncoder {
         continue;
       }
       UlpTensor& tensor = ulp.emplace_back(i);
-      tensor.slices.resize((target_.bytes(i).size() + kSliceBytes - 1) / kSliceBytes);
+      tensor.slices.resize((target_.bytes(i).size() + kUlpBytes - 1) / kUlpBytes);
       tensor.changed.resize(tensor.slices.size());
       for (size_t slice = 0; slice < tensor.slices.size(); ++slice) pieces.push_back({ulp.size() - 1, slice});
     }
@@ -201,7 +201,7 @@ class VersionEncoder {
 
  private:
   static constexpr size_t kWhole = SIZE_MAX;
-  static constexpr size_t kSliceBytes = static_cast<size_t>(kWordBytes) << kSliceBits;
+  static constexpr size_t kUlpBytes = static_cast<size_t>(kWordBytes) << kSliceBits;
   struct Piece {
     size_t index;  // of the tensor, or of the UlpTensor if the piece is a slice
     size_t slice;  // kWhole = all of the tensor
@@ -213,7 +213,7 @@ class VersionEncoder {
 
   void EncodeSlice(UlpTensor& tensor, size_t slice, int worker) {
     const std::span<const std::byte> target = target_.bytes(tensor.tensor);
-    const size_t begin = slice * kSliceBytes, size = std::min(kSliceBytes, target.size() - begin);
+    const size_t begin = slice * kUlpBytes, size = std::min(kUlpBytes, target.size() - begin);
     const ChangeMask* mask = MaskOf(*base_, target_, static_cast<int>(tensor.tensor));
     const uint64_t* marks =
         mask == nullptr ? nullptr : mask->entries().data() + (slice << kSliceBits) / ChangeMask::kEntryWords;

@@ -161,8 +161,10 @@ absl::Status Follower::TakeAnchor(const v1::LiveVersions& live, Cost* cost) {
     INGOT_ASSIGN_OR_RETURN(EncodedDelta anchor, Load(newest, VersionKind::kAnchor, cost));
     return Send(std::move(anchor), retain, cost);
   }
+  const std::chrono::nanoseconds start = clock_.Now();
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const Snapshot> snapshot, Restore(route, cost));
   INGOT_ASSIGN_OR_RETURN(EncodedDelta full, Encode(nullptr, *snapshot, retain, options_.codec));
+  full.fetch = clock_.Now() - start;
   return Send(std::move(full), retain, cost);
 }
 
@@ -194,7 +196,9 @@ absl::StatusOr<EncodedDelta> Follower::Load(const HeldVersion& name, VersionKind
   const std::chrono::nanoseconds start = clock_.Now();
   absl::StatusOr<EncodedDelta> loaded =
       LoadVersion(*store_, options_.run, name, kind, options_.codec, &cost->fetched_bytes);
-  cost->fetch_ms += Milliseconds(clock_.Now() - start);
+  const std::chrono::nanoseconds fetch = clock_.Now() - start;
+  cost->fetch_ms += Milliseconds(fetch);
+  if (loaded.ok()) loaded->fetch = fetch;
   return loaded;
 }
 

@@ -67,6 +67,7 @@ class ObjectSink final : public Sink {
   static v1::UpdateWeightsResponse ResponseOf(const v1::EngineAck& ack, const HeldVersion& version) {
     v1::UpdateWeightsResponse response;
     response.set_version(version.version);
+    response.set_fetch_ms(ack.fetch_ms());
     response.set_apply_ms(ack.apply_ms());
     response.set_pause_ms(ack.pause_ms());
     response.set_not_retained(ack.not_retained());

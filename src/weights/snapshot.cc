@@ -8,21 +8,22 @@
 
 #include "base/checksum.h"
 #include "weights/pieces.h"
+#include "weights/tensor_checksum.h"
 
 namespace ingot::weights {
 namespace {
 
-// Copies and hashes a piece at a time, which is read from the cache the second time.
-constexpr size_t kPieceBytes = size_t{1} << 18;
-
+// A slice is read from the cache the second time.
 uint64_t CopyTensor(std::span<const std::byte> from, std::byte* to) {
-  base::StreamingChecksum sum;
-  for (size_t at = 0; at < from.size(); at += kPieceBytes) {
-    const size_t size = std::min(kPieceBytes, from.size() - at);
-    std::memcpy(to + at, from.data() + at, size);
-    sum.Update({to + at, size});
+  std::vector<uint64_t> digests(static_cast<size_t>(SlicesOf(std::ssize(from))));
+  for (uint64_t& digest : digests) {
+    const size_t size = std::min(static_cast<size_t>(kSliceBytes), from.size());
+    if (size > 0) std::memcpy(to, from.data(), size);
+    digest = base::Checksum64({to, size});
+    from = from.subspan(size);
+    to += size;
   }
-  return sum.Digest();
+  return CombineSlices(digests);
 }
 
 void UpdateInt(base::StreamingChecksum& sum, uint64_t value) {
@@ -130,14 +131,23 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, 
       return absl::InvalidArgumentError(absl::StrCat("tensor '", ordered[i]->name, "' has ", bytes.size(),
                                                      " bytes, its shape and dtype need ", sizes[i]));
     }
+    if (ordered[i]->owner != nullptr) {
+      buffers.push_back(ordered[i]->owner);
+      continue;
+    }
     INGOT_ASSIGN_OR_RETURN(buffers.emplace_back(),
                            options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Take(sizes[i]));
   }
-  std::vector<size_t> order(ordered.size());  // the largest first, so that threads end together
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<size_t> order;  // of tensors to copy: the largest first, so that threads end together
   std::vector<uint64_t> checksums(ordered.size());
-  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  int64_t total = 0;
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    checksums[i] = ordered[i]->checksum;
+    if (ordered[i]->owner != nullptr) continue;
+    order.push_back(i);
+    total += sizes[i];
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
   ForEachPiece(ThreadsFor(total, options.threads), std::ssize(order), [&](int64_t piece, int) {
     const size_t i = order[static_cast<size_t>(piece)];
     checksums[i] = CopyTensor(ordered[i]->bytes, buffers[i].get());
@@ -190,7 +200,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Adopt(v1::Manifest man
                                             " does not have the checksum it declares; send a full copy"));
   }
   for (size_t i = 0; i < sizes.size(); ++i) {
-    const uint64_t checksum = base::Checksum64({buffers[i].get(), static_cast<size_t>(sizes[i])});
+    const uint64_t checksum = TensorChecksum({buffers[i].get(), static_cast<size_t>(sizes[i])});
     INGOT_RETURN_IF_ERROR(
         base::Annotate(CheckTensor(manifest.tensors(i), checksum),
                        absl::StrCat("tensor '", manifest.tensors(i).name(), "' of version ", manifest.version())));

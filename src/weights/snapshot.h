@@ -18,13 +18,14 @@ namespace ingot::weights {
 struct EncodedDelta;
 struct CodecOptions;
 
-// A TensorView names the bytes of one tensor without owning them: row-major, little-endian, dtype as in safetensors
-// (F32, BF16, F16).
+// A TensorView names the bytes of one tensor: row-major, little-endian, dtype as in safetensors (F32, BF16, F16).
 struct TensorView {
   std::string name;
   std::string dtype;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
+  std::shared_ptr<std::byte[]> owner = nullptr;  // of bytes that nobody changes any more; null = the view owns none
+  uint64_t checksum = 0;                         // TensorChecksum of bytes with an owner
 };
 
 struct CopyOptions {
@@ -38,8 +39,8 @@ struct CopyOptions {
 // Thread safe.
 class Snapshot {
  public:
-  // Copies the tensors, sorts them by name and computes all checksums. INVALID_ARGUMENT on duplicate names, unknown
-  // dtypes or sizes that do not match shapes.
+  // Sorts the tensors by name, shares those with an owner, copies the others and computes their checksums.
+  // INVALID_ARGUMENT on duplicate names, unknown dtypes or sizes that do not match shapes.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors,
                                                               const CopyOptions& options = {});
 

@@ -512,8 +512,9 @@ TEST(EngineTest, SaysHowLongANewVersionTookUntilItsFirstToken) {
   EXPECT_FALSE(rig.engine->Status()->has_first_token()) << "version 1 was there from the start";
   rig.runner->after_load = [&] { clock.Advance(std::chrono::milliseconds(40)); };
   const auto second = FakeSnapshot(2, 1002);
-  const auto delta = *weights::Encode(rig.engine->newest().get(), *second, /*retain=*/true);
-  ASSERT_TRUE(rig.engine->Update(delta, [] { return false; }, std::chrono::milliseconds(300)).ok());
+  auto delta = *weights::Encode(rig.engine->newest().get(), *second, /*retain=*/true);
+  delta.fetch = std::chrono::milliseconds(300);
+  ASSERT_TRUE(rig.engine->Update(delta).ok());
   clock.Advance(std::chrono::milliseconds(5));
   EXPECT_FALSE(rig.engine->Status()->has_first_token());
   sample(-1);

@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <span>
+
+#include "weights/tensor_checksum.h"
 
 namespace ingot::trainer {
 namespace {
@@ -112,9 +116,9 @@ TEST(AdamW, KeepsAMasterCopyOfNarrowParameters) {
 }
 
 // The marks of `name` are the words that differ from `before`.
-void ExpectMarked(const std::map<std::string, weights::ChangeMask>& changes, const std::string& name,
+void ExpectMarked(const std::map<std::string, RoundedParameter>& changes, const std::string& name,
                   const at::Tensor& before, const at::Tensor& after) {
-  const weights::ChangeMask& mask = changes.at(name);
+  const weights::ChangeMask& mask = changes.at(name).changes;
   ASSERT_EQ(mask.words(), before.numel());
   const at::Tensor differ = before.view(-1).view(at::kShort).ne(after.view(-1).view(at::kShort));
   const bool* const expected = differ.const_data_ptr<bool>();
@@ -137,15 +141,48 @@ TEST(AdamW, MarksTheWordsThatItChanges) {
                                                       {"norm", parameters.at("norm").detach().clone()}};
     for (auto& [name, parameter] : parameters) parameter.mutable_grad() = at::randn(parameter.sizes()).to(parameter);
     optimizer.Step(1e-4, 1.0);
-    const auto changes = optimizer.TakeChanges();
+    const auto changes = optimizer.TakeRounded();
     EXPECT_EQ(changes.size(), 2u) << "an fp32 parameter is not marked";
     for (const auto& [name, old] : before) ExpectMarked(changes, name, old, parameters.at(name).detach());
     // The words are those that torch rounds to.
     EXPECT_TRUE(parameters.at("large").equal(optimizer.State().at("master.large").to(at::kBFloat16)));
     optimizer.ZeroGrad();
   }
-  const auto none = optimizer.TakeChanges();
-  for (const uint64_t entry : none.at("large").entries()) ASSERT_EQ(entry, 0u);
+  const auto none = optimizer.TakeRounded();
+  for (const uint64_t entry : none.at("large").changes.entries()) ASSERT_EQ(entry, 0u);
+}
+
+std::span<const std::byte> BytesOf(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+TEST(AdamW, AVersionKeepsTheMemoryThatNoUpdateChanges) {
+  at::manual_seed(5);
+  std::map<std::string, at::Tensor> parameters = {
+      {"large", at::randn({3, 70000}).to(at::kBFloat16).requires_grad_(true)}};
+  AdamW optimizer(Options(), parameters);
+  const at::Tensor alias = parameters.at("large").detach();
+  const auto step = [&] {
+    parameters.at("large").mutable_grad() = at::randn({3, 70000}).to(at::kBFloat16);
+    optimizer.Step(1e-2, 1.0);
+    optimizer.ZeroGrad();
+  };
+  EXPECT_EQ(optimizer.TakeRounded().at("large").memory, nullptr) << "no update yet";
+  step();
+  auto first = optimizer.TakeRounded();
+  const at::Tensor words = parameters.at("large").detach().clone();
+  EXPECT_EQ(first.at("large").memory.get(), static_cast<std::byte*>(parameters.at("large").mutable_data_ptr()));
+  EXPECT_EQ(first.at("large").checksum, weights::TensorChecksum(BytesOf(words)));
+  step();
+  step();  // not taken in between: it rounds where the one before did
+  EXPECT_EQ(std::memcmp(first.at("large").memory.get(), words.const_data_ptr(), words.nbytes()), 0);
+  EXPECT_EQ(alias.const_data_ptr(), parameters.at("large").const_data_ptr()) << "all handles see the new words";
+  auto second = optimizer.TakeRounded();
+  EXPECT_EQ(second.at("large").checksum, weights::TensorChecksum(BytesOf(parameters.at("large"))));
+  const std::byte* const memory = first.at("large").memory.get();
+  first.clear();
+  step();
+  EXPECT_EQ(parameters.at("large").const_data_ptr(), memory) << "two buffers trade places";
 }
 
 TEST(AdamW, MarksAddUpUntilTheyAreTaken) {
@@ -166,9 +203,9 @@ TEST(AdamW, MarksAddUpUntilTheyAreTaken) {
   optimizer.ZeroGrad();
   propose(77);
   optimizer.Commit();
-  const auto changes = optimizer.TakeChanges();
-  EXPECT_EQ(changes.at("w").entries()[0], uint64_t{1} << 3);
-  EXPECT_EQ(changes.at("w").entries()[1], uint64_t{1} << 13);
+  const auto changes = optimizer.TakeRounded();
+  EXPECT_EQ(changes.at("w").changes.entries()[0], uint64_t{1} << 3);
+  EXPECT_EQ(changes.at("w").changes.entries()[1], uint64_t{1} << 13);
   EXPECT_NE(parameters.at("w")[1][13].item<float>(), 1.0f);
 }
 

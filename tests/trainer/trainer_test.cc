@@ -509,6 +509,32 @@ TEST(Trainer, VersionsTakeTurnsInTwoBuffers) {
   EXPECT_NE((*trainer->TakeSnapshot())->bytes(0).data(), memory) << "the third is read too: memory of its own";
 }
 
+TEST(Trainer, ABf16VersionIsTheMemoryOfTheParameters) {
+  TrainerOptions options = FastOptions();
+  options.dtype = "bf16";
+  options.optimizer.learning_rate = 1e-3;
+  auto trainer = MakeTrainer(options);
+  ASSERT_TRUE(trainer->TakeSnapshot().ok());  // a copy: torch allocated the parameters
+  const auto step = [&](int64_t number) {
+    ASSERT_TRUE(trainer->TrainStep(RandomBatch(static_cast<uint64_t>(number + 1), 37, number)).ok());
+    const auto version = *trainer->TakeSnapshot();
+    for (size_t i = 0; i < version->size(); ++i) {
+      const at::Tensor& parameter = trainer->parameters().tensors().at(version->view(i).name);
+      EXPECT_EQ(parameter.const_data_ptr(), version->bytes(i).data()) << version->view(i).name;
+    }
+  };
+  step(0);
+  auto first = *trainer->TakeSnapshot();
+  const std::string kept = std::string(reinterpret_cast<const char*>(first->bytes(0).data()), first->bytes(0).size());
+  const std::byte* const memory = first->bytes(0).data();
+  step(1);
+  EXPECT_EQ(std::memcmp(memory, kept.data(), kept.size()), 0) << "an engine reads it still";
+  EXPECT_NE((*trainer->TakeSnapshot())->bytes(0).data(), memory);
+  first = nullptr;  // no engine reads it any more
+  step(2);
+  EXPECT_EQ((*trainer->TakeSnapshot())->bytes(0).data(), memory);
+}
+
 TEST(Trainer, BatchesComeInOrder) {
   auto trainer = MakeTrainer(FastOptions());
   const auto report = trainer->TrainStep(RandomBatch(1, 37, 1));

@@ -1,4 +1,4 @@
-// An engine for tests of transports: a Sink that applies what it is sent, and remembers it.
+// Engines for tests of transports.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,48 @@
 
 namespace ingot::weights::testing {
 
-class ApplyingEngine final : public Sink {
+// Remembers the versions that it is given.
+class HoldingEngine : public Sink {
+ public:
+  absl::Status Release(int64_t version) override {
+    base::MutexLock lock(mu_);
+    retained_.erase(version);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> LiveVersion() override {
+    base::MutexLock lock(mu_);
+    return live_ == nullptr ? -1 : live_->version();
+  }
+
+  absl::StatusOr<std::vector<HeldVersion>> HeldVersions() override {
+    base::MutexLock lock(mu_);
+    std::vector<HeldVersion> held;
+    if (live_ != nullptr) held.push_back({live_->version(), live_->checksum()});
+    for (const auto& [version, snapshot] : retained_) {
+      if (snapshot != live_) held.push_back({version, snapshot->checksum()});
+    }
+    return held;
+  }
+
+  std::shared_ptr<const Snapshot> live() {
+    base::MutexLock lock(mu_);
+    return live_;
+  }
+  std::vector<std::string> log() {
+    base::MutexLock lock(mu_);
+    return log_;
+  }
+
+ protected:
+  base::Mutex mu_;
+  std::shared_ptr<const Snapshot> live_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, std::shared_ptr<const Snapshot>> retained_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);
+};
+
+// Applies the deltas that it is sent.
+class ApplyingEngine final : public HoldingEngine {
  public:
   // `room`: versions that it holds beside the live one.
   explicit ApplyingEngine(size_t room = 4) : room_(room) {}
@@ -44,48 +85,15 @@ class ApplyingEngine final : public Sink {
     return response;
   }
 
-  absl::Status Release(int64_t version) override {
-    base::MutexLock lock(mu_);
-    retained_.erase(version);
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<int64_t> LiveVersion() override {
-    base::MutexLock lock(mu_);
-    return live_ == nullptr ? -1 : live_->version();
-  }
-
-  absl::StatusOr<std::vector<HeldVersion>> HeldVersions() override {
-    base::MutexLock lock(mu_);
-    std::vector<HeldVersion> held;
-    if (live_ != nullptr) held.push_back({live_->version(), live_->checksum()});
-    for (const auto& [version, snapshot] : retained_) {
-      if (snapshot != live_) held.push_back({version, snapshot->checksum()});
-    }
-    return held;
-  }
-
-  std::shared_ptr<const Snapshot> live() {
-    base::MutexLock lock(mu_);
-    return live_;
-  }
   std::vector<int64_t> retained() {
     base::MutexLock lock(mu_);
     std::vector<int64_t> versions;
     for (const auto& [version, snapshot] : retained_) versions.push_back(version);
     return versions;
   }
-  std::vector<std::string> log() {
-    base::MutexLock lock(mu_);
-    return log_;
-  }
 
  private:
   const size_t room_;
-  base::Mutex mu_;
-  std::shared_ptr<const Snapshot> live_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, std::shared_ptr<const Snapshot>> retained_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::weights::testing

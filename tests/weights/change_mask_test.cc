@@ -42,7 +42,7 @@ TEST(ChangeMask, ComparisonMarksExactlyTheWordsThatDiffer) {
 uint16_t Rounded(float value) {
   uint16_t word = 0x1234;  // of no number below
   uint64_t entry = 0;
-  RoundToBfloat16(&value, 1, &word, &entry);
+  RoundToBfloat16(&value, 1, &word, &word, &entry);
   EXPECT_EQ(entry, 1u);
   return word;
 }
@@ -65,7 +65,7 @@ TEST(ChangeMask, RoundingAddsTheMarksOfSeveralUpdates) {
   std::vector<float> master(kWords, 1.0f);
   std::vector<uint16_t> words(kWords, 0x3f80);
   ChangeMask mask(kWords);
-  const auto round = [&] { RoundToBfloat16(master.data(), kWords, words.data(), mask.entries().data()); };
+  const auto round = [&] { RoundToBfloat16(master.data(), kWords, words.data(), words.data(), mask.entries().data()); };
   round();
   for (const uint64_t entry : mask.entries()) EXPECT_EQ(entry, 0u);
   master[5] = 1.001f;  // rounds to 1 still
@@ -77,6 +77,15 @@ TEST(ChangeMask, RoundingAddsTheMarksOfSeveralUpdates) {
   for (int64_t i = 0; i < kWords; ++i) EXPECT_EQ(IsMarked(mask, i), i == 70 || i == kWords - 1) << i;
   EXPECT_EQ(words[70], 0x3f80);
   EXPECT_EQ(words[kWords - 1], 0x4000);
+
+  std::vector<uint16_t> other(kWords, 0x1234);  // as is memory of another version
+  ChangeMask since(kWords);
+  master[6] = 4.0f;
+  RoundToBfloat16(master.data(), kWords, words.data(), other.data(), since.entries().data());
+  for (int64_t i = 0; i < kWords; ++i) EXPECT_EQ(IsMarked(since, i), i == 6) << i;
+  EXPECT_EQ(words[6], 0x3f80) << "the words before stay";
+  words[6] = 0x4080;
+  EXPECT_EQ(other, words) << "all words are written";
 }
 
 }  // namespace

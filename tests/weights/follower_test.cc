@@ -126,6 +126,7 @@ TEST_P(FollowerTest, BringsEveryVersionToEveryEngineOfAPublisher) {
     const auto stats = publisher.Publish(newest_, false);
     ASSERT_EQ(stats.status(), absl::OkStatus());
     EXPECT_EQ(publisher.leased_engines(), 2);
+    EXPECT_GT(stats->fetch_ms, 0);
     EXPECT_TRUE(SameWeights(*one.engine.live(), *newest_) && SameWeights(*two.engine.live(), *newest_));
   }
   EXPECT_THAT(one.engine.log(), ElementsAre("full 0", "delta 1", "delta 2", "delta 3"));

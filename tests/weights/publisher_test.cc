@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "weights/applying_engine.h"
 #include "weights/make_snapshot.h"
 
 namespace ingot::weights {
@@ -198,7 +199,7 @@ class FakeEngine final : public Sink {
 };
 
 // An engine of the publisher's own process. Encoded updates fail.
-class SharingEngine final : public Sink {
+class SharingEngine final : public testing::HoldingEngine {
  public:
   bool SharesMemory() const override { return true; }
   absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const Snapshot>& snapshot,
@@ -219,40 +220,13 @@ class SharingEngine final : public Sink {
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta&) override {
     return absl::InternalError("it was to be shared");
   }
-  absl::Status Release(int64_t version) override {
-    base::MutexLock lock(mu_);
-    retained_.erase(version);
-    return absl::OkStatus();
-  }
-  absl::StatusOr<int64_t> LiveVersion() override {
-    base::MutexLock lock(mu_);
-    return live_ == nullptr ? -1 : live_->version();
-  }
-  absl::StatusOr<std::vector<HeldVersion>> HeldVersions() override {
-    base::MutexLock lock(mu_);
-    std::vector<HeldVersion> all;
-    for (const auto& [version, snapshot] : retained_) all.push_back({version, snapshot->checksum()});
-    return all;
-  }
   void Fail(absl::Status status) {
     base::MutexLock lock(mu_);
     error_ = std::move(status);
   }
-  std::shared_ptr<const Snapshot> live() {
-    base::MutexLock lock(mu_);
-    return live_;
-  }
-  std::vector<std::string> log() {
-    base::MutexLock lock(mu_);
-    return log_;
-  }
 
  private:
-  base::Mutex mu_;
   absl::Status error_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<const Snapshot> live_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, std::shared_ptr<const Snapshot>> retained_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);
 };
 
 // A model of two tensors; each version changes one element.

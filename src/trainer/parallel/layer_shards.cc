@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,27 +10,10 @@
 #include "base/clock.h"
 #include "model/layer_spec.h"
 #include "trainer/parallel/sharded_adamw.h"
+#include "trainer/parameter_memory.h"
 #include "trainer/torch_edge.h"
 
 namespace ingot::trainer {
-namespace {
-
-// Frees a parameter's memory. The tensor, and every tensor that shares its storage, stay.
-void Drop(const at::Tensor& parameter) {
-  c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, parameter.device()));
-  storage->set_nbytes(0);
-}
-
-void Allocate(const at::Tensor& parameter) {
-  const c10::DeviceGuard device(parameter.device());  // an allocator uses the current device
-  c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(storage->allocator()->allocate(parameter.nbytes()));
-  storage->set_nbytes(parameter.nbytes());
-}
-
-}  // namespace
-
 bool IsHere(const at::Tensor& parameter) { return parameter.numel() == 0 || parameter.storage().nbytes() > 0; }
 
 LayerShards::LayerShards(const model::ModelConfig& config, const std::map<std::string, at::Tensor>& parameters,

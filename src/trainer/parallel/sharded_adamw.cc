@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "trainer/parallel/wire.h"
 #include "trainer/torch_edge.h"
@@ -157,6 +158,37 @@ void ShardedAdamW::Publish(const Bucket& bucket) {
   }
 }
 
+void ShardedAdamW::PublishChanges(const Bucket& bucket) {
+  const at::Tensor& any = parameters_[bucket.parameters[0]];  // all have its type
+  if (bucket.owner == 0 || any.scalar_type() != at::kBFloat16 || !any.is_cpu()) return;
+  int64_t entries = 0;
+  for (const size_t i : bucket.parameters) entries += std::ssize(weights::ChangeMask(parameters_[i].numel()).entries());
+  const at::Tensor flat = at::full({entries}, -1, at::kLong);
+  int64_t* at = flat.mutable_data_ptr<int64_t>();
+  if (bucket.owner == ranks_->rank()) {
+    for (const size_t i : bucket.parameters) {
+      const weights::ChangeMask changes = own_.TakeChanges(names_[i]);
+      std::copy(changes.entries().begin(), changes.entries().end(), at);  // none: all words count as changed
+      at += std::ssize(weights::ChangeMask(parameters_[i].numel()).entries());
+    }
+  }
+  OrThrow(ranks_->Broadcast(flat, bucket.owner));
+  if (!ranks_->leads()) return;
+  for (const size_t i : bucket.parameters) {
+    weights::ChangeMask& all = others_.try_emplace(names_[i], parameters_[i].numel()).first->second;
+    for (uint64_t& entry : all.entries()) entry |= static_cast<uint64_t>(*at++);
+    if (const int64_t rest = all.words() % weights::ChangeMask::kEntryWords; rest > 0) {
+      all.entries().back() &= (uint64_t{1} << rest) - 1;
+    }
+  }
+}
+
+std::map<std::string, RoundedParameter> ShardedAdamW::TakeRounded() {
+  std::map<std::string, RoundedParameter> all = own_.TakeRounded();
+  for (auto& [name, changes] : std::exchange(others_, {})) all[name].changes = std::move(changes);
+  return all;
+}
+
 void ShardedAdamW::Step(double learning_rate, double grad_norm) {
   Change([&] { own_.Step(learning_rate, grad_norm); });
 }
@@ -180,7 +212,10 @@ void ShardedAdamW::Change(const std::function<void()>& change) {
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {  // from here on the ranks' weights differ until all are published
     change();
     if (!publishes_) return absl::OkStatus();
-    for (const Bucket& bucket : buckets_) Publish(bucket);
+    for (const Bucket& bucket : buckets_) {
+      Publish(bucket);
+      PublishChanges(bucket);
+    }
     return absl::OkStatus();
   }));
 }

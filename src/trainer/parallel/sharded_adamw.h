@@ -54,10 +54,9 @@ class ShardedAdamW {
   void ZeroGrad();
   void Reset() { own_.Reset(); }
   int64_t steps() const { return own_.steps(); }
-  // As AdamW's with one rank. Empty with several: owners know what they changed, and rank 0, which publishes, compares.
-  std::map<std::string, weights::ChangeMask> TakeChanges() {
-    return ranks_ == nullptr ? own_.TakeChanges() : std::map<std::string, weights::ChangeMask>();
-  }
+  // As AdamW's. Rank 0, which publishes, has its own parameters in full, and of the others' their changes, which their
+  // owners send with the new words; it has none of those if `publishes` is false.
+  std::map<std::string, RoundedParameter> TakeRounded();
 
   // The parameters that this rank owns, by name.
   const std::map<std::string, at::Tensor>& Owned() const { return owned_; }
@@ -80,6 +79,8 @@ class ShardedAdamW {
   at::Tensor FlatGradient(const Bucket& bucket) const;
   void Reduce(const Bucket& bucket);
   void Publish(const Bucket& bucket);
+  // Gives rank 0 the changes of another rank's bucket.
+  void PublishChanges(const Bucket& bucket);
   // Together. Runs `change` of the owned weights, then gives all ranks the new ones.
   void Change(const std::function<void()>& change);
 
@@ -90,6 +91,7 @@ class ShardedAdamW {
   std::vector<Bucket> buckets_;
   const std::map<std::string, at::Tensor> owned_;
   AdamW own_;
+  std::map<std::string, weights::ChangeMask> others_;  // of rank 0: the changes of parameters that it does not own
 };
 
 // The owner of each parameter, by sizes in elements.

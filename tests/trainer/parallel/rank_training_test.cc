@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -18,6 +19,7 @@
 #include "rank_group.h"
 #include "together.h"
 #include "trainer/trainer.h"
+#include "weights/delta.h"
 
 namespace ingot::trainer {
 namespace {
@@ -110,6 +112,40 @@ TEST(RankTraining, OwnersHoldTheMastersOfBf16) {
   const Result one = RunSteps(1, Fresh(options)), many = RunSteps(2, Fresh(options));
   EXPECT_EQ(many.optimizer.size(), 3 * many.parameters.size());
   ExpectClose(many.parameters, one.parameters, 0.02);
+}
+
+TEST(RankTraining, VersionsHaveTheMarksOfAllOwners) {
+  TrainerOptions options = Plain();
+  options.dtype = "bf16";
+  for (const bool bounded : {false, true}) {
+    if (bounded) {  // several updates a step
+      options.trust_region.max_mean = 1e-9;
+      options.trust_region.halvings = 2;
+    }
+    Together(3, Fresh(options), [&](Trainer& trainer, Result&) {
+      auto before = *trainer.TakeSnapshot();
+      for (int64_t step = 0; step < kSteps; ++step) {
+        ASSERT_TRUE(trainer.TrainStep(BatchOf(step)).ok());
+        const auto after = *trainer.TakeSnapshot();
+        ASSERT_NE(after->changes(), nullptr);
+        EXPECT_EQ(after->changes()->base_checksum, before->checksum());
+        ASSERT_EQ(after->changes()->masks.size(), after->size()) << "every tensor is bf16 and trained";
+        std::vector<weights::TensorView> views;
+        for (size_t i = 0; i < after->size(); ++i) {
+          views.push_back({after->view(i).name, "BF16", after->view(i).shape, after->bytes(i)});
+          const auto at = trainer.parameters().tensors().at(views.back().name);
+          EXPECT_EQ(std::memcmp(at.const_data_ptr(), after->bytes(i).data(), at.nbytes()), 0) << views.back().name;
+        }
+        const auto copied = *weights::Snapshot::Copy(after->version(), views);  // without marks: it is compared
+        EXPECT_EQ(copied->checksum(), after->checksum());
+        EXPECT_DOUBLE_EQ(weights::Density(before.get(), *after), weights::Density(before.get(), *copied));
+        const auto delta = weights::Encode(before.get(), *after, false);
+        const auto applied = weights::Apply(before, *delta);
+        ASSERT_TRUE(applied.ok()) << applied.status();
+        before = after;
+      }
+    });
+  }
 }
 
 TEST(RankTraining, TheSameNumberOfRanksGivesTheSameBits) {

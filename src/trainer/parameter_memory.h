@@ -1,0 +1,42 @@
+// The memory behind a parameter's tensor, which every handle of the tensor follows. None is in use while it changes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace ingot::trainer {
+
+// Whether all of its storage is the tensor's, in order, so that the memory can be replaced.
+inline bool OwnsItsMemory(const at::Tensor& parameter) {
+  return parameter.is_contiguous() && parameter.storage_offset() == 0 &&
+         parameter.storage().nbytes() == parameter.nbytes();
+}
+
+// New memory of unknown content.
+inline void Allocate(const at::Tensor& parameter) {
+  const c10::DeviceGuard device(parameter.device());  // an allocator uses the current device
+  c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(parameter.nbytes()));
+  storage->set_nbytes(parameter.nbytes());
+}
+
+// The tensor keeps no memory.
+inline void Drop(const at::Tensor& parameter) {
+  c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, parameter.device()));
+  storage->set_nbytes(0);
+}
+
+// The tensor of the CPU keeps `memory`, of at least its size.
+inline void PointAt(const at::Tensor& parameter, std::shared_ptr<std::byte[]> memory) {
+  using Owner = std::shared_ptr<std::byte[]>;
+  std::byte* const data = memory.get();
+  parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(
+      data, new Owner(std::move(memory)), [](void* owner) { delete static_cast<Owner*>(owner); }, parameter.device()));
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,45 @@
+// The checksum of a tensor's bytes in a version (TensorInfo.checksum). Slices of kSliceBytes are hashed by themselves, on
+// several threads or while something else writes them; the checksum is that of their digests, in order.
+//
+//   one slice     Checksum64 of the bytes
+//   more          Checksum64 of the slices' Checksum64, each as eight bytes, little-endian
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/checksum.h"
+
+namespace ingot::weights {
+
+inline constexpr int64_t kSliceBytes = int64_t{1} << 17;
+
+// The slices of a tensor of so many bytes: at least one.
+inline int64_t SlicesOf(int64_t bytes) { return std::max<int64_t>((bytes + kSliceBytes - 1) / kSliceBytes, 1); }
+
+// `digests`: of all slices of a tensor, at least one.
+uint64_t CombineSlices(std::span<const uint64_t> digests);
+
+uint64_t TensorChecksum(std::span<const std::byte> bytes);
+
+// TensorChecksum over a sequence of pieces of any size.
+class StreamingTensorChecksum {
+ public:
+  void Update(std::span<const std::byte> bytes);
+  // Once.
+  uint64_t Finish();
+
+ private:
+  void Close();
+
+  std::optional<base::StreamingChecksum> slice_{std::in_place};
+  int64_t in_slice_ = 0;  // bytes
+  std::vector<uint64_t> digests_;
+};
+
+}  // namespace ingot::weights
