@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -33,21 +34,24 @@ absl::Status CheckSchedule(const std::string& place, const TermSchedule& schedul
   return absl::OkStatus();
 }
 
-// The weights of a kind in one domain must not add up to 0: then that kind says nothing, which nobody means.
+// The weights of a kind that count at the same times in the same domains must not add up to 0: then that kind says nothing, which nobody
+// means.
 absl::Status CheckSum(const std::vector<TermOptions>& terms) {
-  std::map<std::string, std::pair<double, double>> sums;  // by kind, for terms without schedule: sum, sum of magnitudes
+  using Conditions = std::tuple<std::string, double, double, bool, int64_t, int32_t, std::vector<std::string>>;
+  std::map<Conditions, std::pair<double, double>> sums;  // by kind first: sum, sum of magnitudes
   for (const TermOptions& term : terms) {
-    const bool always = term.schedule.from == 0 && term.schedule.until == 1 && !term.schedule.linear &&
-                        term.schedule.phase == -1 && term.domains.empty();
-    auto& [sum, size] = sums[always ? term.kind : absl::StrCat(term.kind, " ", sums.size())];
+    const TermSchedule& when = term.schedule;
+    auto& [sum, size] =
+        sums[{term.kind, when.from, when.until, when.linear, when.phase_steps, when.phase, term.domains}];
     sum += term.weight;
     size += std::abs(term.weight);
   }
   bool any = terms.empty();
-  for (const auto& [kind, of_kind] : sums) {
+  for (const auto& [conditions, of_kind] : sums) {
     any = any || of_kind.second > 0;
     if (of_kind.second > 0 && std::abs(of_kind.first) < 1e-12 * of_kind.second) {
-      return Invalid("rewards.terms", absl::StrCat("the weights of the terms of kind '", kind, "' cancel each other"));
+      return Invalid("rewards.terms", absl::StrCat("the weights of the terms of kind '", std::get<0>(conditions),
+                                                   "' cancel each other"));
     }
   }
   return any ? absl::OkStatus() : Invalid("rewards.terms", "every weight is 0: nothing is rewarded");

@@ -4,6 +4,7 @@
 collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, regrade, export to SFT rows and ATIF, import
 cases     the filter of test cases on the shipped example
 graded_eval  the terms of a run beside the outcome of its evaluations
+recall    export by the recall of episodes
 pinned_teacher  a launched run that is held to its own start
 judge     a model of gateway.models as a judge
 distil    on-policy distillation: a student approaches a teacher on another server
@@ -121,6 +122,32 @@ def case_collect(ingot):
     check(sum(row.get("encoded", False) for row in again) == 1, "the encoded row is not marked")
 
 
+def case_recall(ingot):
+    """Export by recall: high recall whole, low in proportion, at most 5 % without any, right or wrong."""
+    folder = pathlib.Path(ingot.folder)
+    recalls = [0.0] * 40 + [1.0] * 30 + [0.8] * 8 + [0.2] * 40
+    trajectories = [{"schema_version": "ATIF-v1.7", "agent": {"name": "searcher", "version": "1"},
+                     "extra": {"outcome": 0, "task_id": f"t{i}", "signals": {"recall": recall, "precision": 1}},
+                     "steps": [{"step_id": 1, "source": "user", "message": f"find {i}"}, {"step_id": 2, "source": "agent", "message": "x"}]}
+                    for i, recall in enumerate(recalls)]
+    (folder / "found.jsonl").write_text("".join(json.dumps(one) + "\n" for one in trajectories), encoding="utf-8")
+    command(ingot, "import", ingot.config, folder / "found.jsonl", *sets(folder, {**SMALL, "run.name": "found"}))
+    rows = folder / "rows.jsonl"
+    print(command(ingot, "export", folder / "found", rows, "--recall", "recall"))
+    kept = [recalls[int(row["task_id"][1:])] for row in lines(rows)]
+    check(kept.count(1.0) == 30 and kept.count(0.8) == 8, kept)
+    check(0 < kept.count(0.2) < 40 // 2, kept)  # 10 are expected
+    check(kept.count(0) == int(0.05 / 0.95 * (len(kept) - kept.count(0)) + 1e-9) > 0, kept)
+    # Signals survive ATIF.
+    command(ingot, "export", folder / "found", folder / "atif.jsonl", "--as", "atif")
+    check([one["extra"]["signals"] for one in lines(folder / "atif.jsonl")] == [one["extra"]["signals"] for one in trajectories], "signals")
+    # What is not there, or means nothing, is named.
+    output = command(ingot, "export", folder / "found", rows, "--recall", "recal", code=2)
+    check("no episode has the signal 'recal'" in output and "precision, recall" in output, output)
+    for argv in (["--recall", "recall", "--shortest"], ["--recall", "recall", "--as", "dpo"]):
+        check("--shortest and --recall" in command(ingot, "export", folder / "found", rows, *argv, code=2), argv)
+
+
 def case_graded_eval(ingot):
     """The terms of a run are applied to its evaluations too, beside the outcome."""
     tasks = pathlib.Path(ingot.folder) / "held_out.jsonl"
@@ -212,6 +239,15 @@ def case_distil(ingot):
         print("reverse KL by step:", " ".join(f"{value:.3f}" for value in kl))
         check(len(kl) == 50 and sum(kl[-5:]) < 0.7 * sum(kl[:5]), kl)
         check(all(row["batch/groups_filtered"] == 0 and row["batch/loss_tokens"] > 0 for row in rows), "groups were filtered")
+        # Regrade asks the same teacher about the stored ids.
+        regraded = json.loads(command(ingot, "regrade", folder / "student", "--json"))
+        check(0 < regraded["reverse_kl"]["teacher"] < 10 and regraded["episodes_ungraded"] == 0, regraded)
+        stored = [row["reward/term/teacher/reverse_kl"] for row in rows]
+        for step, kl in zip(regraded["steps"], stored):
+            check(abs(step["reverse_kl"]["teacher"] - kl) < 1e-3, (step, kl))
+        pinned = "[{name: big, weights: pinned, version: 0}]"
+        output = command(ingot, "regrade", folder / "student", "--set", f"gateway.models={pinned}", code=2)
+        check("regrade starts no engine" in output and "ingot serve" in output, output)
         # The same run under an unknown name is refused before it starts.
         code, output = ingot.run("train", {**student, "run.name": "unknown", "rewards.terms": "[{kind: teacher, teacher: {model: small}}]"})
         check(code == 2 and "teacher.model is 'small'" in output, output)

@@ -167,6 +167,12 @@ TEST(RewardOptions, RefuseUnknownKindsTakenNamesAndWeightsThatCancel) {
   TermOptions other = Term("length", -0.5);
   other.name = "longer";
   EXPECT_NE(fault({Term("outcome", 1), Term("length", 0.5), other}).find("cancel each other"), std::string::npos);
+  // Also where both count at the same times, and not where they count at different ones.
+  TermOptions early = Term("length", 0.5);
+  early.schedule.until = other.schedule.until = 0.5;
+  EXPECT_NE(fault({Term("outcome", 1), early, other}).find("cancel each other"), std::string::npos);
+  early.schedule.until = 0.4;
+  EXPECT_EQ(fault({Term("outcome", 1), early, other}), "");
   EXPECT_NE(fault({Term("outcome", 0)}).find("nothing is rewarded"), std::string::npos);
   EXPECT_NE(fault({Term("outcome", std::numeric_limits<double>::infinity())}).find("weight is inf"), std::string::npos);
   TermOptions late = Term("outcome", 1);
