@@ -5,6 +5,7 @@ collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, re
 cases     the filter of test cases on the shipped example
 graded_eval  the terms of a run beside the outcome of its evaluations
 recall    export by the recall of episodes
+vendor    a collection from a server that gives text alone
 pinned_teacher  a launched run that is held to its own start
 judge     a model of gateway.models as a judge
 distil    on-policy distillation: a student approaches a teacher on another server
@@ -12,12 +13,14 @@ distil    on-policy distillation: a student approaches a teacher on another serv
 With INGOT_HARBOR=FOLDER, in which Harbor's package lies, the exported trajectories are validated by its models.
 """
 import contextlib
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 
 from run_tests import Ingot, check
 
@@ -146,6 +149,108 @@ def case_recall(ingot):
     check("no episode has the signal 'recal'" in output and "precision, recall" in output, output)
     for argv in (["--recall", "recall", "--shortest"], ["--recall", "recall", "--as", "dpo"]):
         check("--shortest and --recall" in command(ingot, "export", folder / "found", rows, *argv, code=2), argv)
+
+
+@contextlib.contextmanager
+def vendor(log):
+    """A server of plain chat completions, without token ids: it looks an item up by the request's tool and answers with the result."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            log.append({"path": self.path, "key": self.headers["Authorization"], "body": body})
+            if body["model"] == "busy" and len(log) == 1:
+                return self.reply(429, "application/json", '{"error": {"message": "slow down"}}')
+            if body["model"] == "broken":
+                return self.reply(200, "text/html", "<html>a proxy's page</html>")
+            if body["messages"][-1]["role"] == "user" and body.get("tools"):
+                name = body["tools"][0]["function"]["name"]
+                message = {"content": None, "tool_calls": [{"id": "v-1", "type": "function", "function": {"name": name, "arguments": '{"key": "nn"}'}}]}
+            else:
+                message = {"content": "wörd <|im_end|>"}
+            if not body.get("stream"):
+                return self.reply(200, "application/json", json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}]}))
+            parts = [{"content": c} for c in message["content"] or ""]
+            parts += [{"tool_calls": [{"index": i, **call}]} for i, call in enumerate(message.get("tool_calls", []))]
+            events = [{"choices": [{"index": 0, "delta": part}]} for part in [{"role": "assistant"}, *parts]]
+            events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            self.reply(200, "text/event-stream", "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
+
+        def reply(self, status, kind, text):
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def case_vendor(ingot):
+    """A collection from a server that gives text alone: encoded, for supervised training, and never for a policy gradient."""
+    folder = pathlib.Path(ingot.folder)
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text("".join(json.dumps(task) + "\n" for task in lines(pathlib.Path(ingot.source) / "examples/smoke/train.jsonl")[:3]))
+    recipe = {"name": "any", "command": ["/usr/bin/python3", "-I", "-S", "${cwd}/examples/agents/tool_agent.py", "task.json"],
+              "files": {"task.json": '{"prompt": ${json:task.prompt}, "tools": ${task.tools}, "tables": ${task.tables}}'}, "timeout_s": 60,
+              "verifier": {"kind": "exact", "expected": "wörd <|im_end|>"}}
+    key = folder / "vendor.key"
+    key.write_text("secret-of-the-vendor\n")
+    key.chmod(0o600)
+    base = {**SMALL, "data.tasks": tasks, "data.sft": "", "sft.max_steps": 0, "agents.recipes": json.dumps([recipe]), "gateway.max_new_tokens": 64}
+    rows = folder / "rows.jsonl"
+    for stream, served in ((False, "busy"), (True, "vendor-1")):
+        name, log = f"vendor-{stream}", []
+        with vendor(log) as url:
+            models = json.dumps([{"name": "big", "weights": "external", "url": url, "served_model": served, "key_file": str(key), "stream": stream}])
+            output = command(ingot, "collect", ingot.config, "--model", "big", "--samples", 2,
+                             *sets(folder, {**base, "run.name": name, "gateway.models": models}))
+        check("6 episodes, 0 failed, mean outcome 1.0" in output, output)
+        check(all(one["path"] == "/v1/chat/completions" and one["key"] == "Bearer secret-of-the-vendor" for one in log), log)
+        check(len(log) == 12 + (not stream), f"{len(log)} requests: two of each episode, and one that came too early")
+        check(all(one["body"]["model"] == served and one["body"].get("stream", False) == stream for one in log), log)
+        after = [one["body"]["messages"] for one in log if one["body"]["messages"][-1]["role"] == "tool"]
+        check(len(after) == 6 and all(m[-2]["tool_calls"][0]["id"] == m[-1]["tool_call_id"] for m in after), after)
+        # What reads a pool reads this one.
+        command(ingot, "export", folder / name, rows)
+        check(len(lines(rows)) == 6 and all(row["encoded"] and len(row["learnt"]) == 2 for row in lines(rows)), lines(rows)[0])
+        command(ingot, "tasks", "rate", folder / name, folder / "rated.jsonl")
+        check([task["pass_rate"] for task in lines(folder / "rated.jsonl")] == [1.0] * 3, "rated")
+        regraded = json.loads(command(ingot, "regrade", folder / name, "--json", "--set", "rewards.terms=[{kind: outcome, weight: 2}]"))
+        check(regraded["groups"] == 3 and abs(regraded["regraded"] - 2) < 1e-9, regraded)
+        command(ingot, "export", folder / name, folder / "atif.jsonl", "--as", "atif")
+        steps = [step for one in lines(folder / "atif.jsonl") for step in one["steps"] if step["source"] == "agent"]
+        check(len(steps) == 12 and all(step["extra"]["encoded"] and "logprobs" not in step["metrics"] for step in steps), steps[0])
+        code, output = ingot.run("train", {**SMALL, "run.name": f"sft-{stream}", "data.tasks": "", "data.sft": rows, "sft.max_steps": 2, "sft.batch_size": 2},
+                                 timeout=120)
+        check(code == 0, output)
+    # A server that is down, or talks nonsense, fails the episodes by name.
+    for served, url in (("broken", None), ("gone", "http://127.0.0.1:9/v1")):
+        with vendor([]) as working:
+            models = json.dumps([{"name": "big", "weights": "external", "url": url or working, "served_model": served}])
+            name = f"bad-{served}"
+            output = command(ingot, "collect", ingot.config, "--model", "big", "--samples", 1,
+                             *sets(folder, {**base, "run.name": name, "gateway.models": models}))
+        print(output)
+        check("mean outcome 0.0" in output, output)
+    # No teacher speaks text, and a url is a url.
+    models = '[{"name": "big", "weights": "external", "url": "vendor.example/v1"}]'
+    code, output = ingot.run("train", {**base, "run.name": "no", "gateway.models": models})
+    check(code == 2 and "begins with http://" in output, output)
+    models = '[{"name": "big", "weights": "external", "url": "http://127.0.0.1:9/v1"}]'
+    code, output = ingot.run("train", {**base, "run.name": "no", "gateway.models": models, "rewards.terms": "[{kind: teacher, teacher: {model: big}}]"})
+    check(code == 2 and "whose server takes ids" in output, output)
 
 
 def case_graded_eval(ingot):
