@@ -30,7 +30,6 @@ long=$(last long)
     --set sft.max_steps=0 --set dpo.epochs=1
 # 4. The average of a long and a short model's weights.
 "$ingot" model merge --model "$long" --with "$(last short)" average
-cp "$long"/{tokenizer,ingot}.json average/
 
 measure long "$long"
 measure short "$(last short)"

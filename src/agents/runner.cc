@@ -129,8 +129,8 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
                std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
                base::Metrics* metrics, Door* door)
     : options_(options),
-      recipes_(std::move(recipes)),
       substrate_(std::move(substrate)),
+      recipes_(std::move(recipes)),
       episodes_(episodes),
       clock_(clock),
       own_door_(door == nullptr && substrate_->grant().own_network ? std::make_unique<RelayDoor>() : nullptr),

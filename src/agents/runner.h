@@ -148,8 +148,8 @@ class Runner {
 
   // Constant after construction.
   const RunnerOptions options_;
-  const std::vector<std::shared_ptr<const Recipe>> recipes_;
   const std::unique_ptr<sandbox::Substrate> substrate_;
+  const std::vector<std::shared_ptr<const Recipe>> recipes_;  // their verifiers may hold rooms of the substrate
   Episodes& episodes_;
   const base::Clock& clock_;
   const std::unique_ptr<Door> own_door_;  // null: another one is used

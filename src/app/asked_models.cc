@@ -79,7 +79,7 @@ class EngineJudge final : public reward::JudgeModel {
 // Whether the name stands for weights that do not follow the training.
 bool IsFixed(const gateway::GatewayOptions& gateway, const std::string& name) {
   const gateway::ModelOptions* model = FindModel(gateway, name);
-  return model != nullptr && model->weights != gateway::ModelWeights::kFollow;
+  return model != nullptr && model->weights != gateway::ModelWeights::kFollow && model->url.empty();
 }
 
 }  // namespace
@@ -93,9 +93,11 @@ bool AsksModels(const reward::RewardOptions& rewards) {
 absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gateway::GatewayOptions& gateway) {
   for (const reward::TermOptions& term : rewards.terms) {
     if (term.kind == "teacher" && !IsFixed(gateway, term.teacher.model)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "rewards.terms (", term.Name(), "): teacher.model is '", term.teacher.model,
-          "': name a model of gateway.models with weights pinned or external; the policy cannot teach itself"));
+      return absl::InvalidArgumentError(absl::StrCat("rewards.terms (", term.Name(), "): teacher.model is '",
+                                                     term.teacher.model,
+                                                     "': name a model of gateway.models with weights pinned or "
+                                                     "external, and no url, whose server takes ids; the policy cannot "
+                                                     "teach itself"));
     }
     if (term.kind == "judge" && term.judge.server.url.empty() && !IsFixed(gateway, term.judge.server.model)) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -55,7 +55,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   config.scheduler.total_steps = 0;  // nothing is trained
   config.scheduler.final_eval = true;
   config.rollout.threads = SplitCores(config).total;
-  config.eval.tasks = config.tasks;
+  config.eval.tasks.clear();  // checked as data.tasks, which they are
   config.eval.avg_n = args.samples;
   config.gateway.eval_sampling.temperature = static_cast<float>(args.temperature);
   INGOT_ASSIGN_OR_RETURN(ModelSetup model, SetUpModel(config.model, device.torch_name));
@@ -63,6 +63,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
     INGOT_ASSIGN_OR_RETURN(model.script, LoadScript(args.script, model.text));
   }
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
+  config.eval.tasks = config.tasks;
   INGOT_ASSIGN_OR_RETURN(
       const std::shared_ptr<const weights::Snapshot> snapshot,
       config.model.path.empty() ? RandomSnapshot(model.shape, config.seed) : LoadSnapshot(config.model.path, 0));

@@ -110,6 +110,7 @@ std::function<int()> DeclareExport(CLI::App& parser) {
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();
   parser.add_option("--zero-share", args->zero_share, "greatest share of episodes with recall 0")
+      ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
   return [args] { return Export(*args); };
 }

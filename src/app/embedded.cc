@@ -1,4 +1,5 @@
 #include "app/embedded.h"
+#include "app/chat_vendor.h"
 
 #include <map>
 #include <utility>
@@ -96,6 +97,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   gateway::GatewayParts gateway;
   gateway.engine = parts->engine;
   gateway.external = parts->external;
+  INGOT_ASSIGN_OR_RETURN(gateway.text_models, ConnectChatVendors(config.gateway, model.text));
   gateway.pool = parts->pool.get();
   gateway.admission = parts->admission.get();
   gateway.tokenizer = model.text.tokenizer;

@@ -8,15 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "app/commands.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/stored_groups.h"
 #include "app/stored_run.h"
 #include "app/text_parts.h"
-#include "base/checksum.h"
 #include "base/json.h"
 #include "dataset/atif.h"
+#include "dataset/recall.h"
 #include "dataset/recorded.h"
 #include "tree/episode_return.h"
 
@@ -38,7 +40,8 @@ struct Counts {
 
 class Exporter {
  public:
-  Exporter(const ExportArgs& args, const gateway::GatewayOptions& gateway) : args_(args) {
+  Exporter(const ExportArgs& args, const gateway::GatewayOptions& gateway)
+      : args_(args), recall_({.high = args.recall_high, .zero_share = args.zero_share}) {
     for (const gateway::ModelOptions& model : gateway.models) other_models_.insert(model.name);
   }
 
@@ -65,15 +68,14 @@ class Exporter {
       if (tree.episode().state() != v1::EPISODE_FINISHED) continue;
       Candidate candidate;
       candidate.tree = &tree;
-      auto rows = dataset::RowsOf(tree, [&](const v1::Call& call) { return IsLearnt(tree.episode(), call); });
-      if (!rows.ok()) return base::Annotate(rows.status(), "episode " + tree.episode().episode_id());
-      candidate.rows = *std::move(rows);
+      INGOT_ASSIGN_OR_RETURN(candidate.rows, RowsOf(tree));
       if (candidate.rows.empty()) continue;
       for (const dataset::RecordedRow& row : candidate.rows) {
         for (const auto& [begin, end] : row.learnt) candidate.sampled += end - begin;
       }
-      candidate.correct = args_.as == "dpo" ? tree.episode().reward() > args_.above : KeepsRecall(tree.episode());
-      kept_ += candidate.correct;
+      const v1::Episode& episode = tree.episode();
+      candidate.correct = args_.recall.empty() ? episode.reward() > args_.above
+                                               : recall_.Keeps(episode.episode_id(), RecallOf(episode));
       ++counts_.episodes;
       counts_.correct += candidate.correct;
       candidates.push_back(std::move(candidate));
@@ -84,6 +86,24 @@ class Exporter {
     return args_.as == "dpo" ? WritePairs(candidates) : WriteRows(candidates);
   }
 
+  // The first pass of a choice by recall.
+  absl::Status AddRecall(const v1::Group& group) {
+    for (const v1::EpisodeTree& tree : group.episodes()) {
+      const v1::Episode& episode = tree.episode();
+      for (const auto& [name, value] : episode.signals()) signals_.insert(name);
+      if (episode.state() != v1::EPISODE_FINISHED) continue;
+      INGOT_ASSIGN_OR_RETURN(const auto rows, RowsOf(tree));
+      if (!rows.empty()) recall_.Add(episode.episode_id(), RecallOf(episode));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status DecideRecall() {
+    recall_.Decide();
+    if (signals_.contains(args_.recall)) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("no episode has the signal '", args_.recall, "' of --recall; signals are: ",
+                                            signals_.empty() ? "none" : absl::StrJoin(signals_, ", ")));
+  }
+
   absl::StatusOr<Counts> Finish() {
     out_.close();
     if (out_) return counts_;
@@ -91,6 +111,12 @@ class Exporter {
   }
 
  private:
+  absl::StatusOr<std::vector<dataset::RecordedRow>> RowsOf(const v1::EpisodeTree& tree) const {
+    auto rows = dataset::RowsOf(tree, [&](const v1::Call& call) { return IsLearnt(tree.episode(), call); });
+    if (!rows.ok()) return base::Annotate(rows.status(), "episode " + tree.episode().episode_id());
+    return rows;
+  }
+
   // A training run teaches the policy's turns. A collection teaches the turns of the model that was collected from; names
   // that the configuration lists are other models, such as sub-agents.
   bool IsLearnt(const v1::Episode& episode, const v1::Call& call) const {
@@ -113,16 +139,10 @@ class Exporter {
     return absl::OkStatus();
   }
 
-  // Context-1 keeps all episodes of high recall, and others the less often the lower their recall is. Episodes without any
-  // recall make up at most `zero_share` of the rows. A draw is a function of the episode's id.
-  bool KeepsRecall(const v1::Episode& episode) {
-    if (args_.recall.empty()) return episode.reward() > args_.above;
+  // An episode without the signal found nothing.
+  double RecallOf(const v1::Episode& episode) const {
     const auto found = episode.signals().find(args_.recall);
-    const double recall = found == episode.signals().end() ? 0 : found->second;
-    if (recall >= args_.recall_high) return true;
-    const double draw = static_cast<double>(base::Checksum64(episode.episode_id()) >> 11) * 0x1p-53;
-    if (recall > 0) return draw < recall / args_.recall_high;
-    return static_cast<double>(zeros_ + 1) <= args_.zero_share * static_cast<double>(kept_ + 1) && ++zeros_ > 0;
+    return found == episode.signals().end() ? 0 : found->second;
   }
 
   // Rejection sampling: every correct episode, or the shortest of each group alone (Kimi k1.5, section 2.4).
@@ -175,26 +195,39 @@ class Exporter {
   std::set<std::string> other_models_;  // of gateway.models
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::ofstream out_;
-  int64_t kept_ = 0, zeros_ = 0;  // kept episodes, and how many have recall 0
+  dataset::RecallChoice recall_;
+  std::set<std::string> signals_;  // of all episodes
   Counts counts_;
 };
 
 absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
+  if (args.as != "sft" && (args.shortest || !args.recall.empty())) {
+    return absl::InvalidArgumentError("--shortest and --recall choose rows of --as sft alone");
+  }
+  if (args.shortest && !args.recall.empty()) {
+    return absl::InvalidArgumentError("--shortest and --recall are two choices: give one of them");
+  }
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir));
   Exporter exporter(args, run.config().gateway);
   INGOT_RETURN_IF_ERROR(exporter.Open());
   if (args.as == "atif") INGOT_RETURN_IF_ERROR(exporter.ReadText(run.config().model));
   Progress progress("export");
   int64_t visited = 0;
+  if (!args.recall.empty()) {
+    INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) { return exporter.AddRecall(group); }));
+    INGOT_RETURN_IF_ERROR(exporter.DecideRecall());
+  }
   INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) {
     progress.Show(absl::StrCat("group ", ++visited));
     return exporter.Add(group);
   }));
   progress.Clear();
   INGOT_ASSIGN_OR_RETURN(const Counts counts, exporter.Finish());
-  std::printf("%ld groups, %ld finished episodes, %ld with an outcome above %g: %ld %s in %s\n",
-              static_cast<long>(counts.groups), static_cast<long>(counts.episodes), static_cast<long>(counts.correct),
-              args.above, static_cast<long>(counts.written),
+  const std::string chosen = args.recall.empty() ? absl::StrCat("with an outcome above ", args.above)
+                                                 : absl::StrCat("chosen by '", args.recall, "'");
+  std::printf("%ld groups, %ld finished episodes, %ld %s: %ld %s in %s\n", static_cast<long>(counts.groups),
+              static_cast<long>(counts.episodes), static_cast<long>(counts.correct), chosen.c_str(),
+              static_cast<long>(counts.written),
               args.as == "dpo"    ? "pairs"
               : args.as == "atif" ? "trajectories"
                                   : "rows",

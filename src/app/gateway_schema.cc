@@ -9,7 +9,15 @@ void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
       "weights", &o.weights, {"follow", "pinned", "external"},
       "follow: those of training; pinned: one version's, which the engines retain; external: another server's");
   schema.Field("version", &o.version, "pinned: the version");
-  schema.Field("address", &o.address, "external: host:port of a rollout role with this run's tokenizer");
+  schema.Field("address", &o.address, "external: host:port of a rollout role with this run's tokenizer; or else a url");
+  schema.Field(
+      "url", &o.url,
+      "external: base URL of a server of OpenAI's chat completions; its answers are text, which is encoded here");
+  schema.Field("served_model", &o.served_model, "url: the model's name there; empty: name");
+  schema.Field("key_file", &o.key_file, "url: file with its bearer key");
+  schema.Field("stream", &o.stream, "url: ask for a stream of server-sent events");
+  schema.Field("timeout_s", &o.timeout_s, "url: seconds of one request");
+  schema.Field("concurrency", &o.concurrency, "url: requests at a time");
   schema.Field(
       "token_file", &o.token_file,
       "external: file with the token that the role asks for: its run's cluster.token_file, or that of `ingot serve`");

@@ -73,6 +73,7 @@ class Importer {
     end.set_episode_id(episode.episode_id());
     end.set_state(v1::EPISODE_FINISHED);
     end.set_reward(trajectory.outcome);
+    end.mutable_signals()->insert(trajectory.signals.begin(), trajectory.signals.end());
     end.set_ended_unix_ns(1);
     ++episodes_;
     without_outcome_ += trajectory.has_outcome ? 0 : 1;

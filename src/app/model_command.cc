@@ -3,12 +3,15 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <filesystem>
 #include <iostream>
 #include <map>
 
 #include "app/convert_gguf.h"
 #include "app/process.h"
 #include "app/progress.h"
+#include "app/text_parts.h"
+#include "base/file.h"
 #include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/peft.h"
@@ -120,6 +123,18 @@ absl::StatusOr<json::value> Export(const ModelArgs& args) {
   return Written(args.out, folder);
 }
 
+// Gives the merged model the tokenizer and the chat format of the first one, where that one has them.
+absl::Status CopyText(const std::string& from, const std::string& to) {
+  if (!std::filesystem::exists(from + "/tokenizer.json")) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, LoadTextParts(from, ""));
+  for (const auto& [name, content] : text.files) {
+    const std::string path = absl::StrCat(to, "/", name);
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path, content));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<json::value> Merge(const ModelArgs& args) {
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
   if (folder.config.lora.rank == 0 && args.other.empty()) {
@@ -127,13 +142,18 @@ absl::StatusOr<json::value> Merge(const ModelArgs& args) {
         absl::StrCat(args.dir, " has no adapters: name one with --adapter, or a second model with --with"));
   }
   model::FoldAdapters(&folder);
-  if (args.other.empty()) return Written(args.out, folder);
+  const auto written = [&]() -> absl::StatusOr<json::value> {
+    INGOT_ASSIGN_OR_RETURN(json::value done, Written(args.out, folder));
+    INGOT_RETURN_IF_ERROR(CopyText(args.dir, args.out));
+    return done;
+  };
+  if (args.other.empty()) return written();
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder other, LoadFolder(args.other));
   model::FoldAdapters(&other);
   const absl::Status same = model::Parameters::CheckSameShapes(folder.config, other.config);
   if (!same.ok()) return base::Annotate(same, absl::StrCat("--with ", args.other, " is another model than ", args.dir));
   INGOT_ASSIGN_OR_RETURN(folder.parameters, model::Average(folder.parameters, other.parameters));
-  return Written(args.out, folder);
+  return written();
 }
 
 absl::StatusOr<json::value> Adapter(const ModelArgs& args) {

@@ -8,14 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "app/asked_models.h"
 #include "app/commands.h"
 #include "app/grading.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/reward_servers.h"
+#include "app/role_addresses.h"
 #include "app/stored_groups.h"
 #include "app/stored_run.h"
 #include "app/terminal.h"
+#include "app/text_parts.h"
 #include "base/json.h"
 #include "reward/rule.h"
 #include "tree/episode_return.h"
@@ -77,6 +80,7 @@ struct Comparison {
   int64_t now_useful = 0;  // groups that taught nothing
   int64_t ungraded = 0;    // episodes that the terms cannot judge
   std::map<std::string, Mean> terms;
+  std::map<std::string, Mean> reverse_kl;  // of teachers: nats per token
 };
 
 int SignOf(double value) { return value > 1e-9 ? 1 : value < -1e-9 ? -1 : 0; }
@@ -106,7 +110,14 @@ void Compare(const v1::Group& group, const reward::GroupGrades& regraded, Compar
   for (const auto& [sample, value] : before) out.before.Add(value);
   for (const auto& [sample, value] : after) out.after.Add(value);
   for (const auto& [sample, grade] : regraded.grades) {
-    for (const v1::TermValue& term : grade.terms()) out.terms[term.term()].Add(term.value());
+    for (const v1::TermValue& term : grade.terms()) {
+      out.terms[term.term()].Add(term.value());
+      const auto kl = term.measures().find("reverse_kl"), tokens = term.measures().find("tokens");
+      if (kl == term.measures().end() || tokens == term.measures().end()) continue;
+      Mean& per_token = out.reverse_kl[term.term()];
+      per_token.sum += kl->second;
+      per_token.count += static_cast<int64_t>(tokens->second);
+    }
   }
   const auto signs_before = SignsOf(before), signs_after = SignsOf(after);
   ++out.groups;
@@ -131,6 +142,9 @@ base::json::object ToJson(const Comparison& of) {
   base::json::object terms;
   for (const auto& [name, mean] : of.terms) terms[name] = mean.value();
   fields["terms"] = std::move(terms);
+  base::json::object teachers;
+  for (const auto& [name, mean] : of.reverse_kl) teachers[name] = mean.value();
+  if (!teachers.empty()) fields["reverse_kl"] = std::move(teachers);
   return fields;
 }
 
@@ -149,6 +163,10 @@ void Print(const std::map<int64_t, Comparison>& steps, const Comparison& all, in
   for (const auto& [name, mean] : all.terms) {
     std::printf("term %-20s mean %.4f over %ld episodes\n", name.c_str(), mean.value(), static_cast<long>(mean.count));
   }
+  for (const auto& [name, mean] : all.reverse_kl) {
+    std::printf("term %-20s reverse KL %.4f nats a token over %ld tokens\n", name.c_str(), mean.value(),
+                static_cast<long>(mean.count));
+  }
   std::printf(
       "%ld groups: %ld change the sign of an episode's advantage, %ld would teach nothing, %ld that taught nothing "
       "would teach\n",
@@ -162,11 +180,42 @@ void Print(const std::map<int64_t, Comparison>& steps, const Comparison& all, in
   }
 }
 
+// Teachers and judges of gateway.models are asked where they are, if they are external. No engine runs here that could hold a pinned
+// version.
+absl::Status CheckReachable(const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    const std::string& name = term.kind == "teacher" ? term.teacher.model : term.judge.server.model;
+    if (term.kind != "teacher" && (term.kind != "judge" || !term.judge.server.url.empty())) continue;
+    if (FindModel(config.gateway, name)->weights != gateway::ModelWeights::kPinned) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rewards.terms (", term.Name(), "): '", name, "' is a pinned version, and regrade starts no engine: serve its ",
+        "weights (`ingot serve MODEL_DIR --rollout-port PORT --token-file FILE`), and name them external with --set ",
+        "'gateway.models=[{name: ", name, ", weights: external, address: \"127.0.0.1:PORT\", token_file: FILE}]'"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<reward::TermParts> PartsOf(const RunConfig& config) {
+  reward::TermParts parts = HttpTermParts("", "");
+  if (!AsksModels(config.rewards)) return parts;
+  INGOT_RETURN_IF_ERROR(CheckReachable(config));
+  INGOT_ASSIGN_OR_RETURN(auto external, ConnectExternalModels(config));
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, config.model.path.empty()
+                                                   ? MakeTextParts(config.model.chat_format)
+                                                   : LoadTextParts(config.model.path, config.model.chat_format));
+  const std::string fingerprint = text.tokenizer->fingerprint();
+  AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, nullptr, std::move(external)), text, parts);
+  INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, parts, fingerprint));
+  return parts;
+}
+
 absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir, args.overrides));
   const RunConfig& config = run.config();
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts parts, PartsOf(config));
   INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
-                         reward::Rule::Make(config.rewards, RewardsText(config.rewards), HttpTermParts("", "")));
+                         reward::Rule::Make(config.rewards, RewardsText(config.rewards), parts));
   INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
   v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
   if (journal.groups.empty()) {  // a collection: nothing was trained

@@ -97,7 +97,7 @@ std::optional<int> EngineNumber(const std::string& name) {
 absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(const RunConfig& config) {
   std::map<std::string, std::shared_ptr<rollout::Client>> clients;
   for (const gateway::ModelOptions& model : config.gateway.models) {
-    if (model.weights != gateway::ModelWeights::kExternal) continue;
+    if (model.weights != gateway::ModelWeights::kExternal || !model.url.empty()) continue;
     const std::string key = absl::StrCat("gateway.models ('", model.name, "')");
     absl::StatusOr<RpcAccess> access = AccessTo(model, config.cluster.allow_plaintext);
     if (!access.ok()) return base::Annotate(access.status(), key);

@@ -15,6 +15,7 @@
 #include "agents/runner.h"
 #include "app/agents_substrate.h"
 #include "app/asked_models.h"
+#include "app/chat_vendor.h"
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/gateway_peers.h"
@@ -283,6 +284,7 @@ absl::Status RunGateway(const RoleContext& context) {
   gateway::GatewayParts parts;
   parts.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
   INGOT_ASSIGN_OR_RETURN(parts.external, ConnectExternalModels(config));
+  INGOT_ASSIGN_OR_RETURN(parts.text_models, ConnectChatVendors(config.gateway, model.text));
   parts.pool = pool.get();
   parts.admission = &admission;
   parts.tokenizer = model.text.tokenizer;

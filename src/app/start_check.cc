@@ -12,6 +12,7 @@
 #include "base/checksum.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "reward/task_field.h"
 
 namespace ingot::app {
 namespace {
@@ -74,6 +75,48 @@ absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_
                   context, key, shortest));
 }
 
+// The fields of a task without which the term fails its group, with the keys that name them.
+std::vector<std::pair<std::string, std::string>> FieldsOf(const reward::TermOptions& term) {
+  if (term.kind == "judge") {
+    return {{"judge.question_field", term.judge.question_field}, {"judge.reference_field", term.judge.reference_field}};
+  }
+  if (term.kind == "retrieval") return {{"retrieval.relevant_field", term.retrieval.relevant_field}};
+  if (term.kind == "critical_steps" && term.critical_steps.budget == 0) {
+    return {{"critical_steps.field", term.critical_steps.field}};
+  }
+  return {};
+}
+
+// INVALID_ARGUMENT: a term needs a field that some of its tasks lack, whose groups would fail one after the other, or is limited to a
+// domain without tasks.
+absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Task>& tasks) {
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    for (const std::string& domain : term.domains) {
+      if (std::ranges::any_of(tasks, [&](const v1::Task& task) { return task.domain() == domain; })) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "rewards.terms ({}): domains names '{}', and no task of data.tasks is of this domain: the term would "
+          "never count there",
+          term.Name(), domain));
+    }
+    for (const auto& [key, field] : FieldsOf(term)) {
+      int64_t lacking = 0;
+      std::string first;
+      for (const v1::Task& task : tasks) {
+        if (!term.domains.empty() && std::ranges::count(term.domains, task.domain()) == 0) continue;
+        INGOT_ASSIGN_OR_RETURN(const auto value, reward::TaskField(task, field));
+        if (field.empty() || value.has_value()) continue;
+        if (lacking++ == 0) first = task.task_id();
+      }
+      if (lacking == 0) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "rewards.terms ({}): {} of {} tasks of data.tasks lack the field '{}' ({}), such as '{}', and their groups "
+          "would fail: name another field, or limit the term to other domains",
+          term.Name(), lacking, tasks.size(), field, key, first));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::string Count(int64_t number, const std::string& one) {
   return fmt::format("{} {}{}", number, one, number == 1 ? "" : "s");
 }
@@ -96,6 +139,7 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
     const agents::TaskSet sets[] = {{absl::StrCat("data.tasks (", config.tasks, ")"), data.tasks},
                                     {absl::StrCat("eval.tasks (", config.eval.tasks, ")"), data.eval_tasks}};
     INGOT_ASSIGN_OR_RETURN(check.doubts, agents::Rehearse(config.agents, sets));
+    INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks));
     check.data.shown_tokens = ShownTokens(config, data.tasks, *text.tokenizer);
     CountShared(data, check.data);
   }

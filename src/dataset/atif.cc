@@ -142,6 +142,14 @@ json::object ExtraOf(const v1::Episode& episode) {
   if (!episode.task().domain().empty()) extra["domain"] = episode.task().domain();
   if (episode.has_reward()) extra["outcome"] = episode.reward();
   if (episode.has_grade()) extra["reward"] = tree::ReturnOf(episode);
+  if (!episode.signals().empty()) {
+    json::object signals;
+    for (const auto& [name, value] :
+         std::map<std::string, double>(episode.signals().begin(), episode.signals().end())) {
+      signals[name] = value;
+    }
+    extra["signals"] = std::move(signals);
+  }
   return extra;
 }
 
@@ -359,6 +367,12 @@ absl::StatusOr<AtifTrajectory> FromAtif(const json::value& trajectory, const tex
     const json::value* outcome = base::Find(*extra, "outcome");
     out.has_outcome = outcome != nullptr && outcome->is_number();
     if (out.has_outcome) out.outcome = outcome->to_number<double>();
+    const json::value* signals = base::Find(*extra, "signals");
+    if (signals != nullptr && signals->is_object()) {
+      for (const auto& [name, value] : signals->get_object()) {
+        if (value.is_number()) out.signals[name] = value.to_number<double>();
+      }
+    }
   }
   INGOT_RETURN_IF_ERROR(ReadSteps(trajectory, "", format, out));
   if (out.calls.empty()) return absl::InvalidArgumentError("no step of it was made by a model");

@@ -2,7 +2,7 @@
 //
 // Out: one trajectory per episode. A call is a step of source "agent", with its ids and log-probs. The prompt's text behind the
 // call before it is a step of source "user", as the chat template wrote it. Threads of sub-agents are embedded trajectories, and
-// an observation refers to them. `extra` holds what ATIF has no field for: task, outcome, reward, versions, call ids.
+// an observation refers to them. `extra` holds what ATIF has no field for: task, outcome, signals, reward, versions, call ids.
 //
 // In: every agent step that an LLM made is a call, but for copied context, which is of an earlier trajectory. With completion_token_ids and prompt_token_ids the ids are taken as they
 // are, with their log-probs or zeros. Without them the messages are rendered and encoded here: Call.encoded, for supervised
@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct AtifTrajectory {
   std::string id, agent, task_id, domain;
   double outcome = 0;  // of `extra`; 0 if it has none
   bool has_outcome = false;
+  std::map<std::string, double> signals;  // of `extra`
   std::vector<AtifCall> calls;
 };
 

@@ -23,7 +23,11 @@ Backends::Backends(const GatewayOptions& options, const GatewayParts& parts) {
       backend.version = model.version;
     } else if (model.weights == ModelWeights::kExternal) {
       backend.weights = v1::WEIGHTS_EXTERNAL;
-      backend.engine = parts.external.at(model.name).get();
+      if (model.url.empty()) {
+        backend.engine = parts.external.at(model.name).get();
+      } else {
+        backend.text = parts.text_models.at(model.name).get();
+      }
     }
   }
 }

@@ -16,6 +16,8 @@ namespace ingot::gateway {
 
 struct Backend {
   rollout::Client* engine = nullptr;
+  TextModel* text =
+      nullptr;  // answers in place of `engine`, whose context bounds its calls too; null = the engine answers
   v1::WeightsMode weights = v1::WEIGHTS_FOLLOW;
   int64_t version = -1;                            // of WEIGHTS_PINNED; -1 = none is pinned
   mutable std::atomic<int32_t> context_length{0};  // tokens, of the engine; 0 = not asked yet

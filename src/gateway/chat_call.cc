@@ -49,10 +49,12 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   if (!aborted.ok()) return Done(std::move(aborted));
   ++core_.counters.handed_over;
   // The callback must not own the call, since the call owns the handle, which owns the callback.
-  auto handle = backend().engine->Generate(std::move(request),
-                                           [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
-                                             if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
-                                           });
+  const auto on_chunk = [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
+    if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
+  };
+  const Backend& to = backend();
+  auto handle = to.text == nullptr ? to.engine->Generate(std::move(request), on_chunk)
+                                   : to.text->Generate(setup_.request, std::move(request), on_chunk);
   base::MutexLock lock(mu_);
   if (phase_ == Phase::kGenerating) handle_ = std::move(handle);
   // Otherwise the call ended meanwhile, and the handle is destroyed here.
@@ -259,6 +261,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_model(setup_.request->model);
   const bool evaluated = backend().weights == v1::WEIGHTS_FOLLOW && PinnedVersion() >= 0;
   call.set_weights(evaluated ? v1::WEIGHTS_PINNED : backend().weights);
+  call.set_encoded(backend().text != nullptr);
   call.set_finish(finish);
   call.set_fork_cause(plan_->continued.match.fork_cause);
   base::MutexLock lock(mu_);

@@ -18,8 +18,12 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options,
   absl::StatusOr<std::string> admin_key = ReadAdminKey(options);
   if (!admin_key.ok()) return base::Annotate(admin_key.status(), "gateway");
   for (const ModelOptions& model : options.models) {
+    if (model.weights != ModelWeights::kExternal) continue;
     const auto server = parts.external.find(model.name);
-    if (model.weights == ModelWeights::kExternal && (server == parts.external.end() || server->second == nullptr)) {
+    const auto text = parts.text_models.find(model.name);
+    const bool connected = model.url.empty() ? server != parts.external.end() && server->second != nullptr
+                                             : text != parts.text_models.end() && text->second != nullptr;
+    if (!connected) {
       return absl::InvalidArgumentError(
           absl::StrCat("gateway: nobody is connected to the external model ", model.name));
     }

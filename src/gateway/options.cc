@@ -37,11 +37,20 @@ absl::Status ValidateModels(const GatewayOptions& options) {
     if (model.weights == ModelWeights::kPinned && model.version < 0) {
       return fault(absl::StrCat("version is ", model.version, ": it must be 0 or greater"));
     }
-    if ((model.weights == ModelWeights::kExternal) == model.address.empty()) {
-      return fault("external weights, and no others, need an address, e.g. 10.0.0.7:7410");
+    const bool external = model.weights == ModelWeights::kExternal;
+    if (external != (model.address.empty() == !model.url.empty()) || (!external && !model.url.empty())) {
+      return fault("external weights, and no others, need an address, e.g. 10.0.0.7:7410, or else a url");
     }
-    if (model.weights != ModelWeights::kExternal && (!model.token_file.empty() || !model.ca.empty())) {
-      return fault("token_file and ca are for external weights");
+    const bool text_fields = !model.served_model.empty() || !model.key_file.empty() || model.stream;
+    if (model.url.empty() && text_fields) return fault("served_model, key_file and stream are for a url");
+    if (!model.url.empty() && !model.url.starts_with("http://") && !model.url.starts_with("https://")) {
+      return fault(absl::StrCat("url is '", model.url, "': it begins with http:// or https://"));
+    }
+    if (!(model.timeout_s > 0 && model.timeout_s <= 86400) || model.concurrency < 1 || model.concurrency > 1024) {
+      return fault("timeout_s must be above 0 and at most 86400, concurrency in [1, 1024]");
+    }
+    if (model.address.empty() && (!model.token_file.empty() || !model.ca.empty())) {
+      return fault("token_file and ca are for external weights with an address");
     }
   }
   return absl::OkStatus();

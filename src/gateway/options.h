@@ -25,18 +25,25 @@ enum class HistoryThinking {
 
 // The weights for which a model's name stands. Only calls of kFollow are trained on.
 enum class ModelWeights {
-  kFollow,    // the newest live version at every decode step
-  kPinned,    // one version of this run, which its engines retain
-  kExternal,  // of a server outside this run that speaks proto/rollout.proto, such as another Ingot rollout role
+  kFollow,  // the newest live version at every decode step
+  kPinned,  // one version of this run, which its engines retain
+  kExternal,  // of a server outside this run: one that speaks proto/rollout.proto, such as another Ingot rollout role, or text
 };
 
 struct ModelOptions {
   std::string name;  // the model name in requests; unique
   ModelWeights weights = ModelWeights::kFollow;
   int64_t version = 0;          // kPinned: >= 0
-  std::string address;          // kExternal: "host:port"; its model must have this run's tokenizer
+  std::string address;          // kExternal: "host:port"; its model must have this run's tokenizer. Empty = `url`
   std::string token_file = {};  // kExternal: a file with the token that the server asks for. Empty = none
   std::string ca = {};          // kExternal: PEM file; the server speaks TLS, verified against it. Empty = plain text
+  // kExternal: base URL of a server of OpenAI's chat completions, which gives text alone ("https://vendor.example/v1"). Empty = `address`
+  std::string url = {};
+  std::string served_model = {};  // of `url`: the model's name there. Empty = `name`
+  std::string key_file = {};      // of `url`: a file with its bearer key. Empty = none
+  bool stream = false;            // of `url`: ask for a stream of server-sent events
+  double timeout_s = 300;         // of `url`: seconds of one request
+  int32_t concurrency = 8;        // of `url`: requests at a time
 };
 
 struct GatewayOptions {

@@ -10,6 +10,7 @@
 #include "gateway/admission.h"
 #include "gateway/peers.h"
 #include "gateway/script.h"
+#include "gateway/text_model.h"
 #include "rollout/client.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -20,6 +21,7 @@ namespace ingot::gateway {
 struct GatewayParts {
   std::shared_ptr<rollout::Client> engine;
   std::map<std::string, std::shared_ptr<rollout::Client>> external = {};  // by name of GatewayOptions::models
+  std::map<std::string, std::shared_ptr<TextModel>> text_models = {};     // of those with a url
   datapool::Client* pool = nullptr;                                       // null = nothing is recorded (`ingot serve`)
   Admission* admission = nullptr;  // null = any key is accepted, and every episode is a served one
   std::shared_ptr<const text::Tokenizer> tokenizer;

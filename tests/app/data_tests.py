@@ -4,6 +4,8 @@
 collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, regrade, export to SFT rows and ATIF, import
 cases     the filter of test cases on the shipped example
 graded_eval  the terms of a run beside the outcome of its evaluations
+recall    export by the recall of episodes
+vendor    a collection from a server that gives text alone
 pinned_teacher  a launched run that is held to its own start
 judge     a model of gateway.models as a judge
 distil    on-policy distillation: a student approaches a teacher on another server
@@ -11,12 +13,14 @@ distil    on-policy distillation: a student approaches a teacher on another serv
 With INGOT_HARBOR=FOLDER, in which Harbor's package lies, the exported trajectories are validated by its models.
 """
 import contextlib
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 
 from run_tests import Ingot, check
 
@@ -121,6 +125,134 @@ def case_collect(ingot):
     check(sum(row.get("encoded", False) for row in again) == 1, "the encoded row is not marked")
 
 
+def case_recall(ingot):
+    """Export by recall: high recall whole, low in proportion, at most 5 % without any, right or wrong."""
+    folder = pathlib.Path(ingot.folder)
+    recalls = [0.0] * 40 + [1.0] * 30 + [0.8] * 8 + [0.2] * 40
+    trajectories = [{"schema_version": "ATIF-v1.7", "agent": {"name": "searcher", "version": "1"},
+                     "extra": {"outcome": 0, "task_id": f"t{i}", "signals": {"recall": recall, "precision": 1}},
+                     "steps": [{"step_id": 1, "source": "user", "message": f"find {i}"}, {"step_id": 2, "source": "agent", "message": "x"}]}
+                    for i, recall in enumerate(recalls)]
+    (folder / "found.jsonl").write_text("".join(json.dumps(one) + "\n" for one in trajectories), encoding="utf-8")
+    command(ingot, "import", ingot.config, folder / "found.jsonl", *sets(folder, {**SMALL, "run.name": "found"}))
+    rows = folder / "rows.jsonl"
+    print(command(ingot, "export", folder / "found", rows, "--recall", "recall"))
+    kept = [recalls[int(row["task_id"][1:])] for row in lines(rows)]
+    check(kept.count(1.0) == 30 and kept.count(0.8) == 8, kept)
+    check(0 < kept.count(0.2) < 40 // 2, kept)  # 10 are expected
+    check(kept.count(0) == int(0.05 / 0.95 * (len(kept) - kept.count(0)) + 1e-9) > 0, kept)
+    # Signals survive ATIF.
+    command(ingot, "export", folder / "found", folder / "atif.jsonl", "--as", "atif")
+    check([one["extra"]["signals"] for one in lines(folder / "atif.jsonl")] == [one["extra"]["signals"] for one in trajectories], "signals")
+    # What is not there, or means nothing, is named.
+    output = command(ingot, "export", folder / "found", rows, "--recall", "recal", code=2)
+    check("no episode has the signal 'recal'" in output and "precision, recall" in output, output)
+    for argv in (["--recall", "recall", "--shortest"], ["--recall", "recall", "--as", "dpo"]):
+        check("--shortest and --recall" in command(ingot, "export", folder / "found", rows, *argv, code=2), argv)
+
+
+@contextlib.contextmanager
+def vendor(log):
+    """A server of plain chat completions, without token ids: it looks an item up by the request's tool and answers with the result."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            log.append({"path": self.path, "key": self.headers["Authorization"], "body": body})
+            if body["model"] == "busy" and len(log) == 1:
+                return self.reply(429, "application/json", '{"error": {"message": "slow down"}}')
+            if body["model"] == "broken":
+                return self.reply(200, "text/html", "<html>a proxy's page</html>")
+            if body["messages"][-1]["role"] == "user" and body.get("tools"):
+                name = body["tools"][0]["function"]["name"]
+                message = {"content": None, "tool_calls": [{"id": "v-1", "type": "function", "function": {"name": name, "arguments": '{"key": "nn"}'}}]}
+            else:
+                message = {"content": "wörd <|im_end|>"}
+            if not body.get("stream"):
+                return self.reply(200, "application/json", json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}]}))
+            parts = [{"content": c} for c in message["content"] or ""]
+            parts += [{"tool_calls": [{"index": i, **call}]} for i, call in enumerate(message.get("tool_calls", []))]
+            events = [{"choices": [{"index": 0, "delta": part}]} for part in [{"role": "assistant"}, *parts]]
+            events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            self.reply(200, "text/event-stream", "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
+
+        def reply(self, status, kind, text):
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def case_vendor(ingot):
+    """A collection from a server that gives text alone: encoded, for supervised training, and never for a policy gradient."""
+    folder = pathlib.Path(ingot.folder)
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text("".join(json.dumps(task) + "\n" for task in lines(pathlib.Path(ingot.source) / "examples/smoke/train.jsonl")[:3]))
+    recipe = {"name": "any", "command": ["/usr/bin/python3", "-I", "-S", "${cwd}/examples/agents/tool_agent.py", "task.json"],
+              "files": {"task.json": '{"prompt": ${json:task.prompt}, "tools": ${task.tools}, "tables": ${task.tables}}'}, "timeout_s": 60,
+              "verifier": {"kind": "exact", "expected": "wörd <|im_end|>"}}
+    key = folder / "vendor.key"
+    key.write_text("secret-of-the-vendor\n")
+    key.chmod(0o600)
+    base = {**SMALL, "data.tasks": tasks, "data.sft": "", "sft.max_steps": 0, "agents.recipes": json.dumps([recipe]), "gateway.max_new_tokens": 64}
+    rows = folder / "rows.jsonl"
+    for stream, served in ((False, "busy"), (True, "vendor-1")):
+        name, log = f"vendor-{stream}", []
+        with vendor(log) as url:
+            models = json.dumps([{"name": "big", "weights": "external", "url": url, "served_model": served, "key_file": str(key), "stream": stream}])
+            output = command(ingot, "collect", ingot.config, "--model", "big", "--samples", 2,
+                             *sets(folder, {**base, "run.name": name, "gateway.models": models}))
+        check("6 episodes, 0 failed, mean outcome 1.0" in output, output)
+        check(all(one["path"] == "/v1/chat/completions" and one["key"] == "Bearer secret-of-the-vendor" for one in log), log)
+        check(len(log) == 12 + (not stream), f"{len(log)} requests: two of each episode, and one that came too early")
+        check(all(one["body"]["model"] == served and one["body"].get("stream", False) == stream for one in log), log)
+        after = [one["body"]["messages"] for one in log if one["body"]["messages"][-1]["role"] == "tool"]
+        check(len(after) == 6 and all(m[-2]["tool_calls"][0]["id"] == m[-1]["tool_call_id"] for m in after), after)
+        # What reads a pool reads this one.
+        command(ingot, "export", folder / name, rows)
+        check(len(lines(rows)) == 6 and all(row["encoded"] and len(row["learnt"]) == 2 for row in lines(rows)), lines(rows)[0])
+        command(ingot, "tasks", "rate", folder / name, folder / "rated.jsonl")
+        check([task["pass_rate"] for task in lines(folder / "rated.jsonl")] == [1.0] * 3, "rated")
+        regraded = json.loads(command(ingot, "regrade", folder / name, "--json", "--set", "rewards.terms=[{kind: outcome, weight: 2}]"))
+        check(regraded["groups"] == 3 and abs(regraded["regraded"] - 2) < 1e-9, regraded)
+        command(ingot, "export", folder / name, folder / "atif.jsonl", "--as", "atif")
+        steps = [step for one in lines(folder / "atif.jsonl") for step in one["steps"] if step["source"] == "agent"]
+        check(len(steps) == 12 and all(step["extra"]["encoded"] and "logprobs" not in step["metrics"] for step in steps), steps[0])
+        code, output = ingot.run("train", {**SMALL, "run.name": f"sft-{stream}", "data.tasks": "", "data.sft": rows, "sft.max_steps": 2, "sft.batch_size": 2},
+                                 timeout=120)
+        check(code == 0, output)
+    # A server that is down, or talks nonsense, fails the episodes by name.
+    for served, url in (("broken", None), ("gone", "http://127.0.0.1:9/v1")):
+        with vendor([]) as working:
+            models = json.dumps([{"name": "big", "weights": "external", "url": url or working, "served_model": served}])
+            name = f"bad-{served}"
+            output = command(ingot, "collect", ingot.config, "--model", "big", "--samples", 1,
+                             *sets(folder, {**base, "run.name": name, "gateway.models": models}))
+        print(output)
+        check("mean outcome 0.0" in output, output)
+    # No teacher speaks text, and a url is a url.
+    models = '[{"name": "big", "weights": "external", "url": "vendor.example/v1"}]'
+    code, output = ingot.run("train", {**base, "run.name": "no", "gateway.models": models})
+    check(code == 2 and "begins with http://" in output, output)
+    models = '[{"name": "big", "weights": "external", "url": "http://127.0.0.1:9/v1"}]'
+    code, output = ingot.run("train", {**base, "run.name": "no", "gateway.models": models, "rewards.terms": "[{kind: teacher, teacher: {model: big}}]"})
+    check(code == 2 and "whose server takes ids" in output, output)
+
+
 def case_graded_eval(ingot):
     """The terms of a run are applied to its evaluations too, beside the outcome."""
     tasks = pathlib.Path(ingot.folder) / "held_out.jsonl"
@@ -212,6 +344,15 @@ def case_distil(ingot):
         print("reverse KL by step:", " ".join(f"{value:.3f}" for value in kl))
         check(len(kl) == 50 and sum(kl[-5:]) < 0.7 * sum(kl[:5]), kl)
         check(all(row["batch/groups_filtered"] == 0 and row["batch/loss_tokens"] > 0 for row in rows), "groups were filtered")
+        # Regrade asks the same teacher about the stored ids.
+        regraded = json.loads(command(ingot, "regrade", folder / "student", "--json"))
+        check(0 < regraded["reverse_kl"]["teacher"] < 10 and regraded["episodes_ungraded"] == 0, regraded)
+        stored = [row["reward/term/teacher/reverse_kl"] for row in rows]
+        for step, kl in zip(regraded["steps"], stored):
+            check(abs(step["reverse_kl"]["teacher"] - kl) < 1e-3, (step, kl))
+        pinned = "[{name: big, weights: pinned, version: 0}]"
+        output = command(ingot, "regrade", folder / "student", "--set", f"gateway.models={pinned}", code=2)
+        check("regrade starts no engine" in output and "ingot serve" in output, output)
         # The same run under an unknown name is refused before it starts.
         code, output = ingot.run("train", {**student, "run.name": "unknown", "rewards.terms": "[{kind: teacher, teacher: {model: small}}]"})
         check(code == 2 and "teacher.model is 'small'" in output, output)

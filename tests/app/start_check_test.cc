@@ -71,6 +71,25 @@ TEST_F(StartChecked, AFieldThatOnlyHeldOutTasksLackIsFound) {
                              HasSubstr("verifier.expected"), HasSubstr("(task 'c'; 1 of 1 tasks)")));
 }
 
+TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRefused) {
+  config_.tasks = File("train.jsonl", R"({"task_id": "a", "prompt": "1+1", "answer": "2"}
+{"task_id": "b", "prompt": "2+2", "answer": "4", "relevant_ids": ["x"], "domain": "search"}
+)");
+  reward::TermOptions& term = config_.rewards.terms.emplace_back();
+  term.kind = "retrieval";
+  EXPECT_THAT(Error(), AllOf(HasSubstr("rewards.terms (retrieval): 1 of 2 tasks"), HasSubstr("'relevant_ids'"),
+                             HasSubstr("'a'")));
+  term.domains = {"search"};
+  EXPECT_THAT(Doubts(), IsEmpty());
+  term.domains = {"serach"};
+  EXPECT_THAT(Error(), HasSubstr("rewards.terms (retrieval): domains names 'serach', and no task"));
+  term = {};
+  term.kind = "judge";
+  EXPECT_THAT(Error(), HasSubstr("2 of 2 tasks of data.tasks lack the field 'question' (judge.question_field)"));
+  term.judge.question_field = "prompt";
+  EXPECT_THAT(Doubts(), IsEmpty());
+}
+
 TEST_F(StartChecked, AProgramOrAFolderThatIsMissingIsFound) {
   config_.agents.recipes[0].command = {"/no/such/agent"};
   EXPECT_THAT(Error(), AllOf(HasSubstr("recipe 'adder': command: "), HasSubstr("/no/such/agent")));

@@ -52,6 +52,7 @@ v1::EpisodeTree Episode() {
   tree.mutable_episode()->set_episode_id("e1");
   tree.mutable_episode()->mutable_task()->set_task_id("t1");
   tree.mutable_episode()->set_reward(0.75);
+  (*tree.mutable_episode()->mutable_signals())["recall"] = 0.25;
   tree.mutable_episode()->set_scaffold("solver");
   AddCall(tree, {1, 2}, {3})
       .set_delivered_json(
@@ -102,6 +103,7 @@ TEST_F(FromAtifTest, IdsComeBackAsTheyWere) {
   EXPECT_THAT(back->calls[1].path.sampled, ElementsAre(5, 6));
   EXPECT_THAT(back->calls[1].path.logprobs, ElementsAre(-0.5f, -0.5f));
   EXPECT_FALSE(back->calls[1].encoded);
+  EXPECT_EQ(back->signals, (std::map<std::string, double>{{"recall", 0.25}}));
   EXPECT_EQ(back->calls[2].branch, "e1/helper");
 }
 

@@ -6,9 +6,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/json.h"
+#include "reward/verifiers/math_workers.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::reward {
@@ -160,6 +162,59 @@ TEST_F(MathTest, AnAnswerWithoutMathematicsIsMalformedAndAFaultyTaskAnError) {
   ASSERT_TRUE(empty.ok());
   EXPECT_TRUE(empty->signals.contains("answer_malformed"));
   EXPECT_FALSE(Score("", "5").ok());
+}
+
+// A program in place of Python, which answers one comparison and ends.
+class MathWorkersTest : public testing::Test {
+ protected:
+  MathWorkersTest() {
+    std::ofstream(program_) << "#!/bin/sh\necho ready\nread line <&1\necho '{\"equal\": true}'\n";
+    std::filesystem::permissions(program_, std::filesystem::perms::owner_all);
+  }
+  absl::StatusOr<MathComparison> Compare(const sandbox::Cancellation* cancel = nullptr) {
+    return workers_.Compare(*substrate_, program_, "x", "y", cancel);
+  }
+  const sandbox::TestFolder folder_;
+  const std::string program_ = folder_.path() + "/python";
+  const std::unique_ptr<sandbox::Substrate> substrate_ = sandbox::SharedUidSubstrate(folder_.path());
+  MathWorkers workers_{MathOptions{}};
+};
+
+TEST_F(MathWorkersTest, AWorkerThatDiedBetweenComparisonsIsReplaced) {
+  for (int i = 1; i <= 3; ++i) {
+    const auto compared = Compare();
+    ASSERT_TRUE(compared.ok()) << compared.status();
+    EXPECT_TRUE(compared->equal);
+    EXPECT_EQ(workers_.started(), i);
+  }
+}
+
+TEST_F(MathWorkersTest, AProcessThatNeverAnswersIsAnErrorWithItsWords) {
+  std::ofstream(program_) << "#!/bin/sh\necho no such package >&2\nexit 3\n";
+  const auto compared = Compare();
+  EXPECT_THAT(std::string(compared.status().message()), HasSubstr("exited with 3"));
+  EXPECT_THAT(std::string(compared.status().message()), HasSubstr("no such package"));
+}
+
+TEST_F(MathWorkersTest, ACancelledComparisonEnds) {
+  std::ofstream(program_) << "#!/bin/sh\necho ready\nread line <&1\nread more <&1\n";
+  sandbox::Cancellation cancel;
+  cancel.Cancel();
+  EXPECT_TRUE(absl::IsCancelled(Compare(&cancel).status()));
+}
+
+TEST_F(MathTest, AWorkerIsKeptUntilItRests) {
+  MathWorkers workers(options_.math);
+  const auto compare = [&] { return workers.Compare(*substrate_, kPython, "x+1", "1+x", nullptr); };
+  for (int i = 0; i < 3; ++i) {
+    const auto compared = compare();
+    ASSERT_TRUE(compared.ok()) << compared.status();
+    EXPECT_TRUE(compared->equal);
+  }
+  EXPECT_EQ(workers.started(), 1);
+  workers.EndIdle();
+  EXPECT_TRUE(compare()->equal);
+  EXPECT_EQ(workers.started(), 2);
 }
 
 TEST_F(MathTest, AMissingPackageIsAnErrorThatSaysHowToInstallIt) {

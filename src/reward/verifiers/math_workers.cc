@@ -1,9 +1,16 @@
 #include "reward/verifiers/math_workers.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
-#include "absl/strings/str_split.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "reward/verifiers/answer_verifier.h"
 
@@ -12,13 +19,16 @@ namespace {
 
 using base::json::value;
 
-constexpr size_t kBatch = 32;
 constexpr double kLoadSeconds = 60;  // of Python and SymPy, on a loaded machine
 
-// One JSON object per line on stdin, {"expected", "answer"}; one on stdout for each, in order. Its own limits of time do
-// not hold (they are signals of the main thread), so each comparison is a child that is killed.
+constexpr std::chrono::hours kLongestLife{12};
+constexpr size_t kLongestReply = 65536;
+constexpr std::chrono::milliseconds kCancelCheck{200};
+
+// One JSON object per line, {"expected", "answer"}; one back for each, in order. Both ways are the socket that is its stdout. The limits of
+// time of math-verify do not hold (they are signals of the main thread), so each comparison is a child that is killed.
 constexpr std::string_view kWorker = R"py(
-import json, math, os, resource, select, signal, sys
+import json, math, os, resource, select, signal, socket, sys
 seconds, memory, digits = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 try:
     import logging
@@ -42,6 +52,8 @@ def compare(pair):
     return {'equal': bool(verify(expected, answer, float_rounding=digits, timeout_seconds=None))}
 
 def child(pair, out):
+    channel.close()
+    os.close(1)  # a child answers its parent alone
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
     try:
@@ -74,9 +86,11 @@ def forked(pair):
         return {'killed': True}
     return {'crash': 'its process ended with status %d' % status}
 
+channel = socket.socket(fileno=os.dup(1))
 compare({'expected': '\\frac{1}{2}', 'answer': '0.5'})  # loads what the first comparison loads
-for line in sys.stdin:
-    print(json.dumps(forked(json.loads(line))), flush=True)
+channel.sendall(b'ready\n')
+for line in channel.makefile('r', encoding='utf-8', newline='\n'):
+    channel.sendall((json.dumps(forked(json.loads(line))) + '\n').encode())
 )py";
 
 absl::StatusOr<MathComparison> Parse(const std::string& line) {
@@ -107,66 +121,188 @@ sandbox::Command MathWorkers::CommandOf(const std::string& python) const {
   return command;
 }
 
+class MathWorkers::Worker {
+ public:
+  static absl::StatusOr<std::unique_ptr<Worker>> Start(sandbox::Substrate& substrate, sandbox::Command command) {
+    std::array<int, 2> ends{};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+      return sandbox::ErrnoStatus(errno, "socketpair");
+    }
+    auto worker = std::unique_ptr<Worker>(new Worker(substrate, command.argv[0], sandbox::Fd(ends[0])));
+    sandbox::Fd far(ends[1]);
+    INGOT_ASSIGN_OR_RETURN(worker->room_, substrate.Prepare());
+    command.env["HOME"] = worker->room_->home();
+    command.env["TMPDIR"] = worker->room_->tmp();
+    command.working_dir = worker->room_->work();
+    command.channel = far.get();
+    worker->thread_ = std::thread([own = worker.get(), command = std::move(command), far = std::move(far)]() mutable {
+      own->Run(command);
+      far.Reset();  // the reader sees the end
+    });
+    return worker;
+  }
+
+  ~Worker() {
+    near_.Reset();
+    end_.Cancel();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  bool Serves(const sandbox::Substrate& substrate, const std::string& python) const {
+    return &substrate_ == &substrate && python_ == python;
+  }
+  bool used_up() const { return comparisons_ >= kMostComparisons; }
+  bool is_new() const { return comparisons_ == 0; }
+
+  // UNAVAILABLE: the process has ended, and HowItEnded says how. DEADLINE_EXCEEDED, CANCELLED.
+  absl::StatusOr<std::string> Ask(const std::string& line, double seconds, const sandbox::Cancellation* cancel) {
+    const auto deadline = std::chrono::steady_clock::now() + base::FromSeconds(seconds);
+    if (!ready_) {
+      INGOT_RETURN_IF_ERROR(ReadLine(deadline, cancel).status());
+      ready_ = true;
+    }
+    for (size_t sent = 0; sent < line.size();) {
+      const ssize_t n = send(near_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return absl::UnavailableError("it has ended");
+      sent += static_cast<size_t>(n);
+    }
+    ++comparisons_;
+    return ReadLine(deadline, cancel);
+  }
+
+  // Waits for the end of the process, and ends it where it still runs.
+  std::string HowItEnded() {
+    near_.Reset();
+    thread_.join();
+    if (!outcome_.ok()) return std::string(outcome_.status().message());
+    return absl::StrCat(sandbox::Describe(*outcome_, limits_), "; its stderr: ", Quoted(Trimmed(outcome_->err)));
+  }
+  absl::Status failure() const { return outcome_.status(); }
+
+ private:
+  Worker(sandbox::Substrate& substrate, std::string python, sandbox::Fd near)
+      : substrate_(substrate), python_(std::move(python)), near_(std::move(near)) {
+    limits_.wall_time = kLongestLife;
+    limits_.term_grace = std::chrono::nanoseconds(0);
+  }
+
+  void Run(const sandbox::Command& command) { outcome_ = room_->Run(command, limits_, &end_); }
+
+  absl::StatusOr<std::string> ReadLine(std::chrono::steady_clock::time_point deadline,
+                                       const sandbox::Cancellation* cancel) {
+    while (true) {
+      if (const size_t end = unread_.find('\n'); end != std::string::npos) {
+        std::string line = unread_.substr(0, end);
+        unread_.erase(0, end + 1);
+        return line;
+      }
+      if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the comparison was cancelled");
+      if (std::chrono::steady_clock::now() >= deadline) return absl::DeadlineExceededError("it did not answer in time");
+      if (unread_.size() > kLongestReply) return absl::InternalError("its answer has no end");
+      pollfd readable{.fd = near_.get(), .events = POLLIN, .revents = 0};
+      if (poll(&readable, 1, static_cast<int>(kCancelCheck.count())) <= 0) continue;
+      std::array<char, 4096> bytes;
+      const ssize_t n = recv(near_.get(), bytes.data(), bytes.size(), 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return absl::UnavailableError("it has ended");
+      unread_.append(bytes.data(), static_cast<size_t>(n));
+    }
+  }
+
+  const sandbox::Substrate& substrate_;
+  const std::string python_;
+  sandbox::Limits limits_;
+  sandbox::Cancellation end_;
+  std::unique_ptr<sandbox::Room> room_;
+  sandbox::Fd near_;
+  std::string unread_;
+  bool ready_ = false;
+  int comparisons_ = 0;
+  absl::StatusOr<sandbox::Outcome> outcome_ = absl::UnknownError("it runs");  // written by thread_
+  std::thread thread_;
+};
+
+MathWorkers::MathWorkers(MathOptions options) : options_(std::move(options)) {}
+
+MathWorkers::~MathWorkers() { EndIdle(); }
+
+void MathWorkers::EndIdle() {
+  std::vector<std::unique_ptr<Worker>> ended;  // outside the lock: a worker's end waits for its process
+  base::MutexLock lock(mu_);
+  ended.swap(idle_);
+}
+
+int64_t MathWorkers::started() const {
+  base::MutexLock lock(mu_);
+  return started_;
+}
+
+absl::StatusOr<std::unique_ptr<MathWorkers::Worker>> MathWorkers::Take(sandbox::Substrate& substrate,
+                                                                       const std::string& python,
+                                                                       const sandbox::Cancellation* cancel) {
+  std::unique_ptr<Worker> other;  // of another substrate or program; it ends outside the lock
+  {
+    base::MutexLock lock(mu_);
+    while (busy_ >= options_.workers) {
+      if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the comparison was cancelled");
+      changed_.WaitFor(mu_, kCancelCheck);
+    }
+    ++busy_;
+    if (!idle_.empty()) {
+      other = std::move(idle_.back());
+      idle_.pop_back();
+      if (other->Serves(substrate, python)) return other;
+    }
+    ++started_;
+  }
+  other.reset();
+  auto worker = Worker::Start(substrate, CommandOf(python));
+  if (!worker.ok()) Return(nullptr);
+  return worker;
+}
+
+void MathWorkers::Return(std::unique_ptr<Worker> worker) {
+  if (worker != nullptr && worker->used_up()) worker.reset();
+  base::MutexLock lock(mu_);
+  --busy_;
+  if (worker != nullptr) idle_.push_back(std::move(worker));
+  changed_.SignalAll();
+}
+
 absl::StatusOr<MathComparison> MathWorkers::Compare(sandbox::Substrate& substrate, const std::string& python,
                                                     const std::string& expected, const std::string& answer,
                                                     const sandbox::Cancellation* cancel) {
-  Question question{.expected = expected, .answer = answer};
-  mu_.Lock();
-  pending_.push_back(&question);
-  while (!question.done) {
-    if (running_ >= options_.workers || pending_.empty()) {
-      changed_.Wait(mu_);
+  const base::json::object pair{{"expected", expected}, {"answer", answer}};
+  const std::string line = base::PrintJson(pair) + "\n";
+  while (true) {
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Take(substrate, python, cancel));
+    const bool was_new = worker->is_new();
+    const absl::StatusOr<std::string> reply = worker->Ask(line, kLoadSeconds + 5 * options_.timeout_s + 1, cancel);
+    if (reply.ok()) {
+      absl::StatusOr<MathComparison> result = Parse(*reply);
+      Return(std::move(worker));
+      return result;
+    }
+    // A worker may have died since its last comparison: a new one decides.
+    if (absl::IsUnavailable(reply.status()) && !was_new) {
+      worker.reset();
+      Return(nullptr);
       continue;
     }
-    // This thread runs the next process, for its own question or not.
-    const auto end = pending_.begin() + static_cast<std::ptrdiff_t>(std::min(pending_.size(), kBatch));
-    const std::vector<Question*> batch(pending_.begin(), end);
-    pending_.erase(pending_.begin(), end);
-    ++running_;
-    mu_.Unlock();
-    Answer(substrate, python, batch, cancel);
-    mu_.Lock();
-    --running_;
-    for (Question* answered : batch) answered->done = true;
-    changed_.SignalAll();
+    std::string how(reply.status().message());
+    absl::Status failure;
+    if (absl::IsUnavailable(reply.status())) {
+      how = worker->HowItEnded();
+      failure = worker->failure();
+    }
+    worker.reset();
+    Return(nullptr);
+    if (absl::IsCancelled(reply.status())) return reply.status();
+    if (!failure.ok()) return base::Annotate(failure, "verifier.math.python did not run");
+    return absl::InternalError(absl::StrCat("verifier.math.python (", python, "): ", how,
+                                            "; scripts/setup.sh installs math-verify into .venv"));
   }
-  mu_.Unlock();
-  return std::move(question.result);
-}
-
-void MathWorkers::Answer(sandbox::Substrate& substrate, const std::string& python, const std::vector<Question*>& batch,
-                         const sandbox::Cancellation* cancel) {
-  const absl::Status asked = Ask(substrate, python, batch, cancel);
-  if (asked.ok()) return;
-  for (Question* question : batch) {
-    if (absl::IsUnknown(question->result.status())) question->result = asked;
-  }
-}
-
-absl::Status MathWorkers::Ask(sandbox::Substrate& substrate, const std::string& python,
-                              const std::vector<Question*>& batch, const sandbox::Cancellation* cancel) {
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate.Prepare());
-  sandbox::Command command = CommandOf(python);
-  command.env["HOME"] = room->home();
-  command.env["TMPDIR"] = room->tmp();
-  command.working_dir = room->work();
-  for (const Question* question : batch) {
-    base::json::object pair{{"expected", question->expected}, {"answer", question->answer}};
-    absl::StrAppend(&command.stdin_text, base::PrintJson(pair), "\n");
-  }
-  sandbox::Limits limits;
-  const double seconds = kLoadSeconds + static_cast<double>(batch.size()) * (5 * options_.timeout_s + 1);
-  limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
-  const auto outcome = room->Run(command, limits, cancel);
-  if (!outcome.ok()) return base::Annotate(outcome.status(), "verifier.math.python did not run");
-  if (outcome->ending == sandbox::Ending::kCancelled) return absl::CancelledError("the comparison was cancelled");
-  const std::vector<std::string> lines = absl::StrSplit(outcome->out, '\n', absl::SkipEmpty());
-  for (size_t i = 0; i < std::min(lines.size(), batch.size()); ++i) batch[i]->result = Parse(lines[i]);
-  if (outcome->ok() && lines.size() >= batch.size()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("verifier.math.python (", python, ") ", sandbox::Describe(*outcome, limits),
-                                          " after ", lines.size(), " of ", batch.size(),
-                                          " comparisons; its stderr: ", Quoted(Trimmed(outcome->err)),
-                                          "; scripts/setup.sh installs math-verify into .venv"));
 }
 
 }  // namespace ingot::reward

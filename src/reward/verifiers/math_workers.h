@@ -1,13 +1,12 @@
-// Comparisons of mathematics by math-verify, in Python processes of a room.
+// Comparisons of mathematics by math-verify, in Python processes of a room that are kept between comparisons.
 //
-//   Compare ──▶ pending ──▶ one thread takes all pending ones ──▶ Room::Run(python) ──▶ a child process for each comparison
+//   Compare ──▶ an idle worker, or a new one ──a line over a socket──▶ Python in its room ──▶ a child process for each comparison
 //
-// A room runs one command at a time and no daemon, so a process answers what is pending at its start, at most 32
-// comparisons. It loads the package once and forks a child for each, which ends at its limits of time and memory without
-// harm to the others. Thread safe; Compare blocks.
+// A worker is a room, a thread in Room::Run and a socket. It loads the package once and forks a child for each comparison, which
+// ends at its limits of time and memory without harm to the others. A worker that breaks is replaced, and so is one after
+// kMostComparisons, since its children share its room. Thread safe; Compare blocks. The substrates outlive the workers.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,34 +25,39 @@ struct MathComparison {
 
 class MathWorkers {
  public:
-  explicit MathWorkers(MathOptions options) : options_(std::move(options)) {}
+  static constexpr int kMostComparisons = 256;
+
+  explicit MathWorkers(MathOptions options);
+  ~MathWorkers();
 
   // `python`: the program. INVALID_ARGUMENT: math-verify cannot read `expected`. INTERNAL: the process has no math-verify, or
-  // a comparison crashed. Otherwise the errors of the substrate. `cancel` may be null.
+  // a comparison crashed. CANCELLED. Otherwise the errors of the substrate. `cancel` may be null.
   absl::StatusOr<MathComparison> Compare(sandbox::Substrate& substrate, const std::string& python,
                                          const std::string& expected, const std::string& answer,
                                          const sandbox::Cancellation* cancel);
+
+  // Ends the workers that no Compare uses.
+  void EndIdle();
+
+  // Workers that were started so far.
+  int64_t started() const;
 
   // The command that a process is, for Verifier::Rehearse.
   sandbox::Command CommandOf(const std::string& python) const;
 
  private:
-  struct Question {
-    std::string expected, answer;
-    absl::StatusOr<MathComparison> result = absl::UnknownError("not compared");
-    bool done = false;
-  };
-  // Answers every question of the batch.
-  void Answer(sandbox::Substrate& substrate, const std::string& python, const std::vector<Question*>& batch,
-              const sandbox::Cancellation* cancel);
-  absl::Status Ask(sandbox::Substrate& substrate, const std::string& python, const std::vector<Question*>& batch,
-                   const sandbox::Cancellation* cancel);
+  class Worker;
+
+  absl::StatusOr<std::unique_ptr<Worker>> Take(sandbox::Substrate& substrate, const std::string& python,
+                                               const sandbox::Cancellation* cancel);
+  void Return(std::unique_ptr<Worker> worker);  // null = it broke
 
   const MathOptions options_;
-  base::Mutex mu_;
+  mutable base::Mutex mu_;
   base::CondVar changed_;
-  std::deque<Question*> pending_ ABSL_GUARDED_BY(mu_);  // not owned: each is on the stack of its Compare
-  int32_t running_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mu_);  // the last one was used last
+  int32_t busy_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t started_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace ingot::reward

@@ -1,0 +1,43 @@
+// The choice of episodes by their recall (Context-1): high recall whole, low recall at diminishing rates, and a small share without
+// any. Two passes over the same episodes: Add each, Decide, then ask Keeps.
+//
+//   recall >= high      kept
+//   0 < recall < high   kept with probability recall / high, a function of the episode's id
+//   recall 0            at most `zero_share` of all kept episodes, the same ones whatever the order
+//
+// Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ingot::dataset {
+
+struct RecallRule {
+  double high = 0.8;         // (0, 1]
+  double zero_share = 0.05;  // [0, 1)
+};
+
+class RecallChoice {
+ public:
+  explicit RecallChoice(RecallRule rule) : rule_(rule) {}
+
+  void Add(const std::string& episode_id, double recall);
+  // Chooses the episodes of recall 0. REQUIRES: every episode was added.
+  void Decide();
+  bool Keeps(const std::string& episode_id, double recall) const;
+
+ private:
+  // Kept for its recall alone. REQUIRES: recall > 0.
+  bool KeepsFound(const std::string& episode_id, double recall) const;
+
+  const RecallRule rule_;
+  int64_t found_ = 0;                                    // kept episodes of a recall above 0
+  std::vector<std::pair<uint64_t, std::string>> zeros_;  // by draw
+  std::set<std::string> kept_zeros_;
+};
+
+}  // namespace ingot::dataset
