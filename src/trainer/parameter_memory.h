@@ -42,8 +42,6 @@ inline void PointAt(const at::Tensor& parameter, SharedMemory memory) {
 }
 
 // Whether the tensor's memory is of PointAt, so that a version may share it.
-inline bool MayBeShared(const at::Tensor& parameter) {
-  return parameter.storage().data_ptr().get_deleter() == &LetGo;
-}
+inline bool MayBeShared(const at::Tensor& parameter) { return parameter.storage().data_ptr().get_deleter() == &LetGo; }
 
 }  // namespace ingot::trainer

@@ -300,7 +300,7 @@ class Trainer {
   std::optional<KnownRates> rates_;
   // Of the present parameters; null = not taken yet (or, if divided, on rank 0 alone).
   std::shared_ptr<const weights::Snapshot> snapshot_;
-  weights::BufferPool buffers_;  // of snapshots
+  weights::BufferPool buffers_;                     // of snapshots
   std::map<std::string, RoundedParameter> frozen_;  // parameters that no step changes, in memory that versions share
   // Checksum of the version from which the optimizer's marks count; 0 = the weights changed in other ways since.
   uint64_t marked_from_ = 0;
