@@ -166,8 +166,8 @@ TEST(TreeAttentionOp, KnowsItsShapesWithoutData) {
   EXPECT_EQ(lse.scalar_type(), at::kFloat);
 }
 
-// Sinks, a window over depths and queries that start behind a prefix, against autograd over a dense mask.
-TEST(TreeAttentionOp, DifferentiatesSinksWindowAndPrefix) {
+// Sinks, a window over depths, a soft cap and queries that start behind a prefix, against autograd over a dense mask.
+TEST(TreeAttentionOp, DifferentiatesSinksWindowSoftCapAndPrefix) {
   std::mt19937_64 rng(2);
   const int64_t keys = 60, offset = 13, rows = keys - offset;
   const std::vector<int32_t> forest = testing::RandomForest(rng, keys, 0.1, 0.02);
@@ -180,6 +180,7 @@ TEST(TreeAttentionOp, DifferentiatesSinksWindowAndPrefix) {
   options.positions = VisibleEnd(testing::Depths(forest));
   options.sinks = sinks;
   options.window = 9;
+  options.soft_cap = 0.9;
   const at::Tensor out = TreeAttention(q, k, v, options);
   const auto got = torch::autograd::grad({(out * mix).sum()}, {q, k, v, sinks});
 
@@ -188,6 +189,7 @@ TEST(TreeAttentionOp, DifferentiatesSinksWindowAndPrefix) {
   const at::Tensor far = (depth.slice(0, offset).unsqueeze(1) - depth.unsqueeze(0)) >= 9;
   const at::Tensor hidden = (j > i).logical_or(options.visible_end.unsqueeze(0) <= i).logical_or(far);
   at::Tensor s = at::einsum("ihd,jhd->hij", {q, k.repeat_interleave(2, 1)}) * 0.4;
+  s = 0.9 * (s / 0.9).tanh();
   s = s.masked_fill(hidden.unsqueeze(0), -INFINITY);
   const at::Tensor p = at::cat({s, sinks.view({4, 1, 1}).expand({4, rows, 1})}, 2).softmax(-1).slice(2, 0, keys);
   const at::Tensor want = at::einsum("hij,jhd->ihd", {p, v.repeat_interleave(2, 1)});
@@ -307,6 +309,7 @@ TEST(TreeAttentionOp, RefusesArraysThatDoNotFit) {
   EXPECT_NE(error(k, [](auto& o) { o.q_offset = 7; }), "");
   EXPECT_NE(error(k, [](auto& o) { o.q_offset = -1; }), "");
   EXPECT_NE(error(k, [](auto& o) { o.window = -1; }), "");
+  EXPECT_NE(error(k, [](auto& o) { o.soft_cap = -1; }), "");
   EXPECT_NE(error(k, [](auto& o) { o.scale = NAN; }), "");
   EXPECT_NE(error(k, [](auto& o) { o.sinks = at::zeros({3}); }), "");
   EXPECT_NE(error(k, [&](auto& o) { o.positions = ints({1, 2}, at::kInt); }), "");

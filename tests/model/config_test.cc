@@ -151,7 +151,7 @@ TEST(ModelConfig, RefusesWhatKimiK2DoesNotCompute) {
   }
 }
 
-TEST(ModelConfig, RefusesSoftCapsByName) {
+TEST(ModelConfig, ReadsSoftCaps) {
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     base::json::value json = Llama();
     json.as_object()["model_type"] = "gemma3_text";
@@ -161,7 +161,17 @@ TEST(ModelConfig, RefusesSoftCapsByName) {
     const auto read = ModelConfig::FromJson(json);
     ASSERT_TRUE(read.ok()) << read.status();
     json.as_object()[key] = 30.0;
-    EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+    const auto capped = ModelConfig::FromJson(json);
+    ASSERT_TRUE(capped.ok()) << capped.status();
+    const bool attention = key == std::string("attn_logit_softcapping");
+    EXPECT_EQ(capped->attention_soft_cap, attention ? 30 : 0);
+    EXPECT_EQ(capped->logit_soft_cap, attention ? 0 : 30);
+    EXPECT_EQ(capped->ToJson().at(key), base::json::value(30.0));
+    EXPECT_TRUE(read->ToJson().at(key).is_null());
+    for (const base::json::value& wrong : {base::json::value(0), base::json::value(-1.0), base::json::value("30")}) {
+      json.as_object()[key] = wrong;
+      EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+    }
   }
   base::json::value json = Llama();
   json.as_object()["model_type"] = "gemma2";

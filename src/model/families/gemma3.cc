@@ -1,6 +1,7 @@
 // Gemma 3 (arXiv 2503.19786): windowed layers with a RoPE of their own between layers that see the whole context, four
-// norms per layer, norms times 1 + weight, and a scaled embedding. Text models alone.
+// norms per layer, norms times 1 + weight, a scaled embedding, and soft caps where the folder asks. Text models alone.
 #include <cmath>
+#include <utility>
 
 #include "model/config_json.h"
 #include "model/families/family.h"
@@ -31,8 +32,11 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "query_pre_attn_scalar", &scalar));
   if (!(scalar > 0)) return BadKey("query_pre_attn_scalar", "must be above 0");
   config->query_scale = std::pow(scalar, -0.5);
-  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (!IsNull(base::Find(json, key))) return BadKey(key, "is set, which is not supported");
+  for (const auto& [key, cap] : {std::pair{"attn_logit_softcapping", &config->attention_soft_cap},
+                                 std::pair{"final_logit_softcapping", &config->logit_soft_cap}}) {
+    if (IsNull(base::Find(json, key))) continue;
+    INGOT_RETURN_IF_ERROR(ReadDouble(json, key, cap));
+    if (!(*cap > 0)) return BadKey(key, "must be above 0, or null");
   }
   bool both_ways = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "use_bidirectional_attention", &both_ways));
@@ -43,8 +47,9 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
 void Write(const ModelConfig& config, base::json::object* json) {
   // `transformers` takes a whole number alone.
   (*json)["query_pre_attn_scalar"] = std::llround(1 / (config.query_scale * config.query_scale));
-  (*json)["attn_logit_softcapping"] = nullptr;
-  (*json)["final_logit_softcapping"] = nullptr;
+  const auto cap = [](double value) { return value > 0 ? base::json::value(value) : base::json::value(nullptr); };
+  (*json)["attn_logit_softcapping"] = cap(config.attention_soft_cap);
+  (*json)["final_logit_softcapping"] = cap(config.logit_soft_cap);
 }
 
 }  // namespace
