@@ -174,8 +174,15 @@ TEST(ModelConfig, ReadsSoftCaps) {
     }
   }
   base::json::value json = Llama();
-  json.as_object()["model_type"] = "gemma2";
-  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("gemma2"));
+  json.as_object()["model_type"] = "gemma2";  // which caps unless the file says null
+  json.as_object()["architectures"] = base::json::array{"Gemma2ForCausalLM"};
+  json.as_object()["num_key_value_heads"] = 4;
+  const auto read = ModelConfig::FromJson(json);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->attention_soft_cap, 50);
+  EXPECT_EQ(read->logit_soft_cap, 30);
+  json.as_object()["attn_logit_softcapping"] = nullptr;
+  EXPECT_EQ(ModelConfig::FromJson(json)->attention_soft_cap, 0);
 }
 
 TEST(ModelConfig, AWindowIsThatOfTheFamilyUnlessTheFileSaysOtherwise) {
