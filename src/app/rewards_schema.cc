@@ -163,6 +163,9 @@ void BindTerm(base::Schema& schema, reward::TermOptions& o) {
 void BindRewards(base::Schema& schema, reward::RewardOptions& o) {
   schema.Field("rewards.deadline_s", &o.deadline_s, "seconds to judge a complete group; past it the group fails");
   schema.Field("rewards.concurrency", &o.concurrency, "groups that are judged at a time");
+  schema.Field(
+      "rewards.give_up_groups", &o.give_up_groups,
+      "groups in a row of which a term could judge nothing, after which the run ends with its reason; 0: never");
   schema.List<reward::TermOptions>("rewards.terms", &o.terms, BindTerm,
                                    "the reward is the weighted sum of their values; empty: the outcome alone");
 }
