@@ -26,6 +26,7 @@ class DenseCausal final : public model::AttentionBackend {
     const at::Tensor keys = k.repeat_interleave(repeat, 1).transpose(0, 1);    // [heads, N, d]
     const at::Tensor values = v.repeat_interleave(repeat, 1).transpose(0, 1);  // [heads, N, d]
     at::Tensor scores = at::matmul(q.transpose(0, 1), keys.transpose(1, 2)) * input.spec.scale;
+    if (const double cap = input.spec.soft_cap; cap > 0) scores = (scores / cap).tanh() * cap;
     at::Tensor hidden = at::ones({n, n}, at::kBool).triu(1);
     if (input.spec.window > 0) hidden = hidden | at::ones({n, n}, at::kBool).tril(-input.spec.window);
     scores = scores.masked_fill(hidden, -INFINITY);
