@@ -111,6 +111,7 @@ export async function tenTabs(session) {
 export async function lost(session) {
   const { page } = session;
   await session.open("#/window");
+  await page.waitForSelector("main .cells");
   session.expected = /Failed to load resource/;
   await page.route("**/api/**", (route) => route.abort());
   await page.waitForSelector("#state.bad:has-text('does not answer')");
