@@ -115,7 +115,7 @@ struct PayloadPlace {
 
 // The place of each tensor's payload, if shards and parts add up within `max_bytes`. Nothing is read before.
 absl::StatusOr<std::vector<PayloadPlace>> PlacesOf(const std::string& key, const v1::VersionManifest& manifest,
-                                            int64_t max_bytes) {
+                                                   int64_t max_bytes) {
   if (manifest.shards_size() > kMaxShards) return NotOf(key, "it has too many shards");
   std::vector<PayloadPlace> places(static_cast<size_t>(manifest.tensors_size()));
   int part = 0;
