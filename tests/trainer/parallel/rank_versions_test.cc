@@ -235,14 +235,17 @@ TEST(RankVersionsOfBf16, ASkippedStepIsAVersionToo) {
   const std::string store = folder.path() + "/store";
   TrainerOptions options = Plain();
   options.dtype = "bf16";
+  options.train_segments = "current_version";
   OnStoringRanks(options, store, [&](Trainer& trainer) {
     Process one(store, "rollout-0");
     Versions versions(store);
     versions.Add("rollout-0");
     ASSERT_TRUE(versions.Publish(trainer).ok());
-    TrainBatch empty = BatchOf(0);
-    empty.groups.clear();
-    const auto skipped = trainer.TrainStep(empty);
+    ASSERT_TRUE(trainer.TrainStep(BatchOf(0)).ok());
+    ASSERT_TRUE(versions.Publish(trainer).ok());
+    TrainBatch old = RandomBatch(5, 37, 0);  // no token of version 1
+    old.step = 1;
+    const auto skipped = trainer.TrainStep(old);
     ASSERT_TRUE(skipped.ok()) << skipped.status();
     ASSERT_EQ(skipped->metrics.at("trainer/skipped"), 1);
     const auto version = versions.Publish(trainer);
