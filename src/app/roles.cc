@@ -411,6 +411,10 @@ class TrainedEngines {
     return absl::OkStatus();
   }
   weights::Publisher& publisher() { return publisher_; }
+  absl::StatusOr<std::shared_ptr<weights::VersionWriter>> RankWriter() {
+    base::MutexLock lock(mu_);
+    return ways_.RankWriter();
+  }
 
  private:
   static weights::PublisherOptions PublishingOf(const RunConfig& config) {
@@ -471,6 +475,10 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   seams.publisher = &publisher;
   seams.device = context.device.torch_name;
   seams.ranks = ranks;
+  INGOT_ASSIGN_OR_RETURN(seams.writer, engines->RankWriter());
+  if (seams.writer != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(seams.store, RankStoreOf(config, dir));
+  }
   INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
   INGOT_ASSIGN_OR_RETURN(seams.eval_grades, EvalGrades::Make(context.config, *pool, servers));
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
@@ -516,7 +524,11 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(ranks, trainer::Ranks::Join(options));
     if (ranks->leads()) return RunTrainerRole(context, ranks.get());
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
-    INGOT_RETURN_IF_ERROR(FollowTraining(config, dir, context.device.torch_name, *ranks));
+    std::optional<weights::VersionStore> store;
+    if (!config.tasks.empty() && RanksStoreVersions(config)) {
+      INGOT_ASSIGN_OR_RETURN(store, RankStoreOf(config, dir));
+    }
+    INGOT_RETURN_IF_ERROR(FollowTraining(config, dir, context.device.torch_name, *ranks, std::move(store)));
     return 0;
   };
   absl::StatusOr<int> code = run();

@@ -416,12 +416,13 @@ absl::StatusOr<std::unique_ptr<base::RunLog>> OpenLog(const base::RunLogOptions&
 }  // namespace
 
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
-                            trainer::Ranks& ranks) {
+                            trainer::Ranks& ranks, std::optional<weights::VersionStore> store) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device));
   INGOT_ASSIGN_OR_RETURN(const std::string checkpoint, ranks.BroadcastBytes("", 0));
   INGOT_ASSIGN_OR_RETURN(
       const std::unique_ptr<trainer::Trainer> trainer,
       checkpoint.empty() ? NewTrainer(config, model, &ranks) : FromCheckpoint(config, dir, checkpoint, device, &ranks));
+  if (store.has_value()) trainer->StoreVersionsIn(*std::move(store));
   return trainer->Follow();
 }
 
@@ -435,6 +436,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer,
                          StartOrResume(config, dir, model, seams.ranks, resume, line, stop));
   const int64_t first_step = trainer->version();
+  if (seams.store.has_value()) trainer->StoreVersionsIn(*seams.store);
 
   INGOT_RETURN_IF_ERROR(CheckSameModel(model.shape, *trainer, dir));
   base::RunLogOptions log_options;
@@ -480,6 +482,16 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
     const Underway writing(what);
     return Persist(patience, what, write);
   };
+  if (seams.writer != nullptr) {
+    loop_options.take = [&]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
+      std::shared_ptr<const weights::Snapshot> version;
+      INGOT_RETURN_IF_ERROR(Persist(patience, "storing the version", [&]() -> absl::Status {
+        INGOT_ASSIGN_OR_RETURN(version, trainer->StoreVersion(seams.writer->newest(), seams.writer->AnchorDue()));
+        return absl::OkStatus();
+      }));
+      return version;
+    };
+  }
   loop_options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),

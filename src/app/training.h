@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,17 +20,20 @@
 #include "scheduler/resume_point.h"
 #include "trainer/parallel/ranks.h"
 #include "weights/publisher.h"
+#include "weights/version_writer.h"
 
 namespace ingot::app {
 
 struct TrainingSeams {
   scheduler::Client* scheduler = nullptr;
   datapool::Client* pool = nullptr;
-  rollout::Client* engine = nullptr;              // samples the probe, reports idle time
-  weights::Publisher* publisher = nullptr;        // the caller adds its engines
-  std::string device = "cpu";                     // torch's name of the trainer's device
-  std::shared_ptr<const EvalGrades> eval_grades;  // null = evaluations have the outcome alone
-  trainer::Ranks* ranks = nullptr;                // this process is rank 0 of them; null = one rank
+  rollout::Client* engine = nullptr;               // samples the probe, reports idle time
+  weights::Publisher* publisher = nullptr;         // the caller adds its engines
+  std::string device = "cpu";                      // torch's name of the trainer's device
+  std::shared_ptr<const EvalGrades> eval_grades;   // null = evaluations have the outcome alone
+  trainer::Ranks* ranks = nullptr;                 // this process is rank 0 of them; null = one rank
+  std::shared_ptr<weights::VersionWriter> writer;  // of versions that ranks store; null = they do not
+  std::optional<weights::VersionStore> store;      // of rank 0; there if writer is
   // Called once, when the start version is live: agents may begin. May be null.
   std::function<absl::Status()> on_first_version;
 };
@@ -44,10 +48,11 @@ struct TrainingResult {
 absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
                                            bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
 
-// The part of a rank other than 0: takes part in rank 0's steps and checkpoints, also in those of supervised stages.
+// The part of a rank other than 0: takes part in rank 0's steps and checkpoints, also in those of supervised stages. `store`:
+// where the ranks store versions; empty = they do not.
 // Blocks until rank 0's training is done.
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
-                            trainer::Ranks& ranks);
+                            trainer::Ranks& ranks, std::optional<weights::VersionStore> store);
 
 // The checkpoint from which a run in `dir` continues; step 0 = a new run, or one without a checkpoint.
 absl::StatusOr<scheduler::ResumePoint> ResumePointOf(const RunDir& dir, bool resume);

@@ -121,6 +121,35 @@ absl::Status ClaimWeightStores(const RunConfig& config, const RunDir& dir) {
   return absl::OkStatus();
 }
 
+bool RanksStoreVersions(const RunConfig& config) {
+  const WeightTransportConfig& ways = config.weights.ways;
+  const int ranks = config.cluster.trainer_ranks;
+  if (ranks < 2 || ranks > weights::kMaxShards || ways.shards != 0) return false;
+  if (ways.transport != WeightTransport::kDirectory && ways.transport != WeightTransport::kS3) return false;
+  const bool one = std::all_of(ways.engines.begin(), ways.engines.end(), [&](const auto& exception) {
+    const auto transport = TransportOf(ways, exception.first);
+    return transport.ok() && *transport == ways.transport;
+  });
+  // A pinned version is saved whole by rank 0.
+  return one && std::none_of(config.gateway.models.begin(), config.gateway.models.end(),
+                             [](const auto& model) { return model.weights == gateway::ModelWeights::kPinned; });
+}
+
+absl::StatusOr<weights::VersionStore> RankStoreOf(const RunConfig& config, const RunDir& dir) {
+  weights::VersionStore store;
+  store.run = config.name;
+  store.codec = config.weights.Options().codec;
+  store.codec.threads = std::max(config.trainer.threads, 1);
+  INGOT_ASSIGN_OR_RETURN(
+      store.store, OpenStore(config, dir.path(), config.weights.ways.transport, config.weights.Options().deadline));
+  return store;
+}
+
+absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightWays::RankWriter() {
+  if (!RanksStoreVersions(config_)) return std::shared_ptr<weights::VersionWriter>();
+  return WriterTo(config_.weights.ways.transport);
+}
+
 absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightWays::WriterTo(WeightTransport transport) {
   std::shared_ptr<weights::VersionWriter>& writer = writers_[transport];
   if (writer != nullptr) return writer;
@@ -131,6 +160,7 @@ absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightWays::WriterTo(Wei
   options.run = config_.name;
   INGOT_ASSIGN_OR_RETURN(options.history, HistoryOf(dir_));
   options.shards = ways.shards > 0 ? ways.shards : std::min<int>(config_.cluster.trainer_ranks, weights::kMaxShards);
+  options.rank_shards = RanksStoreVersions(config_);
   options.anchor_every = ways.anchor_every;
   options.codec = config_.weights.Options().codec;
   INGOT_ASSIGN_OR_RETURN(writer, weights::VersionWriter::Open(std::move(store), std::move(options),

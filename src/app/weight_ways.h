@@ -30,6 +30,13 @@ absl::Status CheckWeightStores(const RunConfig& config, const std::string& folde
 // FAILED_PRECONDITION: there are some, and run.if_exists does not say to replace them.
 absl::Status ClaimWeightStores(const RunConfig& config, const RunDir& dir);
 
+// Whether the ranks of the trainer store the versions, each what it owns: several ranks, one store for all engines, and no
+// number of shards or pinned version that asks for another way.
+bool RanksStoreVersions(const RunConfig& config);
+
+// A rank's own way into that store.
+absl::StatusOr<weights::VersionStore> RankStoreOf(const RunConfig& config, const RunDir& dir);
+
 // The trainer's ends of broadcasts (app/weight_group_service.h).
 struct BroadcastEnds {
   weights::BroadcastSet::MakeRoot make_root;
@@ -45,6 +52,9 @@ class WeightWays {
 
   // The way to an engine; the first one through a store opens that.
   absl::StatusOr<std::shared_ptr<weights::Sink>> SinkTo(const std::string& engine, v1::RoleChannel channel);
+
+  // Of versions that ranks store; null = they do not.
+  absl::StatusOr<std::shared_ptr<weights::VersionWriter>> RankWriter();
 
  private:
   absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WriterTo(WeightTransport transport);

@@ -13,6 +13,15 @@
 #include "weights/tensor_checksum.h"
 
 namespace ingot::trainer {
+namespace {
+
+// Whether updates mark the words of a parameter that they change.
+bool Marks(const at::Tensor& parameter) {
+  return parameter.scalar_type() == at::kBFloat16 && parameter.is_cpu() && parameter.numel() > 0 &&
+         OwnsItsMemory(parameter);
+}
+
+}  // namespace
 
 AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters) : options_(options) {
   const at::NoGradGuard no_history;
@@ -24,10 +33,7 @@ AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Te
     exp_avg_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     exp_avg_sq_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     collected_.emplace_back();
-    const bool marks = parameter.scalar_type() == at::kBFloat16 && parameter.is_cpu() && OwnsItsMemory(parameter);
-    Marked& marked = marked_.emplace_back();
-    marked.changes = weights::ChangeMask(marks ? parameter.numel() : 0);
-    marked.taken = MayBeShared(parameter);  // by a version that was taken of an earlier optimizer
+    marked_.emplace_back().taken = MayBeShared(parameter);  // by a version that was taken of an earlier optimizer
     if (parameter.dim() >= 2) decayed_.push_back(master_.back());
   }
 }
@@ -114,7 +120,9 @@ std::vector<at::Tensor> AdamW::ClippedGradients(double grad_norm) const {
 void AdamW::TakeMemory() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Marked& marked = marked_[i];
-    if (marked.changes.words() == 0 || !marked.taken || marked.next != nullptr) continue;
+    if (!Marks(parameters_[i])) continue;
+    if (marked.changes.words() == 0) marked.changes = weights::ChangeMask(parameters_[i].numel());
+    if (!marked.taken || marked.next != nullptr) continue;
     absl::StatusOr<std::shared_ptr<std::byte[]>> memory = buffers_.Take(static_cast<int64_t>(parameters_[i].nbytes()));
     if (!memory.ok()) throw StatusError(memory.status());
     marked.next = *std::move(memory);
@@ -125,7 +133,7 @@ void AdamW::RoundParameters() {
   TakeMemory();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (master_[i].is_same(parameters_[i])) continue;
-    if (marked_[i].changes.words() > 0) {
+    if (Marks(parameters_[i])) {
       RoundAndMark(i);
     } else {
       parameters_[i].copy_(master_[i]);
@@ -162,10 +170,9 @@ std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
   std::map<std::string, RoundedParameter> all;
   for (size_t i = 0; i < names_.size(); ++i) {
     Marked& marked = marked_[i];
-    const int64_t words = marked.changes.words();
-    if (words == 0) continue;
+    if (!Marks(parameters_[i])) continue;
     RoundedParameter& rounded = all[names_[i]];
-    rounded.changes = std::exchange(marked.changes, weights::ChangeMask(words));
+    rounded.changes = TakeChanges(names_[i]);
     marked.taken = true;
     if (marked.memory == nullptr) continue;
     rounded.memory = marked.memory;
@@ -175,9 +182,11 @@ std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
 }
 
 weights::ChangeMask AdamW::TakeChanges(const std::string& name) {
-  weights::ChangeMask& changes = marked_[IndexOf(name)].changes;
-  const int64_t words = changes.words();
-  return std::exchange(changes, weights::ChangeMask(words));
+  const size_t i = IndexOf(name);
+  if (!Marks(parameters_[i])) return {};
+  // The next update makes another mask: nobody waits for it there.
+  weights::ChangeMask changes = std::exchange(marked_[i].changes, {});
+  return changes.words() > 0 ? std::move(changes) : weights::ChangeMask(parameters_[i].numel());
 }
 
 void AdamW::Step(double learning_rate, double grad_norm) {

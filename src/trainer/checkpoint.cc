@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 namespace json = base::json;
 using model::ShardFile;
 
-constexpr char kFormat[] = "ingot-checkpoint-3";
+// One flipped bit makes none of the others the oldest format, which has no checksum that would tell.
+constexpr char kFormat[] = "ingot-checkpoint-4";
 constexpr char kWholeFormat[] = "ingot-checkpoint-2";     // its weights_checksum is of whole tensors, not of slices
 constexpr char kUnsealedFormat[] = "ingot-checkpoint-1";  // its state.json has no checksum of its own
 constexpr char kState[] = "state.json";

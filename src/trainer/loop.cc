@@ -124,7 +124,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
 }
 
 absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent(std::chrono::nanoseconds* copied) {
-  INGOT_ASSIGN_OR_RETURN(auto snapshot, trainer_.TakeSnapshot());
+  INGOT_ASSIGN_OR_RETURN(auto snapshot, options_.take != nullptr ? options_.take() : trainer_.TakeSnapshot());
   if (copied != nullptr) *copied = clock_.Now();
   return sink_.Publish(std::move(snapshot), options_.retain != nullptr && options_.retain(trainer_.version()));
 }

@@ -59,6 +59,8 @@ struct LoopOptions {
   std::map<std::string, std::string> extra_files;  // into every checkpoint, by name below its folder
   bool publish_start = true;                       // publish the start version before the first batch is asked for
   std::function<bool(int64_t version)> retain;     // versions that engines hold beside newer ones; null = none
+  // Takes the trainer's version for publishing; null = TakeSnapshot does.
+  std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>()> take;
   // Calls `write` again as long as its error may be transient; `what` names the write. Null = `write` is called once.
   std::function<absl::Status(const std::string& what, const std::function<absl::Status()>& write)> persist;
 };

@@ -274,6 +274,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     return follows ? ShareError(disorder) : disorder;
   }
   next_group_ = std::max(next_group_, batch.feed.next_group());
+  part_before_ = {};  // the version after it is stored
   absl::StatusOr<PreparedBatch> prepared = PrepareBatch(batch, options_, Limits(), version_);
   if (!prepared.ok()) return follows ? ShareError(prepared.status()) : prepared.status();
   if (ranks_ != nullptr && !follows) INGOT_RETURN_IF_ERROR(SendOrder(Order::kStep, EncodeBatch(batch)));

@@ -82,12 +82,19 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
 
 // The memory need of this rank, which may hold a reference policy.
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
-                  const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks,
-                  bool reference) {
+                  const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks, bool reference,
+                  bool stores) {
   MemoryNeed need = PredictRankMemory(config, element_bytes, pass, parts, ranks, ByLayer(options));
   const bool publishes = ranks == nullptr || ranks->leads();
-  // Published: the newest version and the memory that the next one is written into.
-  need.copies = WeightBytes(config, element_bytes) * ((reference ? 1 : 0) + (publishes ? 2 : 0));
+  const int64_t weights = WeightBytes(config, element_bytes);
+  // Published: the newest version and the memory that the next one is written into. Each rank has those of its part if
+  // ranks store versions.
+  need.copies = reference ? weights : 0;
+  if (stores) {
+    need.copies += 2 * weights / ranks->size();
+  } else if (publishes) {
+    need.copies += 2 * weights;
+  }
   if (options.trust_region.on()) {
     // The masters before the step, divided as the optimizer's state is, and the policies before it (fp32, or fp64).
     const int64_t wide = element_bytes == 8 ? 8 : 4;
@@ -128,7 +135,8 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
   const tree::ForestPart part = UncutPart(pass.part_tokens);
   const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
   const MemoryNeed need =
-      NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks, /*reference=*/options.needs_reference());
+      NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks, /*reference=*/options.needs_reference(),
+             /*stores=*/false);
   const int64_t available =
       options.memory_limit_mb > 0 ? LimitBytes(options) : base::AvailableMemory(RanksHere(ranks)) + held;
   if (say) INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
@@ -248,7 +256,8 @@ void Trainer::MakeOptimizer(const OptimizerOptions& options) {
     if (tensor.requires_grad()) trained[name] = tensor;
   }
   optimizer_.emplace(options, trained, ranks_, /*publishes=*/shards_ == nullptr);
-  marked_from_ = 0;
+  optimizer_->SendChanges(!stores());
+  marked_from_ = part_marked_from_ = 0;
 }
 
 absl::Status Trainer::LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents) {
@@ -311,7 +320,7 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   const auto parts = tree::CutForest(forest, pass_options_.part_tokens);
   const auto bytes = static_cast<int>(any.element_size());
   const MemoryNeed need =
-      NeedOf(options_, config(), bytes, pass_options_, parts, ranks_, /*reference=*/reference_.has_value());
+      NeedOf(options_, config(), bytes, pass_options_, parts, ranks_, /*reference=*/reference_.has_value(), stores());
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   metrics["perf/memory_bound_bytes"] = static_cast<double>(need.bound());
   const std::string what =
@@ -331,26 +340,31 @@ weights::CopyOptions Trainer::CopiesInto(std::shared_ptr<const weights::Changes>
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {
   if (snapshot_ != nullptr) return snapshot_;
   if (divided()) return absl::InternalError("rank 0 alone has the snapshot of divided parameters");
-  std::map<std::string, RoundedParameter> rounded = optimizer_->TakeRounded();
+  std::map<std::string, RoundedParameter> rounded = TakeRounded();
   std::shared_ptr<weights::Changes> changes;
   if (marked_from_ != 0) {
     changes = std::make_shared<weights::Changes>(marked_from_);
     for (auto& [name, parameter] : rounded) changes->masks[name] = std::move(parameter.changes);
   }
-  for (const auto& [name, frozen] : frozen_) {
-    if (parameters().at(name).const_data_ptr() == frozen.memory.get()) rounded[name] = frozen;
-  }
-  marked_from_ = 0;
+  marked_from_ = part_marked_from_ = 0;
   INGOT_ASSIGN_OR_RETURN(snapshot_,
                          SnapshotOf(version_, parameters().tensors(), CopiesInto(std::move(changes)), rounded));
   marked_from_ = snapshot_->checksum();
-  ShareFrozen();
+  ShareFrozen(*snapshot_);
   return snapshot_;
 }
 
-void Trainer::ShareFrozen() {
-  for (size_t i = 0; i < snapshot_->size(); ++i) {
-    const weights::TensorView view = snapshot_->view(i);
+std::map<std::string, RoundedParameter> Trainer::TakeRounded() {
+  std::map<std::string, RoundedParameter> rounded = optimizer_->TakeRounded();
+  for (const auto& [name, frozen] : frozen_) {
+    if (parameters().at(name).const_data_ptr() == frozen.memory.get()) rounded[name] = frozen;
+  }
+  return rounded;
+}
+
+void Trainer::ShareFrozen(const weights::Snapshot& snapshot) {
+  for (size_t i = 0; i < snapshot.size(); ++i) {
+    const weights::TensorView view = snapshot.view(i);
     const at::Tensor& parameter = parameters().at(view.name);
     // A vector may be a router's bias, which changes without the optimizer.
     if (parameter.requires_grad() || parameter.dim() < 2 || !parameter.is_cpu() || !OwnsItsMemory(parameter)) continue;
@@ -360,11 +374,15 @@ void Trainer::ShareFrozen() {
 }
 
 absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
-  INGOT_ASSIGN_OR_RETURN(const auto snapshot, TakeSnapshot());
   CheckpointContents contents;
   contents.step = step;
   contents.seed = options_.seed;
-  contents.weights_checksum = snapshot->checksum();
+  if (stores()) {
+    contents.weights_checksum = part_.whole.checksum();
+  } else {
+    INGOT_ASSIGN_OR_RETURN(const auto snapshot, TakeSnapshot());
+    contents.weights_checksum = snapshot->checksum();
+  }
   contents.next_group = next_group_;
   contents.total_steps = stage_ ? 0 : options_.total_steps;
   contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;

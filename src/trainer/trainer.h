@@ -53,6 +53,7 @@
 #include "trainer/trust_region.h"
 #include "trainer/update_variance.h"
 #include "weights/snapshot.h"
+#include "weights/version_layout.h"
 
 namespace ingot::trainer {
 
@@ -131,6 +132,16 @@ class Trainer {
 
   // The present parameters, for publishing; the same object until they change.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> TakeSnapshot();
+
+  // Of several ranks: each stores the parameters that it owns as a shard of every version, so that none needs all of
+  // them. Called by every rank, after its Create or Resume, with a store of its own at the same place.
+  void StoreVersionsIn(weights::VersionStore store);
+
+  // Of rank 0, after StoreVersionsIn, in place of TakeSnapshot. Returns the present version with the manifest of its
+  // shards, which all ranks have stored when it returns; the manifest is not stored yet. The shards lead from `base` if
+  // the ranks have that still, or are a full copy. `anchor`: a full copy is stored in any case. Can be called again
+  // after an error of a store.
+  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StoreVersion(const weights::HeldVersion& base, bool anchor);
 
   // Writes ROOT/step-N with N = version(); see WriteCheckpoint.
   absl::StatusOr<CheckpointInfo> SaveCheckpoint(const std::string& root,
@@ -216,8 +227,10 @@ class Trainer {
   absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
   // How snapshots are copied.
   weights::CopyOptions CopiesInto(std::shared_ptr<const weights::Changes> changes);
-  // The parameters that are not trained move into the memory of the newest snapshot, which later ones share.
-  void ShareFrozen();
+  // The optimizer's parameters, and those that are not trained as earlier snapshots have them.
+  std::map<std::string, RoundedParameter> TakeRounded();
+  // The parameters that are not trained move into the memory of a new snapshot, which later ones share.
+  void ShareFrozen(const weights::Snapshot& snapshot);
   // The contents of checkpoint `step`, without weights and the optimizer's state.
   absl::StatusOr<CheckpointContents> Contents(int64_t step);
   // Saves the trainer or, during a stage, the stage; `step` counts the stage's steps then.
@@ -250,7 +263,7 @@ class Trainer {
   absl::Status EndStage();
 
   // Work of several ranks (trainer_ranks.cc). With one rank each function does nothing, or the work of one rank.
-  enum class Order : int32_t { kStep, kSave, kBeginStage, kStageStep, kEndStage, kDismiss };
+  enum class Order : int32_t { kStep, kSave, kBeginStage, kStageStep, kEndStage, kDismiss, kStore };
   absl::Status SendOrder(Order order, const std::string& what);  // of rank 0; does nothing on others
   // Takes part in the work that rank 0 ordered.
   absl::Status ExecuteOrder(Order order, std::string_view what);
@@ -267,6 +280,23 @@ class Trainer {
   void Unite();
   // If parameters are divided: makes rank 0's snapshot of all parameters after a step.
   void SnapshotTogether(int64_t version);
+  // Versions that ranks store (trainer_versions.cc). Supervised stages have none.
+  bool stores() const { return store_.has_value() && !stage_; }
+  // This rank's part of a version.
+  struct VersionPart {
+    v1::Manifest whole;                            // of the version
+    std::shared_ptr<const weights::Snapshot> own;  // null = none
+    std::vector<int32_t> members;                  // indices of its tensors in `whole`
+  };
+  // Together. Makes part_ that of version().
+  absl::Status TakePart();
+  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> TakeOwn();
+  struct StoreOrder {
+    weights::HeldVersion base;  // none = a full copy
+    bool full, anchor;
+  };
+  // Together. As StoreVersion; returns null on other ranks than 0.
+  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StoreTogether(const StoreOrder& order);
   void MergeTallies(const PreparedBatch& batch, StepTally& tally);
   // The sum of all ranks' numbers, and of their records of experts, in the order of ranks.
   double SumOfRanks(double own);
@@ -304,7 +334,10 @@ class Trainer {
   std::map<std::string, RoundedParameter> frozen_;  // parameters that no step changes, in memory that versions share
   // Checksum of the version from which the optimizer's marks count; 0 = the weights changed in other ways since.
   uint64_t marked_from_ = 0;
-  std::chrono::nanoseconds stepped_at_{0};  // StepReport::stepped_at of the running step
+  std::optional<weights::VersionStore> store_;  // empty = rank 0 has versions whole
+  VersionPart part_, part_before_;              // of the newest version that was asked for, and of the one before
+  uint64_t part_marked_from_ = 0;               // as marked_from_, of this rank's part
+  std::chrono::nanoseconds stepped_at_{0};      // StepReport::stepped_at of the running step
 };
 
 }  // namespace ingot::trainer

@@ -112,6 +112,8 @@ absl::Status Trainer::ExecuteOrder(Order order, std::string_view what) {
     }
     case Order::kEndStage:
       return EndStage();
+    case Order::kStore:
+      return StoreTogether(reader.Get<StoreOrder>()).status();
     case Order::kStep:
     case Order::kDismiss:
       break;
@@ -129,7 +131,7 @@ absl::Status Trainer::Dismiss() {
 
 void Trainer::Divide() {
   if (shards_ == nullptr || divided()) return;
-  if (ranks_->leads()) OrThrow(TakeSnapshot().status());  // a skipped step numbers it anew
+  if (ranks_->leads() && !stores()) OrThrow(TakeSnapshot().status());  // a skipped step numbers it anew
   shards_->Divide();
 }
 
@@ -140,7 +142,7 @@ void Trainer::Unite() {
 }
 
 void Trainer::SnapshotTogether(int64_t version) {
-  if (!divided()) return;
+  if (!divided() || stores()) return;
   optimizer_->ZeroGrad();  // its gradients are spent and occupy memory
   OrThrow(ranks_->Agree(absl::OkStatus()));
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
@@ -270,6 +272,7 @@ absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root, in
       return absl::OkStatus();
     }));
   }
+  if (stores()) INGOT_RETURN_IF_ERROR(TakePart());  // names the weights
   const absl::StatusOr<std::string> begun =
       ranks_->leads() ? BeginCheckpoint(root, step) : absl::StatusOr<std::string>("");
   INGOT_RETURN_IF_ERROR(ranks_->Agree(begun.status()));

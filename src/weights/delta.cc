@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checksum.h"
+#include "proto/weight_store.pb.h"
 #include "weights/delta_payload.h"
 
 namespace ingot::weights {
@@ -65,8 +66,19 @@ uint64_t HeaderChecksum(const v1::DeltaHeader& header) {
   return base::Checksum64(fields);
 }
 
+void Renumber(v1::TensorDelta& tensor, int32_t index) {
+  tensor.set_tensor(index);
+  std::string& payload = *tensor.mutable_payload();
+  if (payload.empty()) return;
+  payload.resize(payload.size() - sizeof(uint64_t));
+  AppendInt(PayloadChecksum(tensor, payload), sizeof(uint64_t), payload);
+}
+
 int64_t EncodedDelta::wire_bytes() const {
   int64_t bytes = static_cast<int64_t>(header.ByteSizeLong());
+  if (stored != nullptr) {
+    for (const v1::WeightShard& shard : stored->shards()) bytes += shard.bytes();
+  }
   for (const v1::TensorDelta& tensor : tensors) bytes += static_cast<int64_t>(tensor.payload().size());
   return bytes;
 }

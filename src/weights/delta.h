@@ -26,6 +26,10 @@
 #include "proto/weights.pb.h"
 #include "weights/snapshot.h"
 
+namespace ingot::v1 {
+class VersionManifest;  // proto/weight_store.proto
+}
+
 namespace ingot::weights {
 
 struct CodecOptions {
@@ -39,12 +43,18 @@ struct CodecOptions {
 
 struct EncodedDelta {
   v1::DeltaHeader header;
-  std::vector<v1::TensorDelta> tensors;  // every tensor of the manifest, in its order
+  std::vector<v1::TensorDelta> tensors;  // every tensor of the manifest, in its order; none if it is elsewhere
   int64_t changed_elements = 0;          // density = changed / total; both are known to the encoder only
   int64_t total_elements = 0;
   std::chrono::nanoseconds fetch{0};  // in which its bytes arrived; 0 = it was made here
-  int64_t wire_bytes() const;         // of header and payloads
+  // Not null = the payloads are elsewhere: each rank of the trainer has stored its shard of them, and the manifest is to
+  // be stored. The same of a full copy in `stored_anchor`, or null.
+  std::shared_ptr<const v1::VersionManifest> stored = nullptr, stored_anchor = nullptr;
+  int64_t wire_bytes() const;  // of header and payloads
 };
+
+// The entry of a tensor as that of another index: a rank numbers its own tensors.
+void Renumber(v1::TensorDelta& tensor, int32_t index);
 
 // A delta from `base`, or a full copy if base is null or its tensors have other names, dtypes or shapes. Reads of BF16
 // tensors only the words that target.changes() marks, if these are changes of `base`.
@@ -53,6 +63,9 @@ absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target
 
 // A full copy for an engine to hold beside its live version, until its release.
 absl::StatusOr<EncodedDelta> EncodeBeside(const Snapshot& target, const CodecOptions& options = {});
+
+// The full copy in place of a delta whose payloads are elsewhere: it has none either.
+EncodedDelta NameFull(const EncodedDelta& delta, bool retain);
 
 // FAILED_PRECONDITION: `base` is not the base of the delta; a null base takes full copies only. DATA_LOSS: a payload is
 // damaged or a checksum differs. INVALID_ARGUMENT: the message is no delta, or its target is larger than max_bytes.

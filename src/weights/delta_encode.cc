@@ -273,4 +273,13 @@ absl::StatusOr<EncodedDelta> EncodeBeside(const Snapshot& target, const CodecOpt
   return delta;
 }
 
+EncodedDelta NameFull(const EncodedDelta& delta, bool retain) {
+  EncodedDelta full = delta;
+  full.header.set_base_version(-1);
+  full.header.set_base_checksum(0);
+  full.header.set_retain(retain);
+  full.header.set_checksum(HeaderChecksum(full.header));
+  return full;
+}
+
 }  // namespace ingot::weights

@@ -190,8 +190,14 @@ absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::MakeUpdate(std::sh
   update->generation = before == nullptr ? 1 : before->generation + 1;
   update->retain = retain;
   update->codec = options_.codec;
-  if (encodes) {
-    INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base, *snapshot, retain, options_.codec));
+  if (encodes || !snapshot->here()) {
+    if (snapshot->here()) {
+      INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base, *snapshot, retain, options_.codec));
+    } else {
+      update->delta = snapshot->elsewhere();
+      update->delta->header.set_retain(retain);
+      update->delta->header.set_checksum(HeaderChecksum(update->delta->header));
+    }
     const EncodedDelta& delta = *update->delta;
     update->density = delta.total_elements == 0
                           ? 0

@@ -31,16 +31,23 @@ struct Publisher::Update {
     if (delta.has_value() && IsFullCopy(delta->header)) return &*delta;
     base::MutexLock lock(mu);
     if (!full.has_value()) {
-      INGOT_ASSIGN_OR_RETURN(full, Encode(nullptr, *snapshot, retain, codec));
+      INGOT_ASSIGN_OR_RETURN(full, EncodeFull(retain));
     }
     return &*full;
+  }
+
+  absl::StatusOr<EncodedDelta> EncodeFull(bool retains) const {
+    if (snapshot->here()) return Encode(nullptr, *snapshot, retains, codec);
+    return NameFull(snapshot->elsewhere(), retains);
   }
 
   absl::StatusOr<std::shared_ptr<const EncodedDelta>> CopyBeside() {
     base::MutexLock lock(mu);
     std::shared_ptr<const EncodedDelta> copy = beside.lock();
     if (copy == nullptr) {
-      INGOT_ASSIGN_OR_RETURN(EncodedDelta encoded, EncodeBeside(*snapshot, codec));
+      INGOT_ASSIGN_OR_RETURN(EncodedDelta encoded, EncodeFull(true));
+      encoded.header.set_beside(true);
+      encoded.header.set_checksum(HeaderChecksum(encoded.header));
       copy = std::make_shared<const EncodedDelta>(std::move(encoded));
       beside = copy;
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "weights/delta.h"
 #include "weights/pieces.h"
 #include "weights/tensor_checksum.h"
 
@@ -206,6 +207,14 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Adopt(v1::Manifest man
                        absl::StrCat("tensor '", manifest.tensors(i).name(), "' of version ", manifest.version())));
   }
   return std::shared_ptr<const Snapshot>(new Snapshot(std::move(manifest), std::move(buffers), std::move(sizes)));
+}
+
+absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Elsewhere(std::shared_ptr<const EncodedDelta> delta) {
+  const v1::Manifest& manifest = delta->header.target();
+  INGOT_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, TensorSizes(manifest, std::numeric_limits<int64_t>::max()));
+  std::shared_ptr<Snapshot> snapshot(new Snapshot(manifest, {}, std::move(sizes)));
+  snapshot->elsewhere_ = std::move(delta);
+  return snapshot;
 }
 
 std::span<const std::byte> Snapshot::bytes(size_t tensor) const {

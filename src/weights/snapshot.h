@@ -54,11 +54,18 @@ class Snapshot {
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Adopt(v1::Manifest manifest,
                                                                std::vector<std::shared_ptr<std::byte[]>> buffers);
 
+  // A version of which this process has the manifest alone: `delta`, which is elsewhere too, leads to it.
+  static absl::StatusOr<std::shared_ptr<const Snapshot>> Elsewhere(std::shared_ptr<const EncodedDelta> delta);
+
+  // Whether the weights are in this process. REQUIRES of bytes and view: they are.
+  bool here() const { return elsewhere_ == nullptr; }
+  const EncodedDelta& elsewhere() const { return *elsewhere_; }  // REQUIRES: they are not
+
   const v1::Manifest& manifest() const { return manifest_; }
   int64_t version() const { return manifest_.version(); }
   uint64_t checksum() const { return manifest_.checksum(); }
   int64_t total_bytes() const { return total_bytes_; }
-  size_t size() const { return buffers_.size(); }
+  size_t size() const { return sizes_.size(); }
   std::span<const std::byte> bytes(size_t tensor) const;
   TensorView view(size_t tensor) const;  // with its owner
   // The words by which it may differ from an earlier version; null = not known.
@@ -81,6 +88,7 @@ class Snapshot {
   std::vector<int64_t> sizes_;
   int64_t total_bytes_ = 0;
   std::shared_ptr<const Changes> changes_;
+  std::shared_ptr<const EncodedDelta> elsewhere_;  // null = the weights are here
 };
 
 // The size in bytes of one element; INVALID_ARGUMENT: the project does not use the dtype.

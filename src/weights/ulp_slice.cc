@@ -1,8 +1,13 @@
 #include "weights/ulp_slice.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
 
 #include "weights/change_mask.h"
 #include "weights/delta_payload.h"
@@ -33,16 +38,151 @@ std::string_view AsText(std::span<const std::byte> bytes) {
 
 uint64_t ByteAt(std::string_view bytes, size_t index) { return static_cast<unsigned char>(bytes[index]); }
 
-// Reads ahead the cache lines of an entry that have marked words. Marks are too far apart for the processor to foresee.
-void Prefetch(const std::byte* base, const std::byte* target, uint64_t entry, int64_t index) {
+// Reads ahead the cache lines with marked words of the entry that comes 2 KiB later. Marks are too far apart for the
+// processor to foresee.
+inline void Prefetch(const std::byte* base, const std::byte* target, std::span<const uint64_t> entries, size_t e) {
   constexpr int64_t kLineWords = 32;
+  constexpr size_t kAhead = 16;
+  if (e + kAhead >= entries.size()) return;
   for (int64_t line = 0; line < kEntryWords / kLineWords; ++line) {
-    if (static_cast<uint32_t>(entry >> (line * kLineWords)) == 0) continue;
-    const int64_t at = (index * kEntryWords + line * kLineWords) * kWordBytes;
+    if (static_cast<uint32_t>(entries[e + kAhead] >> (line * kLineWords)) == 0) continue;
+    const int64_t at = (static_cast<int64_t>(e + kAhead) * kEntryWords + line * kLineWords) * kWordBytes;
     __builtin_prefetch(base + at);
     __builtin_prefetch(target + at);
   }
 }
+
+// The ends of the three streams of a slice.
+struct ChangeStreams {
+  std::byte *gap, *length, *sign;
+  int64_t next = 0;     // the word behind the last changed one
+  uint64_t signs = 0;   // that are not written yet
+  int64_t waiting = 0;  // number of those; < 64
+  int64_t written = 0;  // number of the others
+
+  // The gap of one word; `word` becomes the last changed one.
+  void AddGap(int64_t word) {
+    auto left = static_cast<uint64_t>(word - next);
+    for (; left >= kEscape; left -= kEscape) *gap++ = std::byte{kEscape};
+    *gap++ = static_cast<std::byte>(left);
+    next = word + 1;
+  }
+  void AddLength(int16_t moved) {
+    const auto left = static_cast<uint64_t>(std::abs(int{moved}) - 1);
+    *length++ = static_cast<std::byte>(std::min(left, kEscape));
+    if (left < kEscape) return;
+    *length++ = static_cast<std::byte>(left);
+    *length++ = static_cast<std::byte>(left >> 8);
+  }
+  // `count` signs, 1 to 64, in the low bits; the others are 0.
+  void AddSigns(uint64_t bits, int64_t count) {
+    signs |= bits << waiting;
+    if (waiting + count < 64) {
+      waiting += count;
+      return;
+    }
+    std::memcpy(sign, &signs, sizeof(signs));
+    sign += sizeof(signs);
+    written += 64;
+    signs = waiting == 0 ? 0 : bits >> (64 - waiting);
+    waiting += count - 64;
+  }
+  // The number of changes.
+  int64_t Finish() {
+    std::memcpy(sign, &signs, sizeof(signs));
+    return written + waiting;
+  }
+};
+
+int16_t Moved(const std::byte* base, const std::byte* target, int64_t word) {
+  return static_cast<int16_t>(RankOf(LoadWord(target, word)) - RankOf(LoadWord(base, word)));
+}
+
+void AppendEntry(const std::byte* base, const std::byte* target, int64_t e, uint64_t entry, ChangeStreams& streams) {
+  for (uint64_t bits = entry; bits != 0; bits &= bits - 1) {
+    const int64_t word = e * kEntryWords + std::countr_zero(bits);
+    const int16_t moved = Moved(base, target, word);
+    if (moved == 0) continue;  // marked, and equal all the same
+    streams.AddGap(word);
+    streams.AddSigns(moved < 0 ? 1 : 0, 1);
+    streams.AddLength(moved);
+  }
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define INGOT_VECTORS __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,popcnt,lzcnt")))
+
+const bool kHasVectors = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                         __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+                         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+
+INGOT_VECTORS inline __m512i RanksOf(__m512i words) {
+  const __m512i sign = _mm512_srai_epi16(words, 15);
+  return _mm512_xor_si512(words, _mm512_or_si512(sign, _mm512_set1_epi16(static_cast<int16_t>(0x8000))));
+}
+
+// The distances of 32 words.
+INGOT_VECTORS inline __m512i Distances(const std::byte* base, const std::byte* target) {
+  return _mm512_sub_epi16(RanksOf(_mm512_loadu_si512(target)), RanksOf(_mm512_loadu_si512(base)));
+}
+
+INGOT_VECTORS inline uint64_t Join(__mmask32 low, __mmask32 high) {
+  return static_cast<uint64_t>(low) | static_cast<uint64_t>(high) << 32;
+}
+
+// As AppendEntry for all entries, 64 words at a time.
+INGOT_VECTORS void AppendByVectors(const std::byte* base, const std::byte* target, int64_t words,
+                                   std::span<const uint64_t> entries, ChangeStreams& streams) {
+  alignas(64) int8_t numbers[kEntryWords];
+  for (int8_t i = 0; i < kEntryWords; ++i) numbers[i] = i;
+  const __m512i iota = _mm512_load_si512(numbers), ones = _mm512_set1_epi8(1), one = _mm512_set1_epi16(1);
+  const __m512i before = _mm512_sub_epi8(iota, ones), escape = _mm512_set1_epi16(kEscape);
+  for (size_t e = 0; e < entries.size(); ++e) {
+    Prefetch(base, target, entries, e);
+    const int64_t start = static_cast<int64_t>(e) * kEntryWords;
+    if (entries[e] == 0) continue;
+    if (words - start < kEntryWords) {
+      AppendEntry(base, target, static_cast<int64_t>(e), entries[e], streams);
+      continue;
+    }
+    const std::byte *const x = base + start * kWordBytes, *const y = target + start * kWordBytes;
+    const __m512i low = Distances(x, y), high = Distances(x + 64, y + 64);
+    const uint64_t changed = entries[e] & Join(_mm512_test_epi16_mask(low, low), _mm512_test_epi16_mask(high, high));
+    if (changed == 0) continue;
+    const int count = std::popcount(changed);
+
+    // The first gap reaches into earlier entries; each other is the difference of two positions.
+    const __m512i positions = _mm512_maskz_compress_epi8(changed, iota);
+    const __m512i distances = _mm512_sub_epi8(positions, _mm512_permutexvar_epi8(before, positions));
+    streams.AddGap(start + std::countr_zero(changed));
+    _mm512_storeu_si512(streams.gap - 1, _mm512_mask_mov_epi8(_mm512_sub_epi8(distances, ones), 1,
+                                                              _mm512_set1_epi8(static_cast<int8_t>(streams.gap[-1]))));
+    streams.gap += count - 1;
+    streams.next = start + kEntryWords - std::countl_zero(changed);
+
+    streams.AddSigns(_pext_u64(Join(_mm512_movepi16_mask(low), _mm512_movepi16_mask(high)), changed), count);
+
+    const __m512i low_length = _mm512_sub_epi16(_mm512_abs_epi16(low), one);
+    const __m512i high_length = _mm512_sub_epi16(_mm512_abs_epi16(high), one);
+    const uint64_t long_ones =
+        changed & Join(_mm512_cmpge_epu16_mask(low_length, escape), _mm512_cmpge_epu16_mask(high_length, escape));
+    if (long_ones == 0) {
+      const __m512i lengths = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(low_length)),
+                                                 _mm512_cvtepi16_epi8(high_length), 1);
+      _mm512_storeu_si512(streams.length, _mm512_maskz_compress_epi8(changed, lengths));
+      streams.length += count;
+    } else {
+      for (uint64_t bits = changed; bits != 0; bits &= bits - 1) {
+        streams.AddLength(Moved(base, target, start + std::countr_zero(bits)));
+      }
+    }
+  }
+}
+#undef INGOT_VECTORS
+#else
+const bool kHasVectors = false;
+void AppendByVectors(const std::byte*, const std::byte*, int64_t, std::span<const uint64_t>, ChangeStreams&) {}
+#endif
 
 absl::Status Broken(std::string_view what) {
   return absl::DataLossError(absl::StrCat("slice of changes: ", std::string(what)));
@@ -77,7 +217,7 @@ int64_t UlpEncoder::Encode(const std::byte* base, const std::byte* target, int64
     CompareWords(base, target, words, compared_.data());
     marks = compared_.data();
   }
-  const int64_t changed = Collect(base, target, {marks, size});
+  const int64_t changed = Collect(base, target, words, {marks, size});
   if (changed == 0) return 0;
   AppendVarint(static_cast<uint64_t>(changed), out);
   AppendStream(std::span(gaps_).first(gap_bytes_), out);
@@ -86,44 +226,29 @@ int64_t UlpEncoder::Encode(const std::byte* base, const std::byte* target, int64
   return changed;
 }
 
-int64_t UlpEncoder::Collect(const std::byte* base, const std::byte* target, std::span<const uint64_t> entries) {
-  size_t most = 0;
-  for (const uint64_t entry : entries) most += static_cast<size_t>(std::popcount(entry));
-  gaps_.resize(most + entries.size() * kEntryWords / kEscape + 1);
-  lengths_.resize(3 * most);
-  signs_.assign((most + 7) / 8, std::byte{0});
-  std::byte* gap_end = gaps_.data();
-  std::byte* length_end = lengths_.data();
-  int64_t next = 0;  // the word behind the last changed one
-  int64_t changed = 0;
-  constexpr size_t kAhead = 16;  // entries: 2 KiB of each version
-  for (size_t e = 0; e < entries.size(); ++e) {
-    if (e + kAhead < entries.size()) {
-      Prefetch(base, target, entries[e + kAhead], static_cast<int64_t>(e + kAhead));
-    }
-    for (uint64_t bits = entries[e]; bits != 0; bits &= bits - 1) {
-      const int64_t word = static_cast<int64_t>(e) * kEntryWords + std::countr_zero(bits);
-      const auto moved = static_cast<int16_t>(RankOf(LoadWord(target, word)) - RankOf(LoadWord(base, word)));
-      if (moved == 0) continue;  // marked, and equal all the same
-      auto gap = static_cast<uint64_t>(word - next);
-      next = word + 1;
-      for (; gap >= kEscape; gap -= kEscape) *gap_end++ = std::byte{kEscape};
-      *gap_end++ = static_cast<std::byte>(gap);
-      signs_[static_cast<size_t>(changed) / 8] |= static_cast<std::byte>((moved < 0) << (changed % 8));
-      const auto length = static_cast<uint64_t>(std::abs(int{moved}) - 1);
-      if (length < kEscape) {
-        *length_end++ = static_cast<std::byte>(length);
-      } else {
-        *length_end++ = std::byte{kEscape};
-        *length_end++ = static_cast<std::byte>(length);
-        *length_end++ = static_cast<std::byte>(length >> 8);
-      }
-      ++changed;
+bool UlpEncoder::HasVectors() { return kHasVectors; }
+
+int64_t UlpEncoder::Collect(const std::byte* base, const std::byte* target, int64_t words,
+                            std::span<const uint64_t> entries) {
+  // Room for a change of every word, and for one vector more than is needed. Growing alone: a resize clears memory.
+  const auto most = static_cast<size_t>(words);
+  if (signs_.size() < most / 8 + 16) {
+    gaps_.resize(most + most / kEscape + 1 + kEntryWords);
+    lengths_.resize(3 * most + kEntryWords);
+    signs_.resize(most / 8 + 16);
+  }
+  ChangeStreams streams{.gap = gaps_.data(), .length = lengths_.data(), .sign = signs_.data()};
+  if (vectors_) {
+    AppendByVectors(base, target, words, entries, streams);
+  } else {
+    for (size_t e = 0; e < entries.size(); ++e) {
+      Prefetch(base, target, entries, e);
+      AppendEntry(base, target, static_cast<int64_t>(e), entries[e], streams);
     }
   }
-  gap_bytes_ = static_cast<size_t>(gap_end - gaps_.data());
-  length_bytes_ = static_cast<size_t>(length_end - lengths_.data());
-  return changed;
+  gap_bytes_ = static_cast<size_t>(streams.gap - gaps_.data());
+  length_bytes_ = static_cast<size_t>(streams.length - lengths_.data());
+  return streams.Finish();
 }
 
 void UlpEncoder::AppendStream(std::span<const std::byte> bytes, std::string& out) {

@@ -31,7 +31,10 @@ namespace ingot::weights {
 // Not thread safe: it reuses its memory and its zstd context.
 class UlpEncoder {
  public:
-  explicit UlpEncoder(int zstd_level) : level_(zstd_level) {}
+  // `vectors`: of 64 bytes, if the processor has those that pick bytes out (AVX512-VBMI2). The bytes are the same.
+  explicit UlpEncoder(int zstd_level, bool vectors = true) : level_(zstd_level), vectors_(vectors && HasVectors()) {}
+
+  static bool HasVectors();
 
   // Appends the changes among `words` words, or nothing if there are none; returns their number. `marks`: the entries
   // of a ChangeMask from the slice's first word on; null = all words are compared.
@@ -40,10 +43,11 @@ class UlpEncoder {
 
  private:
   // Fills gaps_, signs_ and lengths_; returns the number of changes.
-  int64_t Collect(const std::byte* base, const std::byte* target, std::span<const uint64_t> entries);
+  int64_t Collect(const std::byte* base, const std::byte* target, int64_t words, std::span<const uint64_t> entries);
   void AppendStream(std::span<const std::byte> bytes, std::string& out);
 
   const int level_;
+  const bool vectors_;
   ZstdFrame zstd_;
   std::vector<uint64_t> compared_;
   std::vector<std::byte> gaps_, signs_, lengths_;

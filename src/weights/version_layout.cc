@@ -62,6 +62,21 @@ absl::Status Damaged(const ObjectStore& store, const std::string& key) {
   return absl::DataLossError(absl::StrCat(store.Describe(), ": object '", key, "' is damaged"));
 }
 
+VersionKind KindOf(const v1::DeltaHeader& header) {
+  return IsFullCopy(header) ? VersionKind::kAnchor : VersionKind::kDelta;
+}
+
+// A manifest that has tensors and shards to be added yet.
+v1::VersionManifest ManifestWith(const std::string& run, const v1::DeltaHeader& header) {
+  v1::VersionManifest manifest;
+  manifest.set_run(run);
+  *manifest.mutable_header() = header;
+  manifest.mutable_header()->clear_retain();
+  manifest.mutable_header()->clear_beside();
+  manifest.mutable_header()->set_checksum(HeaderChecksum(manifest.header()));
+  return manifest;
+}
+
 // Of the rest of the object, in its first 8 bytes.
 std::string WithChecksum(const std::string& bytes) {
   const uint64_t checksum = base::Checksum64(bytes);
@@ -92,15 +107,32 @@ absl::StatusOr<v1::VersionManifest> LoadManifest(ObjectStore& store, const std::
   return manifest;
 }
 
-// Whether shards and parts add up, within `max_bytes`. Nothing is read or allocated for them before.
-absl::Status CheckParts(const std::string& key, const v1::VersionManifest& manifest, int64_t max_bytes) {
+// The place of a tensor's payload.
+struct PayloadPlace {
+  int shard = -1;
+  int64_t begin = 0;
+};
+
+// The place of each tensor's payload, if shards and parts add up within `max_bytes`. Nothing is read before.
+absl::StatusOr<std::vector<PayloadPlace>> PlacesOf(const std::string& key, const v1::VersionManifest& manifest,
+                                                   int64_t max_bytes) {
+  if (manifest.shards_size() > kMaxShards) return NotOf(key, "it has too many shards");
+  std::vector<PayloadPlace> places(static_cast<size_t>(manifest.tensors_size()));
   int part = 0;
   int64_t total = 0;
-  for (const v1::WeightShard& shard : manifest.shards()) {
+  for (int s = 0; s < manifest.shards_size(); ++s) {
+    const v1::WeightShard& shard = manifest.shards(s);
     int64_t bytes = 0;
+    if (shard.members_size() > 0 && shard.members_size() != shard.tensors()) {
+      return NotOf(key, "a shard has another number of tensors");
+    }
     for (int i = 0; i < shard.tensors(); ++i, ++part) {
-      if (part >= manifest.tensors_size()) return NotOf(key, "its shards have more tensors than it has");
-      const int64_t payload = manifest.tensors(part).payload_bytes();
+      const int index = shard.members_size() > 0 ? shard.members(i) : part;
+      if (index < 0 || index >= manifest.tensors_size()) return NotOf(key, "its shards have tensors that it has not");
+      PayloadPlace& place = places[static_cast<size_t>(index)];
+      if (place.shard >= 0) return NotOf(key, "two shards have the same tensor");
+      place = {s, bytes};
+      const int64_t payload = manifest.tensors(index).payload_bytes();
       if (payload < 0 || payload > max_bytes + kPayloadOverhead) return NotOf(key, "a payload has no possible size");
       bytes += payload;
     }
@@ -109,7 +141,7 @@ absl::Status CheckParts(const std::string& key, const v1::VersionManifest& manif
     if (total > max_bytes + kPayloadOverhead * (part + 1)) return NotOf(key, "it is larger than the model");
   }
   if (part != manifest.tensors_size()) return NotOf(key, "its shards have fewer tensors than it has");
-  return manifest.shards_size() <= kMaxShards ? absl::OkStatus() : NotOf(key, "it has too many shards");
+  return places;
 }
 
 std::string PrintJson(const google::protobuf::Message& message) {
@@ -157,13 +189,8 @@ HeldVersion TargetOf(const v1::DeltaHeader& header) { return {header.target().ve
 
 absl::Status StoreVersion(ObjectStore& store, const std::string& run, const EncodedDelta& delta, int shards) {
   const HeldVersion name = TargetOf(delta.header);
-  const VersionKind kind = IsFullCopy(delta.header) ? VersionKind::kAnchor : VersionKind::kDelta;
-  v1::VersionManifest manifest;
-  manifest.set_run(run);
-  *manifest.mutable_header() = delta.header;
-  manifest.mutable_header()->clear_retain();
-  manifest.mutable_header()->clear_beside();
-  manifest.mutable_header()->set_checksum(HeaderChecksum(manifest.header()));
+  const VersionKind kind = KindOf(delta.header);
+  v1::VersionManifest manifest = ManifestWith(run, delta.header);
   for (const v1::TensorDelta& tensor : delta.tensors) {
     v1::TensorPart* part = manifest.add_tensors();
     part->set_coding(tensor.coding());
@@ -183,13 +210,58 @@ absl::Status StoreVersion(ObjectStore& store, const std::string& run, const Enco
     return store.Put(ShardKey(run, name, kind, i), bytes);
   }));
   for (v1::WeightShard& shard : runs) *manifest.add_shards() = std::move(shard);
-  return store.Put(ManifestKey(run, name, kind), WithChecksum(manifest.SerializeAsString()));
+  return StoreManifest(store, manifest);
+}
+
+absl::StatusOr<v1::StoredShard> StoreShard(ObjectStore& store, const std::string& run, const HeldVersion& name,
+                                           int shard, EncodedDelta delta, const std::vector<int32_t>& members) {
+  v1::StoredShard stored;
+  stored.set_changed_elements(delta.changed_elements);
+  stored.set_total_elements(delta.total_elements);
+  std::string bytes;
+  for (size_t i = 0; i < delta.tensors.size(); ++i) {
+    v1::TensorDelta& tensor = delta.tensors[i];
+    Renumber(tensor, members[i]);
+    stored.mutable_shard()->add_members(members[i]);
+    v1::TensorPart* const part = stored.add_parts();
+    part->set_coding(tensor.coding());
+    part->set_payload_bytes(std::ssize(tensor.payload()));
+    bytes += tensor.payload();
+    tensor.clear_payload();
+  }
+  stored.mutable_shard()->set_tensors(stored.parts_size());
+  stored.mutable_shard()->set_bytes(std::ssize(bytes));
+  stored.mutable_shard()->set_checksum(base::Checksum64(bytes));
+  INGOT_RETURN_IF_ERROR(store.Put(ShardKey(run, name, KindOf(delta.header), shard), bytes));
+  return stored;
+}
+
+absl::StatusOr<v1::VersionManifest> ManifestOf(const std::string& run, const v1::DeltaHeader& header,
+                                               const std::vector<v1::StoredShard>& shards) {
+  v1::VersionManifest manifest = ManifestWith(run, header);
+  for (int i = 0; i < header.target().tensors_size(); ++i) manifest.add_tensors();
+  for (const v1::StoredShard& stored : shards) {
+    for (int i = 0; i < stored.shard().members_size(); ++i) {
+      const int32_t index = stored.shard().members(i);
+      if (index >= 0 && index < manifest.tensors_size()) *manifest.mutable_tensors(index) = stored.parts(i);
+    }
+    *manifest.add_shards() = stored.shard();
+  }
+  const auto places = PlacesOf(ManifestKey(run, TargetOf(header), KindOf(header)), manifest, header.raw_bytes());
+  if (!places.ok()) return absl::InternalError(std::string(places.status().message()));
+  return manifest;
+}
+
+absl::Status StoreManifest(ObjectStore& store, const v1::VersionManifest& manifest) {
+  return store.Put(ManifestKey(manifest.run(), TargetOf(manifest.header()), KindOf(manifest.header())),
+                   WithChecksum(manifest.SerializeAsString()));
 }
 
 absl::StatusOr<EncodedDelta> LoadVersion(ObjectStore& store, const std::string& run, const HeldVersion& name,
                                          VersionKind kind, const CodecOptions& options, int64_t* fetched_bytes) {
   INGOT_ASSIGN_OR_RETURN(v1::VersionManifest manifest, LoadManifest(store, run, name, kind, fetched_bytes));
-  INGOT_RETURN_IF_ERROR(CheckParts(ManifestKey(run, name, kind), manifest, options.max_bytes));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<PayloadPlace> places,
+                         PlacesOf(ManifestKey(run, name, kind), manifest, options.max_bytes));
   std::vector<std::string> shards(static_cast<size_t>(manifest.shards_size()));
   INGOT_RETURN_IF_ERROR(ForAll(manifest.shards_size(), [&](int i) -> absl::Status {
     const std::string key = ShardKey(run, name, kind, i);
@@ -207,13 +279,16 @@ absl::StatusOr<EncodedDelta> LoadVersion(ObjectStore& store, const std::string& 
   v1::WeightChunk chunk;
   *chunk.mutable_header() = std::move(*manifest.mutable_header());
   INGOT_RETURN_IF_ERROR(assembler.Add(std::move(chunk)));
-  int part = 0;
-  for (int i = 0; i < manifest.shards_size(); ++i) {
-    std::string& bytes = shards[static_cast<size_t>(i)];
-    *fetched_bytes += std::ssize(bytes);
-    INGOT_RETURN_IF_ERROR(AddPayloads(manifest.tensors(), part, manifest.shards(i).tensors(), bytes, &assembler));
-    part += manifest.shards(i).tensors();
-    std::string().swap(bytes);
+  for (const std::string& bytes : shards) *fetched_bytes += std::ssize(bytes);
+  std::vector<int> left;  // tensors of each shard that are still to be read
+  for (const v1::WeightShard& shard : manifest.shards()) left.push_back(shard.tensors());
+  for (int t = 0; t < manifest.tensors_size(); ++t) {
+    const PayloadPlace& place = places[static_cast<size_t>(t)];
+    std::string& bytes = shards[static_cast<size_t>(place.shard)];
+    const auto size = static_cast<size_t>(manifest.tensors(t).payload_bytes());
+    const std::string_view payload = std::string_view(bytes).substr(static_cast<size_t>(place.begin), size);
+    INGOT_RETURN_IF_ERROR(AddPayloads(manifest.tensors(), t, 1, payload, &assembler));
+    if (--left[static_cast<size_t>(place.shard)] == 0) std::string().swap(bytes);
   }
   return assembler.Finish();
 }

@@ -5,8 +5,12 @@
 //   RUN/versions/V-CHECKSUM/anchor/       the same of a full copy
 //   RUN/acks/ENGINE                       what the engine holds
 //
-// A shard holds the payloads of consecutive tensors. Shards are written first, all at a time, then the manifest. Nothing
-// of a version changes afterwards. Functions block.
+// A shard holds the payloads of consecutive tensors, or of those that a rank of the trainer owns. Shards are written first,
+// all at a time, then the manifest. Nothing of a version changes afterwards. Functions block.
+//
+//   rank 0   shard-0 --------.
+//   rank 1   shard-1 --------+-- all are there --> rank 0: manifest --> live
+//   rank 2   shard-2 --------'
 #pragma once
 
 #include <cstdint>
@@ -23,6 +27,13 @@ namespace ingot::weights {
 inline constexpr int kMaxShards = 64;
 inline constexpr int64_t kMaxPointerBytes = 1 << 20;  // of `live` and of an acknowledgement
 
+// Where the ranks of a trainer store versions.
+struct VersionStore {
+  std::shared_ptr<ObjectStore> store;
+  std::string run;  // of its objects
+  CodecOptions codec;
+};
+
 enum class VersionKind { kDelta, kAnchor };
 
 std::string VersionFolder(const std::string& run, const HeldVersion& name);
@@ -38,6 +49,18 @@ HeldVersion TargetOf(const v1::DeltaHeader& header);
 // Writes a version in `shards` (1 to kMaxShards) shards of about equal size, or fewer. header.retain and header.beside are
 // not stored: they are for one engine.
 absl::Status StoreVersion(ObjectStore& store, const std::string& run, const EncodedDelta& delta, int shards);
+
+// Writes the shard of one writer of several. `delta` has the tensors `members` of the version `name`, in this order, each as
+// that of its own index in `delta`.
+absl::StatusOr<v1::StoredShard> StoreShard(ObjectStore& store, const std::string& run, const HeldVersion& name,
+                                           int shard, EncodedDelta delta, const std::vector<int32_t>& members);
+
+// The manifest of a version whose shards have all been written, in the order of their numbers. INTERNAL: they do not make
+// up the version.
+absl::StatusOr<v1::VersionManifest> ManifestOf(const std::string& run, const v1::DeltaHeader& header,
+                                               const std::vector<v1::StoredShard>& shards);
+
+absl::Status StoreManifest(ObjectStore& store, const v1::VersionManifest& manifest);
 
 // Reads it back. NOT_FOUND: it is not there, or was removed meanwhile. DATA_LOSS: an object is damaged or cut short.
 // FAILED_PRECONDITION: the objects are another run's. INVALID_ARGUMENT: they are none of a version, or of one larger than

@@ -130,6 +130,7 @@ absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOf(const EncodedDelta& delt
   const HeldVersion target = TargetOf(delta.header);
   const bool full = IsFullCopy(delta.header);
   v1::VersionRoute route;
+  if (delta.stored != nullptr) return RouteOfShards(delta, anchor);
   const bool found = FindRoute(target, &route);
   if (found && !(full && anchor)) return route;
   if (!full && LastOf(live_.newest()) != HeldVersion{delta.header.base_version(), delta.header.base_checksum()}) {
@@ -146,6 +147,44 @@ absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOf(const EncodedDelta& delt
   return route;
 }
 
+// The same for shards that are stored already.
+absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOfShards(const EncodedDelta& delta, bool anchor) {
+  const HeldVersion target = TargetOf(delta.header);
+  v1::VersionRoute route;
+  if (FindRoute(target, &route)) {
+    anchor_wanted_ |= anchor;
+    return route;
+  }
+  const v1::DeltaHeader& header = delta.stored->header();
+  const bool full = IsFullCopy(header);
+  if (!full) {
+    if (LastOf(live_.newest()) != HeldVersion{header.base_version(), header.base_checksum()}) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(store_->Describe(), " has no version ", header.base_version(), " as the newest"));
+    }
+    route = live_.newest();
+  }
+  INGOT_RETURN_IF_ERROR(StoreManifest(*store_, *delta.stored));
+  AddStep(target, full, &route);
+  if (delta.stored_anchor != nullptr) {
+    INGOT_RETURN_IF_ERROR(StoreManifest(*store_, *delta.stored_anchor));
+    SetAnchor(route.steps_size() - 1, &route);
+  }
+  if (full || delta.stored_anchor != nullptr) anchor_wanted_ = false;
+  return route;
+}
+
+HeldVersion VersionWriter::newest() const {
+  base::MutexLock lock(mu_);
+  return LastOf(live_.newest());
+}
+
+bool VersionWriter::AnchorDue() const {
+  base::MutexLock lock(mu_);
+  // With the next step the route has one more.
+  return anchor_wanted_ || live_.newest().steps_size() - LastAnchor(live_.newest()) >= options_.anchor_every;
+}
+
 absl::StatusOr<int64_t> VersionWriter::Publish(const EncodedDelta& delta, bool anchor) {
   base::MutexLock lock(mu_);
   const HeldVersion target = TargetOf(delta.header);
@@ -156,7 +195,15 @@ absl::StatusOr<int64_t> VersionWriter::Publish(const EncodedDelta& delta, bool a
   *next.mutable_newest() = route;
   if (delta.header.retain()) Retain(route, &next);
   INGOT_ASSIGN_OR_RETURN(const int64_t sequence, MoveLive(std::move(next)));
-  MakeAnchorIfDue();
+  if (delta.stored == nullptr) {
+    MakeAnchorIfDue();
+  } else if (LastAnchor(route) == route.steps_size() - 1) {
+    anchors_.Post([this] {
+      if (const absl::Status removed = RemoveOld(); !removed.ok()) {
+        INGOT_LOG(warn, "old versions are not removed: {}", removed.ToString());
+      }
+    });
+  }
   return sequence;
 }
 
@@ -224,9 +271,11 @@ absl::Status VersionWriter::RemoveOld() {
   std::map<std::string, std::vector<std::string>> folders;
   for (const std::string& key : keys) folders[key.substr(0, key.rfind('/') + 1)].push_back(key);
   for (const auto& [folder, objects] : folders) {
-    // Versions are stored under the lock: a folder that no route names now is no one's. Between two folders others go on.
+    // Versions are stored under the lock, but for shards of the trainer's ranks, which are of a version after the newest:
+    // another folder that no route names now is no one's. Between two folders others go on.
     base::MutexLock lock(mu_);
-    if (NeededFolders().contains(folder)) continue;
+    const bool next = folder >= VersionFolder(options_.run, {LastOf(live_.newest()).version + 1, 0});
+    if (NeededFolders().contains(folder) || (options_.rank_shards && next)) continue;
     for (const std::string& key : objects) INGOT_RETURN_IF_ERROR(store_->Delete(key));
   }
   return absl::OkStatus();

@@ -3,6 +3,9 @@
 //
 //   Publish(delta) --> store delta, move live --> now and then, beside: store anchor, move live, remove old objects
 //
+// Of a delta whose shards the trainer's ranks have stored (EncodedDelta::stored) it stores the manifest alone. Anchors come
+// from the ranks then too, with the delta.
+//
 //   route of `live`:  anchor  delta  delta  anchor  delta  delta      a new anchor ends the steps before the last one
 //                     |                     '- whoever holds none of the versions begins here
 //                     '- engines that lag find their way from here
@@ -27,10 +30,11 @@ namespace ingot::weights {
 
 struct WriterOptions {
   std::string run;
-  std::string history;      // LiveVersions.history, not empty
-  int shards = 1;           // of one version; 1 to kMaxShards
-  int anchor_every = 16;    // deltas after an anchor, before the next one is made; >= 1
-  CodecOptions codec = {};  // of anchors
+  std::string history;       // LiveVersions.history, not empty
+  int shards = 1;            // of one version; 1 to kMaxShards
+  bool rank_shards = false;  // the ranks of the trainer store shards of versions beside this
+  int anchor_every = 16;     // deltas after an anchor, before the next one is made; >= 1
+  CodecOptions codec = {};   // of anchors
 
   absl::Status Validate() const;
 };
@@ -56,6 +60,11 @@ class VersionWriter {
   // The version need not be held any more. Returns the sequence of `live` that no longer names it.
   absl::StatusOr<int64_t> Release(int64_t version);
 
+  // The newest version of `live`, from which the next delta is to lead; version -1 = none.
+  HeldVersion newest() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the ranks of the trainer are to store a full copy beside the next delta.
+  bool AnchorDue() const ABSL_LOCKS_EXCLUDED(mu_);
+
   ObjectStore& store() { return *store_; }
   const std::string& run() const { return options_.run; }
   const std::string& history() const { return options_.history; }
@@ -63,6 +72,8 @@ class VersionWriter {
  private:
   VersionWriter(std::shared_ptr<ObjectStore> store, WriterOptions options, Newest newest);
 
+  absl::StatusOr<v1::VersionRoute> RouteOfShards(const EncodedDelta& delta, bool anchor)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<v1::VersionRoute> RouteOf(const EncodedDelta& delta, bool anchor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool FindRoute(const HeldVersion& version, v1::VersionRoute* route) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<int64_t> MoveLive(v1::LiveVersions next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -74,12 +85,13 @@ class VersionWriter {
   const std::shared_ptr<ObjectStore> store_;
   const WriterOptions options_;
   const Newest newest_;
-  base::Mutex mu_;
+  mutable base::Mutex mu_;
   v1::LiveVersions live_ ABSL_GUARDED_BY(mu_);
   std::string tag_ ABSL_GUARDED_BY(mu_);        // of `live`; empty = there is none
   std::string attempted_ ABSL_GUARDED_BY(mu_);  // the content that a failed move may have left
   bool making_anchor_ ABSL_GUARDED_BY(mu_) = false;
-  base::Executor anchors_;  // one thread; last: its task ends before the rest goes
+  bool anchor_wanted_ ABSL_GUARDED_BY(mu_) = false;  // an engine cannot use the objects of the newest version
+  base::Executor anchors_;                           // one thread; last: its task ends before the rest goes
 };
 
 }  // namespace ingot::weights

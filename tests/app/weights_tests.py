@@ -3,7 +3,8 @@
 
 Cases: stores (two engines, one fetches its weights from a directory and one from S3, or both from a directory where moto is
 not installed; an engine dies and joins again), broadcast (of two engines one dies), bad_stores (stores that cannot be used,
-each told before the start), credentials (a server of S3 that checks who signed, SeaweedFS, refuses a launch and serves another).
+each told before the start), rank_shards (each rank of the trainer stores what it owns, one dies, and the parameters of all of them
+reach the engine), credentials (a server of S3 that checks who signed, SeaweedFS, refuses a launch and serves another).
 """
 import json
 import os
@@ -17,7 +18,7 @@ import tempfile
 import urllib.error
 import urllib.request
 
-from run_tests import Ingot, check, finish_launched, launch_settings, wait_until
+from run_tests import Ingot, check, finish_launched, launch_settings, rank_process, ranks_settings, wait_until
 
 SECRET = "a-secret-that-nobody-may-see"
 
@@ -38,13 +39,20 @@ class Moto:
         self.url = running.search(log.read_text())[1]
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/weights", method="PUT"), timeout=30).close()
 
-    def get(self, key):
+    def open(self, key):
         # Objects are private; moto checks that a request is signed, not by whom.
         signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=an-id/20260101/us-east-1/s3/aws4_request, "
                                    "SignedHeaders=host, Signature=0"}
         request = urllib.request.Request(f"{self.url}/weights/{key}", headers=signed)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        return urllib.request.urlopen(request, timeout=30)
+
+    def get(self, key):
+        with self.open(key) as answer:
             return json.load(answer)
+
+    def size(self, key):
+        with self.open(key) as answer:
+            return len(answer.read())
 
     def stop(self):
         if self.process is not None:
@@ -151,6 +159,30 @@ def case_broadcast(ingot, moto):
     finish_launched(ingot, launch, "sent", 6)
     said = log.read_text()
     check("to each engine by itself until a new group is made" in said, f"the loss of an engine: {said}")
+
+
+def case_rank_shards(ingot, moto):
+    settings = ranks_settings("shards", **{
+        "scheduler.total_steps": 6, "trainer.sharding": "layers", "trainer.dtype": "bf16", "trainer.checkpoint_every": 2,
+        "weights.transport": "directory", "weights.anchor_every": 3, "weights.poll_ms": 20})
+    if moto.url:
+        os.environ.update(AWS_ACCESS_KEY_ID="an-id", AWS_SECRET_ACCESS_KEY=SECRET)
+        settings.update({"weights.transport": "s3", "weights.s3.endpoint": moto.url, "weights.s3.bucket": "weights"})
+    launch = ingot.start("launch", settings)
+    wait_until(lambda: ingot.rows("shards") >= 3, "row 3", launch)
+    os.kill(rank_process(launch, 1), signal.SIGKILL)
+    _, rows = finish_launched(ingot, launch, "shards", 6)
+    check(max(row["mismatch/logprob_abs_diff_max"] for row in rows) <= 1e-5, "rollout and trainer differ")
+    store = pathlib.Path(ingot.folder) / "shards/weights/shards"
+    live = moto.get("shards/live") if moto.url else json.loads((store / "live").read_text())
+    step = live["newest"]["steps"][-1]
+    check(int(step["name"]["version"]) == 6, f"the newest stored version: {live}")
+    kind = "anchor" if step.get("anchor") and len(live["newest"]["steps"]) == 1 else "delta"
+    folder = f"shards/versions/0000000006-{int(step['name']['checksum']):016x}/{kind}"
+    for name in ("shard-0", "shard-1", "manifest"):
+        size = moto.size(f"{folder}/{name}") if moto.url else (store.parent / folder / name).stat().st_size
+        check(size > 0, f"{folder}/{name} is empty")
+    print(f"wire bytes of the steps: {[row['perf/update_weights_wire_bytes'] for row in rows]}")
 
 
 def case_bad_stores(ingot, moto):

@@ -15,12 +15,15 @@ using Words = std::vector<uint16_t>;
 std::span<std::byte> BytesOf(Words& words) { return std::as_writable_bytes(std::span(words)); }
 
 std::string Encode(const Words& base, const Words& target, int64_t* changed = nullptr) {
-  UlpEncoder encoder(1);
-  std::string slice;
-  const int64_t count = encoder.Encode(std::as_bytes(std::span(base)).data(), std::as_bytes(std::span(target)).data(),
-                                       static_cast<int64_t>(base.size()), nullptr, slice);
-  if (changed != nullptr) *changed = count;
-  return slice;
+  std::string slices[2];
+  for (const bool vectors : {false, true}) {
+    UlpEncoder encoder(1, vectors);
+    const int64_t count = encoder.Encode(std::as_bytes(std::span(base)).data(), std::as_bytes(std::span(target)).data(),
+                                         static_cast<int64_t>(base.size()), nullptr, slices[vectors]);
+    if (changed != nullptr) *changed = count;
+  }
+  EXPECT_TRUE(slices[0] == slices[1]) << "vectors write the same bytes";
+  return slices[0];
 }
 
 absl::Status Decode(const std::string& slice, Words& words) {
@@ -91,6 +94,39 @@ TEST(UlpSlice, TakesAboutTenBitsForEachOfOnePercent) {
 }
 
 // Whatever the bytes, decoding ends with an error or with words of the same number, and reads nothing outside.
+TEST(UlpSlice, HasTheSameBytesByVectors) {
+  if (!UlpEncoder::HasVectors()) GTEST_SKIP() << "the processor has no vectors that pick bytes out";
+  std::mt19937_64 rng(23);
+  for (const double density : {0.001, 0.01, 0.3, 0.99}) {
+    for (const size_t size : {1, 63, 64, 65, 1000, 70001}) {
+      Words base(size), target;
+      for (uint16_t& word : base) word = static_cast<uint16_t>(rng());
+      target = base;
+      std::vector<uint64_t> marks((size + 63) / 64);
+      std::bernoulli_distribution changes(density), far(0.02), marked(0.1);
+      for (size_t i = 0; i < size; ++i) {
+        const bool changed = changes(rng);
+        if (changed) target[i] = static_cast<uint16_t>(far(rng) ? rng() : base[i] + 1 + rng() % 3);
+        if (changed || marked(rng)) marks[i / 64] |= uint64_t{1} << (i % 64);
+      }
+      std::string slices[2];
+      int64_t counts[2] = {};
+      for (const bool vectors : {false, true}) {
+        UlpEncoder encoder(1, vectors);
+        counts[vectors] = encoder.Encode(BytesOf(base).data(), BytesOf(target).data(), static_cast<int64_t>(size),
+                                         marks.data(), slices[vectors]);
+      }
+      EXPECT_EQ(counts[0], counts[1]);
+      ASSERT_TRUE(slices[0] == slices[1]) << density << " of " << size;
+      Words words = base;
+      if (counts[0] > 0) {
+        ASSERT_TRUE(Decode(slices[1], words).ok());
+      }
+      EXPECT_EQ(words, target);
+    }
+  }
+}
+
 TEST(UlpSlice, SurvivesHostileBytes) {
   std::mt19937_64 rng(5);
   Words base(3000);

@@ -214,7 +214,7 @@ void ShardedAdamW::Change(const std::function<void()>& change) {
     if (!publishes_) return absl::OkStatus();
     for (const Bucket& bucket : buckets_) {
       Publish(bucket);
-      PublishChanges(bucket);
+      if (sends_changes_) PublishChanges(bucket);
     }
     return absl::OkStatus();
   }));

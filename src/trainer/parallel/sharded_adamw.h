@@ -58,6 +58,9 @@ class ShardedAdamW {
   // owners send with the new words; it has none of those if `publishes` is false.
   std::map<std::string, RoundedParameter> TakeRounded();
 
+  // Together, before a step. False = each rank takes the changes of its own parameters, and sends rank 0 none.
+  void SendChanges(bool send) { sends_changes_ = send; }
+
   // The parameters that this rank owns, by name.
   const std::map<std::string, at::Tensor>& Owned() const { return owned_; }
 
@@ -86,6 +89,7 @@ class ShardedAdamW {
 
   Ranks* const ranks_;
   const bool publishes_;
+  bool sends_changes_ = true;
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;  // by name, like names_
   std::vector<Bucket> buckets_;

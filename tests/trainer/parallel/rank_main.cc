@@ -5,8 +5,12 @@
 // Continues from FOLDER's newest checkpoint, if it has one. Rank 0 prints a line per step and writes its last
 // checkpoint to FOLDER. Exits with 0 when all steps are trained, 75 when another rank was lost, 1 on any other error.
 //
+// With the variable INGOT_RANK_STORE, a directory, the ranks store every version there, each what it owns. The rank of
+// INGOT_RANK_DIES ("RANK VERSION") is killed when it has written its shard of that version.
+//
 // With LAYERS the model has so many layers of 17 MB (in fp32). Every rank then prints its peak of memory, after the
 // start and at the end, each beside the predicted need: "rank R started BYTES of BYTES held BYTES of BYTES".
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -18,17 +22,72 @@
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/trainer.h"
+#include "weights/directory_store.h"
+#include "weights/version_writer.h"
 
 namespace ingot::trainer {
 namespace {
 
 constexpr int kLost = 75;
 
+constexpr char kRun[] = "run";
+
+class MortalStore final : public weights::ObjectStore {
+ public:
+  // `dies`: a part of the key after whose writing the process is killed; empty = of none.
+  MortalStore(const std::string& folder, std::string dies)
+      : store_(*weights::OpenDirectoryStore(folder)), dies_(std::move(dies)) {}
+
+  absl::Status Put(const std::string& key, std::string_view bytes) override {
+    INGOT_RETURN_IF_ERROR(store_->Put(key, bytes));
+    if (!dies_.empty() && key.find(dies_) != std::string::npos) kill(getpid(), SIGKILL);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<weights::StoredObject> Get(const std::string& key, int64_t max_bytes) override {
+    return store_->Get(key, max_bytes);
+  }
+  absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) override {
+    return store_->Swap(key, bytes, tag);
+  }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override { return store_->List(prefix); }
+  absl::Status Delete(const std::string& key) override { return store_->Delete(key); }
+  std::string Describe() const override { return store_->Describe(); }
+
+ private:
+  const std::shared_ptr<weights::ObjectStore> store_;
+  const std::string dies_;
+};
+
+void StoreVersions(Trainer& trainer, int rank) {
+  const char* const store = std::getenv("INGOT_RANK_STORE");
+  if (store == nullptr) return;
+  int mortal = -1, version = 0;
+  if (const char* const dies = std::getenv("INGOT_RANK_DIES")) std::sscanf(dies, "%d %d", &mortal, &version);
+  char key[32];
+  std::snprintf(key, sizeof(key), "/%010d-", version);
+  trainer.StoreVersionsIn(
+      {.store = std::make_shared<MortalStore>(store, rank == mortal ? key : ""), .run = kRun, .codec = {}});
+}
+
+// Takes the trainer's version, and makes it live in the store if ranks store it.
+absl::Status Publish(Trainer& trainer, weights::VersionWriter* writer) {
+  if (writer == nullptr) return trainer.TakeSnapshot().status();
+  INGOT_ASSIGN_OR_RETURN(const auto version, trainer.StoreVersion(writer->newest(), writer->AnchorDue()));
+  return writer->Publish(version->elsewhere(), false).status();
+}
+
 absl::Status Lead(Trainer& trainer, int64_t steps, const std::string& folder) {
+  std::unique_ptr<weights::VersionWriter> writer;
+  if (const char* const store = std::getenv("INGOT_RANK_STORE")) {
+    INGOT_ASSIGN_OR_RETURN(writer, weights::VersionWriter::Open(*weights::OpenDirectoryStore(store),
+                                                                {.run = kRun, .history = "h", .rank_shards = true},
+                                                                [] { return nullptr; }));
+    INGOT_RETURN_IF_ERROR(Publish(trainer, writer.get()));
+  }
   while (trainer.version() < steps) {
     const int64_t step = trainer.version();
     INGOT_RETURN_IF_ERROR(trainer.TrainStep(RandomBatch(static_cast<uint64_t>(100 + step), 37, step)).status());
-    INGOT_RETURN_IF_ERROR(trainer.TakeSnapshot().status());
+    INGOT_RETURN_IF_ERROR(Publish(trainer, writer.get()));
     std::printf("step %lld\n", static_cast<long long>(step));
     std::fflush(stdout);
   }
@@ -70,6 +129,7 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   const auto config = sharding == nullptr ? TinyConfig() : WideConfig(layers);
   const int64_t before = base::ResidentMemory();
   INGOT_ASSIGN_OR_RETURN(const auto trainer, StartOrResume(options, config, folder, group));
+  StoreVersions(*trainer, group->rank());
   const int64_t started = base::PeakMemory() - before;
   INGOT_RETURN_IF_ERROR(group->leads() ? Lead(*trainer, steps, folder) : trainer->Follow());
   if (sharding == nullptr) return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -18,6 +19,8 @@
 #include "cpu_time.h"
 #include "rank_group.h"
 #include "trainer/trainer.h"
+#include "weights/directory_store.h"
+#include "weights/version_layout.h"
 
 extern char** environ;
 
@@ -192,6 +195,57 @@ TEST(RankProcesses, NoticeAKilledRank) {
     ASSERT_TRUE(processes.Reaches(2));
     processes.Signal(victim, SIGKILL);
     for (int rank = 0; rank < size; ++rank) EXPECT_EQ(processes.ExitOf(rank), rank == victim ? -SIGKILL : 75) << rank;
+  }
+}
+
+// A rank dies when its shard of a version is in the store, and the pointer to the version is not moved yet.
+TEST(RankProcesses, AVersionIsNotLiveUntilAllShardsAreThere) {
+  for (const int victim : {0, 2}) {
+    TempDir folder;
+    const std::string path = folder.path() + "/store";
+    setenv("INGOT_RANK_STORE", path.c_str(), 1);
+    setenv("INGOT_RANK_DIES", absl::StrCat(victim, " 2").c_str(), 1);
+    {
+      RankProcesses processes(3, /*deadline_ms=*/600000, /*steps=*/4, folder.path());
+      for (int rank = 0; rank < 3; ++rank) {
+        EXPECT_EQ(processes.ExitOf(rank), rank == victim ? -SIGKILL : 75) << rank;
+      }
+    }
+    unsetenv("INGOT_RANK_DIES");
+    const auto store = *weights::OpenDirectoryStore(path);
+    const auto live = [&] {
+      return *weights::ParseLive(store->Get(weights::LiveKey("run"), weights::kMaxPointerBytes)->bytes, "run");
+    };
+    const auto newest = [&] {
+      const v1::VersionRoute route = live().newest();
+      return weights::FromName(route.steps(route.steps_size() - 1).name());
+    };
+    EXPECT_EQ(newest().version, 1) << "version 2 has shards, and no manifest";
+    const auto second = *store->List("run/versions/0000000002-");
+    EXPECT_TRUE(std::any_of(second.begin(), second.end(),
+                            [&](const std::string& key) { return key.ends_with(absl::StrCat("/shard-", victim)); }));
+    EXPECT_TRUE(std::none_of(second.begin(), second.end(), [](const auto& key) { return key.ends_with("/manifest"); }));
+    int64_t fetched = 0;
+    EXPECT_TRUE(weights::LoadVersion(*store, "run", newest(), weights::VersionKind::kDelta, {}, &fetched).ok());
+    // Started again, the ranks go on: from their last checkpoint, which is the beginning here.
+    RankProcesses again(3, /*deadline_ms=*/600000, /*steps=*/4, folder.path());
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(again.ExitOf(rank), 0) << rank;
+    unsetenv("INGOT_RANK_STORE");
+    ASSERT_EQ(newest().version, 4);
+    std::shared_ptr<const weights::Snapshot> version;
+    const v1::VersionRoute route = live().newest();
+    for (int i = 0; i < route.steps_size(); ++i) {
+      const auto delta =
+          weights::LoadVersion(*store, "run", weights::FromName(route.steps(i).name()),
+                               i == 0 ? weights::VersionKind::kAnchor : weights::VersionKind::kDelta, {}, &fetched);
+      ASSERT_TRUE(delta.ok()) << delta.status();
+      const auto applied = weights::Apply(version, *delta);
+      ASSERT_TRUE(applied.ok()) << applied.status();
+      version = *applied;
+    }
+    const auto read = ReadCheckpoint(folder.path() + "/" + CheckpointName(4));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->weights_checksum, version->checksum());
   }
 }
 
