@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "app/role_schemas.h"
@@ -65,7 +66,7 @@ std::vector<std::string> OptionsOfKinds() {
   for (const absl::string_view line : absl::StrSplit(explained, '\n')) {
     absl::string_view key = line.substr(0, line.find(' '));
     if (!absl::ConsumePrefix(&key, "rewards.terms[].")) continue;
-    if (key.find('.') != key.npos && !key.starts_with("schedule.")) keys.emplace_back(key);
+    if (key.find('.') != key.npos && !absl::StartsWith(key, "schedule.")) keys.emplace_back(key);
   }
   return keys;
 }
