@@ -6,6 +6,7 @@
 
 #include "agents/episode_servers.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/random.h"
 #include "base/retry.h"
 #include "sandbox/relay.h"
@@ -20,6 +21,7 @@ constexpr char kStopped[] = "stopped";
 constexpr char kNoSnapshot[] = "snapshot";
 // The longest that one request for asks waits: Stop waits for it.
 constexpr int64_t kAskWaitMs = 250;
+constexpr size_t kMostCauseBytes = 300;  // of a wait's cause
 
 std::string CurrentFolder() {
   std::error_code error;
@@ -35,6 +37,11 @@ bool IsTransient(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded ||
          status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kAborted ||
          status.code() == absl::StatusCode::kCancelled;
+}
+
+std::string Cause(const char* gateway, const absl::Status& status) {
+  const std::string_view text(status.message().data(), status.message().size());
+  return absl::StrCat(gateway, " (", base::Printable(text, {.max_bytes = kMostCauseBytes}), ")");
 }
 
 // True: the gateway may have opened the episode although it answered with an error.
@@ -265,6 +272,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
   base::MutexLock lock(mu_);
   changed_.SignalAll();
   if (opened.ok()) {
+    no_gateway_.reset();
     gate_.OnAdmitted();
     opening.recipe = mix_.Take(*opening.choice, opened->task().domain());
     last_open_error_ = absl::StatusCode::kOk;
@@ -290,6 +298,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
   if (const auto ms = base::RetryAfterMs(status)) retry_after = std::chrono::milliseconds(std::max<int64_t>(*ms, 0));
   gate_.OnRefused(clock_.Now(), retry_after);
   const bool refused = status.code() == absl::StatusCode::kResourceExhausted;
+  NoteGateway(refused ? absl::OkStatus() : status);
   ++(refused ? stats_.refused : stats_.open_errors);
   if (series_) (refused ? series_->refused : series_->open_errors).Increment();
   if (!refused && status.code() != last_open_error_) {
@@ -297,6 +306,13 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
   }
   last_open_error_ = status.code();
   return false;
+}
+
+void Runner::NoteGateway(const absl::Status& answers) {
+  if (answers.ok()) return no_gateway_.reset();
+  const std::string cause = Cause("a gateway that opens episodes", answers);
+  if (no_gateway_ == nullptr) no_gateway_ = std::make_unique<base::Wait>(cause);
+  no_gateway_->Because(cause);
 }
 
 EpisodeReport Runner::RunOne(int recipe, const v1::EpisodeOpenResponse& episode) {
@@ -467,9 +483,12 @@ absl::StatusOr<v1::EpisodeEndResponse> Runner::End(const v1::EpisodeOpenResponse
 absl::Status Runner::WithRetries(const std::function<absl::Status()>& call) {
   const nanoseconds give_up = clock_.Now() + base::FromSeconds(options_.report_retry_s);
   nanoseconds wait = base::FromSeconds(options_.backoff_initial_s);
+  std::optional<base::Wait> without;  // from the first failure on
   while (true) {
     const absl::Status status = call();
     if (!IsTransient(status)) return status;
+    const std::string cause = Cause("a gateway that takes the end of an episode", status);
+    without.has_value() ? without->Because(cause) : (void)without.emplace(cause);
     base::MutexLock lock(mu_);
     if (stopping_ || clock_.Now() >= give_up) return status;
     WaitUntil(std::min(give_up, clock_.Now() + wait));

@@ -46,6 +46,7 @@
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/waits.h"
 #include "sandbox/process.h"
 #include "sandbox/substrate.h"
 
@@ -117,6 +118,8 @@ class Runner {
   v1::EpisodeOpenRequest RequestOf(const Opening& opening) const;
   // Records the answer to an Open; true: there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
+  // An error: the runner waits for a gateway that answers.
+  void NoteGateway(const absl::Status& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `recipe`: kNone = the mix has none for the task's domain.
   EpisodeReport RunOne(int recipe, const v1::EpisodeOpenResponse& episode);
   // RunOne of an episode that others may take snapshots of.
@@ -169,6 +172,8 @@ class Runner {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool gate_is_watched_ ABSL_GUARDED_BY(mu_) = false;  // a slot waits for gate_.next()
   OpenGate gate_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<base::Wait> no_gateway_
+      ABSL_GUARDED_BY(mu_);  // from the first opening without an answer to the next answer
   RecipeMix mix_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Rewards> rewards_ ABSL_GUARDED_BY(mu_);  // of finished episodes, by scaffold
   int live_slots_ ABSL_GUARDED_BY(mu_) = 0;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "base/waits.h"
 #include "dataset/tasks.h"
 
 namespace ingot::app {
@@ -141,6 +142,7 @@ absl::Status Evaluations::Finish(const Report& report, const Patience& patience,
                                  const std::function<void(const std::string&)>& tell) {
   constexpr std::chrono::milliseconds kPause{20};
   const std::chrono::nanoseconds start = patience.clock->Now();
+  const base::Wait wait("the end of evaluations", base::WaitKind::kWork);
   auto told = start;
   while (true) {
     INGOT_RETURN_IF_ERROR(Poll(report));

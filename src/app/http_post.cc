@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/printable.h"
+#include "base/waits.h"
 
 namespace ingot::app {
 namespace {
@@ -143,6 +144,7 @@ absl::StatusOr<std::string> Post(const HttpPost& post) {
         absl::StrCat("'", base::Printable(post.url, {.max_bytes = 200}), "' is no http:// or https:// URL"));
   }
   const std::chrono::nanoseconds timeout = base::FromSeconds(post.timeout_s);
+  const base::Wait wait(absl::StrCat("an answer of ", address->host), base::WaitKind::kWork);
   asio::ssl::context tls(asio::ssl::context::tls_client);
   boost::system::error_code ignored;
   if (address->tls) tls.set_default_verify_paths(ignored);  // without any, every certificate is refused

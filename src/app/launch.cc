@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +14,7 @@
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/front.h"
+#include "app/full_disk.h"
 #include "app/grpc_access.h"
 #include "app/kubernetes_launcher.h"
 #include "app/launcher.h"
@@ -20,6 +23,7 @@
 #include "app/process.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
+#include "app/role_waits.h"
 #include "app/run_dir.h"
 #include "app/run_loggers.h"
 #include "app/run_metrics.h"
@@ -125,13 +129,14 @@ class LocalLauncher final : public Launcher {
  public:
   // REQUIRES: the arguments outlive it.
   LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> doubts,
-                std::shared_ptr<const text::Tokenizer> tokenizer)
+                std::shared_ptr<const text::Tokenizer> tokenizer, const RoleWaits& waits)
       : args_(args),
         loaded_(loaded),
         config_(*loaded.config),
         binary_(std::move(binary)),
         doubts_(std::move(doubts)),
-        tokenizer_(std::move(tokenizer)) {}
+        tokenizer_(std::move(tokenizer)),
+        waits_(waits) {}
 
   absl::StatusOr<std::string> Plan() const override {
     const RoleSpecs specs(config_, PartsOf(config_, FolderOf(config_), binary_));
@@ -170,6 +175,7 @@ class LocalLauncher final : public Launcher {
     SupervisorOptions options;
     options.max_restarts = cluster.max_restarts;
     options.min_members = cluster.min_trainer_ranks;
+    options.obstacle = [this] { return DescribeFullDisk(dir_->path()); };
     supervisor_.emplace(options);
     for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
     WatchSilence(made);
@@ -230,11 +236,18 @@ class LocalLauncher final : public Launcher {
 
   void ServeStatus() {
     if (registry_ == nullptr) return;
-    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket), [this] {
-      return WithSilent(AskRoles(*registry_, config_.cluster, access_), silent_->Silent());
-    });
+    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket), [this] { return Roles(); });
     if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
     if (started.ok()) status_ = *std::move(started);
+  }
+
+  // The last places that the registry told: it may be what is silent. A role that falls silent while roles are asked is told
+  // too.
+  std::vector<RoleStatus> Roles() {
+    std::vector<RoleStatus> roles = AskRoles(registry_->LastPlaces(), registry_->Describe(), config_.cluster, access_);
+    std::map<std::string, std::string> waits = silent_->Waits();
+    if (const ToldWaits own = waits_.Told(); !own.empty()) waits["launch"] = own.All();
+    return WithWaits(WithSilent(std::move(roles), silent_->Silent()), waits);
   }
 
   const RunArgs& args_;
@@ -243,6 +256,7 @@ class LocalLauncher final : public Launcher {
   const std::string binary_;
   const std::vector<std::string> doubts_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const RoleWaits& waits_;  // of this process
   RpcAccess access_;
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
@@ -316,9 +330,15 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   // Only `cuda` can fail; the roles that compute open the device again.
   if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  RoleWaits waits;
+  waits.Follow(nullptr, [&config](const std::string& told) {
+    PrintLine(config, absl::StrCat("the launcher waits for ", told.empty() ? "nobody any more" : told));
+  });
+  waits.Start();
   JobPlan plan;
   if (here) {
-    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts, model.text.tokenizer);
+    plan.launcher =
+        std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts, model.text.tokenizer, waits);
   } else {
     INGOT_RETURN_IF_ERROR(CheckJob(config));
     plan = PlanJob(loaded, binary);
@@ -365,6 +385,14 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   if (args.token_fd < 0) {
     INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));
   }
+  // A launcher of this machine knows which roles are silent, and why. It is asked while the roles are.
+  const std::string folder = absl::StrCat(config.root, "/", config.name);
+  std::future<absl::StatusOr<LaunchedStatus>> asked = std::async(
+      std::launch::async, [&folder] { return AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket)); });
+  const auto print = [](const LaunchedStatus& launched) {
+    std::printf("%s", launched.lines.c_str());
+    return launched.all_answer ? 0 : 1;
+  };
   if (!secrets.token.empty()) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
     const bool local = config.cluster.registry.kind == RegistryKind::kLocal;
@@ -373,25 +401,28 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
     }
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
                            RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
-    std::vector<RoleStatus> roles = AskRoles(*registry, config.cluster, access);
+    std::vector<RoleStatus> roles = AskRoles(registry->Places(), registry->Describe(), config.cluster, access);
     for (RoleStatus& node : AskNodes(*registry, config.cluster.groups)) roles.push_back(std::move(node));
     const auto is_silent = [](const RoleStatus& role) {
       return absl::IsUnavailable(role.state.status()) || absl::IsDeadlineExceeded(role.state.status());
     };
+    const absl::StatusOr<LaunchedStatus> launched = asked.get();
+    const bool refused = std::any_of(roles.begin(), roles.end(), [](const RoleStatus& role) {
+      return absl::IsUnauthenticated(role.state.status());  // its words name what to mend
+    });
+    if (launched.ok() && !refused) return print(*launched);
+    if (absl::IsDeadlineExceeded(launched.status())) roles.push_back({"launch", "-", launched.status()});
     if (std::all_of(roles.begin(), roles.end(), is_silent)) {
       return absl::UnavailableError(DescribeNoRun(config, args.config));
     }
     std::printf("%s", FormatRoles(roles).c_str());
     return AllAnswer(roles) ? 0 : 1;
   }
-  const std::string folder = absl::StrCat(config.root, "/", config.name);
-  const absl::StatusOr<LaunchedStatus> launched = AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket));
-  if (!launched.ok()) {
-    return absl::UnavailableError(absl::StrCat(DescribeNoRun(config, args.config),
-                                               "; roles that were started by hand are asked with cluster.token_file"));
-  }
-  std::printf("%s", launched->lines.c_str());
-  return launched->all_answer ? 0 : 1;
+  const absl::StatusOr<LaunchedStatus> launched = asked.get();
+  if (launched.ok()) return print(*launched);
+  if (absl::IsDeadlineExceeded(launched.status())) return launched.status();
+  return absl::UnavailableError(absl::StrCat(DescribeNoRun(config, args.config),
+                                             "; roles that were started by hand are asked with cluster.token_file"));
 }
 
 }  // namespace

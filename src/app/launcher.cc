@@ -17,8 +17,11 @@
 extern char** environ;
 
 namespace ingot::app {
-
 absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv) {
+  return RunWithin(std::chrono::minutes(1), argv);
+}
+
+absl::StatusOr<std::string> RunWithin(std::chrono::milliseconds patience, const std::vector<std::string>& argv) {
   // A file takes the output: a pipe could fill up.
   const std::string path = absl::StrCat("/tmp/ingot-", base::RandomHex(8));
   const sandbox::Fd out(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -34,9 +37,7 @@ absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv) {
   }
   INGOT_ASSIGN_OR_RETURN(const pid_t pid, sandbox::Spawn(command, {none.get(), out.get(), out.get()},
                                                          {.own_session = false, .dumps_core = false}));
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  INGOT_ASSIGN_OR_RETURN(const int status, sandbox::AwaitChild(pid, argv.front(), patience));
   std::string text;
   std::array<char, 4096> bytes;
   lseek(out.get(), 0, SEEK_SET);

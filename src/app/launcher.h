@@ -41,6 +41,8 @@ class Launcher {
 // Runs a command and returns its output. UNAVAILABLE: it cannot be started, or it failed; the text is its output.
 using RunCommand = std::function<absl::StatusOr<std::string>(const std::vector<std::string>& argv)>;
 absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv);
+// RunHere gives a command a minute: sbatch and kubectl wait for servers. DEADLINE_EXCEEDED: it was killed then.
+absl::StatusOr<std::string> RunWithin(std::chrono::milliseconds patience, const std::vector<std::string>& argv);
 
 struct JobOptions {
   std::chrono::milliseconds poll{2000};

@@ -11,7 +11,7 @@
 namespace ingot::app {
 namespace {
 
-constexpr char kPath[] = "/metrics";
+constexpr char kPath[] = "/metrics", kWaitsPath[] = "/waits";
 
 // The numeric address of `host`, version 4 where it has one. A name that does not resolve stays as it is: the server then
 // names it in its error.
@@ -36,23 +36,25 @@ http::Reply PlainText(int status, std::string body) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::OnSocket(const std::string& path, Text text) {
+absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::OnSocket(const std::string& path, Text text,
+                                                                           Text waits) {
   http::Options options;
   options.unix_socket = path;
-  return Start(std::move(options), "", std::move(text));
+  return Start(std::move(options), "", std::move(text), std::move(waits));
 }
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::AtAddress(http::Options options, std::string key,
                                                                             Text text) {
   options.host = AddressOf(options.host);
-  return Start(std::move(options), std::move(key), std::move(text));
+  return Start(std::move(options), std::move(key), std::move(text), nullptr);
 }
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(http::Options options, std::string key,
-                                                                        Text text) {
+                                                                        Text text, Text waits) {
   options.max_connections = 64;
   options.max_body_bytes = options.max_buffered_bytes = 4096;
-  auto endpoint = std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint(std::move(key), std::move(text)));
+  auto endpoint =
+      std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint(std::move(key), std::move(text), std::move(waits)));
   auto listening = http::Server::Listen(options, *endpoint);
   if (!listening.ok()) return base::Annotate(listening.status(), "metrics");
   endpoint->server_ = *std::move(listening);
@@ -62,6 +64,9 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(http::Op
 
 http::Opening MetricsEndpoint::Head(http::RequestHead head) {
   const std::string_view path = std::string_view(head.target).substr(0, head.target.find('?'));
+  if (path == kWaitsPath && waits_ && head.method == "GET") {
+    return {.exchange = http::MakeExchange([this](const std::string&) { return PlainText(200, waits_()); })};
+  }
   if (path != kPath) return {.refusal = PlainText(404, "there is nothing here but /metrics\n")};
   if (head.method != "GET" && head.method != "HEAD") {
     http::Reply reply = PlainText(405, "/metrics takes GET\n");

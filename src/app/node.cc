@@ -3,18 +3,22 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "app/commands.h"
 #include "app/front.h"
+#include "app/full_disk.h"
 #include "app/port_check.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
+#include "app/role_waits.h"
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
 #include "app/run_registry.h"
@@ -28,6 +32,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/printable.h"
+#include "base/waits.h"
 
 namespace ingot::app {
 namespace {
@@ -65,8 +70,9 @@ std::string SocketOf(const RunDir& dir, const std::string& name) {
   return absl::StrCat(dir.sockets(), "/node-", name, ".sock");
 }
 
-// "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING), agents (NO ANSWER)"
-std::string DescribeStates(const std::vector<RoleState>& states, const std::vector<RoleStatus>& silent) {
+// "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING), agents (NO ANSWER), trainer (waits for batch 7)"
+std::string DescribeStates(const std::vector<RoleState>& states, const std::vector<RoleStatus>& silent,
+                           const std::map<std::string, std::string>& waits) {
   std::string text;
   for (const RoleState& state : states) {
     const bool is_silent =
@@ -77,6 +83,9 @@ std::string DescribeStates(const std::vector<RoleState>& states, const std::vect
                     : state.pid < 0 ? " (NOT RUNNING)"
                     : is_silent     ? " (NO ANSWER)"
                                     : "");
+    if (const auto wait = waits.find(state.name); wait != waits.end() && state.pid > 0) {
+      absl::StrAppend(&text, " (waits for ", wait->second, ")");
+    }
   }
   return text;
 }
@@ -124,6 +133,18 @@ class Agent {
   absl::StatusOr<int> Run() {
     INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config_));
     INGOT_RETURN_IF_ERROR(Open(secrets));
+    silent_ = std::make_unique<SilentRoles>([this] { return Sockets(); },
+                                            [this](const std::string& line) {
+                                              INGOT_LOG(warn, "{}", line);
+                                              Print(line);
+                                              TellRegistry();
+                                            });
+    const absl::Cleanup forget = [this] { waits_.Forget(); };
+    waits_.Follow(nullptr, [this](const std::string& waits) {
+      Print(absl::StrCat("waits for ", waits.empty() ? "nobody any more" : waits));
+      TellRegistry();
+    });
+    waits_.Start();
     INGOT_ASSIGN_OR_RETURN(RoleSpecs::Parts parts, PartsOf(std::move(secrets)));
     if (NeedsFront(config_)) INGOT_RETURN_IF_ERROR(FindFront(parts));
     const RoleSpecs specs(config_, parts);
@@ -135,6 +156,7 @@ class Agent {
     options.max_restarts = config_.cluster.max_restarts;
     options.min_members = config_.cluster.min_trainer_ranks;
     options.on_states = [this](const auto& states) { Tell(states); };
+    options.obstacle = [this] { return DescribeFullDisk(dir_->path()); };
     options.arrivals = [&takeovers] {
       std::vector<RoleSpec> arrived;
       for (const auto& takeover : takeovers) {
@@ -142,12 +164,6 @@ class Agent {
       }
       return arrived;
     };
-    silent_ = std::make_unique<SilentRoles>([this] { return Sockets(); },
-                                            [this](const std::string& line) {
-                                              INGOT_LOG(warn, "{}", line);
-                                              Print(line);
-                                              TellRegistry();
-                                            });
     silent_->Start();
     Supervisor supervisor(options);
     for (const RoleProcess& role : roles_) INGOT_RETURN_IF_ERROR(supervisor.Start(specs.Spec(role)));
@@ -231,9 +247,12 @@ class Agent {
   // The place that another node registers under this name. CANCELLED: this node is to stop.
   absl::StatusOr<std::string> Find(const std::string& name, const std::string& who) {
     Print("waits for " + who);
+    base::Wait wait(who);
     while (!StopFlag()) {
-      INGOT_ASSIGN_OR_RETURN(const std::vector<RolePlace> places, registry_->Places());
-      for (const RolePlace& place : places) {
+      const absl::StatusOr<std::vector<RolePlace>> places = registry_->Places();
+      if (!places.ok() && !absl::IsUnavailable(places.status())) return places.status();
+      wait.Because(places.ok() ? who : absl::StrCat(who, " (", places.status().message(), ")"));
+      for (const RolePlace& place : places.ok() ? *places : std::vector<RolePlace>()) {
         if (place.name == name) return place.address;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -318,8 +337,13 @@ class Agent {
     TellRegistry();
   }
 
+  // Roles that this process waits to start, or whose place it waits for, are told as a wait of its own.
   void TellRegistry() {
-    if (registry_ != nullptr) registry_->UpdateNodes(DescribeStates(board_.States(), silent_->Silent()));
+    if (registry_ == nullptr) return;
+    std::string text = DescribeStates(board_.States(), silent_->Silent(), silent_->Waits());
+    const std::string own = waits_.Told().All();
+    if (!own.empty()) absl::StrAppend(&text, text.empty() ? "" : ", ", "(waits for ", own, ")");
+    registry_->UpdateNodes(text);
   }
 
   const NodeArgs& args_;
@@ -333,6 +357,7 @@ class Agent {
   std::unique_ptr<Front> front_;  // of several gateways, where this node drives the run
   std::unique_ptr<FrontKeeper> front_keeper_;
   Board board_;
+  RoleWaits waits_;                         // of this process
   std::unique_ptr<StatusEndpoint> probes_;  // last, as is the next one: their threads read the board
   std::unique_ptr<SilentRoles> silent_;
 };

@@ -5,8 +5,17 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
+#include "base/waits.h"
 
 namespace ingot::app {
+namespace {
+
+constexpr size_t kMostCauseBytes = 300;
+
+std::string Text(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
+
+}  // namespace
 
 bool IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) ||
@@ -15,6 +24,7 @@ bool IsTransient(const absl::Status& status) {
 
 absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt) {
   std::optional<std::chrono::nanoseconds> failing_since, warned;
+  std::optional<base::Wait> wait;  // from the first failure on
   while (true) {
     const absl::Status status = attempt();
     const std::chrono::nanoseconds now = patience.clock->Now();
@@ -27,6 +37,9 @@ absl::Status Persist(const Patience& patience, std::string_view what, const std:
     }
     if (patience.stopped()) return absl::CancelledError("the run was stopped");
     if (!failing_since.has_value()) failing_since = now;
+    const std::string why = base::Printable(Text(status), {.max_bytes = kMostCauseBytes});
+    const std::string cause = absl::StrCat(std::string(what), " (", why, ")");
+    wait.has_value() ? wait->Because(cause) : (void)wait.emplace(cause);
     if (!warned.has_value() || now - *warned >= patience.warn_every) {
       warned = now;
       INGOT_LOG(warn, "{}: tried again until it succeeds or the run is stopped: {}", what, status.ToString());
@@ -45,6 +58,7 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
   request.set_step(step);
   request.set_wait_ms(200);
   v1::NextBatchResponse batch;
+  const base::Wait wait(absl::StrCat("batch ", step), base::WaitKind::kWork);
   INGOT_RETURN_IF_ERROR(Persist(patience, absl::StrCat("asking for batch ", step), [&]() -> absl::Status {
     while (!patience.stopped()) {
       absl::StatusOr<v1::NextBatchResponse> response = scheduler.NextBatch(request);

@@ -1,5 +1,5 @@
-// Retries of the training thread. It outlives transient faults: a role that restarts, a time without any engine, a full
-// disk. It waits until the run is stopped, and logs that it waits.
+// Retries of the training thread, and of a role's start. Both outlive transient faults: a role that restarts, a time without
+// any engine, a full disk. They wait until the run is stopped, and log that they wait.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct Patience {
 
 // Calls `attempt` until it returns OK or an error that is not transient, and returns that. CANCELLED if `stop` is set
 // and an attempt fails after that; so a stopped run still gets one try to write what it has. `what` names the attempt
-// in the log and the error.
+// in the log and the error, and from the first failure on among the waits of the process (base/waits.h).
 absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt);
 
 // Waits for batch `step`, and calls `waiting` several times a second until it is there.

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "agents/grpc_episodes.h"
 #include "agents/runner.h"
 #include "app/agents_substrate.h"
@@ -18,13 +19,16 @@
 #include "app/chat_vendor.h"
 #include "app/commands.h"
 #include "app/device.h"
+#include "app/full_disk.h"
 #include "app/gateway_peers.h"
 #include "app/grading.h"
 #include "app/grpc_server.h"
 #include "app/model_setup.h"
+#include "app/persist.h"
 #include "app/process.h"
 #include "app/reward_servers.h"
 #include "app/role_addresses.h"
+#include "app/role_waits.h"
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
 #include "app/run_registry.h"
@@ -38,6 +42,7 @@
 #include "app/weight_ways.h"
 #include "base/executor.h"
 #include "base/log.h"
+#include "base/waits.h"
 #include "datapool/grpc_client.h"
 #include "datapool/service.h"
 #include "dataset/tasks.h"
@@ -64,6 +69,23 @@ constexpr milliseconds kRoleDeadline{30000};
 // it has to notice and save its weights before its supervisor's grace is over.
 constexpr milliseconds kTrainerDeadline{10000};
 
+// Metrics of a role's own, from their making to their end. Thread safe.
+class MoreMetrics {
+ public:
+  void Set(MetricsEndpoint::Text text) {
+    base::MutexLock lock(mu_);
+    text_ = std::move(text);
+  }
+  std::string Text() {
+    base::MutexLock lock(mu_);
+    return text_ ? text_() : "";
+  }
+
+ private:
+  base::Mutex mu_;
+  MetricsEndpoint::Text text_ ABSL_GUARDED_BY(mu_);
+};
+
 struct RoleContext {
   const LoadedConfig& loaded;
   const RunConfig& config;
@@ -74,17 +96,22 @@ struct RoleContext {
   std::string admin_key;  // of the supervisor, to open episodes; empty = anybody may
   RpcAccess access;       // to the other roles, and theirs to this one
   RunRegistry* registry;  // null = this role meets no other one
+  MoreMetrics& more_metrics;
 };
 
-absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(const RoleContext& context,
-                                                                               const std::string& role,
-                                                                               const MetricsEndpoint::Text& text) {
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
-  const std::string name = RoleName(role, context.index);
+// A role that starts, or goes on, without the disk, the registry or a role that it needs waits for it.
+Patience RolePatience() { return {.stop = &StopFlag()}; }
+
+absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(const RunConfig& config,
+                                                                               const std::string& role, int index,
+                                                                               const MetricsEndpoint::Text& text,
+                                                                               const RoleWaits& waits) {
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+  const std::string name = RoleName(role, index);
   // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they live.
-  const bool follows = role == "trainer" && context.index > 0;
-  const int port = follows ? 0 : MetricsPort(context.config, role, context.index);
-  return ServeMetrics(context.config, dir, name, port, text);
+  const bool follows = role == "trainer" && index > 0;
+  const int port = follows ? 0 : MetricsPort(config, role, index);
+  return ServeMetrics(config, dir, name, port, text, [&waits] { return PrintWaits(waits.Told()); });
 }
 
 // Returns at the signal to stop, or once `over` is true.
@@ -101,7 +128,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context
       std::unique_ptr<GrpcServer> server,
       GrpcServer::Start(AtHost(cluster, RolePort(cluster, role, context.index)), std::move(services), context.access));
   const std::string name = RoleName(role, context.index), address = AtHost(cluster, server->port());
-  INGOT_RETURN_IF_ERROR(context.registry->Register(name, address, http));
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "registering in the run's registry",
+                                [&] { return context.registry->Register(name, address, http); }));
   INGOT_LOG(info, "{} listens on {}", name, address);
   return server;
 }
@@ -118,8 +146,9 @@ base::Timer KeepConnecting(base::Executor& executor, std::vector<v1::RoleChannel
 
 // In a new run, the first process of the pool alone may delete the pool of an earlier one: the others open it later.
 absl::Status AwaitFirstPool(RunRegistry& registry) {
+  const base::Wait wait("datapool, which opens the pool first");
   while (!StopFlag()) {
-    INGOT_ASSIGN_OR_RETURN(const std::vector<RolePlace> places, registry.Places());
+    const std::vector<RolePlace> places = registry.LastPlaces();
     if (std::any_of(places.begin(), places.end(), [](const auto& place) { return place.name == "datapool"; })) break;
     std::this_thread::sleep_for(milliseconds(100));
   }
@@ -130,7 +159,13 @@ absl::Status RunDataPool(const RoleContext& context) {
   datapool::StoreOptions store = context.config.datapool;
   if (context.resume || context.index > 0) store.postgres.replace = false;
   if (!context.resume && context.index > 0) INGOT_RETURN_IF_ERROR(AwaitFirstPool(*context.registry));
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(store));
+  std::unique_ptr<datapool::Client> pool;
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "opening the pool", [&]() -> absl::Status {
+    auto opened = datapool::OpenPool(store);
+    if (!opened.ok()) return NameFullDisk(opened.status(), store.path, kStartBytes);
+    pool = *std::move(opened);
+    return absl::OkStatus();
+  }));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(datapool::NewDataPoolService(*pool));
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "datapool", std::move(services)));
@@ -159,7 +194,7 @@ absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context) {
 absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool =
       datapool::NewGrpcClient(ConnectPool(*context.registry, context.config.cluster.datapools), kRoleDeadline);
-  INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
   // Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
   // Restarted alone: the versions that were live still are.
   std::optional<scheduler::ResumePoint> resume;
@@ -171,12 +206,19 @@ absl::Status RunScheduler(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RewardGrading> rewards,
                          RewardGrading::Make(context.config, *pool, servers));
   // An earlier scheduler that was paused, or cut off, writes nothing from here on.
-  INGOT_ASSIGN_OR_RETURN(const int64_t leadership, context.registry->Lead("scheduler"));
-  INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(*pool, leadership));
-  INGOT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<scheduler::Scheduler> scheduler,
-      scheduler::Scheduler::Recover(context.config.scheduler, std::move(tasks), *pool, base::Clock::Real(), resume,
-                                    &context.metrics, rewards->grading(), token));
+  int64_t leadership = 0;
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "taking the lead in the run's registry", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(leadership, context.registry->Lead("scheduler"));
+    return absl::OkStatus();
+  }));
+  std::unique_ptr<scheduler::Scheduler> scheduler;
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "reading the run's journal", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(*pool, leadership));
+    INGOT_ASSIGN_OR_RETURN(
+        scheduler, scheduler::Scheduler::Recover(context.config.scheduler, tasks, *pool, base::Clock::Real(), resume,
+                                                 &context.metrics, rewards->grading(), token));
+    return absl::OkStatus();
+  }));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(scheduler::NewSchedulerService(*scheduler));
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "scheduler", std::move(services)));
@@ -253,7 +295,9 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   auto http = start(before > 0 && before < 65536 ? before : configured);
   if (!http.ok() && before != 0) http = start(configured);  // another process has it by now
   INGOT_RETURN_IF_ERROR(http.status());
-  INGOT_RETURN_IF_ERROR(dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")));
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), absl::StrCat("writing ", dir.path(), "/", port_file), [&] {
+    return NameFullDisk(dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")), dir.path(), 4096);
+  }));
   return http;
 }
 
@@ -295,11 +339,11 @@ absl::Status RunGateway(const RoleContext& context) {
   parts.peers = &peers.peers();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(config.gateway, parts));
-  INGOT_RETURN_IF_ERROR(GoOnFor(RoleName("gateway", context.index), *gateway, *scheduler));
+  const absl::Cleanup without = [&context] { context.more_metrics.Set(nullptr); };
+  context.more_metrics.Set([&gateway] { return gateway->MetricsText(); });
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "taking the open episodes over",
+                                [&] { return GoOnFor(RoleName("gateway", context.index), *gateway, *scheduler); }));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
-  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeRoleMetrics(context, "gateway", [&] {
-                           return gateway->MetricsText() + context.metrics.RenderText();
-                         }));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(gateway::NewGatewayService(*gateway));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server,
@@ -331,7 +375,13 @@ absl::Status RunAgents(const RoleContext& context) {
   const base::Timer connecting = KeepConnecting(timers, gateways);
   const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateways, options);
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(context.config, dir));
+  std::unique_ptr<sandbox::Substrate> substrate;
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "preparing the agents' rooms", [&]() -> absl::Status {
+    auto made = MakeAgentsSubstrate(context.config, dir);
+    if (!made.ok()) return NameFullDisk(made.status(), dir.path(), kStartBytes);
+    substrate = *std::move(made);
+    return absl::OkStatus();
+  }));
   ReportGrant(substrate->grant(), context.metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
                          agents::Runner::Make(context.config.agents, std::move(substrate), *episodes,
@@ -518,19 +568,27 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics(config.metrics.max_labels);
   if (computes) ReportDevice(device, metrics);
+  RoleWaits waits;
+  waits.Start();
+  MoreMetrics more_metrics;
+  const auto text = [&metrics, &more_metrics] { return more_metrics.Text() + metrics.RenderText(); };
+  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeRoleMetrics(config, role, index, text, waits));
   std::unique_ptr<RunRegistry> registry;
+  const absl::Cleanup forget = [&waits] { waits.Forget(); };
   if (!config.tasks.empty() && !(role == "trainer" && index > 0)) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
-    INGOT_ASSIGN_OR_RETURN(registry, RunRegistry::Open(config, dir.path(), access));
-    INGOT_RETURN_IF_ERROR(registry->Follow());
+    INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "reaching the run's registry", [&]() -> absl::Status {
+      INGOT_ASSIGN_OR_RETURN(auto opened, RunRegistry::Open(config, dir.path(), access));
+      INGOT_RETURN_IF_ERROR(opened->Follow());
+      registry = std::move(opened);
+      return absl::OkStatus();
+    }));
+    waits.Follow([&registry] { return registry->LongCalls(RoleWaits::kPatience); },
+                 [&registry](const std::string& told) { registry->TellWaits(told); });
   }
   const RoleContext context{
-      loaded,        config, args.resume, index, metrics, device, std::move(secrets.admin_key), std::move(access),
-      registry.get()};
-  std::vector<std::unique_ptr<MetricsEndpoint>> endpoints;
-  if (role != "gateway") {
-    INGOT_ASSIGN_OR_RETURN(endpoints, ServeRoleMetrics(context, role, [&metrics] { return metrics.RenderText(); }));
-  }
+      loaded,         config,      args.resume, index, metrics, device, std::move(secrets.admin_key), std::move(access),
+      registry.get(), more_metrics};
   if (role == "trainer") return RunTrainer(context);
   absl::Status status;
   if (role == "datapool") status = RunDataPool(context);

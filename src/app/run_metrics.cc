@@ -13,9 +13,10 @@ std::string MetricsSocket(const RunDir& dir, const std::string& name) {
 
 absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeMetrics(const RunConfig& config, const RunDir& dir,
                                                                            const std::string& name, int port,
-                                                                           const MetricsEndpoint::Text& text) {
+                                                                           const MetricsEndpoint::Text& text,
+                                                                           const MetricsEndpoint::Text& waits) {
   std::vector<std::unique_ptr<MetricsEndpoint>> endpoints;
-  auto file = MetricsEndpoint::OnSocket(MetricsSocket(dir, name), text);
+  auto file = MetricsEndpoint::OnSocket(MetricsSocket(dir, name), text, waits);
   if (file.ok()) {
     endpoints.push_back(*std::move(file));
   } else {

@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "app/process.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -111,12 +110,6 @@ RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess acces
       began_(base::Clock::Real().UnixNanos()) {}
 
 RunRegistry::~RunRegistry() {
-  {
-    base::MutexLock lock(mu_);
-    stopping_ = true;
-    stopped_.SignalAll();
-  }
-  if (telling_.joinable()) telling_.join();
   watcher_.reset();
   std::vector<std::unique_ptr<registry::Registration>> ending;  // their ends call the registry, without the lock
   base::MutexLock lock(mu_);
@@ -139,6 +132,7 @@ void RunRegistry::Note(const registry::Event& event) {
   std::vector<std::shared_ptr<RunningCalls>> closed;
   {
     base::MutexLock lock(mu_);
+    last_places_[name] = *place;
     const bool back = gone_.erase(name) > 0;
     const bool moved = std::exchange(addresses_[name], place->address) != place->address;
     if (moved && lines_.contains(name)) {
@@ -162,6 +156,7 @@ void RunRegistry::NoteGone(const std::string& name) {
   {
     base::MutexLock lock(mu_);
     gone_.insert(name);
+    last_places_.erase(name);
     if (!replaceable_.contains(name)) return;
     INGOT_LOG(info, "{} is gone; others answer for it", name);
     closed = Reopen(name);
@@ -277,12 +272,12 @@ absl::Status RunRegistry::Register(const std::string& name, const std::string& a
   own_ = kept;
   own_address_ = address;
   own_http_ = http;
-  telling_ = std::thread([this] { TellWaits(); });
+  if (!own_waits_.empty()) own_->Update(PlaceText(own_address_, began_, own_http_, own_waits_));
   return absl::OkStatus();
 }
 
-std::string RunRegistry::Waits() {
-  const auto when = std::chrono::steady_clock::now() - kTellOfWait;
+std::vector<std::string> RunRegistry::LongCalls(std::chrono::milliseconds than) {
+  const auto when = std::chrono::steady_clock::now() - than;
   std::set<std::string> waits;
   base::MutexLock lock(mu_);
   for (const auto& [name, line] : lines_) {
@@ -293,25 +288,13 @@ std::string RunRegistry::Waits() {
       waits.insert(absl::StrCat(name, " (", call.method, reached ? "" : ": ", reached ? "" : place, ")"));
     }
   }
-  return absl::StrJoin(waits, ", ");
+  return {waits.begin(), waits.end()};
 }
 
-void RunRegistry::TellWaits() {
-  const base::Clock& clock = base::Clock::Real();
-  std::string told;
-  while (true) {
-    const std::string waits = Waits();
-    base::MutexLock lock(mu_);
-    if (waits != told) {
-      INGOT_LOG(info, "waits for {}", waits.empty() ? "nobody any more" : waits);
-      own_->Update(PlaceText(own_address_, began_, own_http_, waits));
-      told = waits;
-    }
-    const std::chrono::nanoseconds next = clock.Now() + std::chrono::seconds(1);
-    while (!stopping_ && clock.WaitUntil(stopped_, mu_, next)) {
-    }
-    if (stopping_) return;
-  }
+void RunRegistry::TellWaits(const std::string& waits) {
+  base::MutexLock lock(mu_);
+  own_waits_ = waits;
+  if (own_ != nullptr) own_->Update(PlaceText(own_address_, began_, own_http_, waits));
 }
 
 absl::Status RunRegistry::ClaimRun() {
@@ -367,6 +350,13 @@ absl::StatusOr<std::set<std::string>> RunRegistry::ClaimedEngines() {
   std::set<std::string> engines;
   for (const registry::Entry& entry : listing.entries) engines.insert(entry.key.substr(EnginesPrefix(run_).size()));
   return engines;
+}
+
+std::vector<RolePlace> RunRegistry::LastPlaces() {
+  std::vector<RolePlace> places;
+  base::MutexLock lock(mu_);
+  for (const auto& [name, place] : last_places_) places.push_back(place);
+  return places;
 }
 
 absl::StatusOr<std::vector<RolePlace>> RunRegistry::Places() {

@@ -19,7 +19,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "app/grpc_access.h"
@@ -38,7 +37,7 @@ struct RolePlace {
   std::string node;     // the machine
   int64_t pid = 0;
   std::string http;   // HOST:PORT for agents, of a gateway; empty = none
-  std::string waits;  // "datapool (AppendCall), ...": the rpcs for which the process waits. Empty = none
+  std::string waits;  // "datapool (AppendCall), ...": for whom the process waits. Empty = for nobody
 };
 
 // A node's agent, and the roles that it runs, for people.
@@ -78,12 +77,15 @@ class RunRegistry {
   // its entry is gone, rpcs that wait for it end with UNAVAILABLE, and later ones go to another. REQUIRES: Follow was called.
   v1::RoleChannel ToAny(std::vector<std::string> names);
 
-  // Registers this process until the registry is destroyed. If another process takes the role over, this one exits. The
-  // entry tells for whom the process waits: rpcs that go on for kTellOfWait, and streams to a role that does not answer.
-  // Each such wait is logged with its cause.
+  // Registers this process until the registry is destroyed. If another process takes the role over, this one exits.
   // `http`: RolePlace::http.
   absl::Status Register(const std::string& name, const std::string& address, const std::string& http = "");
-  static constexpr std::chrono::seconds kTellOfWait{5};
+
+  // The rpcs to other roles that go on for `than`, and streams to roles that do not answer: "datapool (AppendCall: no answer
+  // at 10.0.0.5:41277)".
+  std::vector<std::string> LongCalls(std::chrono::milliseconds than);
+  // Tells in the entry of this process for whom it waits: RolePlace::waits.
+  void TellWaits(const std::string& waits);
 
   // Makes this process the leader of a role, in place of an earlier one, and returns the leadership's fencing token. The
   // earlier leader ends once it finds that; writes under its token are refused before, by whoever compares tokens.
@@ -110,6 +112,8 @@ class RunRegistry {
 
   // The registered roles, by name.
   absl::StatusOr<std::vector<RolePlace>> Places();
+  // The same as it was told last since Follow, without a question to the registry.
+  std::vector<RolePlace> LastPlaces();
 
   std::string Describe() const { return registry_->Describe(); }
 
@@ -127,8 +131,6 @@ class RunRegistry {
   // A new channel to the role's place; returns the rpcs of the earlier one, to be closed without the lock.
   std::shared_ptr<RunningCalls> Reopen(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsThere(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TellWaits();
-  std::string Waits();
   void Lead(const std::string& name, const std::string& address, Line& line) const;
   // Keeps an entry until the registry is destroyed. `leads`: RegistrationOptions::leads.
   absl::StatusOr<registry::Registration*> Keep(const std::string& key, const std::string& name,
@@ -151,6 +153,7 @@ class RunRegistry {
   std::vector<Following> following_ ABSL_GUARDED_BY(following_mu_);
   base::Mutex mu_;
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);  // by the roles' names
+  std::map<std::string, RolePlace> last_places_ ABSL_GUARDED_BY(mu_);  // by the roles' names
   std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mu_);             // of the roles that are called
   std::set<std::string> replaceable_ ABSL_GUARDED_BY(mu_);             // those of ToAny
   std::set<std::string> gone_ ABSL_GUARDED_BY(mu_);                    // their entries are deleted
@@ -159,10 +162,7 @@ class RunRegistry {
   std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);  // among them
   // Of the first Register.
   registry::Registration* own_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::string own_address_ ABSL_GUARDED_BY(mu_), own_http_ ABSL_GUARDED_BY(mu_);
-  base::CondVar stopped_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread telling_;
+  std::string own_address_ ABSL_GUARDED_BY(mu_), own_http_ ABSL_GUARDED_BY(mu_), own_waits_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<registry::Watcher> watcher_;  // last: its thread uses the above
 };
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "app/role_addresses.h"
+#include "base/executor.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
 #include "proto/gateway.grpc.pb.h"
@@ -15,18 +17,10 @@
 namespace ingot::app {
 namespace {
 
-constexpr std::chrono::milliseconds kDeadline(2000);  // of one role
-
-template <typename T, typename Format>
-RoleStatus StateOf(std::string name, std::string address, const absl::StatusOr<T>& status, Format format) {
-  if (!status.ok()) return {std::move(name), std::move(address), status.status()};
-  return {std::move(name), std::move(address), format(*status)};
-}
-
 absl::StatusOr<v1::GatewayStatusResponse> GatewayStatus(const std::string& address, const RpcAccess& access) {
   const auto stub = v1::Gateway::NewStub(Connect(address, access));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kDeadline);
+  context.set_deadline(std::chrono::system_clock::now() + kRoleAnswersWithin);
   v1::GatewayStatusResponse response;
   INGOT_RETURN_IF_ERROR(v1::FromGrpc(stub->Status(&context, v1::GatewayStatusRequest(), &response)));
   return response;
@@ -56,40 +50,69 @@ std::string Describe(const v1::GatewayStatusResponse& s) {
                      s.active_calls(), s.spliced_calls(), forks);
 }
 
-}  // namespace
+// A role, and how it is asked at an address.
+struct Question {
+  std::string name;
+  std::function<absl::StatusOr<std::string>(const std::string& address)> ask;
+};
 
-std::vector<RoleStatus> AskRoles(RunRegistry& registry, const ClusterOptions& cluster, const RpcAccess& access) {
-  const auto describe = [](const auto& status) { return Describe(status); };
-  const absl::StatusOr<std::vector<RolePlace>> places = registry.Places();
-  std::vector<RoleStatus> roles;
-  // `ask` is called with the role's address.
-  const auto add = [&](const std::string& name, const auto& ask) {
-    const auto is_it = [&](const RolePlace& place) { return place.name == name; };
-    const auto found = places.ok() ? std::find_if(places->begin(), places->end(), is_it) : decltype(places->begin())();
-    if (places.ok() && found != places->end()) {
-      roles.push_back(StateOf(name, found->address, ask(found->address), describe));
-      if (roles.back().state.ok() && !found->waits.empty()) *roles.back().state += "; waits for " + found->waits;
-      return;
-    }
-    const absl::Status missing =
-        places.ok() ? absl::UnavailableError(absl::StrCat("not registered in ", registry.Describe())) : places.status();
-    roles.push_back({name, "-", missing});
+template <typename Ask>
+Question MakeQuestion(std::string name, Ask ask) {
+  return {std::move(name), [ask](const std::string& address) -> absl::StatusOr<std::string> {
+            INGOT_ASSIGN_OR_RETURN(const auto status, ask(address));
+            return Describe(status);
+          }};
+}
+
+std::vector<Question> QuestionsOf(const std::vector<RolePlace>& places, const ClusterOptions& cluster,
+                                  const RpcAccess& access) {
+  std::vector<Question> questions;
+  const auto add = [&](const std::string& name, auto ask) { questions.push_back(MakeQuestion(name, ask)); };
+  const auto ask_engine = [&access](const std::string& at) {
+    const auto within = static_cast<int64_t>(kRoleAnswersWithin.count());
+    return rollout::NewGrpcClient(Connect(at, access), {.status_deadline_ms = within})->Status();
   };
   for (int i = 0; i < cluster.datapools; ++i) {
-    add(RoleName("datapool", i),
-        [&](const auto& at) { return datapool::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
+    add(RoleName("datapool", i), [&access](const std::string& at) {
+      return datapool::NewGrpcClient(Connect(at, access), kRoleAnswersWithin)->Status();
+    });
   }
-  add("scheduler", [&](const auto& at) { return scheduler::NewGrpcClient(Connect(at, access), kDeadline)->Status(); });
-  const auto ask_engine = [&](const auto& at) { return rollout::NewGrpcClient(Connect(at, access))->Status(); };
-  for (int i = 0; i < cluster.rollout_engines; ++i) {
-    add(RoleName("rollout", i), ask_engine);
-  }
-  for (const RolePlace& place : places.ok() ? *places : std::vector<RolePlace>()) {
+  add("scheduler", [&access](const std::string& at) {
+    return scheduler::NewGrpcClient(Connect(at, access), kRoleAnswersWithin)->Status();
+  });
+  for (int i = 0; i < cluster.rollout_engines; ++i) add(RoleName("rollout", i), ask_engine);
+  for (const RolePlace& place : places) {
     if (EngineNumber(place.name).value_or(0) >= cluster.rollout_engines) add(place.name, ask_engine);
   }
   for (int i = 0; i < cluster.gateways; ++i) {
-    add(RoleName("gateway", i), [&](const auto& at) { return GatewayStatus(at, access); });
+    add(RoleName("gateway", i), [&access](const std::string& at) { return GatewayStatus(at, access); });
   }
+  return questions;
+}
+
+}  // namespace
+
+std::vector<RoleStatus> AskRoles(const absl::StatusOr<std::vector<RolePlace>>& places, const std::string& registry,
+                                 const ClusterOptions& cluster, const RpcAccess& access) {
+  constexpr int kMostAtOnce = 64;
+  const std::vector<RolePlace> known = places.ok() ? *places : std::vector<RolePlace>();
+  const absl::Status missing =
+      places.ok() ? absl::UnavailableError(absl::StrCat("not registered in ", registry)) : places.status();
+  const std::vector<Question> questions = QuestionsOf(known, cluster, access);
+  std::vector<RoleStatus> roles(questions.size());
+  base::Executor threads({.name = "ask", .threads = std::min(static_cast<int>(questions.size()), kMostAtOnce)});
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const auto is_it = [&](const RolePlace& place) { return place.name == questions[i].name; };
+    const auto place = std::find_if(known.begin(), known.end(), is_it);
+    if (place == known.end()) {
+      roles[i] = {.name = questions[i].name, .address = "-", .state = missing};
+      continue;
+    }
+    threads.Post([&role = roles[i], &question = questions[i], &place = *place] {
+      role = {.name = place.name, .address = place.address, .state = question.ask(place.address), .waits = place.waits};
+    });
+  }
+  threads.Shutdown();
   return roles;
 }
 

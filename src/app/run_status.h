@@ -1,6 +1,8 @@
 // Asks the roles of a run for their state, for `ingot status` and its launcher.
 #pragma once
 
+#include <chrono>
+#include <string>
 #include <vector>
 
 #include "app/grpc_access.h"
@@ -9,8 +11,12 @@
 
 namespace ingot::app {
 
-// Asks every role that listens, at the place where the registry has it. Each has two seconds.
-std::vector<RoleStatus> AskRoles(RunRegistry& registry, const ClusterOptions& cluster, const RpcAccess& access);
+inline constexpr std::chrono::milliseconds kRoleAnswersWithin{2000};
+
+// Asks every role that listens at its place, all at once: the answer comes within kRoleAnswersWithin. `places`: of the
+// registry that `registry` describes.
+std::vector<RoleStatus> AskRoles(const absl::StatusOr<std::vector<RolePlace>>& places, const std::string& registry,
+                                 const ClusterOptions& cluster, const RpcAccess& access);
 
 // The agents of the nodes of cluster.groups, with what they run, as the registry has them.
 std::vector<RoleStatus> AskNodes(RunRegistry& registry, const std::vector<NodeGroup>& groups);

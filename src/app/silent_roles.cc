@@ -17,13 +17,8 @@
 namespace ingot::app {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{500};
-
-pid_t ListenerOf(int fd) {
-  ucred who = {};
-  socklen_t size = sizeof(who);
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.pid : 0;
-}
+constexpr std::chrono::milliseconds kPause = SilentRoles::kEvery / 2;  // half of it takes answers, half sleeps
+constexpr size_t kMostBytes = 1 << 16;                                 // of an answer
 
 int64_t Seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
@@ -87,9 +82,12 @@ void SilentRoles::Ask() {
     Question& question = questions_[role.name];
     if (question.fd >= 0) continue;
     const absl::StatusOr<int> fd = http::ConnectUnix(role.path);
-    if (!fd.ok()) continue;
-    constexpr std::string_view kRequest = "GET / HTTP/1.1\r\nHost: run\r\nConnection: close\r\n\r\n";
-    question = {.fd = *fd, .process = ListenerOf(*fd), .asked = clock_.Now(), .told = false};
+    if (!fd.ok()) {
+      NoteWaits(role.name, {});
+      continue;
+    }
+    constexpr std::string_view kRequest = "GET /waits HTTP/1.1\r\nHost: run\r\nConnection: close\r\n\r\n";
+    question = {.fd = *fd, .process = http::ListenerOf(*fd), .asked = clock_.Now(), .told = false, .answer = ""};
     if (send(*fd, kRequest.data(), kRequest.size(), MSG_NOSIGNAL) < 0) Close(role.name, question, false);
   }
   for (auto& [name, question] : questions_) {  // of roles that went elsewhere
@@ -113,9 +111,12 @@ void SilentRoles::TakeAnswers(std::chrono::milliseconds wait) {
     if (ready <= 0) return;
     for (size_t i = 0; i < open.size(); ++i) {
       if (open[i].revents == 0) continue;
-      std::array<char, 64> bytes = {};
-      const bool answered = recv(open[i].fd, bytes.data(), bytes.size(), MSG_DONTWAIT) > 0;
-      Close(names[i], questions_[names[i]], answered);
+      Question& question = questions_[names[i]];
+      std::array<char, 4096> bytes = {};
+      const ssize_t got = recv(open[i].fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (got > 0) question.answer.append(bytes.data(), static_cast<size_t>(got));
+      if (got > 0 && question.answer.size() < kMostBytes) continue;
+      Close(names[i], question, !question.answer.empty());
     }
   }
 }
@@ -123,6 +124,10 @@ void SilentRoles::TakeAnswers(std::chrono::milliseconds wait) {
 void SilentRoles::Close(const std::string& name, Question& question, bool answered) {
   close(question.fd);
   question.fd = -1;
+  constexpr std::string_view kGood = "HTTP/1.1 200", kEnd = "\r\n\r\n";
+  const size_t end = question.answer.find(kEnd);
+  const bool tells = answered && question.answer.starts_with(kGood) && end != std::string::npos;
+  NoteWaits(name, tells ? ParseWaits(std::string_view(question.answer).substr(end + kEnd.size())) : ToldWaits());
   if (!std::exchange(question.told, false)) return;
   {
     base::MutexLock lock(mu_);
@@ -131,6 +136,17 @@ void SilentRoles::Close(const std::string& name, Question& question, bool answer
   const int64_t seconds = Seconds(clock_.Now() - question.asked);
   // The end of a process is told by its supervisor.
   if (answered) tell_(absl::StrCat(name, " answers again, after ", seconds, " s"));
+}
+
+void SilentRoles::NoteWaits(const std::string& name, const ToldWaits& waits) {
+  std::string before;
+  {
+    base::MutexLock lock(mu_);
+    ToldWaits& noted = waits_[name];
+    before = std::exchange(noted, waits).faults;
+  }
+  if (waits.faults == before) return;
+  tell_(absl::StrCat(name, " waits for ", waits.faults.empty() ? "nobody any more" : waits.faults));
 }
 
 void SilentRoles::TellSilence() {
@@ -157,6 +173,15 @@ std::vector<RoleStatus> SilentRoles::Silent() {
                                                             " s: ", what.empty() ? "it has ended" : what))});
   }
   return statuses;
+}
+
+std::map<std::string, std::string> SilentRoles::Waits() {
+  std::map<std::string, std::string> all;
+  base::MutexLock lock(mu_);
+  for (const auto& [name, waits] : waits_) {
+    if (!waits.empty() && !silent_.contains(name)) all[name] = waits.All();
+  }
+  return all;
 }
 
 }  // namespace ingot::app

@@ -1,9 +1,13 @@
 // Watches whether the roles of this machine answer at all: a process that is stopped by a signal, frozen or starved makes
 // others wait, and cannot say so itself. Each role has a socket file (metrics-NAME.sock); an answer of any kind shows that
-// it lives.
+// it lives, and tells for whom it waits (role_waits.h).
 //
-//   launcher or node's agent ──"GET /"──▶ RUN/sockets/metrics-NAME.sock     once a second
+//   launcher or node's agent ──"GET /waits"──▶ RUN/sockets/metrics-NAME.sock     twice a second
 //                 no answer for 5 s ──▶ terminal, log, `ingot status`: "trainer gives no answer for 5 s: process 7 is stopped"
+//                 "datapool"        ──▶ terminal, log, `ingot status`: "gateway waits for datapool"
+//
+// A role that falls silent is told within 6 s: its last answer came less than kEvery (0.5 s) before the next question, which
+// is open for kPatience (5 s), and is looked at every kEvery. `ingot status` asks silent roles for at most 2 s besides.
 #pragma once
 
 #include <sys/types.h>
@@ -16,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/role_waits.h"
 #include "app/status_endpoint.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -29,9 +34,11 @@ struct RoleSocket {
 class SilentRoles {
  public:
   static constexpr std::chrono::seconds kPatience{5};
+  static constexpr std::chrono::milliseconds kEvery{500};  // between two questions, and between two looks at one
 
   // `roles`: those to ask; one whose socket file has no listener starts, or has ended, and is not silent. `tell` gets a line
-  // when a role falls silent and when it answers again. Both are called by the thread of Look, or of Start.
+  // when a role falls silent or answers again, and with each change of its waits that are faults. Both are called by the
+  // thread of Look, or of Start.
   SilentRoles(std::function<std::vector<RoleSocket>()> roles, std::function<void(const std::string&)> tell,
               const base::Clock& clock = base::Clock::Real())
       : roles_(std::move(roles)), tell_(std::move(tell)), clock_(clock) {}
@@ -39,7 +46,7 @@ class SilentRoles {
   SilentRoles(const SilentRoles&) = delete;
   SilentRoles& operator=(const SilentRoles&) = delete;
 
-  // Looks twice a second, on a thread of its own, until the destructor. Called at most once, and no Look beside it.
+  // Looks every kEvery, on a thread of its own, until the destructor. Called at most once, and no Look beside it.
   void Start();
 
   // Asks every role that owes no answer, and takes the answers that come within `wait`.
@@ -47,6 +54,8 @@ class SilentRoles {
 
   // A line for each role that is silent, with what is wrong as an error. Thread safe.
   std::vector<RoleStatus> Silent();
+  // For whom the roles wait that answered last, by name; those that wait for nobody are left out. Thread safe.
+  std::map<std::string, std::string> Waits();
 
  private:
   struct Question {
@@ -54,12 +63,15 @@ class SilentRoles {
     pid_t process = 0;
     std::chrono::nanoseconds asked{0};
     bool told = false;  // that the role is silent
+    std::string answer;
   };
 
   void Ask();
   void TakeAnswers(std::chrono::milliseconds wait);
   void TellSilence();
+  // The question is over, by its answer or by its role's end.
   void Close(const std::string& name, Question& question, bool answered);
+  void NoteWaits(const std::string& name, const ToldWaits& waits);
 
   const std::function<std::vector<RoleSocket>()> roles_;
   const std::function<void(const std::string&)> tell_;
@@ -67,6 +79,7 @@ class SilentRoles {
   std::map<std::string, Question> questions_;  // of the looking thread
   base::Mutex mu_;
   std::map<std::string, Question> silent_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, ToldWaits> waits_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   base::CondVar stopped_;
   std::thread thread_;

@@ -21,8 +21,10 @@ http::Reply Text(int status, std::string body) {
 std::string FormatRoles(const std::vector<RoleStatus>& roles) {
   std::string lines;
   for (const RoleStatus& role : roles) {
-    const std::string state =
-        role.state.ok() ? *role.state : absl::StrCat("NOT REACHED: ", role.state.status().message());
+    std::string state = role.state.ok() ? *role.state : absl::StrCat("NOT REACHED: ", role.state.status().message());
+    if (!role.waits.empty()) {
+      absl::StrAppend(&state, state.empty() ? "" : "; ", "waits for ", role.waits);
+    }
     lines += fmt::format("{:<10} {:<22} {}\n", role.name, role.address, base::Printable(state));
   }
   return lines;
@@ -36,6 +38,19 @@ std::vector<RoleStatus> WithSilent(std::vector<RoleStatus> roles, const std::vec
       roles.push_back(one);
     } else if (!found->state.ok()) {
       found->state = one.state;  // it tells more than a deadline
+    }
+  }
+  return roles;
+}
+
+std::vector<RoleStatus> WithWaits(std::vector<RoleStatus> roles, const std::map<std::string, std::string>& waits) {
+  for (const auto& [name, text] : waits) {
+    const auto is_it = [&](const RoleStatus& role) { return role.name == name; };
+    const auto found = std::find_if(roles.begin(), roles.end(), is_it);
+    if (found == roles.end()) {
+      roles.push_back({.name = name, .address = "-", .state = "", .waits = text});
+    } else {
+      found->waits = text;
     }
   }
   return roles;

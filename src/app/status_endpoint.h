@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,12 +21,15 @@ namespace ingot::app {
 struct RoleStatus {
   std::string name, address;
   absl::StatusOr<std::string> state;  // a line for people; an error = the role was not reached
+  std::string waits = {};             // for whom the role waits; empty = nobody
 };
 
 // A printable line for each role.
 std::string FormatRoles(const std::vector<RoleStatus>& roles);
 // The roles with what is known of the silent ones, which may be others beside them.
 std::vector<RoleStatus> WithSilent(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& silent);
+// The roles with what those of this machine wait for, by name, which may be others beside them.
+std::vector<RoleStatus> WithWaits(std::vector<RoleStatus> roles, const std::map<std::string, std::string>& waits);
 bool AllAnswer(const std::vector<RoleStatus>& roles);
 
 // Serves GET /status, the roles' lines, on a socket file.
@@ -51,7 +55,7 @@ struct LaunchedStatus {
   bool all_answer = false;
   std::string lines;
 };
-// UNAVAILABLE: no launcher answers at `path`.
+// UNAVAILABLE: no launcher listens at `path`. DEADLINE_EXCEEDED: one does, and gives no answer.
 absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path);
 
 }  // namespace ingot::app

@@ -38,7 +38,9 @@ std::string LastError(const std::string& log_path) {
 
 }  // namespace
 
-Supervisor::~Supervisor() { StopAll(); }
+Supervisor::~Supervisor() {
+  StopAll([](const std::string& line) { INGOT_LOG(info, "{}", line); });
+}
 
 namespace {
 
@@ -110,7 +112,7 @@ std::string Supervisor::Describe(const Role& role, int wait_status) {
 
 absl::StatusOr<int> Supervisor::Run(const std::function<bool()>& stop, const OnStatus& on_status) {
   const Ending ending = TendAll(stop, on_status);
-  StopAll();
+  StopAll(on_status);
   on_status(absl::StrCat("the run ended: ", ending.why));
   return ending.code;
 }
@@ -156,6 +158,7 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   if (role.done) return std::nullopt;
   if (role.pid < 0) {
     if (ending_.contains(role.spec.group) || options_.clock->Now() < role.start_after) return std::nullopt;
+    if (IsHeld(role, on_status)) return std::nullopt;
     INGOT_ASSIGN_OR_RETURN(role.pid, Spawn(role.spec, true));
     role.started = options_.clock->Now();
     const std::string count = absl::StrCat(" (", role.restarts, " of ", options_.max_restarts, ")");
@@ -171,7 +174,10 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   const int code = exited ? WEXITSTATUS(wait_status) : -1;
   const bool left_alone = !role.spec.group.empty() && code == kGroupLostExit;
   const bool stopped = exited && code == kStoppedExit;
-  if (exited && role.spec.decides && !left_alone && !stopped) return Ending{code, Describe(role, wait_status)};
+  if (exited && code != 0 && code != kGroupLostExit && !stopped) HoldIfObstructed(role);
+  if (exited && role.spec.decides && !left_alone && !stopped && !role.held) {
+    return Ending{code, Describe(role, wait_status)};
+  }
   if (exited && code == 0 && role.spec.may_finish) {
     role.done = true;
     on_status(absl::StrCat(role.spec.name, " is done"));
@@ -183,8 +189,36 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   }
   const std::string what = Describe(role, wait_status);
   on_status(what);
+  if (role.held) {
+    on_status(absl::StrCat(role.spec.name, " is started again once it can succeed: ", options_.obstacle()));
+    Schedule(role);
+    return std::nullopt;
+  }
   INGOT_RETURN_IF_ERROR(Restart(role, what));
   return std::nullopt;
+}
+
+void Supervisor::HoldIfObstructed(Role& role) const {
+  const std::string obstacle = options_.obstacle ? options_.obstacle() : "";
+  if (!obstacle.empty()) role.held = std::make_unique<base::Wait>(StartOf(role, obstacle));
+}
+
+std::string Supervisor::StartOf(const Role& role, const std::string& obstacle) {
+  return absl::StrCat("the start of ", role.spec.name, ": ", obstacle);
+}
+
+bool Supervisor::IsHeld(Role& role, const OnStatus& on_status) const {
+  const auto held = [&](const Role& other) {  // those of a group start together
+    return other.held != nullptr &&
+           (&other == &role || (!role.spec.group.empty() && other.spec.group == role.spec.group));
+  };
+  if (std::none_of(roles_.begin(), roles_.end(), held)) return false;
+  const std::string obstacle = options_.obstacle();
+  if (role.held && !obstacle.empty()) role.held->Because(StartOf(role, obstacle));
+  if (!obstacle.empty()) return true;
+  if (role.held) on_status(absl::StrCat("nothing is in the way of ", role.spec.name, " any more"));
+  role.held.reset();
+  return false;
 }
 
 absl::Status Supervisor::Restart(Role& role, const std::string& why) {
@@ -207,7 +241,7 @@ void Supervisor::NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_st
   const auto kill_after = options_.clock->Now() + options_.group_grace;
   EndingGroup& group = ending_.try_emplace(role.spec.group, EndingGroup{what, "", kill_after}).first->second;
   const int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
-  const bool own_error = WIFEXITED(wait_status) && code != kGroupLostExit && code != kStoppedExit;
+  const bool own_error = WIFEXITED(wait_status) && code != kGroupLostExit && code != kStoppedExit && !role.held;
   if (own_error && group.error.empty()) group.error = what;
   role.died = (WIFSIGNALED(wait_status) && !role.killed) || code == kStoppedExit;
 }
@@ -241,9 +275,10 @@ absl::Status Supervisor::RestartGroup(const std::string& name, const std::string
   }
   const bool any_died = std::any_of(members.begin(), members.end(), [](const Role* role) { return role->died; });
   const bool any_killed = std::any_of(members.begin(), members.end(), [](const Role* role) { return role->killed; });
+  const bool held = std::any_of(members.begin(), members.end(), [](const Role* role) { return role->held != nullptr; });
   std::vector<std::string> lost;
   for (Role* role : members) {
-    const bool counts = any_died ? role->died : role->killed || !any_killed;
+    const bool counts = any_died ? role->died : !held && (role->killed || !any_killed);
     if (counts && role->restarts >= options_.max_restarts) {
       lost.push_back(role->spec.name);
       continue;
@@ -255,7 +290,8 @@ absl::Status Supervisor::RestartGroup(const std::string& name, const std::string
         absl::StrCat(role->spec.name, " is to be started again (", role->restarts, " of ", options_.max_restarts, ")"));
   }
   if (!lost.empty()) return GoOnWithout(lost, name, why, on_status);
-  on_status(absl::StrCat("all of ", name, " ended; they are started again together"));
+  on_status(absl::StrCat("all of ", name, " ended; they are started again together",
+                         held ? absl::StrCat(" once they can succeed: ", options_.obstacle()) : ""));
   return absl::OkStatus();
 }
 
@@ -283,30 +319,43 @@ absl::Status Supervisor::GoOnWithout(const std::vector<std::string>& lost, const
   return absl::OkStatus();
 }
 
-void Supervisor::StopAll() {
+void Supervisor::StopAll(const OnStatus& on_status) {
   std::set<int> waves;
   for (const Role& role : roles_) waves.insert(role.spec.wave);
-  for (const int wave : waves) StopWave(wave);
+  for (const int wave : waves) StopWave(wave, on_status);
 }
 
-void Supervisor::StopWave(int wave) {
+void Supervisor::StopWave(int wave, const OnStatus& on_status) {
+  constexpr std::chrono::seconds kTellOfWait{5};
   const auto begin = options_.clock->Now();
-  // Kills roles whose grace is over, and reaps those that ended. Whether any still runs.
-  const auto running = [this, wave, begin] {
-    bool any = false;
+  auto tell_at = begin + kTellOfWait;
+  // Kills roles whose grace is over, and reaps those that ended. The roles that still run.
+  const auto running = [this, wave, begin, &on_status] {
+    std::vector<std::string> names;
     for (Role& role : roles_) {
       if (role.spec.wave != wave || role.pid <= 0) continue;
-      const bool late = options_.clock->Now() - begin >= role.spec.stop_grace;
-      if (late) kill(role.pid, SIGKILL);
-      if (waitpid(role.pid, nullptr, late ? 0 : WNOHANG) != 0) role.pid = -1;
-      any = any || role.pid > 0;
+      if (!role.killed && options_.clock->Now() - begin >= role.spec.stop_grace) {
+        kill(role.pid, SIGKILL);
+        role.killed = true;
+        on_status(absl::StrCat(role.spec.name, " has not ended within ", role.spec.stop_grace.count(),
+                               " ms of the signal to stop, and is killed"));
+      }
+      if (waitpid(role.pid, nullptr, WNOHANG) != 0) role.pid = -1;
+      if (role.pid > 0) names.push_back(role.spec.name);
     }
-    return any;
+    return names;
   };
-  for (const Role& role : roles_) {
+  for (Role& role : roles_) {
+    role.killed = false;
     if (role.spec.wave == wave && role.pid > 0) kill(role.pid, SIGTERM);
   }
-  while (running()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (auto names = running(); !names.empty(); names = running()) {
+    if (options_.clock->Now() >= tell_at) {
+      tell_at = options_.clock->Now() + std::chrono::minutes(1);
+      on_status(absl::StrCat("waits for the end of ", absl::StrJoin(names, ", ")));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 }  // namespace ingot::app

@@ -15,6 +15,9 @@
 //
 // down to min_members; with fewer the run fails.
 //
+// A role that ended with an error while there is an obstacle, such as a full disk, is started again once it is gone. Its end
+// does not count as a crash, and a role that decides does not end the run by it.
+//
 // Not thread safe: one thread starts and runs it. Children die with the supervisor, even if it is killed.
 #pragma once
 
@@ -23,12 +26,14 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/waits.h"
 
 namespace ingot::app {
 
@@ -78,6 +83,9 @@ struct SupervisorOptions {
   std::function<void(const std::vector<RoleState>&)> on_states;
   // Asked all the time by the thread of Run for roles to be started beside the first ones. Null = there are none.
   std::function<std::vector<RoleSpec>()> arrivals;
+  // Asked when a role has ended with an error, and then until it may start again: why none could succeed now. Empty text =
+  // nothing is in the way. Null = nothing ever is.
+  std::function<std::string()> obstacle;
 };
 
 class Supervisor {
@@ -101,6 +109,7 @@ class Supervisor {
     bool done = false;
     bool killed = false;                                  // by the supervisor, since it outlived its group
     bool died = false;                                    // of itself, and thereby ended its group
+    std::unique_ptr<base::Wait> held;                     // while an obstacle is in the way of its next start
     std::chrono::nanoseconds started{0}, start_after{0};  // on the clock
   };
   // A group of which at least one member has ended and the others are to end.
@@ -124,6 +133,10 @@ class Supervisor {
   // Starts `role` if it is due, or reaps it if it ended. Returns the run's ending if this decides it.
   absl::StatusOr<std::optional<Ending>> Tend(Role& role, const OnStatus& on_status);
   void NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status);
+  // After an error of the role: whether it waits for the end of an obstacle, and, before its next start, still does.
+  void HoldIfObstructed(Role& role) const;
+  bool IsHeld(Role& role, const OnStatus& on_status) const;
+  static std::string StartOf(const Role& role, const std::string& obstacle);
   absl::Status TendGroups(const OnStatus& on_status);
   // ABORTED: it was restarted too often.
   absl::Status Restart(Role& role, const std::string& why);
@@ -134,8 +147,8 @@ class Supervisor {
   void Schedule(Role& role) const;
   absl::Status StartArrivals(const OnStatus& on_status);
   void TellStates();
-  void StopAll();
-  void StopWave(int wave);
+  void StopAll(const OnStatus& on_status);
+  void StopWave(int wave, const OnStatus& on_status);
 
   const SupervisorOptions options_;
   std::vector<Role> roles_;

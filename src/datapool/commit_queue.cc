@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/retry.h"
+#include "base/waits.h"
 
 namespace ingot::datapool {
 namespace {
@@ -21,9 +22,10 @@ absl::Status CommitQueue::Run(const Mutation& mutation) {
                                 kWaitMs);
   }
   queue_.push_back(&waiter);
-  while (!waiter.done && queue_.front() != &waiter) waiter.wake.Wait(mu_);
+  while (!waiter.done && queue_.front() != &waiter) waiter.wake.Wait(mu_);  // for the thread below
   if (waiter.done) return waiter.status;
 
+  const base::Wait wait("the pool's disk, or its database");
   const std::deque<Waiter*> waiters = queue_;
   mu_.Unlock();
   const size_t committed = Commit(waiters);

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
 #include "base/log.h"
+#include "base/waits.h"
 #include "datapool/keys.h"
 
 namespace ingot::datapool {
@@ -121,6 +122,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(
                                "target_session_attrs",
                                nullptr};
   const char* const values[] = {"2", "5000", "ingot", url.c_str(), "UTF8", "read-write", nullptr};
+  const base::Wait wait("a connection to PostgreSQL");
   std::unique_ptr<PostgresConnection> connection(
       new PostgresConnection(PQconnectdbParams(names, values, 1), answer_timeout));
   pg_conn* const pq = connection->connection_;
@@ -169,6 +171,7 @@ absl::Status PostgresConnection::AwaitResult(std::chrono::steady_clock::time_poi
 
 absl::StatusOr<PostgresRows> PostgresConnection::Answer(int sent) {
   if (sent == 0) return ErrorOf(nullptr);
+  const base::Wait wait("PostgreSQL, or a standby that it waits for");
   const auto end = std::chrono::steady_clock::now() + answer_timeout_;
   PostgresRows last(nullptr);
   absl::Status error;

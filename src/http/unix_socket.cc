@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@ namespace ingot::http {
 namespace {
 
 constexpr int kBacklog = 64;
+constexpr time_t kPatienceSeconds = 1;
 
 struct Descriptor {
   ~Descriptor() {
@@ -22,7 +24,13 @@ struct Descriptor {
   int fd = -1;
 };
 
-int NewSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+// Connecting waits while the listener's queue is full.
+int NewSocket() {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const timeval longest{.tv_sec = kPatienceSeconds, .tv_usec = 0};
+  if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
+  return fd;
+}
 
 // A socket file: its folder, its name there, and its address. A path that is too long for an address is named by its
 // folder's descriptor.
@@ -81,8 +89,17 @@ absl::StatusOr<int> ConnectUnix(const std::string& path) {
   Place place;
   if (const std::string why = place.Find(path); !why.empty()) return fail(why);
   Descriptor made{NewSocket()};
-  if (made.fd < 0 || !place.Connect(made.fd)) return fail(std::strerror(errno));
-  return std::exchange(made.fd, -1);
+  if (made.fd < 0) return fail(std::strerror(errno));
+  if (place.Connect(made.fd)) return std::exchange(made.fd, -1);
+  if (errno != EAGAIN) return fail(std::strerror(errno));
+  return absl::DeadlineExceededError(absl::StrCat("the process that listens at ", path, " has taken no connection for ",
+                                                  kPatienceSeconds, " s: it may be stopped"));
+}
+
+pid_t ListenerOf(int fd) {
+  ucred who = {};
+  socklen_t size = sizeof(who);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.pid : 0;
 }
 
 }  // namespace ingot::http

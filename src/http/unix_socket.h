@@ -1,6 +1,8 @@
 // Unix sockets for one user of the machine. A path may be longer than a socket's address.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "base/status.h"
@@ -13,6 +15,10 @@ namespace ingot::http {
 absl::StatusOr<int> ListenUnix(const std::string& path);
 
 // Connects to a socket file, and returns the descriptor, which the caller owns. UNAVAILABLE: nobody listens there.
+// DEADLINE_EXCEEDED: the listener has taken none of its connections for a second.
 absl::StatusOr<int> ConnectUnix(const std::string& path);
+
+// The process that listens at the other end of a connection of ConnectUnix; 0 = the system does not tell.
+pid_t ListenerOf(int fd);
 
 }  // namespace ingot::http

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "base/waits.h"
 
 namespace ingot::registry {
 namespace {
@@ -179,6 +180,7 @@ void EtcdClient::Pause() {
 
 absl::Status EtcdClient::Call(const Rpc& rpc, milliseconds deadline) {
   const auto end = std::chrono::steady_clock::now() + deadline;
+  base::Wait wait(Describe());
   absl::Status last;
   for (;;) {
     for (size_t tried = 0; tried < members_.size(); ++tried) {
@@ -193,6 +195,7 @@ absl::Status EtcdClient::Call(const Rpc& rpc, milliseconds deadline) {
       const milliseconds share = std::max(deadline / static_cast<int>(members_.size()), milliseconds(100));
       last = Try(rpc, *members_[chosen], std::min({left, share, kMemberDeadline}), other);
       if (last.ok() || !other) return last;
+      wait.Because(absl::StrCat(Describe(), " (", last.message(), ")"));
       base::MutexLock lock(mu_);
       if (current_ == chosen) current_ = (chosen + 1) % members_.size();
     }

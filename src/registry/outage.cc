@@ -15,6 +15,8 @@ int64_t Outage::Seconds() const {
 
 void Outage::Failed(const absl::Status& why) {
   const std::chrono::nanoseconds now = clock_.Now();
+  const std::string cause = absl::StrCat(what_, " (", why.message(), ")");
+  wait_.has_value() ? wait_->Because(cause) : (void)wait_.emplace(cause);
   if (!since_.has_value()) {
     since_ = told_ = now;
     INGOT_LOG(warn, "{} waits: {}", what_, std::string(why.message()));
@@ -28,6 +30,7 @@ void Outage::Over() {
   if (!since_.has_value()) return;
   INGOT_LOG(info, "{} goes on after {} s", what_, Seconds());
   since_.reset();
+  wait_.reset();
 }
 
 }  // namespace ingot::registry

@@ -1,5 +1,5 @@
 // The log of a time without an answer: its cause when it begins, a reminder each minute, and its length at its end. Tries in
-// between log nothing. Not thread safe.
+// between log nothing. Meanwhile it is a wait of the process (base/waits.h). Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/waits.h"
 
 namespace ingot::registry {
 
@@ -28,6 +29,7 @@ class Outage {
   const std::string what_;
   const base::Clock& clock_;
   std::optional<std::chrono::nanoseconds> since_;
+  std::optional<base::Wait> wait_;  // meanwhile
   std::chrono::nanoseconds told_{0};
 };
 

@@ -8,13 +8,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "base/log.h"
+#include "base/waits.h"
 
 // The linker's names of the embedded program (CMakeLists.txt).
 extern "C" const char _binary_ingot_launcher_start[];
@@ -26,6 +26,7 @@ namespace {
 // A launcher answers its SetUp within milliseconds; a machine under load may need more.
 constexpr int kSetUpPatienceMs = 10'000;
 constexpr int kOpenPatienceMs = 60'000;
+constexpr std::chrono::seconds kEndPatience{10};
 constexpr int kSocketPatienceMs = 10'000;
 constexpr int kMostDescriptors = kOpenDescriptors + kMostGroups;
 
@@ -136,6 +137,7 @@ absl::StatusOr<SocketPair> MakeSocketPair() {
 
 // The report of a room's first process, with the descriptors of an OpenedRoom.
 absl::Status AwaitRoom(OpenedRoom& room, LaunchFailure& failure) {
+  const base::Wait wait("the launcher of agents, which opens a room");
   pollfd answer{room.socket.get(), POLLIN, 0};
   int ready;
   do ready = poll(&answer, 1, kOpenPatienceMs);
@@ -236,7 +238,9 @@ Launcher::~Launcher() {
 void Launcher::End() {
   socket_.Reset();
   if (pid_ <= 0) return;
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;  // it ends with its socket
+  // It ends with its socket.
+  const absl::Status ended = AwaitChild(pid_, "the launcher of agents", kEndPatience).status();
+  if (!ended.ok()) INGOT_LOG(warn, "{}", std::string(ended.message()));
   pid_ = -1;
 }
 

@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kEndPatienceMs = 5'000;
+constexpr std::chrono::minutes kCopyPatience{30};
 constexpr size_t kMostLayers = 32;  // more are merged into one: every layer costs each look at a file
 
 std::vector<LaunchLimit> LaunchLimits(const Limits& limits, int64_t processes) {
@@ -70,8 +71,7 @@ absl::Status RunCopier(const std::vector<std::string>& argv) {
   const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   const Command command{.argv = argv, .env = {{"PATH", "/usr/bin:/bin"}}, .working_dir = "/", .stdin_text = ""};
   INGOT_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, {null.get(), null.get(), null.get()}, {}));
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  INGOT_ASSIGN_OR_RETURN(const int status, AwaitChild(pid, argv.front(), kCopyPatience));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot copy ", argv[argv.size() - 2], " to ", argv.back(), ": is the disk full?"));

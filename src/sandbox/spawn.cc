@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -10,10 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 
 #include "absl/strings/str_split.h"
+#include "base/waits.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -254,6 +257,25 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const Spa
   if (got != sizeof(failure)) return pid;  // closed by exec
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
   return FailureStatus(failure, command, path);
+}
+
+absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::milliseconds patience) {
+  const base::Wait wait(absl::StrCat("the end of ", name));
+  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const auto end = std::chrono::steady_clock::now() + patience;
+  bool late = false;
+  for (pollfd ended{process.get(), POLLIN, 0}; process.valid() && !late;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    const int ready = poll(&ended, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (ready > 0) break;
+    late = ready == 0;
+  }
+  if (late) kill(pid, SIGKILL);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  if (!late) return status;
+  return absl::DeadlineExceededError(
+      absl::StrCat(name, " has not ended within ", patience.count(), " ms, and was killed"));
 }
 
 }  // namespace ingot::sandbox

@@ -4,6 +4,9 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <string>
+
 #include "base/status.h"
 #include "sandbox/process.h"
 
@@ -54,5 +57,9 @@ struct SpawnOptions {
 // Starts the command and returns once it runs; it gets no stdin_text. The error is about a command that did not start.
 // No other descriptor of the caller reaches the process; its signals have their default actions.
 absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const SpawnOptions& options);
+
+// Waits for the end of a child process, and reaps it. Returns its wait status. DEADLINE_EXCEEDED: it ran for `patience`, and
+// was killed. `name`: the program, for the error and the waits of this process.
+absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::milliseconds patience);
 
 }  // namespace ingot::sandbox

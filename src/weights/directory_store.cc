@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "base/waits.h"
 
 namespace ingot::weights {
 namespace {
@@ -56,11 +58,28 @@ absl::Status WriteAll(const std::string& path, std::string_view bytes) {
   return absl::OkStatus();
 }
 
+// UNAVAILABLE: another process has held the lock for `patience`.
+absl::Status Lock(int fd, const std::string& path, std::chrono::milliseconds patience) {
+  const std::string holder = absl::StrCat("the process that holds ", path);
+  const base::Wait wait(holder);
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Failed("lock", path);
+    if (std::chrono::steady_clock::now() >= end) {
+      return absl::UnavailableError(absl::StrCat(holder, " has not released it for ", patience.count(),
+                                                 " ms: it may be paused; `fuser ", path, "` names it"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return absl::OkStatus();
+}
+
 std::string Tag(std::string_view bytes) { return base::Hex(base::Checksum64(bytes)); }
 
 class DirectoryStore final : public ObjectStore {
  public:
-  explicit DirectoryStore(std::string path) : path_(std::move(path)) {}
+  DirectoryStore(std::string path, std::chrono::milliseconds lock_patience)
+      : path_(std::move(path)), lock_patience_(lock_patience) {}
 
   absl::Status Put(const std::string& key, std::string_view bytes) override {
     INGOT_RETURN_IF_ERROR(CheckKey(key));
@@ -89,9 +108,7 @@ class DirectoryStore final : public ObjectStore {
     const std::string lock_path = absl::StrCat(path_, "/", kLockFile);
     const Descriptor lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (lock.get() < 0) return Failed("open", lock_path);
-    while (::flock(lock.get(), LOCK_EX) != 0) {
-      if (errno != EINTR) return Failed("lock", lock_path);
-    }
+    INGOT_RETURN_IF_ERROR(Lock(lock.get(), lock_path, lock_patience_));
     const absl::StatusOr<StoredObject> now = Get(key, base::kMaxFileBytes);
     if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
     if ((now.ok() ? now->tag : "") != tag) {
@@ -161,6 +178,7 @@ class DirectoryStore final : public ObjectStore {
   }
 
   const std::string path_;  // absolute, without a slash at its end
+  const std::chrono::milliseconds lock_patience_;
 };
 
 void RemoveAbandoned(const std::string& folder) {
@@ -173,7 +191,8 @@ void RemoveAbandoned(const std::string& folder) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::string& path) {
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::string& path,
+                                                                std::chrono::milliseconds lock_patience) {
   std::error_code error;
   std::string absolute = fs::absolute(path, error).lexically_normal().string();
   while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
@@ -181,7 +200,7 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::strin
   fs::create_directories(writing, error);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the directory ", writing));
   RemoveAbandoned(writing);
-  return std::make_unique<DirectoryStore>(std::move(absolute));
+  return std::make_unique<DirectoryStore>(std::move(absolute), lock_patience);
 }
 
 }  // namespace ingot::weights

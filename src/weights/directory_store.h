@@ -5,6 +5,7 @@
 // (mounted with flock) and CephFS do. A tag is the Checksum64 of the content.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -12,7 +13,9 @@
 
 namespace ingot::weights {
 
-// Makes the directory if it is missing. UNAVAILABLE or PERMISSION_DENIED name it and the system's reason.
-absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::string& path);
+// Makes the directory if it is missing. UNAVAILABLE or PERMISSION_DENIED name it and the system's reason. A Swap waits for
+// another process's for `lock_patience`; UNAVAILABLE then names the lock.
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(
+    const std::string& path, std::chrono::milliseconds lock_patience = std::chrono::seconds(10));
 
 }  // namespace ingot::weights

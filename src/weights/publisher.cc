@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "base/waits.h"
 #include "weights/publisher_parts.h"
 
 namespace ingot::weights {
@@ -112,7 +114,16 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   const auto all_answered = [&](const std::vector<Engine*>& engines) {
     return std::all_of(engines.begin(), engines.end(), answered);
   };
-  if (!WaitUntil(deadline, [&] { return all_answered(asked.needed); })) {
+  base::Wait wait(absl::StrCat("engines to take version ", stats.version), base::WaitKind::kWork);
+  const auto needed = [&]() {
+    std::vector<std::string> names;
+    for (const Engine* engine : asked.needed) {
+      if (!answered(engine)) names.push_back(engine->name);
+    }
+    if (!names.empty()) wait.Because(absl::StrCat(absl::StrJoin(names, ", "), " to take version ", stats.version));
+    return names.empty();
+  };
+  if (!WaitUntil(deadline, needed)) {
     for (Engine* engine : asked.needed) {
       if (answered(engine) || !engine->leased) continue;
       EndLease(*engine);
@@ -227,6 +238,7 @@ absl::Status Publisher::Release(int64_t version) {
     return !engine->release_error.ok() ||
            std::find(engine->releases.begin(), engine->releases.end(), version) == engine->releases.end();
   };
+  const base::Wait wait(absl::StrCat("engines to free version ", version), base::WaitKind::kWork);
   if (!WaitUntil(clock_.Now() + options_.deadline, [&] { return std::all_of(asked.begin(), asked.end(), told); })) {
     return absl::DeadlineExceededError(absl::StrCat("not every engine freed version ", version, " within ",
                                                     options_.deadline.count(), " ms; they do when they next answer"));

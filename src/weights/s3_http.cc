@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/random.h"
+#include "base/waits.h"
 
 namespace ingot::weights {
 namespace {
@@ -169,6 +170,8 @@ absl::StatusOr<S3Answer> S3Http::SendOnce(const S3Request& request, TimePoint de
 }
 
 absl::StatusOr<S3Answer> S3Http::Send(const S3Request& request, TimePoint deadline) {
+  // Large objects take their time on a slow line.
+  const base::Wait wait(absl::StrCat("S3 at ", options_.endpoint), base::WaitKind::kWork);
   for (milliseconds wait = kFirstWait;; wait = std::min(2 * wait, kLongestWait)) {
     absl::StatusOr<S3Answer> answer = SendOnce(request, deadline);
     const bool again = answer.ok() ? MayPass(*answer) : absl::IsUnavailable(answer.status());

@@ -48,13 +48,27 @@ TEST(MetricsEndpoint, ServesTheMetricsOfItsProcessOnASocketOfThisUsers) {
   }
   EXPECT_EQ(Ask(http::Wire(path), "HEAD", "/metrics").status, 200);
   EXPECT_EQ(Ask(http::Wire(path), "GET", "/").status, 404);
+  EXPECT_EQ(Ask(http::Wire(path), "GET", "/waits").status, 404);
   EXPECT_EQ(Ask(http::Wire(path), "POST", "/metrics").headers.at("allow"), "GET, HEAD");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(MetricsEndpoint, SaysOnItsSocketForWhomItsProcessWaits) {
+  std::string folder = ::testing::TempDir() + "/metrics_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/m.sock";
+  const auto endpoint = MetricsEndpoint::OnSocket(path, OneLine, [] { return "datapool\n\n"; }).value();
+  const http::Response response = Ask(http::Wire(path), "GET", "/waits");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, "datapool\n\n");
+  EXPECT_EQ(Ask(http::Wire(path), "GET", "/metrics").body, OneLine());
   std::filesystem::remove_all(folder);
 }
 
 TEST(MetricsEndpoint, AsksForTheKeyAtAnAddress) {
   const auto endpoint = MetricsEndpoint::AtAddress(At("localhost"), kKey, OneLine).value();
   const int port = endpoint->port();
+  EXPECT_EQ(Ask(http::Wire(port), "GET", "/waits", kKey).status, 404);
   EXPECT_EQ(Ask(http::Wire(port), "GET", "/metrics", kKey).body, OneLine());
   for (const char* wrong : {"", "an-admin-key-of-some-lengtH", "x"}) {
     const http::Response refused = Ask(http::Wire(port), "GET", "/metrics", wrong);

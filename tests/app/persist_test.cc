@@ -9,6 +9,7 @@
 
 #include "app/unused_scheduler.h"
 #include "base/mutex.h"
+#include "base/waits.h"
 
 namespace ingot::app {
 namespace {
@@ -111,6 +112,26 @@ TEST_F(PersistTest, RepeatsOnTransientErrors) {
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(attempts, 101);
   }
+}
+
+TEST_F(PersistTest, IsAWaitOfTheProcessFromTheFirstFailureOn) {
+  const auto waits = [](base::WaitKind kind) { return base::Waits::OfProcess().Longer(std::chrono::seconds(0), kind); };
+  std::vector<std::vector<std::string>> seen;
+  on_sleep = [&](int) { seen.push_back(waits(base::WaitKind::kFault)); };
+  int attempts = 0;
+  const absl::Status status = Persist(patience, "writing a", [&]() -> absl::Status {
+    seen.push_back(waits(base::WaitKind::kFault));
+    if (++attempts == 1) return absl::ResourceExhaustedError("no space");
+    return attempts == 2 ? absl::UnavailableError("no disk") : absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  using Causes = std::vector<std::string>;
+  EXPECT_THAT(seen, testing::ElementsAre(Causes(), Causes{"writing a (no space)"}, Causes{"writing a (no space)"},
+                                         Causes{"writing a (no disk)"}, Causes{"writing a (no disk)"}));
+  EXPECT_EQ(waits(base::WaitKind::kFault), Causes());
+  FakeScheduler scheduler;
+  scheduler.on_ask = [&] { EXPECT_EQ(waits(base::WaitKind::kWork), Causes{"batch 3"}); };
+  EXPECT_TRUE(WaitForBatch(scheduler, 3, patience).ok());
 }
 
 TEST_F(PersistTest, ReturnsPermanentErrorsAtOnce) {

@@ -230,8 +230,23 @@ TEST_F(RunRegistryTest, ListsTheRolesThatAreThere) {
   EXPECT_EQ(caller_->Places()->size(), 1);
 }
 
-TEST_F(RunRegistryTest, TellsForWhomAProcessWaitsAndWhy) {
-  ASSERT_TRUE(caller_->Register("scheduler", "127.0.0.1:1").ok());
+TEST_F(RunRegistryTest, NamesTheRpcsThatGoOnAndWhy) {
+  const auto calls = [&] { return caller_->LongCalls(milliseconds(0)); };
+  Connect();
+  std::thread asking([&] { Ask(); });
+  while (calls().empty()) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_THAT(calls(), ElementsAre("datapool (Status: not registered)"));
+  EXPECT_THAT(caller_->LongCalls(std::chrono::hours(1)), ElementsAre());
+  may_answer_ = false;
+  const Process process = Serve(1);
+  while (asked_ == 0) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_THAT(calls(), ElementsAre("datapool (Status)")) << "it is there, and takes its time";
+  may_answer_ = true;
+  asking.join();
+  EXPECT_THAT(calls(), ElementsAre());
+}
+
+TEST_F(RunRegistryTest, TellsForWhomAProcessWaits) {
   const auto waits = [&]() -> std::string {
     const std::vector<RolePlace> places = *caller_->Places();
     for (const RolePlace& place : places) {
@@ -239,17 +254,24 @@ TEST_F(RunRegistryTest, TellsForWhomAProcessWaitsAndWhy) {
     }
     return "the scheduler is gone";
   };
-  Connect();
-  std::thread asking([&] { Ask(); });
-  while (waits().empty()) std::this_thread::sleep_for(milliseconds(20));
-  EXPECT_EQ(waits(), "datapool (Status: not registered)");
-  may_answer_ = false;
-  const Process process = Serve(1);
-  while (waits() != "datapool (Status)")
-    std::this_thread::sleep_for(milliseconds(20));  // it is there, and takes its time
-  may_answer_ = true;
-  asking.join();
-  while (!waits().empty()) std::this_thread::sleep_for(milliseconds(20));
+  caller_->TellWaits("a disk");  // before it has an entry
+  ASSERT_TRUE(caller_->Register("scheduler", "127.0.0.1:1").ok());
+  while (waits() != "a disk") std::this_thread::sleep_for(milliseconds(5));
+  caller_->TellWaits("");
+  while (!waits().empty()) std::this_thread::sleep_for(milliseconds(5));
+}
+
+TEST_F(RunRegistryTest, KnowsTheLastPlacesOfRoles) {
+  EXPECT_EQ(caller_->LastPlaces().size(), 0);
+  {
+    const Process process = Serve(1);
+    while (caller_->LastPlaces().empty()) std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_EQ(caller_->LastPlaces()[0].name, "datapool");
+    EXPECT_EQ(caller_->LastPlaces()[0].address, caller_->Places()->at(0).address);
+    process.registry->TellWaits("a disk");
+    while (caller_->LastPlaces()[0].waits != "a disk") std::this_thread::sleep_for(milliseconds(5));
+  }
+  while (!caller_->LastPlaces().empty()) std::this_thread::sleep_for(milliseconds(5));
 }
 
 TEST_F(RunRegistryTest, TellsWhichNodesRunWhat) {

@@ -39,10 +39,17 @@ class SilentRolesTest : public testing::Test {
     listening_ = *listening;
   }
   // Answers the question that stands first.
-  void Answer() const {
+  void Answer(const std::string& text = "x") const {
     const int asked = accept(listening_, nullptr, nullptr);
-    ASSERT_EQ(send(asked, "x", 1, 0), 1);
+    ASSERT_EQ(send(asked, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
     close(asked);
+  }
+  void AnswerWaits(const ToldWaits& waits) const { Answer("HTTP/1.1 200 OK\r\nA: b\r\n\r\n" + PrintWaits(waits)); }
+  // Looks as the thread of Start does, at its slowest, until a line is told; returns the time on the clock.
+  std::chrono::nanoseconds LookUntilTold() {
+    const auto began = clock_.Now();
+    for (const size_t before = told_.size(); told_.size() == before; clock_.Advance(SilentRoles::kEvery)) Look();
+    return clock_.Now() - SilentRoles::kEvery - began;
   }
   void End() {
     if (listening_ >= 0) close(listening_);
@@ -76,6 +83,53 @@ TEST_F(SilentRolesTest, TellsOfARoleThatGivesNoAnswer) {
   ASSERT_THAT(silent, SizeIs(1));
   EXPECT_EQ(silent[0].name, "trainer");
   EXPECT_THAT(std::string(silent[0].state.status().message()), StartsWith("no answer for 7 s: process "));
+}
+
+// A role that stops at the moment of its last answer, which is up to kEvery before the next question.
+TEST_F(SilentRolesTest, IsToldWithinSixSecondsAndShownWithinTen) {
+  for (const auto offset : {milliseconds(0), milliseconds(1), SilentRoles::kEvery / 2, SilentRoles::kEvery}) {
+    Listen();
+    Look();
+    Answer();
+    Look();
+    clock_.Advance(offset);
+    EXPECT_LE(offset + LookUntilTold(), seconds(6)) << offset.count();
+    EXPECT_THAT(roles_.Silent(), SizeIs(1));
+    End();
+    Look();
+  }
+  // `ingot status` that was called just before asks the silent role in vain, and looks at the silent ones afterwards.
+  constexpr auto kStartOfTheCommand = seconds(2);
+  static_assert(seconds(6) + seconds(2) + kStartOfTheCommand <= seconds(10));
+}
+
+TEST_F(SilentRolesTest, TellsForWhomARoleWaitsOncePerChange) {
+  Listen();
+  Look();
+  AnswerWaits({"datapool (AppendCall)", "batch 3"});
+  Look();
+  EXPECT_THAT(told_, ElementsAre("trainer waits for datapool (AppendCall)"));
+  EXPECT_THAT(roles_.Waits(), ElementsAre(std::pair("trainer", "datapool (AppendCall), batch 3")));
+  Look();
+  AnswerWaits({"datapool (AppendCall)", "batch 4"});
+  Look();
+  EXPECT_THAT(told_, SizeIs(1)) << "work takes its time in a healthy run";
+  Look();
+  AnswerWaits({});
+  Look();
+  EXPECT_THAT(told_, ElementsAre("trainer waits for datapool (AppendCall)", "trainer waits for nobody any more"));
+  EXPECT_THAT(roles_.Waits(), IsEmpty());
+}
+
+TEST_F(SilentRolesTest, ARoleThatFallsSilentIsShownAsSuchAndNotWithItsLastWaits) {
+  Listen();
+  Look();
+  AnswerWaits({"datapool", ""});
+  Look();
+  clock_.Advance(seconds(6));
+  Look();
+  EXPECT_THAT(roles_.Silent(), SizeIs(1));
+  EXPECT_THAT(roles_.Waits(), IsEmpty());
 }
 
 TEST_F(SilentRolesTest, TellsWhenItAnswersAgain) {

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "app/socket_question.h"
 #include "base/hostile_text.h"
+#include "http/unix_socket.h"
 #include "http/wire.h"
 
 namespace ingot::app {
@@ -61,6 +63,36 @@ TEST_F(StatusOfLauncher, NamesSilentRolesBesideThoseThatItAsks) {
             "datapool   127.0.0.1:1            NOT REACHED: no answer for 7 s: it is stopped\n"
             "gateway    127.0.0.1:2            1 call\n"
             "trainer    -                      NOT REACHED: no answer for 6 s\n");
+}
+
+TEST_F(StatusOfLauncher, ShowsForWhomRolesWait) {
+  const RoleStatus answers{"gateway", "127.0.0.1:2", "1 call", "the registry's word"},
+      late{"datapool", "127.0.0.1:1", absl::UnavailableError("late")};
+  EXPECT_EQ(
+      FormatRoles(WithWaits({late, answers}, {{"gateway", "datapool"}, {"trainer", "batch 3"}, {"datapool", "etcd"}})),
+      "datapool   127.0.0.1:1            NOT REACHED: late; waits for etcd\n"
+      "gateway    127.0.0.1:2            1 call; waits for datapool\n"
+      "trainer    -                      waits for batch 3\n");
+  EXPECT_EQ(FormatRoles(WithWaits({answers}, {})),
+            "gateway    127.0.0.1:2            1 call; waits for the registry's word\n");
+}
+
+TEST_F(StatusOfLauncher, NamesALauncherThatGivesNoAnswer) {
+  const int listening = http::ListenUnix(path_).value();
+  const absl::Status late = AskSocket(path_, "/status", "the launcher", std::chrono::milliseconds(20)).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  EXPECT_THAT(std::string(late.message()),
+              HasSubstr("the launcher at " + path_ + " gives no answer within 20 ms: process "));
+  // Nor does it take connections without an end.
+  std::vector<int> connected;
+  absl::StatusOr<int> last = http::ConnectUnix(path_);
+  while (last.ok() && connected.size() < 1000) {
+    connected.push_back(*last);
+    last = http::ConnectUnix(path_);
+  }
+  EXPECT_TRUE(absl::IsDeadlineExceeded(last.status())) << last.status();
+  for (const int fd : connected) close(fd);
+  close(listening);
 }
 
 TEST_F(StatusOfLauncher, IsOneLineWhateverARoleSays) {

@@ -92,6 +92,58 @@ TEST_F(Supervised, ARestartedRoleIsGivenItsInputAgainAndNobodyElseIs) {
   EXPECT_FALSE(std::ifstream(folder_ + "/leaked").good());
 }
 
+TEST_F(Supervised, AnErrorWhileThereIsAnObstacleIsNoCrash) {
+  const std::string gone = folder_ + "/gone";
+  SupervisorOptions options;
+  options.max_restarts = 0;
+  options.restart_delay = milliseconds(1);
+  int asked = 0;
+  std::vector<std::string> waits;
+  options.obstacle = [&]() -> std::string {
+    if (++asked == 5) waits = base::Waits::OfProcess().Longer(milliseconds(0), base::WaitKind::kFault);
+    if (asked > 5) std::ofstream(gone) << "x";
+    return asked > 5 ? "" : "the disk is full";
+  };
+  Supervisor supervisor(options);
+  ASSERT_TRUE(
+      supervisor.Start(Role("other", "[ -e " + gone + " ] || exit 3; touch " + folder_ + "/done; " + kWaits)).ok());
+  ASSERT_TRUE(supervisor.Start(Role("leader", "while [ ! -e " + folder_ + "/done ]; do sleep 0.02; done")).ok());
+  EXPECT_EQ(*supervisor.Run([] { return false; }, [this](const std::string& line) { said_ += line + "\n"; }), 0);
+  EXPECT_THAT(said_, HasSubstr("other exited with 3"));
+  EXPECT_THAT(said_, HasSubstr("other is started again once it can succeed: the disk is full\n"));
+  EXPECT_THAT(said_, HasSubstr("nothing is in the way of other any more\n"));
+  EXPECT_THAT(said_, HasSubstr("other started again (0 of 0)\n"));
+  EXPECT_THAT(waits, ElementsAre("the start of other: the disk is full"));
+}
+
+TEST_F(Supervised, AGroupWaitsForTheEndOfAnObstacleTogether) {
+  const std::string gone = folder_ + "/gone";
+  SupervisorOptions options;
+  options.max_restarts = 0;
+  options.restart_delay = milliseconds(1);
+  options.group_grace = milliseconds(1000);
+  int asked = 0;
+  options.obstacle = [&]() -> std::string {
+    if (++asked > 5) std::ofstream(gone) << "x";
+    return asked > 5 ? "" : "the disk is full";
+  };
+  Supervisor supervisor(options);
+  const std::string started = "echo x >> " + folder_ + "/starts; ";
+  ASSERT_TRUE(supervisor.Start(Role("leader", started + "[ -e " + gone + " ] || exit 2", "ranks")).ok());
+  ASSERT_TRUE(supervisor.Start(Role("follower", started + "[ -e " + gone + " ] || exit 75", "ranks")).ok());
+  EXPECT_EQ(*supervisor.Run([] { return false; }, [this](const std::string& line) { said_ += line + "\n"; }), 0);
+  EXPECT_THAT(said_, HasSubstr("they are started again together once they can succeed: the disk is full\n"));
+  std::ifstream starts(folder_ + "/starts");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(starts), {}, 'x'), 4) << said_;
+}
+
+TEST_F(Supervised, ToldToStopSaysWhomItKills) {
+  RoleSpec hangs = Role("hangs", "trap '' TERM; touch " + folder_ + "/up; while :; do sleep 0.02; done");
+  hangs.stop_grace = milliseconds(10);
+  EXPECT_EQ(*Run({hangs, Role("leader", "while [ ! -e " + folder_ + "/up ]; do sleep 0.02; done")}), 0);
+  EXPECT_THAT(said_, HasSubstr("hangs has not ended within 10 ms of the signal to stop, and is killed\n"));
+}
+
 TEST_F(Supervised, ARoleThatCannotStartIsNamed) {
   Supervisor supervisor({});
   RoleSpec role = Role("other", kWaits);

@@ -1,7 +1,10 @@
 #include "weights/object_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <random>
@@ -118,6 +121,18 @@ TEST(DirectoryStoreTest, LeavesNoFileOfAWriteThatFailed) {
   std::filesystem::create_directories(folder.path() + "/store/a/b/c");
   EXPECT_FALSE((*store)->Put("a/b", "x").ok());  // a folder is in the way
   EXPECT_TRUE(std::filesystem::is_empty(folder.path() + "/store/.writing"));
+}
+
+TEST(DirectoryStoreTest, ASwapDoesNotWaitForeverForOneThatIsPaused) {
+  const TempFolder folder;
+  const auto store = OpenDirectoryStore(folder.path(), std::chrono::milliseconds(20)).value();
+  const int paused = open((folder.path() + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_EQ(flock(paused, LOCK_EX), 0);
+  const absl::Status late = store->Swap("a", "1", "").status();
+  EXPECT_TRUE(absl::IsUnavailable(late)) << late;
+  EXPECT_THAT(std::string(late.message()), HasSubstr(folder.path() + "/.lock has not released it for 20 ms"));
+  close(paused);
+  EXPECT_TRUE(store->Swap("a", "1", "").ok());
 }
 
 TEST(DirectoryStoreTest, RemovesFoldersThatAreEmpty) {

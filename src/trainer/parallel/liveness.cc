@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,6 +70,12 @@ std::string Receive(int fd, size_t size, const base::Clock& clock, nanoseconds u
 void Send(int fd, unsigned char message) {
   // A full buffer loses the message: a peer that reads no beats is silent itself, which its watcher notices.
   [[maybe_unused]] const auto sent = send(fd, &message, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// The system's own limit is two minutes.
+void LimitConnecting(int fd, milliseconds timeout) {
+  const timeval longest{.tv_sec = timeout.count() / 1000, .tv_usec = timeout.count() % 1000 * 1000};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
 }
 
 void Close(int& fd) {
@@ -137,6 +144,7 @@ absl::StatusOr<std::unique_ptr<Liveness>> Liveness::Connect(LivenessOptions opti
   std::unique_ptr<Liveness> made(new Liveness(std::move(options)));
   INGOT_ASSIGN_OR_RETURN(sockaddr_in address, AddressOf(made->options_.host, port));
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd >= 0) LimitConnecting(fd, made->options_.join_timeout);
   if (fd < 0 || connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     const absl::Status why = SocketError(absl::StrCat("cannot connect to rank 0's beats at ", made->options_.host));
     Close(fd);

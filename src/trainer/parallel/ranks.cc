@@ -10,6 +10,7 @@
 
 #include "absl/strings/cord.h"
 #include "base/log.h"
+#include "base/waits.h"
 #include "trainer/parallel/meeting_place.h"
 
 namespace ingot::trainer {
@@ -87,6 +88,7 @@ absl::Status RankOptions::Validate() const {
 absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   SurviveClosedSockets();
+  const base::Wait wait(absl::StrCat("the trainer's other ranks to come to ", options.host, ":", options.port));
   INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetRanks(options));
   try {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
@@ -138,6 +140,8 @@ absl::Status Ranks::Break(const absl::Status& own) {
 }
 
 absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
+  // A rank that is stopped or gone is told as such; one that computes may take its time.
+  const base::Wait wait(absl::StrCat("the trainer's other ranks (", what, ")"), base::WaitKind::kWork);
   while (!work.isCompleted()) {
     if (on_device) {  // a wait with a limit would abort NCCL's work
       std::this_thread::sleep_for(kDevicePoll);

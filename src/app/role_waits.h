@@ -1,0 +1,78 @@
+// Tells for whom a role waits: the waits of its process (base/waits.h), and its rpcs to other roles (run_registry.h).
+//
+//   a thread of the role ──every kPause──▶ its log, its entry in the registry
+//   launcher or node's agent ──GET /waits──▶ RUN/sockets/metrics-NAME.sock    (silent_roles.h)
+//
+// A wait is told within 6 seconds: it has gone on for kPatience (5 s), the thread looks every kPause (0.5 s), and the
+// launcher asks every half second (SilentRoles::kEvery).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/waits.h"
+
+namespace ingot::app {
+
+// What a role waits for, joined by commas. Empty = nothing.
+struct ToldWaits {
+  std::string faults;  // WaitKind::kFault, and rpcs
+  std::string work;    // WaitKind::kWork
+
+  bool operator==(const ToldWaits&) const = default;
+  bool empty() const { return faults.empty() && work.empty(); }
+  std::string All() const;
+};
+
+// The answer of a role's socket: a line for each field.
+std::string PrintWaits(const ToldWaits& waits);
+ToldWaits ParseWaits(std::string_view text);
+
+// Thread safe.
+class RoleWaits {
+ public:
+  static constexpr std::chrono::seconds kPatience{5};
+  static constexpr std::chrono::milliseconds kPause{500};
+
+  // The arguments outlive it.
+  explicit RoleWaits(const base::Waits& waits = base::Waits::OfProcess(),
+                     const base::Clock& clock = base::Clock::Real())
+      : waits_(waits), clock_(clock) {}
+  ~RoleWaits();
+  RoleWaits(const RoleWaits&) = delete;
+  RoleWaits& operator=(const RoleWaits&) = delete;
+
+  // Looks every kPause, on a thread of its own, until the destructor. Called at most once.
+  void Start();
+
+  // Adds the rpcs that `calls` names, and calls `tell` with each change of all waits; until Forget has returned. Neither may
+  // call Follow.
+  void Follow(std::function<std::vector<std::string>()> calls, std::function<void(const std::string&)> tell);
+  void Forget() { Follow(nullptr, nullptr); }
+
+  // Finds the waits of this moment, and logs a change.
+  void Look();
+
+  // Those of the last Look.
+  ToldWaits Told() const;
+
+ private:
+  const base::Waits& waits_;
+  const base::Clock& clock_;
+  base::Mutex following_mu_;  // taken before mu_, and held while one of the two runs
+  std::function<std::vector<std::string>()> calls_ ABSL_GUARDED_BY(following_mu_);
+  std::function<void(const std::string&)> tell_ ABSL_GUARDED_BY(following_mu_);
+  mutable base::Mutex mu_;
+  ToldWaits told_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  base::CondVar stopped_;
+  std::thread thread_;
+};
+
+}  // namespace ingot::app

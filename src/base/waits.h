@@ -1,0 +1,69 @@
+// The waits of a process for others, by cause. Whoever may wait for longer than a moment makes a Wait meanwhile; a wait that
+// goes on is told in the log and by `ingot status` (app/role_waits.h).
+//
+//   base::Wait wait("PostgreSQL");     from here to its end
+//   wait.Because("PostgreSQL: ...");   the cause is known by now
+//
+// Thread safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace ingot::base {
+
+enum class WaitKind : uint8_t {
+  kFault,  // a healthy run has none that goes on for seconds
+  kWork,   // for the work of others, which takes its time in a healthy run too
+};
+
+class Waits {
+ public:
+  // `clock` outlives it.
+  explicit Waits(const Clock& clock = Clock::Real()) : clock_(clock) {}
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
+
+  // Those of this process; never destroyed.
+  static Waits& OfProcess();
+
+  // The causes of the waits of this kind that have gone on for `than` at least: sorted, each once.
+  std::vector<std::string> Longer(std::chrono::nanoseconds than, WaitKind kind) const;
+
+ private:
+  friend class Wait;
+  struct Going {
+    std::chrono::nanoseconds since;
+    WaitKind kind;
+    std::string cause;
+  };
+
+  const Clock& clock_;
+  mutable Mutex mu_;
+  int64_t next_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<int64_t, Going> going_ ABSL_GUARDED_BY(mu_);
+};
+
+class Wait {
+ public:
+  // `cause`: for whom the process waits, and why if it is known: one short line. `waits` outlives it.
+  explicit Wait(std::string cause, WaitKind kind = WaitKind::kFault, Waits& waits = Waits::OfProcess());
+  ~Wait();
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+  // Another cause of the same wait.
+  void Because(std::string cause);
+
+ private:
+  Waits& waits_;
+  int64_t id_ = 0;
+};
+
+}  // namespace ingot::base
