@@ -241,7 +241,7 @@ def case_vendor(ingot):
             models = json.dumps([{"name": "big", "weights": "external", "url": url or working, "served_model": served}])
             name = f"bad-{served}"
             output = command(ingot, "collect", ingot.config, "--model", "big", "--samples", 1,
-                             *sets(folder, {**base, "run.name": name, "gateway.models": models}))
+                             *sets(folder, {**base, "run.name": name, "gateway.models": models, "scheduler.max_attempts": 1}))
         print(output)
         check("mean outcome 0.0" in output, output)
     # No teacher speaks text, and a url is a url.
