@@ -12,6 +12,7 @@
 #include "base/checksum.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "reward/task_field.h"
 
 namespace ingot::app {
@@ -118,6 +119,22 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
   return absl::OkStatus();
 }
 
+// INVALID_ARGUMENT: the key of a judge or of a vendor cannot be read. It would be missed in the middle of the run.
+absl::Status CheckKeys(const RunConfig& config) {
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    const std::string& file = term.judge.server.key_file;
+    if (term.kind != "judge" || file.empty()) continue;
+    INGOT_RETURN_IF_ERROR(base::Annotate(base::ReadSecret(file).status(),
+                                         absl::StrCat("rewards.terms (", term.Name(), "): judge.key_file")));
+  }
+  for (const gateway::ModelOptions& model : config.gateway.models) {
+    if (model.key_file.empty()) continue;
+    INGOT_RETURN_IF_ERROR(base::Annotate(base::ReadSecret(model.key_file).status(),
+                                         absl::StrCat("gateway.models ('", model.name, "').key_file")));
+  }
+  return absl::OkStatus();
+}
+
 std::string Count(int64_t number, const std::string& one) {
   return fmt::format("{} {}{}", number, one, number == 1 ? "" : "s");
 }
@@ -126,6 +143,7 @@ std::string Count(int64_t number, const std::string& one) {
 
 absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& text, int64_t model_context) {
   StartCheck check;
+  INGOT_RETURN_IF_ERROR(CheckKeys(config));
   INGOT_ASSIGN_OR_RETURN(const RunData data, ReadDataFiles(config));
   check.conversations = data.conversations;
   check.pairs = data.pairs;

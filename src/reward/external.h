@@ -13,7 +13,7 @@ class ExternalScorer {
   virtual ~ExternalScorer() = default;
 
   // The body of the answer to a POST of `json`, which had the status 200. Blocks, up to `timeout_s`; thread safe. Any error
-  // means that there is no answer; asking again may help after UNAVAILABLE and DEADLINE_EXCEEDED alone.
+  // means that there is no answer, and names the URL; asking again may help after UNAVAILABLE and DEADLINE_EXCEEDED alone.
   virtual absl::StatusOr<std::string> Post(const std::string& url, const std::string& json, double timeout_s) const = 0;
 };
 

@@ -44,15 +44,19 @@ absl::Status CheckSum(const std::vector<TermOptions>& terms) {
   bool any = terms.empty();
   for (const TermOptions& term : terms) {
     double sum = 0, size = 0;
+    std::vector<std::string> names;
     for (const TermOptions& other : terms) {
       if (!Same(term, other)) continue;
       sum += other.weight;
       size += std::abs(other.weight);
+      names.push_back(other.Name());
     }
     any = any || size > 0;
     if (size > 0 && std::abs(sum) < 1e-12 * size) {
-      return Invalid("rewards.terms",
-                     absl::StrCat("the weights of the terms of kind '", term.kind, "' cancel each other"));
+      return Invalid(
+          "rewards.terms",
+          absl::StrCat("the weights of ", absl::StrJoin(names, " and "),
+                       ", which are the same term otherwise, cancel each other: leave them out, or change one"));
     }
   }
   return any ? absl::OkStatus() : Invalid("rewards.terms", "every weight is 0: nothing is rewarded");

@@ -53,9 +53,9 @@ absl::Status CheckSum(const v1::Grade& grade) {
       *std::max_element(grade.terms().begin(), grade.terms().end(), [](const v1::TermValue& a, const v1::TermValue& b) {
         return std::abs(a.weight() * a.value()) < std::abs(b.weight() * b.value());
       });
-  return base::WithCause(absl::OutOfRangeError(absl::StrCat("the sum of its terms ", fault, ", most of it by term '",
-                                                            greatest.term(), "'")),
-                         greatest.term());
+  return base::WithCause(
+      absl::OutOfRangeError(absl::StrCat("the sum of its terms, most of it by term '", greatest.term(), "', ", fault)),
+      greatest.term());
 }
 
 // An error of the term that has this name.

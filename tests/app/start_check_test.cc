@@ -90,6 +90,19 @@ TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRefused) {
   EXPECT_THAT(Doubts(), IsEmpty());
 }
 
+TEST_F(StartChecked, AKeyThatCannotBeReadIsRefused) {
+  reward::TermOptions& term = config_.rewards.terms.emplace_back();
+  term.kind = "judge";
+  term.judge.question_field = "prompt";
+  term.judge.server.key_file = File("judge.key", "short\n");
+  std::filesystem::permissions(term.judge.server.key_file, std::filesystem::perms::owner_all);
+  EXPECT_THAT(Error(), AllOf(HasSubstr("rewards.terms (judge): judge.key_file: "), HasSubstr("16 to 4096")));
+  term.judge.server.key_file = File("judge.key", "0123456789abcdef\n");
+  EXPECT_THAT(Doubts(), IsEmpty());
+  config_.gateway.models.push_back({.name = "big", .address = "", .url = "https://h/v1", .key_file = "/no/such/key"});
+  EXPECT_THAT(Error(), HasSubstr("gateway.models ('big').key_file: "));
+}
+
 TEST_F(StartChecked, AProgramOrAFolderThatIsMissingIsFound) {
   config_.agents.recipes[0].command = {"/no/such/agent"};
   EXPECT_THAT(Error(), AllOf(HasSubstr("recipe 'adder': command: "), HasSubstr("/no/such/agent")));

@@ -95,7 +95,7 @@ absl::StatusOr<TermResult> ExternalTerm::ScoreOf(const EpisodeFacts& episode) co
     answer = scorer_->Post(options_.url, json, options_.timeout_s);
     if (!absl::IsUnavailable(answer.status()) && !absl::IsDeadlineExceeded(answer.status())) break;
   }
-  if (!answer.ok()) return base::Annotate(answer.status(), options_.url);
+  INGOT_RETURN_IF_ERROR(answer.status());
   return ResultIn(*answer, options_.url, episode);
 }
 
