@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "app/http_post.h"
 #include "base/executor.h"
+#include "base/printable.h"
 #include "base/secret.h"
 
 namespace ingot::app {
@@ -133,7 +134,7 @@ class ChatVendor final : public gateway::TextModel {
   // Asks again while the server is too busy.
   void Run(Pending& pending, const gateway::GatewayRequest& request, const v1::GenerateRequest& prompt) const {
     for (int number = 1; !pending.dropped(); ++number) {
-      absl::StatusOr<v1::GenerateChunk> chunk = Ask(request, prompt);
+      absl::StatusOr<v1::GenerateChunk> chunk = Ask(pending, request, prompt);
       if (absl::IsUnavailable(chunk.status()) && number < kTries) {
         pending.WaitUnlessDropped(kFirstWait * (1 << (number - 1)));
         continue;
@@ -143,15 +144,16 @@ class ChatVendor final : public gateway::TextModel {
     }
   }
 
-  absl::StatusOr<v1::GenerateChunk> Ask(const gateway::GatewayRequest& request,
+  absl::StatusOr<v1::GenerateChunk> Ask(const Pending& pending, const gateway::GatewayRequest& request,
                                         const v1::GenerateRequest& prompt) const {
     INGOT_ASSIGN_OR_RETURN(const object body, VendorRequest(model_, request, prompt.sampling()));
-    INGOT_ASSIGN_OR_RETURN(const std::string text, Post({.url = model_.url + "/chat/completions",
+    INGOT_ASSIGN_OR_RETURN(const std::string text, Post({.url = ChatCompletionsUrl(model_.url),
                                                          .body = base::PrintJson(body),
                                                          .key = key_,
-                                                         .timeout_s = model_.timeout_s}));
+                                                         .timeout_s = model_.timeout_s,
+                                                         .cancelled = [&] { return pending.dropped(); }}));
     auto answer = ReadVendorAnswer(text, model_.stream);
-    if (!answer.ok()) return base::Annotate(answer.status(), model_.url);
+    if (!answer.ok()) return WithoutKey(base::Annotate(answer.status(), model_.url), key_);
     INGOT_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, Encode(request.conversation, *answer, prompt));
     v1::GenerateChunk chunk;
     chunk.mutable_token_ids()->Add(ids.begin(), ids.end());
@@ -214,15 +216,30 @@ absl::StatusOr<object> VendorRequest(const gateway::ModelOptions& model, const g
   if (request.conversation.ends_begun) return refuse("to go on with an answer that the client began");
   if (request.logprobs || request.top_logprobs > 0) return refuse("for log-probs");
   if (request.regex.has_value() || !request.choice_texts.empty()) return refuse("for a text of a given form");
+  if (sampling.top_k() > 0 || sampling.min_p() > 0 || sampling.min_new_tokens() > 0 || !sampling.logit_bias().empty() ||
+      (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1)) {
+    return refuse("to sample by top_k, min_p, min_tokens, repetition_penalty or logit_bias");
+  }
   object body{{"model", model.served_model.empty() ? model.name : model.served_model},
               {"temperature", sampling.temperature()},
               {"max_tokens", sampling.max_new_tokens()}};
+  if (sampling.top_p() > 0 && sampling.top_p() < 1) body["top_p"] = sampling.top_p();
+  if (sampling.frequency_penalty() != 0) body["frequency_penalty"] = sampling.frequency_penalty();
+  if (sampling.presence_penalty() != 0) body["presence_penalty"] = sampling.presence_penalty();
   array messages;
   for (const text::Message& message : request.conversation.messages) messages.push_back(MessageOf(message));
   body["messages"] = std::move(messages);
   if (request.tools_enabled()) {
     body["tools"] = array(request.conversation.tools.begin(), request.conversation.tools.end());
-    if (request.tool_choice.mode == gateway::ToolChoice::Mode::kRequired) body["tool_choice"] = "required";
+    const gateway::ToolChoice& choice = request.tool_choice;
+    if (choice.mode == gateway::ToolChoice::Mode::kRequired && choice.names.size() == 1) {
+      body["tool_choice"] = object{{"type", "function"}, {"function", object{{"name", choice.names[0]}}}};
+    } else if (!choice.names.empty()) {
+      return refuse("to call some of its tools alone");
+    } else if (choice.mode == gateway::ToolChoice::Mode::kRequired) {
+      body["tool_choice"] = "required";
+    }
+    if (!request.parallel_tool_calls) body["parallel_tool_calls"] = false;
   }
   if (!request.stop.empty()) body["stop"] = array(request.stop.begin(), request.stop.end());
   if (request.json_schema.has_value()) {
@@ -238,7 +255,8 @@ absl::StatusOr<VendorAnswer> ReadVendorAnswer(std::string_view body, bool stream
   VendorAnswer answer;
   answer.message.role = "assistant";
   const auto fault = [&](std::string_view what) {
-    return absl::FailedPreconditionError(absl::StrCat(base::View(what), ": ", base::View(body.substr(0, 200))));
+    return absl::FailedPreconditionError(
+        absl::StrCat(base::View(what), ": ", base::Printable(body, {.max_bytes = 200})));
   };
   if (!stream) {
     const auto json = base::ParseJson(body);

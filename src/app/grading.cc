@@ -29,6 +29,7 @@ std::string RewardsText(reward::RewardOptions options) {
 struct RewardGrading::Parts {
   std::unique_ptr<StageGrader> grader;  // null = the outcome alone
   double deadline_s = 0;
+  int32_t give_up_groups = 0;
   std::unique_ptr<base::Executor> executor;
 };
 
@@ -44,6 +45,7 @@ absl::StatusOr<std::unique_ptr<RewardGrading>> RewardGrading::Make(const RunConf
         reward::Stage(std::move(rule), pool,
                       {.total_steps = config.scheduler.total_steps, .credit = config.trainer.advantage_credit}));
     parts->deadline_s = config.rewards.deadline_s;
+    parts->give_up_groups = config.rewards.give_up_groups;
     parts->executor = std::make_unique<base::Executor>(
         base::ExecutorOptions{.name = "rewards", .threads = config.rewards.concurrency});
   }
@@ -52,7 +54,10 @@ absl::StatusOr<std::unique_ptr<RewardGrading>> RewardGrading::Make(const RunConf
 
 scheduler::Grading RewardGrading::grading() {
   if (parts_->grader == nullptr) return {};
-  return {.grader = parts_->grader.get(), .executor = parts_->executor.get(), .deadline_s = parts_->deadline_s};
+  return {.grader = parts_->grader.get(),
+          .executor = parts_->executor.get(),
+          .deadline_s = parts_->deadline_s,
+          .give_up_groups = parts_->give_up_groups};
 }
 
 void RewardGrading::Stop() {

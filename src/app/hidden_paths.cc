@@ -50,7 +50,11 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.cluster.tls_key,
                                     config.cluster.registry.password_file,
                                     config.cluster.registry.key};
-  for (const gateway::ModelOptions& model : config.gateway.models) files.push_back(model.token_file);
+  for (const gateway::ModelOptions& model : config.gateway.models) {
+    files.push_back(model.token_file);
+    files.push_back(model.key_file);
+  }
+  for (const reward::TermOptions& term : config.rewards.terms) files.push_back(term.judge.server.key_file);
   std::erase(files, "");
   for (std::string& file : files) file = AbsolutePath(file);
   return files;

@@ -13,6 +13,8 @@
 #include <exception>
 #include <optional>
 
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/printable.h"
 #include "base/waits.h"
@@ -23,6 +25,8 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
+
+constexpr std::chrono::milliseconds kCancelCheck{100};
 
 struct Address {
   bool tls = false;
@@ -56,6 +60,10 @@ std::optional<Address> AddressOf(const std::string& url) {
   const bool good = !place.empty() && !address.port.empty() && base::IsPrintable(url) &&
                     place.find_first_of(" @") == std::string::npos && address.target.find(' ') == std::string::npos;
   return good ? std::optional(address) : std::nullopt;
+}
+
+std::string Hidden(const std::string& text, const std::string& key) {
+  return key.empty() ? text : absl::StrReplaceAll(text, {{key, "[the key]"}});
 }
 
 using Request = http::request<http::string_body>;
@@ -109,8 +117,8 @@ asio::awaitable<Response> Talk(const HttpPost& post, const Address& address, asi
 absl::StatusOr<std::string> BodyOf(const HttpPost& post, Response response) {
   const unsigned status = response.result_int();
   if (status == 200) return std::move(response.body());
-  const std::string text =
-      absl::StrCat(post.url, " answered ", status, ": ", base::Printable(response.body(), {.max_bytes = 300}));
+  const std::string text = absl::StrCat(post.url, " answered ", status, ": ",
+                                        base::Printable(Hidden(response.body(), post.key), {.max_bytes = 300}));
   return status == 429 || status >= 500 ? absl::UnavailableError(text) : absl::FailedPreconditionError(text);
 }
 
@@ -145,9 +153,24 @@ absl::StatusOr<std::string> Post(const HttpPost& post) {
   asio::co_spawn(loop, Talk(post, *address, tls, timeout), [&](const std::exception_ptr& error, Response response) {
     result = error != nullptr ? FaultOf(post, error) : BodyOf(post, std::move(response));
   });
-  loop.run_for(timeout + std::chrono::seconds(1));  // a name that is being resolved has no deadline of its own
+  // A name that is being resolved has no deadline of its own.
+  const auto deadline = std::chrono::steady_clock::now() + timeout + std::chrono::seconds(1);
+  while (!result.has_value() && std::chrono::steady_clock::now() < deadline) {
+    if (post.cancelled != nullptr && post.cancelled())
+      return absl::CancelledError(post.url + ": nobody waits any more");
+    loop.run_for(post.cancelled == nullptr ? deadline - std::chrono::steady_clock::now()
+                                           : std::chrono::steady_clock::duration(kCancelCheck));
+  }
   if (result.has_value()) return *std::move(result);
   return absl::DeadlineExceededError(absl::StrCat(post.url, " gave no answer within ", post.timeout_s, " s"));
+}
+
+std::string ChatCompletionsUrl(const std::string& base) {
+  return absl::StrCat(absl::StripSuffix(base, "/"), "/chat/completions");
+}
+
+absl::Status WithoutKey(const absl::Status& error, const std::string& key) {
+  return absl::Status(error.code(), Hidden(std::string(error.message()), key));
 }
 
 }  // namespace ingot::app

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/status.h"
@@ -15,10 +16,19 @@ struct HttpPost {
   std::string key;        // bearer key; empty = none
   double timeout_s = 30;  // of connecting, sending and reading together
   int64_t max_answer_bytes = 16 * 1024 * 1024;
+  std::function<bool()> cancelled =
+      nullptr;  // true = nobody waits for the answer any more; asked several times a second
 };
 
 // The body of an answer with status 200. INVALID_ARGUMENT: no such URL. UNAVAILABLE: the server cannot be reached, or
-// answered 429 or 5xx. DEADLINE_EXCEEDED: it took too long. FAILED_PRECONDITION: any other answer, with its beginning.
+// answered 429 or 5xx. DEADLINE_EXCEEDED: it took too long. CANCELLED. FAILED_PRECONDITION: any other answer, with its beginning.
+// No error holds the key, also where the answer repeats it.
 absl::StatusOr<std::string> Post(const HttpPost& post);
+
+// `base`: "https://host/v1", with or without a slash at its end.
+std::string ChatCompletionsUrl(const std::string& base);
+
+// The error without the key.
+absl::Status WithoutKey(const absl::Status& error, const std::string& key);
 
 }  // namespace ingot::app

@@ -2,6 +2,7 @@
 
 #include "app/http_post.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/secret.h"
 
 namespace ingot::app {
@@ -18,7 +19,8 @@ absl::StatusOr<std::string> ContentOf(const std::string& answer, const std::stri
     const value* content = message == nullptr ? nullptr : base::Find(*message, "content");
     if (content != nullptr && content->is_string()) return std::string(content->get_string());
   }
-  return absl::FailedPreconditionError(absl::StrCat(url, " answered without choices[0].message.content"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(url, " answered without choices[0].message.content: ", base::Printable(answer, {.max_bytes = 200})));
 }
 
 class HttpJudge final : public reward::JudgeModel {
@@ -43,7 +45,7 @@ class HttpJudge final : public reward::JudgeModel {
                       {"temperature", 0},
                       {"max_tokens", server.max_tokens},
                       {"response_format", object{{"type", "json_schema"}, {"json_schema", std::move(json_schema)}}}};
-    const std::string url = base_url + "/chat/completions";
+    const std::string url = ChatCompletionsUrl(base_url);
     INGOT_ASSIGN_OR_RETURN(
         const std::string answer,
         Post({.url = url, .body = base::PrintJson(body), .key = key, .timeout_s = server.timeout_s}));

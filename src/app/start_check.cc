@@ -99,12 +99,13 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
           term.Name(), domain));
     }
     for (const auto& [key, field] : FieldsOf(term)) {
+      if (field.empty()) continue;
       int64_t lacking = 0;
       std::string first;
       for (const v1::Task& task : tasks) {
         if (!term.domains.empty() && std::ranges::count(term.domains, task.domain()) == 0) continue;
         INGOT_ASSIGN_OR_RETURN(const auto value, reward::TaskField(task, field));
-        if (field.empty() || value.has_value()) continue;
+        if (value.has_value()) continue;
         if (lacking++ == 0) first = task.task_id();
       }
       if (lacking == 0) continue;

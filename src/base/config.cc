@@ -108,6 +108,27 @@ bool Schema::IsSection(const std::string& key) const {
   return std::any_of(entries_.begin(), entries_.end(), inside) || std::any_of(lists_.begin(), lists_.end(), inside);
 }
 
+void Schema::Guard(const std::string& section, std::function<std::string()> fault) {
+  guards_[section] = std::move(fault);
+}
+
+std::string Schema::GuardFault(const std::string& key) const {
+  for (const auto& [section, fault] : guards_) {
+    if (key == section || key.starts_with(section + ".")) return fault();
+  }
+  return "";
+}
+
+absl::Status Schema::CheckGuards() const {
+  for (const auto& entry : entries_) {
+    if (entry->origin == kUnset) continue;
+    if (const std::string fault = GuardFault(entry->key); !fault.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(entry->origin, ": ", entry->key, ": ", fault));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Schema::SetEntry(Entry& entry, const YAML::Node& value, const std::string& origin,
                               const std::string& blamed) {
   if (const absl::Status status = entry.set(value); !status.ok()) return Annotate(status, blamed);
@@ -146,7 +167,9 @@ absl::Status Schema::LoadList(ListEntry& list, const YAML::Node& node, const std
     }
     Schema element;
     list.append(element);
-    if (absl::Status status = element.Load(item, "", file); !status.ok()) {
+    absl::Status status = element.Load(item, "", file);
+    if (status.ok()) status = element.CheckGuards();
+    if (!status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(status.message(), " (in ", name, ")"));
     }
   }
@@ -184,7 +207,7 @@ absl::Status Schema::Set(const std::string& assignment) {
 std::string Schema::Origin(const std::string& key) const {
   if (const Entry* const entry = FindEntry(key); entry != nullptr) return entry->origin;
   if (const ListEntry* const list = FindList(key); list != nullptr) return list->origin;
-  return "default";
+  return kUnset;
 }
 
 std::string Schema::Nearest(const std::string& key, bool or_section) const {

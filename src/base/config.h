@@ -59,6 +59,11 @@ class Schema {
   using KeyOfWord = std::function<absl::StatusOr<std::string>(const std::string& word)>;
   void Shorthand(const std::string& section, KeyOfWord key_of);
 
+  // Keys that have a meaning in some configurations alone: those of `section`, or the key of that name. `fault()` is empty
+  // while they have one, and else says why not. Then a list's element that sets such a key is refused, and EffectiveYaml
+  // leaves it out. Of elements of lists alone.
+  void Guard(const std::string& section, std::function<std::string()> fault);
+
   // A list of mappings. `bind(element_schema, element)` binds one element's keys. A loaded list replaces the default.
   template <typename T>
   void List(const std::string& key, std::vector<T>* field, std::function<void(Schema&, T&)> bind,
@@ -132,6 +137,10 @@ class Schema {
   Entry* FindEntry(const std::string& key) const;
   ListEntry* FindList(const std::string& key) const;
   bool IsSection(const std::string& key) const;
+  // Why the key has no meaning here; empty = it has one.
+  std::string GuardFault(const std::string& key) const;
+  // INVALID_ARGUMENT: a key was set that has no meaning here.
+  absl::Status CheckGuards() const;
   // In the order of binding, lists last.
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
   // The known key, or section if `or_section`, that is spelt most like `key`.
@@ -148,7 +157,8 @@ class Schema {
 
   std::vector<std::unique_ptr<Entry>> entries_;  // in the order of binding
   std::vector<std::unique_ptr<ListEntry>> lists_;
-  std::map<std::string, ShorthandEntry> shorthands_;  // by section
+  std::map<std::string, ShorthandEntry> shorthands_;            // by section
+  std::map<std::string, std::function<std::string()>> guards_;  // by section or key
 };
 
 // The Levenshtein distance of two words.

@@ -10,12 +10,15 @@
 
 namespace ingot::base {
 
+// The origin of a key that nothing has set.
+inline constexpr char kUnset[] = "default";
+
 struct Schema::Entry {
   std::string key;
   std::string type;
   std::string doc;
   std::string default_text;
-  std::string origin = "default";
+  std::string origin = kUnset;
   std::function<absl::Status(const YAML::Node&)> set;  // an error says only which value was expected
   std::function<YAML::Node()> get;
 };
@@ -23,7 +26,7 @@ struct Schema::Entry {
 struct Schema::ListEntry {
   std::string key;
   std::string doc;
-  std::string origin = "default";
+  std::string origin = kUnset;
   std::function<void()> clear;
   std::function<void(Schema&)> append;
   std::function<size_t()> size;

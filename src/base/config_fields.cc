@@ -63,7 +63,7 @@ void Schema::AddField(const std::string& key, const std::string& type, const std
                       std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get) {
   const std::string default_text = FlowYaml(get());
   entries_.push_back(
-      std::make_unique<Entry>(Entry{key, type, doc, default_text, "default", std::move(set), std::move(get)}));
+      std::make_unique<Entry>(Entry{key, type, doc, default_text, kUnset, std::move(set), std::move(get)}));
 }
 
 void Schema::Field(const std::string& key, bool* field, const std::string& doc) {
@@ -191,7 +191,7 @@ void Schema::AddList(const std::string& key, std::function<void()> clear, std::f
                      std::function<size_t()> size, std::function<void(size_t, Schema&)> bind_at,
                      std::function<void(Schema&)> bind_prototype, const std::string& doc) {
   lists_.push_back(
-      std::make_unique<ListEntry>(ListEntry{key, doc, "default", std::move(clear), std::move(append), std::move(size),
+      std::make_unique<ListEntry>(ListEntry{key, doc, kUnset, std::move(clear), std::move(append), std::move(size),
                                             std::move(bind_at), std::move(bind_prototype)}));
 }
 

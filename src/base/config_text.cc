@@ -22,7 +22,9 @@ std::string FlowYaml(const YAML::Node& node) {
 
 std::vector<std::pair<std::string, YAML::Node>> Schema::Values() const {
   std::vector<std::pair<std::string, YAML::Node>> values;
-  for (const auto& entry : entries_) values.emplace_back(entry->key, entry->get());
+  for (const auto& entry : entries_) {
+    if (GuardFault(entry->key).empty()) values.emplace_back(entry->key, entry->get());
+  }
   for (const auto& list : lists_) {
     YAML::Node items(YAML::NodeType::Sequence);
     for (size_t i = 0; i < list->size(); ++i) {

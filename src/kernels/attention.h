@@ -49,6 +49,7 @@ struct AttentionShape {
   int64_t head_dim = 0;  // any; multiples of 16 are fastest
   double scale = 1.0;    // of the scores, usually 1/sqrt(head_dim)
   int64_t window = 0;    // a query sees keys less than `window` positions above it; 0 = all
+  double soft_cap = 0;   // a score s becomes cap tanh(s / cap), before the mask (Gemma 2, arXiv 2408.00118); 0 = none
 };
 
 // A run of consecutive keys of a sequence that lie in consecutive rows of k and v. It ends at the next run's first key.

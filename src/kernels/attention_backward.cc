@@ -68,18 +68,18 @@ void StoreGradQ(const Problem<T>& p, const inner::AttentionKernels<T>& inner, in
   };
   for (int64_t h = 0; h < p.shape.kv_heads; ++h) {
     const int64_t first = query * p.group, last = first + p.group;
-    if (inner.backward_blocks == nullptr) {
+    if (p.blocks == nullptr) {
       for (int64_t r = first; r < last; ++r) inner.store(to(h, r), p.GradQ(h, 0) + r * p.width, scale, depth);
       continue;
     }
     // The blocks that start with a row of this query.
-    const int64_t rows = inner.backward_blocks->rows;
+    const int64_t rows = p.blocks->rows;
     std::vector<T*> block;
     for (int64_t at = tiles::RoundUp(first, rows); at < last; at += rows) {
       block.clear();
       for (int64_t r = at; r < std::min(at + rows, p.args.rows * p.group); ++r) block.push_back(to(h, r));
-      inner.backward_blocks->store_grad_q(p.GradQ(h, 0) + at * p.width, depth, scale, block.data(),
-                                          static_cast<int64_t>(block.size()));
+      p.blocks->store_grad_q(p.GradQ(h, 0) + at * p.width, depth, scale, block.data(),
+                             static_cast<int64_t>(block.size()));
     }
   }
 }
@@ -89,14 +89,14 @@ void StoreGradKeys(const Problem<T>& p, const inner::AttentionKernels<T>& inner,
   using Acc = Accumulator<T>;
   const int64_t depth = p.shape.head_dim;
   const Acc scale = static_cast<Acc>(p.shape.scale);
-  const int64_t row = inner.backward_blocks == nullptr ? 0 : p.width, in_tile = key % kKeyTile;
+  const int64_t row = p.blocks == nullptr ? 0 : p.width, in_tile = key % kKeyTile;
   std::vector<Acc> rows(static_cast<size_t>(2 * row));
   for (int64_t h = 0; h < p.shape.kv_heads; ++h) {
     const int64_t at = (key * p.shape.kv_heads + h) * depth;
     const Acc *k = p.GradK(h, key), *v = p.GradV(h, key);
-    if (inner.backward_blocks != nullptr) {
-      inner.backward_blocks->grad_key_row(p.GradK(h, key - in_tile), in_tile, depth, rows.data());
-      inner.backward_blocks->grad_key_row(p.GradV(h, key - in_tile), in_tile, depth, rows.data() + row);
+    if (p.blocks != nullptr) {
+      p.blocks->grad_key_row(p.GradK(h, key - in_tile), in_tile, depth, rows.data());
+      p.blocks->grad_key_row(p.GradV(h, key - in_tile), in_tile, depth, rows.data() + row);
       k = rows.data();
       v = rows.data() + row;
     }
@@ -132,31 +132,23 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
   const inner::AttentionKernels<T>& inner = inner::GetAttention<T>();
   const int64_t rows = args.rows, keys = args.keys, entries = rows * shape.heads, depth = shape.head_dim;
   const int64_t group = shape.heads / shape.kv_heads, width = tiles::RoundUp(depth, inner::kAlign);
-  const bool blocks = inner.backward_blocks != nullptr;
+  const inner::BlockBackward<T>* const blocks = shape.soft_cap == 0 ? inner.backward_blocks : nullptr;
   // Stripes end at whole blocks of queries.
-  const int64_t block_rows = blocks ? inner.backward_blocks->rows : 1;
-  const int64_t per_block = blocks ? block_rows / std::gcd(block_rows, group) : tiles::QueriesPerBlock(group);
+  const int64_t block_rows = blocks != nullptr ? blocks->rows : 1;
+  const int64_t per_block =
+      blocks != nullptr ? block_rows / std::gcd(block_rows, group) : tiles::QueriesPerBlock(group);
   const int64_t all_rows = tiles::RoundUp(rows * group, block_rows),
-                all_keys = tiles::RoundUp(keys, blocks ? kKeyTile : 1);
+                all_keys = tiles::RoundUp(keys, blocks != nullptr ? kKeyTile : 1);
   Scratch<Acc> lse2(entries), delta(entries), grad_q(all_rows * shape.kv_heads * width),
       grad_k(all_keys * shape.kv_heads * width), grad_v(all_keys * shape.kv_heads * width);
   AttentionSequence sequence;
   sequence.visible_end = args.visible_end;
   sequence.positions = args.positions;
-  const Problem<T> problem{shape,
-                           args,
-                           sequence,
-                           group,
-                           width,
-                           per_block,
-                           backward::CutStripes(keys, rows, per_block, blocks ? 16 : 32),
-                           lse2.get(),
-                           delta.get(),
-                           grad_q.get(),
-                           grad_k.get(),
-                           grad_v.get(),
-                           all_rows,
-                           all_keys};
+  const Problem<T> problem{
+      shape,        args,        sequence,     blocks,
+      group,        width,       per_block,    backward::CutStripes(keys, rows, per_block, blocks != nullptr ? 16 : 32),
+      lse2.get(),   delta.get(), grad_q.get(), grad_k.get(),
+      grad_v.get(), all_rows,    all_keys};
 
   const double row_flops = 4.0 * static_cast<double>(shape.heads * depth);
   tiles::ShareOut(parallel, rows, row_flops * static_cast<double>(rows), [&] {
@@ -189,7 +181,7 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
     double tiles = 0;
     for (const Item& item : items) tiles += static_cast<double>(item.tiles);
     const auto count = static_cast<int64_t>(items.size());
-    if (blocks) {
+    if (blocks != nullptr) {
       tiles::ShareOut(parallel, count, tiles * tile_flops, [&] {
         auto worker = std::make_unique<BlockWorker<T>>(problem, index);
         return [&, worker = std::move(worker)](int64_t i) { worker->Run(items[static_cast<size_t>(i)]); };

@@ -30,7 +30,7 @@ class BlockWorker {
   BlockWorker(const Problem<T>& problem, const TileIndex& index)
       : p_(problem),
         inner_(inner::GetAttention<T>()),
-        blocks_(*inner_.backward_blocks),
+        blocks_(*p_.blocks),
         index_(index),
         words_(inner::PackedWords(inner_, p_.shape.head_dim)),
         block_words_(2 * blocks_.rows * words_ + 2 * inner::PackedWords(inner_, blocks_.rows) * p_.width),

@@ -43,10 +43,11 @@ struct Problem {
   AttentionShape shape;
   AttentionBackwardArgs<T> args;
   AttentionSequence sequence;
+  const inner::BlockBackward<T>* blocks;  // null = the five products of a tile one after the other
   int64_t group, width, queries_per_block;
   Stripes stripes;
   const Acc *lse2, *delta;  // [rows, heads] log-sum-exp in base 2, sum of grad_out * out
-  // [kv_heads, rows * group, width], and twice [kv_heads, keys, width]. With inner.backward_blocks, rows and keys are
+  // [kv_heads, rows * group, width], and twice [kv_heads, keys, width]. With blocks, rows and keys are
   // rounded up to whole blocks and tiles, each in the machine's own form.
   Acc *grad_q, *grad_k, *grad_v;
   int64_t all_rows, all_keys;  // allocated per kv head

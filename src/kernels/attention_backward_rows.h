@@ -128,13 +128,15 @@ class RowWorker {
     const PackedQueries<Acc>& packed = Packed(kv_head, first, last);
     const int64_t rows = (last - first) * p_.group;
     Scores(s_.get(), packed.q.get(), key_columns_.get(), rows);
+    tiles::CapScores(p_.shape, rows, s_.get());
     if (masked) {
       const int64_t query = p_.args.q_offset + first;
       inner_.mask(s_.get(), rows, tiles::MaskOf(p_.sequence, p_.shape, p_.group, query, k0, cols));
     }
     Scores(dp_.get(), packed.grad_out.get(), value_columns_.get(), rows);
-    inner_.softmax_backward(s_.get(), dp_.get(), ds_.get(), rows, tiles::BinaryScale<Acc>(p_.shape), packed.lse2.get(),
-                            packed.delta.get());
+    const Acc inverse_cap = p_.shape.soft_cap == 0 ? Acc(0) : static_cast<Acc>(1 / p_.shape.soft_cap);
+    inner_.softmax_backward(s_.get(), dp_.get(), ds_.get(), rows, tiles::BinaryScale<Acc>(p_.shape), inverse_cap,
+                            packed.lse2.get(), packed.delta.get());
     AddRows(p_.GradV(kv_head, k0), s_.get(), packed.grad_out_pairs.get(), rows, cols);
     AddRows(p_.GradK(kv_head, k0), dp_.get(), packed.q_pairs.get(), rows, cols);
     inner_.gemm({.c = p_.GradQ(kv_head, first),

@@ -44,7 +44,8 @@ class ForwardWorker {
       : shape_(shape),
         args_(args),
         inner_(inner::GetAttention<T>()),
-        most_rows_(inner_.blocks == nullptr ? rows : tiles::RoundUp(rows, inner_.blocks->rows)),
+        fused_(shape.soft_cap == 0 ? inner_.blocks : nullptr),
+        most_rows_(fused_ == nullptr ? rows : tiles::RoundUp(rows, fused_->rows)),
         group_(shape.heads / shape.kv_heads),
         width_(tiles::RoundUp(shape.head_dim, inner::kAlign)),
         words_(inner::PackedWords(inner_, shape.head_dim)),
@@ -63,7 +64,7 @@ class ForwardWorker {
   void Run(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
     const inner::Entered entered(inner_);
     const int64_t rows = item.count * group_, all_rows = rows * (item.last_head - item.first_head);
-    if (inner_.blocks != nullptr && rows > inner::kFew) return RunBlocks(seq, index, item);
+    if (fused_ != nullptr && rows > inner::kFew) return RunBlocks(seq, index, item);
     for (int64_t h = item.first_head; h < item.last_head; ++h) Begin(seq, item, h, (h - item.first_head) * rows);
     std::memset(acc_.get(), 0, all_rows * width_ * sizeof(Acc));
 
@@ -134,11 +135,11 @@ class ForwardWorker {
   // RunBlocks packs so many key tiles, then applies one block after the other to them. The block stays in the
   // first-level cache, the tiles in the second.
   static constexpr int64_t kMostPacked = 4;
-  int64_t PackedTiles() const { return inner_.blocks == nullptr ? 1 : kMostPacked; }
+  int64_t PackedTiles() const { return fused_ == nullptr ? 1 : kMostPacked; }
 
   // Computes an item of one kv head on a machine that takes both steps of a tile as one.
   void RunBlocks(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
-    const inner::BlockForward<T>& inner = *inner_.blocks;
+    const inner::BlockForward<T>& inner = *fused_;
     const int64_t rows = item.count * group_, q0 = seq.q_offset + item.first, head = item.first_head;
     BeginBlocks(seq, item);
     blocks_.clear();
@@ -173,10 +174,10 @@ class ForwardWorker {
   }
 
   inner::BlockTile<Acc> BlockOf(int64_t block, int64_t rows) const {
-    const int64_t at = block * inner_.blocks->rows;
+    const int64_t at = block * fused_->rows;
     inner::BlockTile<Acc> t{};
     t.q = q_.get() + at * words_;
-    t.rows = std::min(rows - at, inner_.blocks->rows);
+    t.rows = std::min(rows - at, fused_->rows);
     t.out = acc_.get() + at * width_;
     t.max = max_.get() + at;
     t.lanes = lanes_.get() + at * inner::kLanes;
@@ -186,7 +187,7 @@ class ForwardWorker {
   }
 
   void BeginBlocks(const AttentionSequence& seq, const Item& item) {
-    const inner::BlockForward<T>& inner = *inner_.blocks;
+    const inner::BlockForward<T>& inner = *fused_;
     const int64_t rows = item.count * group_;
     query_of_row_.assign(static_cast<size_t>(most_rows_), -1);
     position_of_row_.assign(static_cast<size_t>(most_rows_), 0);
@@ -208,7 +209,7 @@ class ForwardWorker {
   }
 
   void FinishBlocks(const AttentionSequence& seq, const Item& item) {
-    const inner::BlockForward<T>& inner = *inner_.blocks;
+    const inner::BlockForward<T>& inner = *fused_;
     const int64_t rows = item.count * group_;
     for (int64_t at = 0; at < rows; at += inner.rows) {
       const int64_t count = std::min(inner.rows, rows - at);
@@ -254,6 +255,7 @@ class ForwardWorker {
 
   void Softmax(const AttentionSequence& seq, const QueryRange& block, Keys keys, Visibility visibility, int64_t at) {
     const int64_t rows = (block.last - block.first) * group_;
+    tiles::CapScores(shape_, rows, s_.get());
     if (visibility != Visibility::kAll || keys.count < kKeyTile) {
       inner_.mask(s_.get(), rows, tiles::MaskOf(seq, shape_, group_, block.first, keys.first, keys.count));
     }
@@ -288,9 +290,9 @@ class ForwardWorker {
       keys[j] = key;
       values[j] = value;
     });
-    if (inner_.blocks != nullptr) {
-      inner_.blocks->pack_keys(keys_.get() + slot * key_words_, keys, range.count, shape_.head_dim);
-      inner_.blocks->pack_values(values_.get() + slot * value_words_, values, range.count, shape_.head_dim);
+    if (fused_ != nullptr) {
+      fused_->pack_keys(keys_.get() + slot * key_words_, keys, range.count, shape_.head_dim);
+      fused_->pack_values(values_.get() + slot * value_words_, values, range.count, shape_.head_dim);
       return;
     }
     inner_.pack_columns(keys_.get(), keys, range.count, shape_.head_dim);
@@ -318,6 +320,7 @@ class ForwardWorker {
   const AttentionShape& shape_;
   const AttentionForwardArgs<T>& args_;
   const inner::AttentionKernels<T>& inner_;
+  const inner::BlockForward<T>* const fused_;  // null = each step of a tile by itself
   const int64_t most_rows_, group_, width_, words_, queries_per_block_;
   Scratch<Acc> q_, acc_, max_, lanes_, s_, rescale_;
   const int64_t key_words_, value_words_;  // of a packed tile

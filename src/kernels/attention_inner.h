@@ -171,13 +171,15 @@ struct AttentionKernels {
 
   // p = 2^(s * scale2 - lse2[r]), ds = p * (dp - delta[r]). s becomes the pairs of p, and dp the pairs of ds, each
   // [ceil(rows / pack)][kKeys]. ds_rows [rows][kKeys / pack] is written only if pack > 1; otherwise ds lies in dp.
-  void (*softmax_backward)(Acc* s, Acc* dp, Acc* ds_rows, int64_t rows, Acc scale2, const Acc* lse2, const Acc* delta);
+  // With inverse_cap > 0, s was capped: ds is multiplied by the slope of the cap, 1 - (s * inverse_cap)^2.
+  void (*softmax_backward)(Acc* s, Acc* dp, Acc* ds_rows, int64_t rows, Acc scale2, Acc inverse_cap, const Acc* lse2,
+                           const Acc* delta);
 
   void (*store)(T* to, const Acc* from, Acc factor, int64_t n);  // to[i] = from[i] * factor
   Acc (*row_dot)(const T* a, const T* b, int64_t n);
 
-  // Null = the machine does not take steps as one. Where set, they serve all calls but few rows. pack_columns,
-  // pack_pairs, gemm and softmax_backward then remain as the reference for few rows.
+  // Null = the machine does not take steps as one. Where set, they serve all calls but few rows and capped scores, for
+  // which pack_columns, pack_pairs, gemm and softmax_backward remain.
   const BlockForward<T>* blocks = nullptr;
   const BlockBackward<T>* backward_blocks = nullptr;
 };

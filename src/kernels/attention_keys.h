@@ -7,6 +7,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_inner.h"
+#include "kernels/inner.h"
 
 namespace ingot::kernels::tiles {
 
@@ -56,28 +57,37 @@ void ForKeys(const AttentionForwardArgs<T>& args, const AttentionShape& shape, c
   }
 }
 
-// The scale of scores in base 2. A scale of 0 times a hidden score's infinity would be not-a-number. The smallest
-// positive scale gives the same probabilities.
+// The scale of scores in base 2; capped scores have shape.scale in them already. A scale of 0 times a hidden score's
+// infinity would be not-a-number. The smallest positive scale gives the same probabilities.
 template <typename Acc>
 Acc BinaryScale(const AttentionShape& shape) {
+  if (shape.soft_cap > 0) return static_cast<Acc>(1 / kLn2);
   const Acc scale = static_cast<Acc>(shape.scale / kLn2);
   return scale == Acc(0) ? std::numeric_limits<Acc>::min() : scale;
+}
+
+// Caps the scores of `rows` rows of a key tile, if the shape asks for it. The result has the scale in it.
+template <typename Acc>
+void CapScores(const AttentionShape& shape, int64_t rows, Acc* s) {
+  if (shape.soft_cap == 0) return;
+  inner::Get<Acc>().soft_cap(s, static_cast<Acc>(shape.scale / shape.soft_cap), static_cast<Acc>(shape.soft_cap),
+                             rows * kKeyTile);
 }
 
 // The mask of queries from packed index first_query on against keys [k0, k0 + cols).
 inline inner::TileMask MaskOf(const AttentionSequence& s, const AttentionShape& shape, int64_t group,
                               int64_t first_query, int64_t k0, int64_t cols) {
   const bool positions = shape.window > 0 && s.positions != nullptr;
-  return {
-      .group = group,
-      .first_query = first_query,
-      .first_key = k0,
-      .keys = cols,
-      .visible_end = s.visible_end == nullptr ? nullptr : s.visible_end + k0,
-      .window = std::min<int64_t>(shape.window, std::numeric_limits<int32_t>::max()),  // as far as any index
-      .hidden = shape.scale < 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity(),
-      .key_positions = positions ? s.positions + k0 : nullptr,
-      .query_positions = positions ? s.positions + first_query : nullptr};
+  return {.group = group,
+          .first_query = first_query,
+          .first_key = k0,
+          .keys = cols,
+          .visible_end = s.visible_end == nullptr ? nullptr : s.visible_end + k0,
+          .window = std::min<int64_t>(shape.window, std::numeric_limits<int32_t>::max()),  // as far as any index
+          .hidden = shape.scale < 0 && shape.soft_cap == 0 ? std::numeric_limits<double>::infinity()
+                                                           : -std::numeric_limits<double>::infinity(),
+          .key_positions = positions ? s.positions + k0 : nullptr,
+          .query_positions = positions ? s.positions + first_query : nullptr};
 }
 
 }  // namespace ingot::kernels::tiles

@@ -42,6 +42,9 @@ struct Kernels {
   void (*swiglu)(T* out, const T* gate, const T* up, int64_t n);
   void (*swiglu_backward)(T* grad_gate, T* grad_up, const T* grad, const T* gate, const T* up, int64_t n);
 
+  // x = cap tanh(factor x), to a few units in the last place. An element's bits depend on that element alone.
+  void (*soft_cap)(T* x, T factor, T cap, int64_t n);
+
   // softmax.h, over a row or a part of one, with top = max z and d = (z - top) / temperature.
   // The sums of exp(d) and of d exp(d).
   void (*softmax_sums)(const T* z, T temperature, int64_t n, T* top, T* sum, T* weighted);

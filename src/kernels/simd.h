@@ -274,4 +274,32 @@ V<T> Exp(V<T> x) {
   return Vec<T>::ZeroBelow(x, Vec<T>::Set(C::kLowest), p * Vec<T>::Pow2(n));
 }
 
+// exp(x) - 1 for x <= 0, to about two units in the last place: no digits cancel near 0.
+template <typename T>
+V<T> ExpMinus1(V<T> x) {
+  using C = ExpConstants<T>;
+  using X = Vec<T>;
+  const V<T> bounded = X::Max(X::Set(C::kLowest), x);
+  const V<T> n = X::Round(bounded * T(1.44269504088896340736)), power = X::Pow2(n);
+  V<T> r = X::Fma(n, X::Set(-C::kLn2High), bounded);
+  r = X::Fma(n, X::Set(-C::kLn2Low), r);
+  T coefficient = 1;
+  T inverse_factorial[C::kDegree + 1];
+  inverse_factorial[0] = 1;
+#pragma GCC unroll 16
+  for (int k = 1; k <= C::kDegree; ++k) inverse_factorial[k] = coefficient = coefficient / T(k);
+  V<T> p = X::Set(inverse_factorial[C::kDegree]);
+#pragma GCC unroll 16
+  for (int k = C::kDegree - 1; k >= 1; --k) p = X::Fma(p, r, X::Set(inverse_factorial[k]));
+  return X::Fma(power, p * r, power - T(1));  // 2^n (e^r - 1) + (2^n - 1)
+}
+
+// With m = exp(-2 |x|) - 1, tanh |x| = -m / (2 + m). Not-a-number stays not-a-number.
+template <typename T>
+V<T> Tanh(V<T> x) {
+  const V<T> m = ExpMinus1<T>(Vec<T>::Max(x, T(0) - x) * T(-2));
+  const V<T> t = (T(0) - m) / (m + T(2));
+  return x < V<T>{} ? T(0) - t : t;
+}
+
 }  // namespace ingot::kernels::INGOT_ISA

@@ -23,6 +23,10 @@
 
 namespace ingot::kernels {
 
+// z = cap tanh(z / cap) in place: the soft cap of Gemma 2 (arXiv 2408.00118, section 2).
+template <typename T>
+void SoftCapLogits(T* logits, int64_t count, double cap, const ParallelFor& parallel);
+
 template <typename T>
 struct PolicyRows {
   const T* logits = nullptr;  // [rows, vocab]
@@ -33,6 +37,7 @@ struct PolicyRows {
   T* top = nullptr;      // the largest z
   T* log_sum = nullptr;  // log sum_i exp(d_i)
   T* entropy = nullptr;  // -sum_i p_i log p_i
+  double soft_cap = 0;   // > 0: the logits are capped, and PolicyBackward's gradient is by what they were before
 };
 
 template <typename T>
@@ -42,7 +47,8 @@ void SumPolicy(const PolicyRows<T>& policy, const ParallelFor& parallel);
 template <typename T>
 void LogPolicy(const PolicyRows<T>& policy, T* out, const ParallelFor& parallel);
 
-// The gradient by a row's logits: p_i (of_p + of_plogp log p_i), plus an addend for single tokens.
+// The gradient by a row's logits: p_i (of_p + of_plogp log p_i), plus an addend for single tokens; with a soft cap all of
+// it times 1 - (z / cap)^2.
 template <typename T>
 struct PolicyGradient {
   const T* of_p = nullptr;      // [rows]

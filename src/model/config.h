@@ -91,6 +91,8 @@ struct ModelConfig {
   std::vector<bool> windowed;       // per layer, with a window; empty = every layer has it
   double local_rope_theta = 0;      // windowed layers' RoPE, not stretched; 0 = as the other layers'
   bool sinks = false;               // a logit per head that takes part in the softmax of attention
+  double attention_soft_cap = 0;    // c: a score s becomes c tanh(s / c); 0 = none
+  double logit_soft_cap = 0;        // likewise of the logits
   bool qk_norm_whole = false;       // qk_norm over all heads together
   bool gemma = false;               // norms times 1 + weight, norms after both parts, embedding times sqrt(hidden_size)
   ExpertsConfig experts;

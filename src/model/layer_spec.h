@@ -100,6 +100,7 @@ struct AttentionSpec {
   bool local_rope = false;  // by the tables of windowed layers
   int64_t window = 0;       // positions that a row sees, its own included; 0 = all
   bool sinks = false;
+  double soft_cap = 0;  // of the scores; 0 = none
   // kv_rank 0 = none. Otherwise a row's key is its latent and the common rotated numbers, one for all heads, and it is the
   // value too: of what a head attends to, the first kv_rank numbers count.
   LatentConfig latent;

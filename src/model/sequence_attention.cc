@@ -11,6 +11,7 @@ at::Tensor SequenceAttention::Attend(int64_t, const AttentionInput& input) {
   options.q_offset = 0;
   options.sinks = input.sinks;
   options.window = input.spec.window;
+  options.soft_cap = input.spec.soft_cap;
   if (options.window > 0) options.positions = positions_;
   return kernels::TreeAttention(input.q, input.k, input.v, options);
 }

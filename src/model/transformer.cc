@@ -9,6 +9,7 @@
 
 #include "kernels/torch/layers.h"
 #include "kernels/torch/linear.h"
+#include "kernels/torch/softmax.h"
 #include "kernels/torch/typed.h"
 
 namespace ingot::model {
@@ -100,6 +101,9 @@ const at::Tensor& Transformer::head() const {
   return parameters_.at(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
 }
 
-at::Tensor Transformer::Logits(const at::Tensor& hidden) const { return kernels::WideLinearOp(hidden, head()); }
+at::Tensor Transformer::Logits(const at::Tensor& hidden) const {
+  const at::Tensor logits = kernels::WideLinearOp(hidden, head());
+  return config_.logit_soft_cap > 0 ? kernels::SoftCapOp(logits, config_.logit_soft_cap) : logits;
+}
 
 }  // namespace ingot::model

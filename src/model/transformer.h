@@ -45,7 +45,7 @@ class Transformer {
 
   // The matrix from hidden states to logits, [vocab_size, hidden_size]. If tied, it is the embedding.
   const at::Tensor& head() const;
-  // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model).
+  // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model); capped where the model caps them.
   at::Tensor Logits(const at::Tensor& hidden) const;
 
  private:

@@ -16,6 +16,8 @@ struct JudgeServer {
   std::string key_file;       // file with the bearer key; empty = none is sent
   double timeout_s = 60;      // of one request, above 0 and at most 86400
   int32_t max_tokens = 2048;  // of one answer, > 0
+
+  bool operator==(const JudgeServer&) const = default;
 };
 
 struct JudgeQuestion {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -34,24 +32,27 @@ absl::Status CheckSchedule(const std::string& place, const TermSchedule& schedul
   return absl::OkStatus();
 }
 
-// The weights of a kind that count at the same times in the same domains must not add up to 0: then that kind says nothing, which nobody
-// means.
+// Whether the terms give the same values at the same times.
+bool Same(TermOptions a, TermOptions b) {
+  a.name = b.name = "";
+  a.weight = b.weight = 0;
+  return a == b;
+}
+
+// The weights of terms that are the same otherwise must not add up to 0: then they say nothing, which nobody means.
 absl::Status CheckSum(const std::vector<TermOptions>& terms) {
-  using Conditions = std::tuple<std::string, double, double, bool, int64_t, int32_t, std::vector<std::string>>;
-  std::map<Conditions, std::pair<double, double>> sums;  // by kind first: sum, sum of magnitudes
-  for (const TermOptions& term : terms) {
-    const TermSchedule& when = term.schedule;
-    auto& [sum, size] =
-        sums[{term.kind, when.from, when.until, when.linear, when.phase_steps, when.phase, term.domains}];
-    sum += term.weight;
-    size += std::abs(term.weight);
-  }
   bool any = terms.empty();
-  for (const auto& [conditions, of_kind] : sums) {
-    any = any || of_kind.second > 0;
-    if (of_kind.second > 0 && std::abs(of_kind.first) < 1e-12 * of_kind.second) {
-      return Invalid("rewards.terms", absl::StrCat("the weights of the terms of kind '", std::get<0>(conditions),
-                                                   "' cancel each other"));
+  for (const TermOptions& term : terms) {
+    double sum = 0, size = 0;
+    for (const TermOptions& other : terms) {
+      if (!Same(term, other)) continue;
+      sum += other.weight;
+      size += std::abs(other.weight);
+    }
+    any = any || size > 0;
+    if (size > 0 && std::abs(sum) < 1e-12 * size) {
+      return Invalid("rewards.terms",
+                     absl::StrCat("the weights of the terms of kind '", term.kind, "' cancel each other"));
     }
   }
   return any ? absl::OkStatus() : Invalid("rewards.terms", "every weight is 0: nothing is rewarded");
@@ -77,6 +78,7 @@ bool RewardOptions::outcome_alone() const {
 absl::Status RewardOptions::Validate() const {
   if (!(deadline_s > 0)) return Invalid("rewards.deadline_s", absl::StrCat("is ", deadline_s, ": seconds, above 0"));
   if (concurrency < 1) return Invalid("rewards.concurrency", absl::StrCat("is ", concurrency, ": at least 1"));
+  if (give_up_groups < 0) return Invalid("rewards.give_up_groups", absl::StrCat("is ", give_up_groups, ": 0 or more"));
   std::set<std::string> names;
   for (size_t i = 0; i < terms.size(); ++i) {
     const TermOptions& term = terms[i];

@@ -34,6 +34,7 @@ struct TermSchedule {
 
   // The factor of the weight at this version, in [0, 1].
   double At(int64_t version, int64_t total_steps) const;
+  bool operator==(const TermSchedule&) const = default;
 };
 
 struct TermOptions {
@@ -58,17 +59,20 @@ struct TermOptions {
   TeacherOptions teacher;
 
   const std::string& Name() const { return name.empty() ? kind : name; }
+  bool operator==(const TermOptions&) const = default;
 };
 
 struct RewardOptions {
   std::vector<TermOptions> terms;  // empty = the outcome alone, with weight 1
   double deadline_s = 600;         // of a complete group's judgement; past it the group fails
   int32_t concurrency = 4;         // groups that are judged at a time
+  // The run ends once so many groups in a row failed of one term, which judged none of their episodes; 0 = never.
+  int32_t give_up_groups = 16;
 
   // True = the reward is the outcome that was posted, and nothing is asked.
   bool outcome_alone() const;
   // INVALID_ARGUMENT names the option, its value and the allowed ones; also names used twice, and weights of
-  // terms of one kind that always count and cancel each other.
+  // terms that are equal otherwise and cancel each other.
   absl::Status Validate() const;
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/cause.h"
 #include "base/checksum.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
@@ -21,32 +22,45 @@ absl::Status AddTerm(const TermOptions& term, double weight, const TermResult& r
   value.set_detail(result.detail);
   value.mutable_measures()->insert(result.measures.begin(), result.measures.end());
   if (const std::string fault = tree::RewardFault(result.value); !fault.empty()) {
-    return absl::OutOfRangeError(absl::StrCat("term '", term.Name(), "' ", fault));
+    return absl::OutOfRangeError(absl::StrCat("its value ", fault));
   }
   grade.set_reward(grade.reward() + weight * result.value);
   for (const auto& [call, of_call] : result.calls) {
     if (const std::string fault = tree::RewardFault(of_call); !fault.empty()) {
-      return absl::OutOfRangeError(absl::StrCat("term '", term.Name(), "' of call ", call, " ", fault));
+      return absl::OutOfRangeError(absl::StrCat("its value of call ", call, " ", fault));
     }
     (*value.mutable_calls())[call] = of_call;
     (*grade.mutable_call_rewards())[call] += weight * of_call;
   }
   for (const auto& [call, values] : result.tokens) {
     if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); })) {
-      return absl::OutOfRangeError(absl::StrCat("term '", term.Name(), "' gives a token of call ", call,
-                                                " a value that is not a finite number"));
+      return absl::OutOfRangeError(
+          absl::StrCat("it gives a token of call ", call, " a value that is not a finite number"));
     }
     (*value.mutable_tokens())[call].mutable_values()->Add(values.begin(), values.end());
   }
   return absl::OkStatus();
 }
 
+// The cause of the error is the term with the greatest part of the sum.
 absl::Status CheckSum(const v1::Grade& grade) {
   std::string fault = tree::RewardFault(grade.reward());
   for (const auto& [call, reward] : grade.call_rewards()) {
     if (fault.empty()) fault = tree::RewardFault(reward);
   }
-  return fault.empty() ? absl::OkStatus() : absl::OutOfRangeError("the sum of its terms " + fault);
+  if (fault.empty()) return absl::OkStatus();
+  const auto& greatest =
+      *std::max_element(grade.terms().begin(), grade.terms().end(), [](const v1::TermValue& a, const v1::TermValue& b) {
+        return std::abs(a.weight() * a.value()) < std::abs(b.weight() * b.value());
+      });
+  return base::WithCause(absl::OutOfRangeError(absl::StrCat("the sum of its terms ", fault, ", most of it by term '",
+                                                            greatest.term(), "'")),
+                         greatest.term());
+}
+
+// An error of the term that has this name.
+absl::Status Blamed(const absl::Status& fault, const std::string& term) {
+  return fault.ok() ? fault : base::WithCause(base::Annotate(fault, absl::StrCat("term '", term, "'")), term);
 }
 
 }  // namespace
@@ -81,12 +95,11 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
     const double weight = WeightOf(term, group);
     if (weight == 0) continue;
     const auto results = term.term->Judge(group);
-    if (!results.ok()) return base::Annotate(results.status(), absl::StrCat("term '", term.options.Name(), "'"));
+    if (!results.ok()) return Blamed(results.status(), term.options.Name());
     for (size_t i = 0; i < grades.size(); ++i) {
       const absl::StatusOr<TermResult>& result = results->at(i);
-      const absl::Status added =
-          result.ok() ? AddTerm(term.options, weight, *result, grades[i])
-                      : base::Annotate(result.status(), absl::StrCat("term '", term.options.Name(), "'"));
+      const absl::Status added = Blamed(
+          result.ok() ? AddTerm(term.options, weight, *result, grades[i]) : result.status(), term.options.Name());
       if (absl::IsUnavailable(added)) return added;  // its server may answer later: nothing is decided yet
       if (faults[i].ok()) faults[i] = added;
     }
@@ -97,6 +110,7 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
     if (faults[i].ok()) faults[i] = CheckSum(grades[i]);
     if (!faults[i].ok()) {
       out.ungraded[sample] = std::string(faults[i].message());
+      if (out.failed_term.empty()) out.failed_term = base::CauseOf(faults[i]);
       continue;
     }
     grades[i].set_rule(key_);

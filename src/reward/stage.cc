@@ -100,6 +100,11 @@ v1::GradeResponse Stage::Answer(const v1::Group& group, const GroupGrades& grade
     }
   }
   response.mutable_ungraded()->insert(grades.ungraded.begin(), grades.ungraded.end());
+  if (grades.grades.empty()) {
+    response.set_failed_term(grades.failed_term);
+  } else {
+    for (const v1::TermValue& term : grades.grades.begin()->second.terms()) response.add_terms(term.term());
+  }
   response.set_equal(NothingToTrain(grades, group, options_.credit));
   return response;
 }

@@ -85,7 +85,7 @@ class PagedCache final : public model::AttentionBackend {
     if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
     const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
     kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, input.spec.scale, out, input.sinks,
-                                input.spec.window);
+                                input.spec.window, input.spec.soft_cap);
     return out.to(dtype);
   }
 

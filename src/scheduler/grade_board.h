@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "base/status.h"
 #include "proto/reward.pb.h"
@@ -29,8 +30,11 @@ class GradeBoard {
     std::optional<absl::StatusOr<v1::GradeResponse>> answer;  // final; DEADLINE_EXCEEDED: its time is over
   };
   Turn Next(int64_t group_id, std::chrono::nanoseconds now);
-  // An answer came. One about a group that the board has forgotten changes nothing.
-  void Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answer, std::chrono::nanoseconds now);
+  // An answer came. One about a group that the board has forgotten changes nothing. True = it is the group's first failed
+  // attempt, and another one follows.
+  bool Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answer, std::chrono::nanoseconds now);
+  // Why the oldest group has no reward that was asked for in vain; empty = there is none.
+  std::string LastError() const;
   void Forget(int64_t group_id) { groups_.erase(group_id); }
   int64_t size() const { return static_cast<int64_t>(groups_.size()); }
 

@@ -1,6 +1,8 @@
 // The reward stage as the scheduler asks it.
 #pragma once
 
+#include <cstdint>
+
 #include "base/executor.h"
 #include "base/status.h"
 #include "proto/reward.pb.h"
@@ -12,7 +14,8 @@ class Grader {
   virtual ~Grader() = default;
   // Blocks, for minutes where a judge is asked. Thread safe. Idempotent: a group that has grades is not judged again.
   // UNAVAILABLE, DEADLINE_EXCEEDED: ask again; what was judged is kept. Another error is of the group or of the
-  // configuration, and asking again does not help: the group fails with its text. NOT_FOUND: the pool lacks the group.
+  // configuration, and asking again does not help: the group fails with its text. NOT_FOUND: the pool lacks the group. An
+  // error of one term has its name as cause (base/cause.h).
   virtual absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request) = 0;
 };
 
@@ -23,6 +26,8 @@ struct Grading {
   base::Executor* executor = nullptr;
   double deadline_s = 600;  // from a group's last end; past it the group fails
   double retry_s = 1;       // from a failed attempt to the next one
+  // The run ends once so many groups in a row failed of one term (GradeResponse.failed_term); 0 = never.
+  int32_t give_up_groups = 16;
 };
 
 }  // namespace ingot::scheduler

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/cause.h"
 #include "base/log.h"
 #include "scheduler/scheduler.h"
 #include "tree/episode_return.h"
@@ -14,7 +15,8 @@ absl::Status Scheduler::DecideOutcomes() {
   for (const EndedGroup& ended : groups_.Ended()) {
     std::optional<Outcome> outcome = OutcomeOf(ended);
     if (!outcome.has_value()) continue;
-    INGOT_RETURN_IF_ERROR(WriteOutcome(ended.group_id, *std::move(outcome)));
+    INGOT_RETURN_IF_ERROR(WriteOutcome(ended.group_id, *outcome));
+    CountTerms(*outcome);
     changed = true;
   }
   // An evaluation whose agents never started says nothing of the policy: its result is not journalled.
@@ -49,6 +51,7 @@ std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) 
   if (!turn.answer.has_value()) return std::nullopt;
   if (!turn.answer->ok()) {
     outcome.failure = absl::StrCat("it got no reward: ", turn.answer->status().message());
+    outcome.failed_term = base::CauseOf(turn.answer->status());
     return outcome;
   }
   const v1::GradeResponse& graded = **turn.answer;
@@ -65,7 +68,9 @@ std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) 
   if (outcome.returns.empty()) {
     outcome.failure = absl::StrCat("no episode of it could be judged: ",
                                    graded.ungraded().empty() ? "it has none" : graded.ungraded().begin()->second);
+    outcome.failed_term = graded.failed_term();
   }
+  outcome.terms.assign(graded.terms().begin(), graded.terms().end());
   return outcome;
 }
 
@@ -88,7 +93,11 @@ void Scheduler::AskGrader(const EndedGroup& ended) {
     absl::StatusOr<v1::GradeResponse> graded = grading_.grader->Grade(request);
     base::MutexLock lock(mu_);
     if (shut_down_) return;
-    grades_.Answer(request.group_id(), std::move(graded), clock_.Now());
+    const absl::Status attempt = graded.status();
+    if (grades_.Answer(request.group_id(), std::move(graded), clock_.Now())) {
+      INGOT_LOG(warn, "group {} has no reward yet, and is judged again until rewards.deadline_s = {} are over: {}",
+                request.group_id(), grading_.deadline_s, std::string(attempt.message()));
+    }
     // A failed write is resolved by the next call.
     if (const absl::Status decided = Prepare(); !decided.ok()) {
       INGOT_LOG(warn, "the reward of group {} is not in the journal yet: {}", request.group_id(),
@@ -97,7 +106,29 @@ void Scheduler::AskGrader(const EndedGroup& ended) {
   });
 }
 
-absl::Status Scheduler::WriteOutcome(int64_t group_id, Outcome outcome) {
+void Scheduler::CountTerms(const Outcome& outcome) {
+  for (const std::string& term : outcome.terms) failed_terms_.erase(term);
+  if (outcome.failed_term.empty()) return;
+  metrics_.CountFailedTerm(outcome.failed_term);
+  FailedTerm& failed = failed_terms_[outcome.failed_term];
+  ++failed.groups;
+  failed.last = outcome.failure;
+}
+
+absl::Status Scheduler::CheckFailedTerms() const {
+  for (const auto& [term, failed] : failed_terms_) {
+    if (grading_.give_up_groups <= 0 || failed.groups < grading_.give_up_groups) continue;
+    return absl::FailedPreconditionError(absl::StrCat("the run is given up: the reward term '", term,
+                                                      "' has judged nothing in ", failed.groups,
+                                                      " groups in a row (rewards.give_up_groups); mend its server, its "
+                                                      "options in rewards.terms or the tasks, and start "
+                                                      "the run again; the last failure: ",
+                                                      failed.last));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
   const bool drop = options_.drop_zero_variance && outcome.equal &&
                     (options_.max_drops_per_batch == 0 || steps_.back().dropped < options_.max_drops_per_batch);
   v1::JournalRecord record;

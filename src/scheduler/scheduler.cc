@@ -251,6 +251,7 @@ absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std
     }
     if (step < policy_.first_step()) return BeginsBehind(step);
     if (step < policy_.next_step()) return std::nullopt;
+    INGOT_RETURN_IF_ERROR(CheckFailedTerms());  // other terms may go on without it
     if (const auto groups = policy_.ReadyBatch()) return WriteBatch(*groups);
     INGOT_RETURN_IF_ERROR(CheckFailures());
     INGOT_RETURN_IF_ERROR(CheckTasksLeft());
@@ -323,12 +324,14 @@ absl::Status Scheduler::CheckFailures() const {
 }
 
 std::string Scheduler::WhyNoBatch() const {
+  const std::string unjudged = grades_.LastError();
   return absl::StrCat(
       "batch ", policy_.next_step(), " has ", policy_.pending(), " of ", policy_.groups_per_step(), " groups; ",
       groups_.running(), " episodes are running, ", policy_.admitted_unreleased(), " of ", policy_.budget(),
       " groups are in use, ", policy_.finished_outside_window(), " finished ones wait behind group ", policy_.head(),
-      grades_.size() == 0 ? "" : absl::StrCat("; ", grades_.size(), " wait for their reward"), "; ",
-      steps_.back().dropped, " were dropped since the last batch", live_known_ ? "" : "; no version is live yet",
+      grades_.size() == 0 ? "" : absl::StrCat("; ", grades_.size(), " wait for their reward"),
+      unjudged.empty() ? "" : absl::StrCat(" (the last attempt: ", unjudged, ")"), "; ", steps_.back().dropped,
+      " were dropped since the last batch", live_known_ ? "" : "; no version is live yet",
       last_failure_.empty() ? "" : absl::StrCat("; the last failure: ", last_failure_));
 }
 

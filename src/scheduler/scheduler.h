@@ -164,14 +164,19 @@ class Scheduler final : public Client {
     std::vector<double> returns;  // of the judged episodes
     bool equal = false;           // nothing in them can be trained on
     std::optional<double> success;
-    std::string failure;  // empty = the group has its reward
+    std::string failure;             // empty = the group has its reward
+    std::vector<std::string> terms;  // of the reward, which judged the group
+    std::string failed_term;         // why it failed; empty = of something else
   };
   // nullopt = the group waits for its reward. Asks the reward stage when it is time.
   std::optional<Outcome> OutcomeOf(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The share of the outcomes that succeeded; nullopt = there are none.
   std::optional<double> SuccessOf(const std::vector<double>& outcomes) const;
   void AskGrader(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status WriteOutcome(int64_t group_id, Outcome outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status WriteOutcome(int64_t group_id, const Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountTerms(const Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // FAILED_PRECONDITION once give_up_groups groups in a row failed of one term.
+  absl::Status CheckFailedTerms() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // The end of the journal records whose groups' trees may be deleted.
   int64_t TrimEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -246,6 +251,12 @@ class Scheduler final : public Client {
   // once an episode has finished since this process's start.
   int64_t unstarted_ ABSL_GUARDED_BY(mu_) = 0;
   std::string last_unstarted_ ABSL_GUARDED_BY(mu_);
+  // Terms of the reward that judged nothing in the last groups that they were asked about, since this process's start.
+  struct FailedTerm {
+    int64_t groups = 0;  // in a row
+    std::string last;    // the failure of the last of them
+  };
+  std::map<std::string, FailedTerm> failed_terms_ ABSL_GUARDED_BY(mu_);  // by name
 };
 
 }  // namespace ingot::scheduler

@@ -41,6 +41,10 @@ class SchedulerMetrics {
     metrics_->GetCounter("ingot_scheduler_episodes_ungraded_total", "Finished episodes that no reward term could judge")
         .Increment(static_cast<double>(episodes));
   }
+  void CountFailedTerm(const std::string& term) {
+    Count("ingot_scheduler_failed_terms_total",
+          "Groups that failed of a reward term, which judged none of their episodes", "term", term, 1);
+  }
   void CountEpisode(v1::EpisodeState state) {
     Count("ingot_scheduler_episodes_total", "Episodes ended, by state", "state", v1::EpisodeState_Name(state), 1);
   }

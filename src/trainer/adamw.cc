@@ -25,7 +25,9 @@ AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Te
     exp_avg_sq_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     collected_.emplace_back();
     const bool marks = parameter.scalar_type() == at::kBFloat16 && parameter.is_cpu() && OwnsItsMemory(parameter);
-    marked_.emplace_back().changes = weights::ChangeMask(marks ? parameter.numel() : 0);
+    Marked& marked = marked_.emplace_back();
+    marked.changes = weights::ChangeMask(marks ? parameter.numel() : 0);
+    marked.taken = MayBeShared(parameter);  // by a version that was taken of an earlier optimizer
     if (parameter.dim() >= 2) decayed_.push_back(master_.back());
   }
 }

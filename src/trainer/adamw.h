@@ -30,7 +30,7 @@
 
 namespace ingot::trainer {
 
-// A parameter as updates have rounded it.
+// A parameter as updates have rounded it, or one that no update changes.
 struct RoundedParameter {
   weights::ChangeMask changes;          // since it was taken before, or since the start
   std::shared_ptr<std::byte[]> memory;  // the parameter's own, which no update changes any more; null = torch's

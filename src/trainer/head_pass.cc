@@ -144,7 +144,8 @@ HeadPass::Entries HeadPass::EntriesOf(size_t begin, size_t end) const {
 at::Tensor HeadPass::Chunk(const at::Tensor& hidden, size_t begin, size_t end, const at::Tensor& gradient) {
   const std::vector<double> temperatures(temperatures_.begin() + static_cast<std::ptrdiff_t>(begin),
                                          temperatures_.begin() + static_cast<std::ptrdiff_t>(end));
-  const kernels::Policy policy(model_.Logits(hidden), at::tensor(temperatures, at::kDouble));
+  const kernels::Policy policy(model_.Logits(hidden), at::tensor(temperatures, at::kDouble),
+                               model_.config().logit_soft_cap);
   const Entries chunk = EntriesOf(begin, end);
   if (reader_) reader_(policy, chunk.entries, chunk.tokens.row);
   const std::vector<double> logprobs = policy.LogProbs(chunk.tokens);

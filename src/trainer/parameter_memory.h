@@ -31,12 +31,17 @@ inline void Drop(const at::Tensor& parameter) {
   storage->set_nbytes(0);
 }
 
+using SharedMemory = std::shared_ptr<std::byte[]>;
+inline void LetGo(void* memory) { delete static_cast<SharedMemory*>(memory); }
+
 // The tensor of the CPU keeps `memory`, of at least its size.
-inline void PointAt(const at::Tensor& parameter, std::shared_ptr<std::byte[]> memory) {
-  using Owner = std::shared_ptr<std::byte[]>;
+inline void PointAt(const at::Tensor& parameter, SharedMemory memory) {
   std::byte* const data = memory.get();
-  parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(
-      data, new Owner(std::move(memory)), [](void* owner) { delete static_cast<Owner*>(owner); }, parameter.device()));
+  parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+      c10::DataPtr(data, new SharedMemory(std::move(memory)), &LetGo, parameter.device()));
 }
+
+// Whether the tensor's memory is of PointAt, so that a version may share it.
+inline bool MayBeShared(const at::Tensor& parameter) { return parameter.storage().data_ptr().get_deleter() == &LetGo; }
 
 }  // namespace ingot::trainer

@@ -38,9 +38,10 @@ class PartRun::Attention final : public model::AttentionBackend {
       const at::Tensor values = v.is_same(k) ? keys : run_.Prefix(layer, &PathRows::v, v.detach());
       const kernels::TreeAttentionOptions options = run_.OptionsOf(input.spec, input.sinks);
       std::tie(tape_.attended, tape_.lse) =
-          run_.strands_ == nullptr ? kernels::TreeAttentionForward(q.detach(), keys, values, options)
-                                   : kernels::PathAttentionForward(q.detach(), keys, values, run_.strands_->paths(),
-                                                                   input.spec.scale, options.sinks, options.window);
+          run_.strands_ == nullptr
+              ? kernels::TreeAttentionForward(q.detach(), keys, values, options)
+              : kernels::PathAttentionForward(q.detach(), keys, values, run_.strands_->paths(), input.spec.scale,
+                                              options.sinks, options.window, options.soft_cap);
       Export(layer, k, v);
     }
     if (history_) {
@@ -107,6 +108,7 @@ kernels::TreeAttentionOptions PartRun::OptionsOf(const model::AttentionSpec& spe
   options.scale = spec.scale;
   options.visible_end = visible_end_;
   options.window = spec.window;
+  options.soft_cap = spec.soft_cap;
   if (spec.window > 0) options.positions = depths_;
   if (sinks.defined()) options.sinks = sinks.detach();
   return options;

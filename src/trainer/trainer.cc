@@ -14,6 +14,7 @@
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/parallel/wire.h"
+#include "trainer/parameter_memory.h"
 #include "trainer/tensor_memory.h"
 #include "trainer/torch_edge.h"
 #include "trainer/weights_of.h"
@@ -336,11 +337,26 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot()
     changes = std::make_shared<weights::Changes>(marked_from_);
     for (auto& [name, parameter] : rounded) changes->masks[name] = std::move(parameter.changes);
   }
+  for (const auto& [name, frozen] : frozen_) {
+    if (parameters().at(name).const_data_ptr() == frozen.memory.get()) rounded[name] = frozen;
+  }
   marked_from_ = 0;
   INGOT_ASSIGN_OR_RETURN(snapshot_,
                          SnapshotOf(version_, parameters().tensors(), CopiesInto(std::move(changes)), rounded));
   marked_from_ = snapshot_->checksum();
+  ShareFrozen();
   return snapshot_;
+}
+
+void Trainer::ShareFrozen() {
+  for (size_t i = 0; i < snapshot_->size(); ++i) {
+    const weights::TensorView view = snapshot_->view(i);
+    const at::Tensor& parameter = parameters().at(view.name);
+    // A vector may be a router's bias, which changes without the optimizer.
+    if (parameter.requires_grad() || parameter.dim() < 2 || !parameter.is_cpu() || !OwnsItsMemory(parameter)) continue;
+    if (parameter.const_data_ptr() != view.bytes.data()) PointAt(parameter, view.owner);
+    frozen_[view.name] = {.changes = {}, .memory = view.owner, .checksum = view.checksum};
+  }
 }
 
 absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {

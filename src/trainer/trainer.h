@@ -216,6 +216,8 @@ class Trainer {
   absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
   // How snapshots are copied.
   weights::CopyOptions CopiesInto(std::shared_ptr<const weights::Changes> changes);
+  // The parameters that are not trained move into the memory of the newest snapshot, which later ones share.
+  void ShareFrozen();
   // The contents of checkpoint `step`, without weights and the optimizer's state.
   absl::StatusOr<CheckpointContents> Contents(int64_t step);
   // Saves the trainer or, during a stage, the stage; `step` counts the stage's steps then.
@@ -298,7 +300,8 @@ class Trainer {
   std::optional<KnownRates> rates_;
   // Of the present parameters; null = not taken yet (or, if divided, on rank 0 alone).
   std::shared_ptr<const weights::Snapshot> snapshot_;
-  weights::BufferPool buffers_;  // of snapshots
+  weights::BufferPool buffers_;                     // of snapshots
+  std::map<std::string, RoundedParameter> frozen_;  // parameters that no step changes, in memory that versions share
   // Checksum of the version from which the optimizer's marks count; 0 = the weights changed in other ways since.
   uint64_t marked_from_ = 0;
   std::chrono::nanoseconds stepped_at_{0};  // StepReport::stepped_at of the running step

@@ -173,6 +173,10 @@ class VersionEncoder {
     for (size_t i = 0; i < target_.size(); ++i) {
       delta.tensors[i].set_tensor(static_cast<int32_t>(i));
       delta.total_elements += static_cast<int64_t>(target_.bytes(i).size()) / ElementBytes(i);
+      if (base_ != nullptr && base_->bytes(i).data() == target_.bytes(i).data()) {  // shared
+        delta.tensors[i].set_coding(v1::TENSOR_UNCHANGED);
+        continue;
+      }
       if (base_ == nullptr || !IsBf16(target_.manifest().tensors(static_cast<int>(i))) || target_.bytes(i).empty()) {
         pieces.push_back({i, kWhole});
         continue;

@@ -214,7 +214,8 @@ std::span<const std::byte> Snapshot::bytes(size_t tensor) const {
 
 TensorView Snapshot::view(size_t tensor) const {
   const v1::TensorInfo& info = manifest_.tensors(tensor);
-  return {info.name(), info.dtype(), {info.shape().begin(), info.shape().end()}, bytes(tensor)};
+  return {info.name(),   info.dtype(),     {info.shape().begin(), info.shape().end()},
+          bytes(tensor), buffers_[tensor], info.checksum()};
 }
 
 }  // namespace ingot::weights

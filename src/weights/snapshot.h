@@ -60,7 +60,7 @@ class Snapshot {
   int64_t total_bytes() const { return total_bytes_; }
   size_t size() const { return buffers_.size(); }
   std::span<const std::byte> bytes(size_t tensor) const;
-  TensorView view(size_t tensor) const;
+  TensorView view(size_t tensor) const;  // with its owner
   // The words by which it may differ from an earlier version; null = not known.
   const Changes* changes() const { return changes_.get(); }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 namespace ingot::app {
 namespace {
 
@@ -51,6 +53,13 @@ TEST(ReadVendorAnswer, NamesWhatIsNoAnswer) {
   EXPECT_THAT(ReadVendorAnswer("data: [DONE]\n\n", true).status().message(), HasSubstr("no choices[0].delta"));
 }
 
+v1::SamplingParams Sampling(const std::function<void(v1::SamplingParams&)>& change) {
+  v1::SamplingParams sampling;
+  sampling.set_temperature(1);
+  change(sampling);
+  return sampling;
+}
+
 TEST(VendorRequest, AsksForMessagesUnderTheVendorsName) {
   gateway::ModelOptions model;
   model.name = "big";
@@ -71,6 +80,10 @@ TEST(VendorRequest, AsksForMessagesUnderTheVendorsName) {
       base::ParseJson(base::PrintJson(*body)).value(),
       *base::ParseJson(R"({"model": "vendor-1", "temperature": 0.5, "max_tokens": 7, "stream": true, "stop": ["END"],
                                  "messages": [{"role": "user", "content": "hi"}]})"));
+  EXPECT_THAT(VendorRequest(model, request, Sampling([](auto& s) { s.set_top_k(3); })).status().message(),
+              HasSubstr("top_k"));
+  EXPECT_EQ(VendorRequest(model, request, Sampling([](auto& s) { s.set_top_p(0.5); }))->at("top_p").to_number<double>(),
+            0.5);
   request.logprobs = true;
   EXPECT_THAT(VendorRequest(model, request, sampling).status().message(), HasSubstr("log-probs"));
 }

@@ -70,7 +70,11 @@ TEST_F(HiddenPathsTest, FilesOfARunAreItsDataAndItsKeys) {
                                    .version = 0,
                                    .address = "h:1",
                                    .token_file = folder_ + "/token"});
-  EXPECT_THAT(FilesOfRun(config), UnorderedElementsAre(open(), closed(), folder_ + "/token"));
+  config.gateway.models.push_back(
+      {.name = "vendor", .address = "", .url = "https://h/v1", .key_file = folder_ + "/vendor.key"});
+  config.rewards.terms.emplace_back().judge.server.key_file = folder_ + "/judge.key";
+  EXPECT_THAT(FilesOfRun(config), UnorderedElementsAre(open(), closed(), folder_ + "/token", folder_ + "/vendor.key",
+                                                       folder_ + "/judge.key"));
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "app/reward_servers.h"
 #include "http/echo_handler.h"
 
@@ -53,6 +56,43 @@ TEST(HttpPost, TellsWhyThereIsNone) {
                           "http://h/a b", "http://h/\r\nX: 1"}) {
     EXPECT_EQ(Post({.url = url, .body = "{}", .key = ""}).status().code(), absl::StatusCode::kInvalidArgument) << url;
   }
+}
+
+TEST(HttpPost, EndsWhenNobodyWaitsAnyMore) {
+  http::EchoHandler handler;
+  const Site site(handler);
+  std::atomic<bool> cancelled = false;
+  const std::jthread canceller([&] {
+    handler.WaitForHeld(1);
+    cancelled = true;
+  });
+  const auto answer = Post(
+      {.url = site("/hold"), .body = "{}", .key = "", .timeout_s = 600, .cancelled = [&] { return cancelled.load(); }});
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kCancelled) << answer.status();
+}
+
+// Refuses every request, and repeats its key.
+class TellingHandler final : public http::Handler {
+ public:
+  http::Opening Head(http::RequestHead head) override {
+    return {.exchange = http::MakeExchange([key = head.Key()](const std::string&) {
+              return http::Reply{.status = 401, .body = "no such key: " + key};
+            })};
+  }
+};
+
+TEST(HttpPost, NoErrorRepeatsTheKey) {
+  TellingHandler handler;
+  const Site site(handler);
+  const auto answer = Post({.url = site("/"), .body = "{}", .key = "a-secret"});
+  EXPECT_EQ(answer.status().message(), site("/") + " answered 401: no such key: [the key]");
+  EXPECT_EQ(WithoutKey(absl::InternalError("x a-secret y"), "a-secret").message(), "x [the key] y");
+  EXPECT_EQ(WithoutKey(absl::InternalError("x"), "").message(), "x");
+}
+
+TEST(HttpPost, ChatCompletionsAreBelowTheBase) {
+  for (const char* base : {"http://h/v1", "http://h/v1/"})
+    EXPECT_EQ(ChatCompletionsUrl(base), "http://h/v1/chat/completions");
 }
 
 // Answers every request as a model would, with the request inside.

@@ -1,6 +1,12 @@
 // The `rewards` section: terms of a YAML list, and refusals of keys and kinds that do not exist.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "app/role_schemas.h"
 #include "base/file.h"
 
@@ -48,6 +54,57 @@ TEST(RewardsSchema, LoadsTheExamplesOfItsPage) {
     ++examples;
   }
   EXPECT_EQ(examples, 9);
+}
+
+// The keys of a term that are options of one kind, such as "judge.model".
+std::vector<std::string> OptionsOfKinds() {
+  reward::RewardOptions options;
+  base::Schema schema;
+  BindRewards(schema, options);
+  const std::string explained = *schema.Explain("rewards.terms[]");
+  std::vector<std::string> keys;
+  for (const absl::string_view line : absl::StrSplit(explained, '\n')) {
+    absl::string_view key = line.substr(0, line.find(' '));
+    if (!absl::ConsumePrefix(&key, "rewards.terms[].")) continue;
+    if (key.find('.') != key.npos && !absl::StartsWith(key, "schedule.")) keys.emplace_back(key);
+  }
+  return keys;
+}
+
+// YAML of a list with one term, which sets the key to a value that it may have.
+std::string OneTerm(const std::string& kind, const std::string& key) {
+  const std::vector<std::string> path = absl::StrSplit(key, '.');
+  for (const char* value : {"1", "most", "[a]"}) {
+    std::string yaml =
+        absl::StrCat("rewards: {terms: [{kind: ", kind, ", ", path[0], ": {", path[1], ": ", value, "}}]}");
+    reward::RewardOptions options;
+    if (Load(absl::StrCat("rewards: {terms: [{kind: ", path[0], ", ", path[0], ": {", path[1], ": ", value, "}}]}"),
+             options)
+            .ok()) {
+      return yaml;
+    }
+  }
+  ADD_FAILURE() << "no value is one of " << key;
+  return "";
+}
+
+TEST(RewardsSchema, AnOptionIsOfItsKindAlone) {
+  const std::vector<std::string> keys = OptionsOfKinds();
+  EXPECT_GE(keys.size(), 50u);
+  for (const std::string& key : keys) {
+    const std::string own = key.substr(0, key.find('.'));
+    EXPECT_EQ(std::ranges::count(reward::TermKinds(), own), 1) << own;
+    for (const std::string& kind : reward::TermKinds()) {
+      reward::RewardOptions options;
+      const absl::Status loaded = Load(OneTerm(kind, key), options);
+      if (kind == own) {
+        EXPECT_TRUE(loaded.ok()) << loaded;
+        continue;
+      }
+      EXPECT_EQ(loaded.message(), absl::StrCat("run.yaml:1: ", key, ": it is an option of terms of kind ", own,
+                                               ", and this one is of kind ", kind, " (in rewards.terms[0])"));
+    }
+  }
 }
 
 TEST(RewardsSchema, RefusesUnknownKindsAndKeys) {

@@ -208,6 +208,54 @@ TEST(ConfigTest, TheEffectiveConfigurationLoadsBackEqual) {
   EXPECT_EQ(second.recipes[0].command, first.recipes[0].command);
 }
 
+// A list of shapes: `side` is of squares alone, and the section `ring` of rings.
+struct Shape {
+  std::string kind = "square";
+  int32_t side = 1, width = 1;
+};
+struct Shapes {
+  std::vector<Shape> list;
+  Schema schema;
+  Shapes() {
+    schema.List<Shape>(
+        "shapes", &list,
+        [](Schema& element, Shape& shape) {
+          const auto guard = [&](const std::string& section, const std::string& kind) {
+            element.Guard(section, [&shape, kind] { return shape.kind == kind ? "" : "of a " + kind; });
+          };
+          element.Field("side", &shape.side, "length");
+          element.Field("ring.width", &shape.width, "width");
+          element.Choice("kind", &shape.kind, {"square", "ring"}, "kind");
+          guard("side", "square");
+          guard("ring", "ring");
+        },
+        "shapes");
+  }
+};
+
+TEST(ConfigTest, AKeyWithoutAMeaningIsRefusedByItsLine) {
+  Shapes shapes;
+  EXPECT_EQ(shapes.schema.LoadText("shapes:\n  - side: 2\n  - ring:\n      width: 3\n    kind: ring\n", "s.yaml"),
+            absl::OkStatus());
+  EXPECT_EQ(shapes.schema.LoadText("shapes:\n  - side: 2\n  - ring:\n      width: 3\n", "s.yaml").message(),
+            "s.yaml:4: ring.width: of a ring (in shapes[1])");
+  EXPECT_EQ(shapes.schema.LoadText("shapes: [{kind: ring, side: 1}]", "s.yaml").message(),
+            "s.yaml:1: side: of a square (in shapes[0])")
+      << "also where the value is the default";
+  EXPECT_THAT(std::string(shapes.schema.Set("shapes=[{kind: ring, side: 2}]").message()),
+              HasSubstr("side: of a square"));
+}
+
+TEST(ConfigTest, TheEffectiveConfigurationLeavesOutKeysWithoutAMeaning) {
+  Shapes first, second;
+  ASSERT_TRUE(first.schema.LoadText("shapes: [{side: 2}, {kind: ring, ring: {width: 3}}]", "s.yaml").ok());
+  const std::string yaml = first.schema.EffectiveYaml();
+  EXPECT_EQ(second.schema.LoadText(yaml, "again.yaml"), absl::OkStatus()) << yaml;
+  EXPECT_EQ(second.schema.EffectiveYaml(), yaml);
+  EXPECT_EQ(second.list[0].side, 2);
+  EXPECT_EQ(second.list[1].width, 3);
+}
+
 TEST(ConfigTest, ExplainListsTypeDefaultAndDocumentation) {
   Options options;
   Schema schema = Bind(options);

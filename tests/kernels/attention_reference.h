@@ -98,7 +98,8 @@ ReferenceResult GatheredPaths(const ReferenceArgs<T>& a) {
     if (a.shape.window > 0 && length > a.shape.window) path.erase(path.begin(), path.end() - a.shape.window);
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t at = ((i - a.q_offset) * heads + h) * depth, g = h / (heads / kv_heads);
-      std::vector<double> p, dp;
+      std::vector<double> p, dp, slope;  // slope: of the soft cap
+      const double cap = a.shape.soft_cap;
       double top = a.sinks.empty() ? -INFINITY : static_cast<double>(a.sinks[h]), sum = 0, mean = 0;
       for (int64_t j : path) {
         double s = 0, d_out = 0;
@@ -106,7 +107,10 @@ ReferenceResult GatheredPaths(const ReferenceArgs<T>& a) {
           s += Wide(a.q[at + d]) * Wide(a.k[(j * kv_heads + g) * depth + d]);
           d_out += Wide(a.grad_out[at + d]) * Wide(a.v[(j * kv_heads + g) * depth + d]);
         }
-        p.push_back(s * a.shape.scale);
+        s *= a.shape.scale;
+        const double t = cap > 0 ? std::tanh(s / cap) : 0;
+        p.push_back(cap > 0 ? cap * t : s);
+        slope.push_back(1 - t * t);
         dp.push_back(d_out);
         top = std::max(top, p.back());
       }
@@ -118,7 +122,7 @@ ReferenceResult GatheredPaths(const ReferenceArgs<T>& a) {
       if (sink > 0) r.grad_sinks[h] -= sink / sum * mean;
       for (size_t n = 0; n < path.size(); ++n) {
         const int64_t key = (path[n] * kv_heads + g) * depth;
-        const double ds = p[n] * (dp[n] - mean) * a.shape.scale;
+        const double ds = p[n] * (dp[n] - mean) * slope[n] * a.shape.scale;
         for (int64_t d = 0; d < depth; ++d) {
           r.out[at + d] += p[n] * Wide(a.v[key + d]);
           r.grad_q[at + d] += ds * Wide(a.k[key + d]);

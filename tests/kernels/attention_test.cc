@@ -76,9 +76,11 @@ TYPED_TEST(TreeAttentionOf, EqualsGatheredPathsOnRandomForests) {
       const double branch = std::uniform_real_distribution<double>(0, 0.3)(rng);
       Stream<T> s(rng, shape, rows, branch, 0.02);
       s.shape.window = round % 3 == 0 ? 0 : 1 + static_cast<int64_t>(rng() % 90);
+      s.shape.soft_cap = round % 5 < 3 ? 0 : 0.8;  // scores are of order 1
       if (round++ % 2 == 0) s.sinks = RandomVector<Accumulator<T>>(rng, shape.heads, 2.0);
       SCOPED_TRACE(std::to_string(shape.head_dim) + " wide, rows " + std::to_string(rows) + ", window " +
-                   std::to_string(s.shape.window) + (s.sinks.empty() ? "" : ", sinks"));
+                   std::to_string(s.shape.window) + (s.sinks.empty() ? "" : ", sinks") +
+                   (s.shape.soft_cap > 0 ? ", capped" : ""));
       ExpectClose(s, Compute(s, Serial));
     }
   }
@@ -91,6 +93,8 @@ TYPED_TEST(TreeAttentionOf, EqualsGatheredPathsOnLongStreams) {
   ExpectClose(s, Compute(s, Threads(3)));
   s.shape.window = 300;
   s.sinks = RandomVector<Accumulator<TypeParam>>(rng, 2);
+  ExpectClose(s, Compute(s, Threads(3)));
+  s.shape.soft_cap = 0.8;
   ExpectClose(s, Compute(s, Threads(3)));
 }
 
@@ -336,7 +340,7 @@ TYPED_TEST(TreeAttentionOf, PathsOverRunsEqualTheirOwnSequencesBitForBit) {
   using T = TypeParam;
   for (const int64_t window : {0, 90}) {
     std::mt19937_64 rng(14);
-    const AttentionShape shape{4, 2, 24, 0.2, window};
+    const AttentionShape shape{4, 2, 24, 0.2, window, window > 0 ? 0.8 : 0};
     const int64_t q_width = 4 * 24, kv_width = 2 * 24;
     Stream<T> tree(rng, shape, 700, 0.02, 0.003);
     tree.sinks = RandomVector<Accumulator<T>>(rng, 4);

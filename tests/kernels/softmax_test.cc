@@ -138,6 +138,35 @@ TEST(LogPolicy, RowsThatAreNotFiniteGiveNotANumber) {
   EXPECT_TRUE(std::isfinite(rows.logits[41]));
 }
 
+template <typename T>
+void SoftCapIsTheDefinition(double tolerance) {
+  std::mt19937_64 rng(7);
+  for (const int64_t count : {1, 3, 15, 64, 4099, 9001}) {
+    std::vector<T> z = RandomVector<T>(rng, count, 40), capped = z;
+    z[0] = capped[0] = T(1e-6);  // no digits cancel near 0
+    SoftCapLogits(capped.data(), count, 30, Threads(2));
+    for (int64_t i = 0; i < count; ++i) {
+      const double want = 30 * std::tanh(static_cast<double>(z[i]) / 30);
+      ASSERT_NEAR(capped[i], want, tolerance * std::abs(want)) << i;
+      T alone = z[i];  // wherever it lies, and on whatever thread
+      SoftCapLogits(&alone, 1, 30, Serial);
+      ASSERT_EQ(alone, capped[i]) << i;
+    }
+  }
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  T ends[] = {kInfinity, -kInfinity, 0, std::numeric_limits<T>::quiet_NaN()};
+  SoftCapLogits(ends, 4, 30, Serial);
+  EXPECT_EQ(ends[0], 30);
+  EXPECT_EQ(ends[1], -30);
+  EXPECT_EQ(ends[2], 0);
+  EXPECT_TRUE(std::isnan(ends[3]));
+}
+
+TEST(SoftCap, IsTheDefinition) {
+  SoftCapIsTheDefinition<float>(5e-7);  // some units in the last place
+  SoftCapIsTheDefinition<double>(1e-15);
+}
+
 template <typename T, typename Out>
 void GradientIsTheFormula(double tolerance) {
   std::mt19937_64 rng(5);
@@ -145,6 +174,11 @@ void GradientIsTheFormula(double tolerance) {
     for (const bool entropy : {false, true}) {
       SCOPED_TRACE(std::to_string(vocab) + (entropy ? " with entropy" : ""));
       Rows<T> rows(rng, 5, vocab);
+      if (entropy) {  // and with a soft cap
+        rows.args.soft_cap = 6;
+        SoftCapLogits(rows.logits.data(), 5 * vocab, 6, Serial);
+      }
+      const std::vector<T> logits = rows.logits;
       SumPolicy(rows.args, Serial);
       const auto of_p = RandomVector<T>(rng, 5), of_plogp = RandomVector<T>(rng, 5), addend = RandomVector<T>(rng, 6);
       // Row 1 has no token; row 2 has one token twice, and the last one.
@@ -159,6 +193,7 @@ void GradientIsTheFormula(double tolerance) {
         for (int64_t i = 0; i < vocab; ++i) {
           double want = std::exp(logp[i]) * (of_p[r] + (entropy ? of_plogp[r] * logp[i] : 0));
           for (int64_t k = first[r]; k < first[r + 1]; ++k) want += token[k] == i ? static_cast<double>(addend[k]) : 0;
+          if (entropy) want *= 1 - std::pow(static_cast<double>(logits[r * vocab + i]) / 6, 2);
           // exp turns the error of log p, some units of its size, into an error of p.
           ASSERT_NEAR(Wide(out[r * vocab + i]), want, tolerance * (1 + std::abs(want))) << r << " " << i;
         }

@@ -28,7 +28,8 @@ TEST(TreeAttentionOp, IsRegisteredWithTheDispatcherAndDifferentiable) {
                    v = at::randn({40, 2, 8}, at::kDouble).requires_grad_(true),
                    mix = at::randn({40, 4, 8}, at::kDouble);
   const at::Tensor end = VisibleEnd(testing::RandomForest(rng, 40, 0.2, 0.05));
-  const at::Tensor out = op->typed<TreeAttentionSignature>().call(q, k, v, 0.4, end, std::nullopt, {}, {}, {}, {}, 0);
+  const at::Tensor out =
+      op->typed<TreeAttentionSignature>().call(q, k, v, 0.4, end, std::nullopt, {}, {}, {}, {}, 0, 0.0);
   EXPECT_TRUE(at::equal(out, TreeAttention(q, k, v, end, 0.4)));
   (out * mix).sum().backward();
 
@@ -97,13 +98,13 @@ TEST(TreeAttentionOp, FailsOnAGradientWithoutAFormula) {
   const auto backward = c10::Dispatcher::singleton()
                             .findSchemaOrThrow("ingot::tree_attention_backward", "")
                             .typed<TreeAttentionBackwardSignature>();
-  const auto [out, lse] = forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0);
+  const auto [out, lse] = forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0, 0.0);
   EXPECT_NE(ErrorOf([&, &o = out] { o.sum().backward(); }).find("no gradient of its own"), std::string::npos);
-  const auto grads =
-      backward.call(at::ones_like(q), q, k, v, out.detach(), lse.detach(), 0.4, {}, std::nullopt, {}, {}, {}, {}, 0);
+  const auto grads = backward.call(at::ones_like(q), q, k, v, out.detach(), lse.detach(), 0.4, {}, std::nullopt, {}, {},
+                                   {}, {}, 0, 0.0);
   EXPECT_NE(ErrorOf([&] { std::get<0>(grads).sum().backward(); }).find("differentiable once"), std::string::npos);
   const at::NoGradGuard off;
-  EXPECT_FALSE(std::get<0>(forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0)).requires_grad());
+  EXPECT_FALSE(std::get<0>(forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0, 0.0)).requires_grad());
 }
 
 TEST(TreeAttentionOp, RefusesTensorsThatDoNotFit) {
@@ -166,8 +167,8 @@ TEST(TreeAttentionOp, KnowsItsShapesWithoutData) {
   EXPECT_EQ(lse.scalar_type(), at::kFloat);
 }
 
-// Sinks, a window over depths and queries that start behind a prefix, against autograd over a dense mask.
-TEST(TreeAttentionOp, DifferentiatesSinksWindowAndPrefix) {
+// Sinks, a window over depths, a soft cap and queries that start behind a prefix, against autograd over a dense mask.
+TEST(TreeAttentionOp, DifferentiatesSinksWindowSoftCapAndPrefix) {
   std::mt19937_64 rng(2);
   const int64_t keys = 60, offset = 13, rows = keys - offset;
   const std::vector<int32_t> forest = testing::RandomForest(rng, keys, 0.1, 0.02);
@@ -180,6 +181,7 @@ TEST(TreeAttentionOp, DifferentiatesSinksWindowAndPrefix) {
   options.positions = VisibleEnd(testing::Depths(forest));
   options.sinks = sinks;
   options.window = 9;
+  options.soft_cap = 0.9;
   const at::Tensor out = TreeAttention(q, k, v, options);
   const auto got = torch::autograd::grad({(out * mix).sum()}, {q, k, v, sinks});
 
@@ -188,6 +190,7 @@ TEST(TreeAttentionOp, DifferentiatesSinksWindowAndPrefix) {
   const at::Tensor far = (depth.slice(0, offset).unsqueeze(1) - depth.unsqueeze(0)) >= 9;
   const at::Tensor hidden = (j > i).logical_or(options.visible_end.unsqueeze(0) <= i).logical_or(far);
   at::Tensor s = at::einsum("ihd,jhd->hij", {q, k.repeat_interleave(2, 1)}) * 0.4;
+  s = 0.9 * (s / 0.9).tanh();
   s = s.masked_fill(hidden.unsqueeze(0), -INFINITY);
   const at::Tensor p = at::cat({s, sinks.view({4, 1, 1}).expand({4, rows, 1})}, 2).softmax(-1).slice(2, 0, keys);
   const at::Tensor want = at::einsum("hij,jhd->ihd", {p, v.repeat_interleave(2, 1)});
@@ -307,6 +310,7 @@ TEST(TreeAttentionOp, RefusesArraysThatDoNotFit) {
   EXPECT_NE(error(k, [](auto& o) { o.q_offset = 7; }), "");
   EXPECT_NE(error(k, [](auto& o) { o.q_offset = -1; }), "");
   EXPECT_NE(error(k, [](auto& o) { o.window = -1; }), "");
+  EXPECT_NE(error(k, [](auto& o) { o.soft_cap = -1; }), "");
   EXPECT_NE(error(k, [](auto& o) { o.scale = NAN; }), "");
   EXPECT_NE(error(k, [](auto& o) { o.sinks = at::zeros({3}); }), "");
   EXPECT_NE(error(k, [&](auto& o) { o.positions = ints({1, 2}, at::kInt); }), "");

@@ -151,7 +151,7 @@ TEST(ModelConfig, RefusesWhatKimiK2DoesNotCompute) {
   }
 }
 
-TEST(ModelConfig, RefusesSoftCapsByName) {
+TEST(ModelConfig, ReadsSoftCaps) {
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     base::json::value json = Llama();
     json.as_object()["model_type"] = "gemma3_text";
@@ -161,11 +161,28 @@ TEST(ModelConfig, RefusesSoftCapsByName) {
     const auto read = ModelConfig::FromJson(json);
     ASSERT_TRUE(read.ok()) << read.status();
     json.as_object()[key] = 30.0;
-    EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+    const auto capped = ModelConfig::FromJson(json);
+    ASSERT_TRUE(capped.ok()) << capped.status();
+    const bool attention = key == std::string("attn_logit_softcapping");
+    EXPECT_EQ(capped->attention_soft_cap, attention ? 30 : 0);
+    EXPECT_EQ(capped->logit_soft_cap, attention ? 0 : 30);
+    EXPECT_EQ(capped->ToJson().at(key), base::json::value(30.0));
+    EXPECT_TRUE(read->ToJson().at(key).is_null());
+    for (const base::json::value& wrong : {base::json::value(0), base::json::value(-1.0), base::json::value("30")}) {
+      json.as_object()[key] = wrong;
+      EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+    }
   }
   base::json::value json = Llama();
-  json.as_object()["model_type"] = "gemma2";
-  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("gemma2"));
+  json.as_object()["model_type"] = "gemma2";  // which caps unless the file says null
+  json.as_object()["architectures"] = base::json::array{"Gemma2ForCausalLM"};
+  json.as_object()["num_key_value_heads"] = 4;
+  const auto read = ModelConfig::FromJson(json);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->attention_soft_cap, 50);
+  EXPECT_EQ(read->logit_soft_cap, 30);
+  json.as_object()["attn_logit_softcapping"] = nullptr;
+  EXPECT_EQ(ModelConfig::FromJson(json)->attention_soft_cap, 0);
 }
 
 TEST(ModelConfig, AWindowIsThatOfTheFamilyUnlessTheFileSaysOtherwise) {

@@ -167,8 +167,8 @@ class Golden : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, Golden,
                          ::testing::Values("qwen3", "qwen3_bias", "qwen2", "llama", "mistral", "llama_llama3",
                                            "qwen2_yarn", "qwen3_yarn_scaled", "mistral_linear", "mistral_window",
-                                           "llama_dynamic", "gemma3", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss",
-                                           "deepseek_v3"));
+                                           "llama_dynamic", "gemma2", "gemma3", "qwen3_moe", "glm4_moe", "minimax_m2",
+                                           "gpt_oss", "deepseek_v3"));
 
 TEST_P(Golden, LogitsEqualTransformers) {
   const std::string dir = std::string(INGOT_SOURCE_DIR "/tests/model/testdata/") + GetParam();

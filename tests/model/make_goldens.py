@@ -44,6 +44,9 @@ CASES = {
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM,
                dict(num_hidden_layers=3, head_dim=8, sliding_window=5, query_pre_attn_scalar=16,
                     layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM,
+               dict(head_dim=8, sliding_window=5, query_pre_attn_scalar=16, attn_logit_softcapping=0.2,
+                    final_logit_softcapping=0.9, attn_implementation="eager")),  # other implementations drop the cap
     "qwen3_moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM,
                   dict(head_dim=8, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, norm_topk_prob=True)),
     "glm4_moe": (transformers.Glm4MoeConfig, transformers.Glm4MoeForCausalLM,

@@ -168,15 +168,38 @@ TEST_F(MathTest, AnAnswerWithoutMathematicsIsMalformedAndAFaultyTaskAnError) {
 class MathWorkersTest : public testing::Test {
  protected:
   MathWorkersTest() {
-    std::ofstream(program_) << "#!/bin/sh\necho ready\nread line <&1\necho '{\"equal\": true}'\n";
-    std::filesystem::permissions(program_, std::filesystem::perms::owner_all);
+    std::filesystem::create_directory(folder_.path() + "/bin");
+    Write("echo ready\nread line <&1\necho '{\"equal\": true}'\n");
+    sandbox::SubstrateOptions options;
+    options.work_root = folder_.path() + "/rooms";
+    options.agent_uid = "shared";
+    options.visible = {folder_.path() + "/bin"};  // rooms do not see /tmp otherwise
+    auto substrate = sandbox::LocalSubstrate::Make(options);
+    EXPECT_TRUE(substrate.ok()) << substrate.status();
+    if (substrate.ok()) substrate_ = *std::move(substrate);
+  }
+  void SetUp() override { ASSERT_NE(substrate_, nullptr); }
+  void Write(const std::string& script) const {
+    std::ofstream(program_) << "#!/bin/sh\n" << script;
+    std::filesystem::permissions(program_, std::filesystem::perms::all);
   }
   absl::StatusOr<MathComparison> Compare(const sandbox::Cancellation* cancel = nullptr) {
     return workers_.Compare(*substrate_, program_, "x", "y", cancel);
   }
+  // Waits until the program has touched $HOME/here.
+  void AwaitProgram() const {
+    while (true) {
+      std::error_code error;
+      std::filesystem::recursive_directory_iterator file(folder_.path() + "/rooms", error), end;
+      for (; !error && file != end; file.increment(error)) {
+        if (file->path().filename() == "here") return;
+      }
+      std::this_thread::yield();
+    }
+  }
   const sandbox::TestFolder folder_;
-  const std::string program_ = folder_.path() + "/python";
-  const std::unique_ptr<sandbox::Substrate> substrate_ = sandbox::SharedUidSubstrate(folder_.path());
+  const std::string program_ = folder_.path() + "/bin/python";
+  std::unique_ptr<sandbox::Substrate> substrate_;
   MathWorkers workers_{MathOptions{}};
 };
 
@@ -190,17 +213,45 @@ TEST_F(MathWorkersTest, AWorkerThatDiedBetweenComparisonsIsReplaced) {
 }
 
 TEST_F(MathWorkersTest, AProcessThatNeverAnswersIsAnErrorWithItsWords) {
-  std::ofstream(program_) << "#!/bin/sh\necho no such package >&2\nexit 3\n";
+  Write("echo no such package >&2\nexit 3\n");
   const auto compared = Compare();
   EXPECT_THAT(std::string(compared.status().message()), HasSubstr("exited with 3"));
   EXPECT_THAT(std::string(compared.status().message()), HasSubstr("no such package"));
 }
 
+// The program answers nothing: without a cancellation the comparison ends after more than a minute.
 TEST_F(MathWorkersTest, ACancelledComparisonEnds) {
-  std::ofstream(program_) << "#!/bin/sh\necho ready\nread line <&1\nread more <&1\n";
+  Write("echo ready\nread line <&1\ntouch $HOME/here\nread more <&1\n");
   sandbox::Cancellation cancel;
-  cancel.Cancel();
-  EXPECT_TRUE(absl::IsCancelled(Compare(&cancel).status()));
+  const std::jthread canceller([&] {
+    AwaitProgram();
+    cancel.Cancel();
+  });
+  const auto compared = Compare(&cancel);
+  EXPECT_TRUE(absl::IsCancelled(compared.status())) << compared.status();
+}
+
+TEST_F(MathWorkersTest, AComparisonThatWaitsForAWorkerCanBeCancelled) {
+  Write("echo ready\nread line <&1\ntouch $HOME/here\nread more <&1\n");
+  sandbox::Cancellation first, second;
+  std::jthread busy([&] { EXPECT_TRUE(absl::IsCancelled(Compare(&first).status())); });
+  AwaitProgram();
+  second.Cancel();
+  EXPECT_TRUE(absl::IsCancelled(Compare(&second).status()));
+  EXPECT_EQ(workers_.started(), 1);
+  first.Cancel();
+}
+
+// A line of 4 MiB is more than a socket holds, and the program reads none of it.
+TEST_F(MathWorkersTest, AProgramThatReadsNothingBlocksNobodyBeyondACancellation) {
+  Write("echo ready\ntouch $HOME/here\nsleep 600\n");
+  sandbox::Cancellation cancel;
+  const std::jthread canceller([&] {
+    AwaitProgram();
+    cancel.Cancel();
+  });
+  const auto compared = workers_.Compare(*substrate_, program_, std::string(4 << 20, 'x'), "y", &cancel);
+  EXPECT_TRUE(absl::IsCancelled(compared.status())) << compared.status();
 }
 
 TEST_F(MathTest, AWorkerIsKeptUntilItRests) {

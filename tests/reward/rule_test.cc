@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include "base/cause.h"
 #include "group_maker.h"
 
 namespace ingot::reward {
@@ -113,7 +114,7 @@ TEST(Rule, AnUnusableNumberLeavesItsEpisodeOutAndIsNoZero) {
   group.mutable_episodes(2)->mutable_episode()->set_reward(std::numeric_limits<double>::quiet_NaN());
   const GroupGrades grades = Judge({}, group);
   EXPECT_EQ(grades.grades.size(), 3u);
-  EXPECT_NE(grades.ungraded.at(2).find("term 'outcome' is nan"), std::string::npos) << grades.ungraded.at(2);
+  EXPECT_NE(grades.ungraded.at(2).find("term 'outcome': its value is nan"), std::string::npos) << grades.ungraded.at(2);
 }
 
 // Answers one request as it is told; the others score 1.
@@ -142,10 +143,32 @@ TEST(Rule, AServerThatIsDownDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) 
     return Rule::Make(options, "test", parts)->Apply(*facts);
   };
   EXPECT_EQ(apply(absl::UnavailableError("down")).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(base::CauseOf(apply(absl::UnavailableError("down")).status()), "external");
   const auto refused = apply(absl::InvalidArgumentError("no such episode"));
   ASSERT_TRUE(refused.ok()) << refused.status();
   EXPECT_EQ(refused->ungraded.size(), 1u);
   EXPECT_EQ(refused->grades.size(), 3u);
+}
+
+TEST(Rule, NamesTheTermThatCouldJudgeNothing) {
+  RewardOptions options;
+  options.terms = {Term("outcome", 1), Term("external", 1)};
+  options.terms[1].name = "mine";
+  options.terms[1].external.url = "http://127.0.0.1:1/score";
+  v1::Group group = FourAnswers();
+  TermParts parts;
+  parts.external = std::make_shared<OneAnswer>(absl::InvalidArgumentError("no such episode"));
+  EXPECT_EQ(Rule::Make(options, "test", parts)->Apply(*FactsOf(group, 0, 100))->failed_term, "mine");
+  // A sum beyond the bound is the fault of its greatest part.
+  options.terms[1].weight = 9e5;
+  options.terms[0].weight = 2e5;
+  group.mutable_episodes()->DeleteSubrange(0, 1);
+  parts.external = std::make_shared<OneAnswer>(absl::OkStatus());
+  const auto grades = Rule::Make(options, "test", parts)->Apply(*FactsOf(group, 0, 100));
+  ASSERT_TRUE(grades.ok()) << grades.status();
+  EXPECT_EQ(grades->failed_term, "mine");
+  EXPECT_NE(grades->ungraded.begin()->second.find("most of it by term 'mine'"), std::string::npos)
+      << grades->ungraded.begin()->second;
 }
 
 TEST(Rule, UnfinishedEpisodesAreNoPartOfTheGroup) {
@@ -172,6 +195,10 @@ TEST(RewardOptions, RefuseUnknownKindsTakenNamesAndWeightsThatCancel) {
   early.schedule.until = other.schedule.until = 0.5;
   EXPECT_NE(fault({Term("outcome", 1), early, other}).find("cancel each other"), std::string::npos);
   early.schedule.until = 0.4;
+  EXPECT_EQ(fault({Term("outcome", 1), early, other}), "");
+  // Terms of one kind with other options are no opposites.
+  early.schedule.until = 0.5;
+  early.length.correct_above = 0.9;
   EXPECT_EQ(fault({Term("outcome", 1), early, other}), "");
   EXPECT_NE(fault({Term("outcome", 0)}).find("nothing is rewarded"), std::string::npos);
   EXPECT_NE(fault({Term("outcome", std::numeric_limits<double>::infinity())}).find("weight is inf"), std::string::npos);

@@ -30,6 +30,10 @@ class StageTest : public ::testing::Test {
     ASSERT_TRUE(pool_->AppendCall(pool::Append(id, 0, {pool::Prompt({9})}, {pool::Sampled(ids)})).ok());
     ASSERT_TRUE(pool_->EndEpisode(pool::End(id, v1::EPISODE_FINISHED, outcome)).ok());
   }
+  void AddGroup4() {
+    ASSERT_TRUE(pool_->OpenEpisode(pool::Open("e", 4, 0)).ok());
+    ASSERT_TRUE(pool_->EndEpisode(pool::End("e", v1::EPISODE_FINISHED, 1)).ok());
+  }
   Stage Make(double length_weight) {
     RewardOptions options;
     options.terms.resize(2);
@@ -72,8 +76,30 @@ TEST_F(StageTest, AnAttemptThatFailedIsNoPartOfTheGroup) {
   EXPECT_TRUE(std::isnan(graded->returns(3)));
 }
 
+class NoScorer final : public ExternalScorer {
+ public:
+  absl::StatusOr<std::string> Post(const std::string&, const std::string&, double) const override {
+    return std::string("no idea");
+  }
+};
+
+TEST_F(StageTest, TellsWhichTermsJudgedAGroupOrWhichOneFailed) {
+  EXPECT_THAT(Make(0.2).Grade(Group(3))->terms(), ElementsAre("outcome", "length"));
+  AddGroup4();
+  RewardOptions options;
+  options.terms.resize(2);
+  options.terms[1].kind = "external";
+  options.terms[1].name = "mine";
+  options.terms[1].external.url = "http://localhost/";
+  const TermParts parts{.external = std::make_shared<NoScorer>()};
+  const auto graded = Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10}).Grade(Group(4));
+  ASSERT_TRUE(graded.ok()) << graded.status();
+  EXPECT_THAT(graded->terms(), ElementsAre());
+  EXPECT_EQ(graded->failed_term(), "mine");
+}
+
 TEST_F(StageTest, AGroupThatThePoolLacksIsAnError) {
-  EXPECT_EQ(Make(0.2).Grade(Group(4)).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Make(0.2).Grade(Group(5)).status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

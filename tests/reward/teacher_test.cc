@@ -115,6 +115,8 @@ TEST_F(TeacherTest, CallsThatAreNotTrainedAreNotScored) {
   ASSERT_TRUE(grades.ok());
   EXPECT_TRUE(grades->grades.at(0).terms(0).tokens().empty());
   EXPECT_FALSE(grades->grades.at(1).terms(0).tokens().empty());
+  group_.mutable_episodes(1)->mutable_calls(0)->set_encoded(true);
+  EXPECT_TRUE(Apply()->grades.at(1).terms(0).tokens().empty());
 }
 
 TEST_F(TeacherTest, ATermNeedsTheTeachersName) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../base/manual_executor.h"
+#include "base/cause.h"
 #include "scheduler/makers.h"
 
 namespace ingot::scheduler {
@@ -32,10 +33,19 @@ class ScriptedGrader final : public Grader {
     v1::GradeResponse response;
     response.mutable_returns()->Add(returns.begin(), returns.end());
     response.set_equal(equal);
+    response.add_terms("judge");
     for (size_t i = 0; i < returns.size(); ++i) {
       if (returns[i] != returns[i]) (*response.mutable_ungraded())[static_cast<int32_t>(i)] = "the judge was unsure";
     }
     answers[group] = response;
+  }
+
+  // The term could judge no episode of the group.
+  void FailBy(int64_t group, const std::string& term) {
+    Give(group, {kNone, kNone});
+    answers[group]->clear_terms();
+    answers[group]->set_failed_term(term);
+    (*answers[group]->mutable_ungraded())[0] = term + " said \"no idea\"";
   }
 
   std::vector<int64_t> asked;
@@ -54,12 +64,15 @@ class GradingTest : public ::testing::Test {
   FakePool pool_;
   base::ManualExecutor executor_;
   ScriptedGrader grader_;
+  int32_t give_up_groups_ = 16;
+  base::Metrics* metrics_ = nullptr;
   std::unique_ptr<Scheduler> scheduler_;
 
   void Start() {
     scheduler_.reset();
-    auto made = Scheduler::Recover(options_, MakeTasks(5), pool_, executor_.clock(), std::nullopt, nullptr,
-                                   {.grader = &grader_, .executor = &executor_.executor(), .deadline_s = 30});
+    auto made = Scheduler::Recover(
+        options_, MakeTasks(5), pool_, executor_.clock(), std::nullopt, metrics_,
+        {.grader = &grader_, .executor = &executor_.executor(), .deadline_s = 30, .give_up_groups = give_up_groups_});
     ASSERT_TRUE(made.ok()) << made.status();
     scheduler_ = *std::move(made);
     ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());
@@ -188,6 +201,82 @@ TEST_F(GradingTest, AnAnswerAfterTheDeadlineChangesNothing) {
   EXPECT_EQ(Stats().failed(), 1);
   grader_.Give(group, {0, 1});
   executor_.RunReady();
+  EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(GradingTest, ATermThatJudgesNothingInManyGroupsEndsTheRun) {
+  give_up_groups_ = 3;
+  base::Metrics metrics;
+  metrics_ = &metrics;
+  Start();
+  const auto fail = [&](const std::string& term) {
+    grader_.FailBy(RunGroup(), term);
+    executor_.RunReady();
+  };
+  fail("judge");
+  fail("judge");
+  fail("external");  // each term is counted by itself
+  EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded);
+  fail("judge");
+  const absl::Status over = Next(0).status();
+  EXPECT_EQ(over.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(over.message()),
+              HasSubstr("the reward term 'judge' has judged nothing in 3 groups in a row"));
+  EXPECT_THAT(std::string(over.message()), HasSubstr("rewards.give_up_groups"));
+  EXPECT_THAT(std::string(over.message()), HasSubstr("judge said \"no idea\""));
+  EXPECT_THAT(metrics.RenderText(), HasSubstr("ingot_scheduler_failed_terms_total{term=\"judge\"} 3"));
+  Start();
+  EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded) << "a restart begins anew";
+}
+
+TEST_F(GradingTest, ATermThatJudgesAGroupInBetweenIsCountedAnew) {
+  give_up_groups_ = 2;
+  Start();
+  for (int step = 0; step < 3; ++step) {
+    grader_.FailBy(RunGroup(), "judge");
+    executor_.RunReady();
+    grader_.Give(RunGroup(), {0, 1});
+    executor_.RunReady();
+    ASSERT_TRUE(Next(step).ok()) << step;
+    ASSERT_TRUE(scheduler_->MarkVersionLive(step + 1).ok());
+  }
+}
+
+// Groups of another domain, which the term does not judge, go on.
+TEST_F(GradingTest, OtherTermsDoNotSaveTheOneThatFails) {
+  give_up_groups_ = 2;
+  Start();
+  grader_.FailBy(RunGroup(), "judge");
+  executor_.RunReady();
+  grader_.Give(RunGroup(), {0, 1});
+  grader_.answers.rbegin()->second->clear_terms();
+  executor_.RunReady();
+  grader_.FailBy(RunGroup(), "judge");
+  executor_.RunReady();
+  EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kFailedPrecondition) << "though a batch is ready";
+}
+
+TEST_F(GradingTest, AServerThatIsDownUntilTheDeadlineCountsToo) {
+  give_up_groups_ = 1;
+  Start();
+  grader_.answers[RunGroup()] = base::WithCause(absl::UnavailableError("the judge is down"), "judge");
+  executor_.RunReady();
+  EXPECT_THAT(std::string(Next(0).status().message()), HasSubstr("(the last attempt: the judge is down)"));
+  executor_.Advance(seconds(31));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  const absl::Status over = Next(0).status();
+  EXPECT_EQ(over.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(over.message()), HasSubstr("term 'judge'"));
+  EXPECT_THAT(std::string(over.message()), HasSubstr("the judge is down"));
+}
+
+TEST_F(GradingTest, WithoutABoundTheRunGoesOn) {
+  give_up_groups_ = 0;
+  Start();
+  for (int i = 0; i < 20; ++i) {
+    grader_.FailBy(RunGroup(), "judge");
+    executor_.RunReady();
+  }
   EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 

@@ -185,6 +185,29 @@ TEST(AdamW, AVersionKeepsTheMemoryThatNoUpdateChanges) {
   EXPECT_EQ(parameters.at("large").const_data_ptr(), memory) << "two buffers trade places";
 }
 
+TEST(AdamW, LeavesTheVersionsOfAnEarlierOptimizer) {
+  at::manual_seed(6);
+  std::map<std::string, at::Tensor> parameters = {{"w", at::randn({2, 64}).to(at::kBFloat16).requires_grad_(true)}};
+  const auto step = [&](AdamW& optimizer) {
+    parameters.at("w").mutable_grad() = at::ones({2, 64}, at::kBFloat16);
+    optimizer.Step(0.1, 1.0);
+    optimizer.ZeroGrad();
+  };
+  std::shared_ptr<std::byte[]> version;
+  {
+    AdamW optimizer(Options(), parameters);
+    optimizer.TakeRounded();
+    step(optimizer);
+    version = optimizer.TakeRounded().at("w").memory;
+  }
+  ASSERT_EQ(version.get(), static_cast<std::byte*>(parameters.at("w").mutable_data_ptr()));
+  const at::Tensor words = parameters.at("w").detach().clone();
+  AdamW optimizer(Options(), parameters);
+  step(optimizer);
+  EXPECT_FALSE(parameters.at("w").equal(words));
+  EXPECT_EQ(std::memcmp(version.get(), words.const_data_ptr(), words.nbytes()), 0);
+}
+
 TEST(AdamW, MarksAddUpUntilTheyAreTaken) {
   std::map<std::string, at::Tensor> parameters = {{"w", at::ones({2, 64}, at::kBFloat16).requires_grad_(true)}};
   OptimizerOptions options = Options();

@@ -37,18 +37,22 @@ void MakeFamily(const std::string& name, model::ModelConfig& c) {
     return;
   }
   c.tie_word_embeddings = false;
-  c.qk_norm = name != "mistral" && name != "gpt_oss";
+  c.qk_norm = name != "mistral" && name != "gpt_oss" && name != "gemma2";
   c.model_type = name == "lora" ? "qwen3" : name;
   if (name == "lora")
     c.lora = {.rank = 3, .alpha = 6, .targets = {"down_proj", "gate_proj", "o_proj", "q_proj", "v_proj"}};
   if (name == "mistral") c.sliding_window = 9;
-  if (name == "gemma3_text") {
+  if (name == "gemma2" || name == "gemma3_text") {
     c.gemma = c.tie_word_embeddings = true;
     c.hidden_act = "gelu_pytorch_tanh";
     c.query_scale = 0.3;
-    c.local_rope_theta = 500;
+    if (name == "gemma3_text") c.local_rope_theta = 500;
     c.sliding_window = 9;
     c.windowed = {true, false};
+  }
+  if (name == "gemma2") {
+    c.attention_soft_cap = 2;
+    c.logit_soft_cap = 1.5;
   }
   if (name == "qwen3_moe") AddExperts(c);
   if (name == "glm4_moe") {
@@ -108,8 +112,8 @@ model::Parameters Shaken(const model::ModelConfig& config, at::ScalarType dtype,
 
 class Families : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, Families,
-                         ::testing::Values("mistral", "gemma3_text", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss",
-                                           "deepseek_v3", "lora", "lora_experts", "lora_latent"));
+                         ::testing::Values("mistral", "gemma2", "gemma3_text", "qwen3_moe", "glm4_moe", "minimax_m2",
+                                           "gpt_oss", "deepseek_v3", "lora", "lora_experts", "lora_latent"));
 
 TEST_P(Families, MergedTreesAreTheEnginesToTheBit) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {

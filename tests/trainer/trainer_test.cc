@@ -535,6 +535,37 @@ TEST(Trainer, ABf16VersionIsTheMemoryOfTheParameters) {
   EXPECT_EQ((*trainer->TakeSnapshot())->bytes(0).data(), memory);
 }
 
+TEST(Trainer, VersionsShareTheParametersThatAreNotTrained) {
+  model::ModelConfig config = TinyConfig();
+  config.lora = {.rank = 2, .alpha = 4, .targets = {"q_proj", "v_proj"}};
+  for (const std::string type : {"bf16", "fp32"}) {
+    TrainerOptions options = FastOptions();
+    options.dtype = type;
+    options.optimizer.learning_rate = 1e-2;
+    auto trainer = *Trainer::Create(options, config, TinyParameters(config, 2, at::kFloat));
+    const auto first = *trainer->TakeSnapshot();
+    ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
+    const auto second = *trainer->TakeSnapshot();
+    ASSERT_NE(first->checksum(), second->checksum());
+    int shared = 0;
+    std::vector<weights::TensorView> views;
+    for (size_t i = 0; i < second->size(); ++i) {
+      const weights::TensorView view = second->view(i);
+      const at::Tensor& parameter = trainer->parameters().tensors().at(view.name);
+      EXPECT_EQ(std::memcmp(parameter.const_data_ptr(), view.bytes.data(), view.bytes.size()), 0) << view.name;
+      views.push_back({view.name, view.dtype, view.shape, view.bytes});
+      if (parameter.requires_grad() || parameter.dim() < 2) continue;
+      EXPECT_EQ(view.bytes.data(), first->bytes(i).data()) << view.name;
+      EXPECT_EQ(view.bytes.data(), parameter.const_data_ptr()) << view.name << ": the trainer has no copy of its own";
+      ++shared;
+    }
+    EXPECT_GT(shared, 10) << type;
+    EXPECT_EQ((*weights::Snapshot::Copy(second->version(), views))->checksum(), second->checksum());
+    const auto applied = weights::Apply(first, *weights::Encode(first.get(), *second, false));
+    ASSERT_TRUE(applied.ok()) << applied.status();
+  }
+}
+
 TEST(Trainer, BatchesComeInOrder) {
   auto trainer = MakeTrainer(FastOptions());
   const auto report = trainer->TrainStep(RandomBatch(1, 37, 1));

@@ -43,7 +43,19 @@ void Check(const PolicyTokens& tokens, const at::Tensor& logits) {
 
 }  // namespace
 
-Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature) {
+at::Tensor SoftCapOp(const at::Tensor& logits, double cap) {
+  if (!logits.is_cpu() || (at::GradMode::is_enabled() && logits.requires_grad())) {
+    return logits.div(cap).tanh().mul(cap);
+  }
+  at::Tensor capped = logits.contiguous();
+  ByLogits(capped, [&](auto zero) {
+    using T = decltype(zero);
+    SoftCapLogits<T>(Write<T>(capped), capped.numel(), cap, TorchParallelFor());
+  });
+  return capped;
+}
+
+Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature, double soft_cap) : soft_cap_(soft_cap) {
   TORCH_CHECK(logits.dim() == 2 && logits.size(1) > 0 && !(at::GradMode::is_enabled() && logits.requires_grad()),
               "logits must be [M, V] without history, got ", logits.sizes());
   TORCH_CHECK(temperature.dim() == 0 || (temperature.dim() == 1 && temperature.size(0) == logits.size(0)),
@@ -66,8 +78,8 @@ Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature) {
 
 template <typename T>
 PolicyRows<T> Policy::Rows() const {
-  return {Read<T>(logits_), logits_.size(0),    logits_.size(1),   Read<T>(temperature_),
-          Write<T>(top_),   Write<T>(log_sum_), Write<T>(entropy_)};
+  return {Read<T>(logits_), logits_.size(0),    logits_.size(1),    Read<T>(temperature_),
+          Write<T>(top_),   Write<T>(log_sum_), Write<T>(entropy_), soft_cap_};
 }
 
 at::Tensor Policy::LogNormalizers() const { return top_ / temperature_ + log_sum_; }
@@ -138,6 +150,7 @@ at::Tensor Policy::Gradient(const PolicyTokens& tokens, std::span<const double> 
     const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
     const at::Tensor row = Upload(tokens.row, at::kLong, index), token = Upload(tokens.token, at::kLong, index);
     wide.view({-1}).index_add_(0, row * logits_.size(1) + token, added);
+    if (soft_cap_ > 0) wide.mul_(1 - logits_.div(soft_cap_).square_());
     return out.copy_(wide);
   }
   ByLogits(logits_, [&](auto zero) {

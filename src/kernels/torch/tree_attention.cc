@@ -34,7 +34,7 @@ at::Tensor Computable(const at::Tensor& t) {
 }
 
 void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, int64_t window,
-                  const at::Tensor& sinks) {
+                  double soft_cap, const at::Tensor& sinks) {
   const int64_t dim = k.dim();
   TORCH_CHECK(q.dim() == 3 && (dim == 3 || dim == 4) && v.sizes() == k.sizes() && q.size(2) == k.size(dim - 1),
               "tree attention takes q [rows, heads, head_dim] and k, v [keys, kv_heads, head_dim] or [num_pages, "
@@ -49,6 +49,7 @@ void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
               "tree attention: q, k and v are on different devices: ", q.device(), ", ", k.device(), ", ", v.device());
   TORCH_CHECK(std::isfinite(scale), "tree attention: the scale is ", scale);
   TORCH_CHECK(window >= 0, "tree attention: the window is ", window, "; 0 is none");
+  TORCH_CHECK(std::isfinite(soft_cap) && soft_cap >= 0, "tree attention: the soft cap is ", soft_cap, "; 0 is none");
   if (sinks.defined()) {
     TORCH_CHECK(
         sinks.dim() == 1 && sinks.size(0) == q.size(1) && sinks.is_floating_point() && sinks.device() == q.device(),
@@ -206,8 +207,8 @@ namespace {
 
 // Computes out and lse (undefined = not wanted) for queries whose rows are q.stride(0) apart.
 void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-             std::span<const AttentionSequence> sequences, double scale, int64_t window, const at::Tensor& sinks,
-             const at::Tensor& out, const at::Tensor& lse) {
+             std::span<const AttentionSequence> sequences, double scale, int64_t window, double soft_cap,
+             const at::Tensor& sinks, const at::Tensor& out, const at::Tensor& lse) {
   ByType(q, [&](auto zero) {
     using T = decltype(zero);
     AttentionForwardArgs<T> args;
@@ -219,7 +220,8 @@ void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     args.lse = Write<Accumulator<T>>(lse);
     args.page_size = k.dim() == 4 ? k.size(1) : 0;
     args.q_row_stride = q.stride(0);
-    AttentionForward<T>({q.size(1), k.size(-2), q.size(2), scale, window}, sequences, args, TorchParallelFor());
+    AttentionForward<T>({q.size(1), k.size(-2), q.size(2), scale, window, soft_cap}, sequences, args,
+                        TorchParallelFor());
   });
 }
 
@@ -228,14 +230,14 @@ void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForwardCpu(
     const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in, double scale,
     const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
-    const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks_in,
-    int64_t window) {
-  CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
+    const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks_in, int64_t window,
+    double soft_cap) {
+  CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks_in.value_or(at::Tensor()));
   const Batch batch = MakeBatch(q_in, k_in, visible_end, q_offset, positions, block_table, sequences);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
   const auto [out, lse] = MakeResults(q, !sequences.has_value());
   if (q.numel() > 0) {
-    Forward(q, k, v, batch.sequences, scale, window, ComputableSinks(sinks_in, q), out, lse);
+    Forward(q, k, v, batch.sequences, scale, window, soft_cap, ComputableSinks(sinks_in, q), out, lse);
   }
   return {out.to(q_in.scalar_type()), lse};
 }
@@ -279,9 +281,9 @@ void Backward(const AttentionShape& shape, const AttentionSequence& s, const at:
 std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, const at::Tensor& k_in,
                                                         const at::Tensor& v_in,
                                                         std::span<const AttentionSequence> sequences, double scale,
-                                                        const at::Tensor& sinks, int64_t window) {
+                                                        const at::Tensor& sinks, int64_t window, double soft_cap) {
   TORCH_CHECK(q_in.is_cpu(), "path attention has no kernel for device ", q_in.device(), ": run with device cpu");
-  CheckNumbers(q_in, k_in, v_in, scale, window, sinks);
+  CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
   CheckSequences(sequences, q.size(0), k.size(0), 0, 0);
   int64_t rows = 0;
@@ -292,7 +294,7 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, 
   }
   TORCH_CHECK(rows == q.size(0), "path attention: the paths hold ", rows, " queries of ", q.size(0));
   const auto [out, lse] = MakeResults(q, true);
-  if (q.numel() > 0) Forward(q, k, v, sequences, scale, window, ComputableSinks(sinks, q), out, lse);
+  if (q.numel() > 0) Forward(q, k, v, sequences, scale, window, soft_cap, ComputableSinks(sinks, q), out, lse);
   return {out.to(q_in.scalar_type()), lse};
 }
 
@@ -302,9 +304,9 @@ namespace {
 Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
                       const at::Tensor& out_in, const at::Tensor& lse_in, double scale,
                       const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
-                      const OptionalTensor& positions, const OptionalTensor& sinks_in, int64_t window,
+                      const OptionalTensor& positions, const OptionalTensor& sinks_in, int64_t window, double soft_cap,
                       const at::Tensor& k_sum, const at::Tensor& v_sum) {
-  CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
+  CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks_in.value_or(at::Tensor()));
   const Batch batch = MakeBatch(q_in, k_in, visible_end, q_offset, positions, std::nullopt, std::nullopt);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in), out = Computable(out_in);
   const at::Tensor grad = Computable(grad_in), lse = lse_in.contiguous(), sinks = ComputableSinks(sinks_in, q);
@@ -326,8 +328,8 @@ Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const a
   grads.sinks = at::zeros({sinks.defined() ? q.size(1) : 0}, lse.options());
   if (k.numel() > 0) {
     ByType(q, [&](auto zero) {
-      Backward<decltype(zero)>({q.size(1), k.size(1), q.size(2), scale, window}, batch.sequences[0], q, k, v, sinks,
-                               out, lse, grad, grads);
+      Backward<decltype(zero)>({q.size(1), k.size(1), q.size(2), scale, window, soft_cap}, batch.sequences[0], q, k, v,
+                               sinks, out, lse, grad, grads);
     });
   }
   const at::ScalarType type = q_in.scalar_type();
@@ -346,13 +348,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackward
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
-    const OptionalTensor& sinks, int64_t window) {
+    const OptionalTensor& sinks, int64_t window, double soft_cap) {
   if (block_table.has_value() || sequences.has_value()) {
     return BackwardOfBatch(TreeAttentionBackwardCpu, grad, q, k, v, out, lse, scale, visible_end, q_offset, positions,
-                           block_table, sequences, sinks, window);
+                           block_table, sequences, sinks, window, soft_cap);
   }
   const Gradients grads =
-      BackwardCpu(grad, q, k, v, out, lse, scale, visible_end, q_offset, positions, sinks, window, {}, {});
+      BackwardCpu(grad, q, k, v, out, lse, scale, visible_end, q_offset, positions, sinks, window, soft_cap, {}, {});
   return {grads.q, grads.k, grads.v, grads.sinks};
 }
 
@@ -362,7 +364,7 @@ at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor&
                                        const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks) {
   const auto given = [](const at::Tensor& t) { return t.defined() ? OptionalTensor(t) : std::nullopt; };
   const Gradients grads = BackwardCpu(grad, q, k, v, out, lse, o.scale, given(o.visible_end), q_offset,
-                                      given(o.positions), given(o.sinks), o.window, k_sum, v_sum);
+                                      given(o.positions), given(o.sinks), o.window, o.soft_cap, k_sum, v_sum);
   if (grad_sinks != nullptr) *grad_sinks = grads.sinks;
   return grads.q;
 }
@@ -389,7 +391,7 @@ OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vec
 // Other devices have their kernel behind the operator, which takes the host's arrays as tensors.
 void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                    std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
-                   const at::Tensor& sinks, int64_t window) {
+                   const at::Tensor& sinks, int64_t window, double soft_cap) {
   static const c10::OperatorHandle op =
       c10::Dispatcher::singleton().findSchemaOrThrow("ingot::tree_attention_forward", "");
   TORCH_CHECK(op.hasKernelForDispatchKey(c10::computeDispatchKey(q.scalar_type(), q.layout(), q.device())),
@@ -413,7 +415,7 @@ void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Ten
   const at::Tensor table = at::tensor(fields, at::kLong).view({-1, 5});
   const auto result = op.typed<TreeAttentionForwardSignature>().call(
       q, k_pages, v_pages, scale, ends, std::nullopt, positions, tables, table,
-      sinks.defined() ? OptionalTensor(sinks) : std::nullopt, window);
+      sinks.defined() ? OptionalTensor(sinks) : std::nullopt, window, soft_cap);
   out.copy_(std::get<0>(result));
 }
 
@@ -421,7 +423,7 @@ void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Ten
 
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
-                        const at::Tensor& sinks, int64_t window) {
+                        const at::Tensor& sinks, int64_t window, double soft_cap) {
   for (const at::Tensor* t : {&q, &k_pages, &v_pages, &out}) {
     TORCH_CHECK(t->device() == q.device(), "paged tree attention: devices differ: ", t->device(), ", ", q.device());
     TORCH_CHECK(t->scalar_type() == q.scalar_type(), "paged tree attention: dtypes differ: ", t->scalar_type(), ", ",
@@ -430,15 +432,15 @@ void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at
   TORCH_CHECK(k_pages.dim() == 4 && k_pages.is_contiguous() && v_pages.is_contiguous() && k_pages.size(1) > 0,
               "paged tree attention takes contiguous pages [num_pages, page_size, kv_heads, head_dim], got ",
               k_pages.sizes(), ", ", v_pages.sizes());
-  CheckNumbers(q, k_pages, v_pages, scale, window, sinks);
+  CheckNumbers(q, k_pages, v_pages, scale, window, soft_cap, sinks);
   TORCH_CHECK(q.stride(2) == 1 && q.stride(1) == q.size(2), "paged tree attention: the heads of q ", q.sizes(),
               " are not dense");
   TORCH_CHECK(out.sizes() == q.sizes() && out.is_contiguous(), "paged tree attention: out must be contiguous ",
               q.sizes(), ", got ", out.sizes());
   const int64_t pages = k_pages.size(0), page_size = k_pages.size(1);
   CheckSequences(sequences, q.size(0), pages * page_size, page_size, pages);
-  if (!q.is_cpu()) return PagedOnDevice(q, k_pages, v_pages, sequences, scale, out, sinks, window);
-  Forward(q, k_pages, v_pages, sequences, scale, window, ComputableSinks(sinks, q), out, {});
+  if (!q.is_cpu()) return PagedOnDevice(q, k_pages, v_pages, sequences, scale, out, sinks, window, soft_cap);
+  Forward(q, k_pages, v_pages, sequences, scale, window, soft_cap, ComputableSinks(sinks, q), out, {});
 }
 
 }  // namespace ingot::kernels

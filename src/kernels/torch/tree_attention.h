@@ -2,7 +2,8 @@
 //
 // Registered with the dispatcher under `ingot`:
 //
-//   tree_attention(q, k, v, scale, *, visible_end, q_offset, positions, block_table, sequences, sinks, window) -> out
+//   tree_attention(q, k, v, scale, *, visible_end, q_offset, positions, block_table, sequences, sinks, window,
+//                  soft_cap) -> out
 //   tree_attention_forward(the same) -> (out, lse)                                        plain, no autograd
 //   tree_attention_backward(grad, q, k, v, out, lse, scale, *, the same) -> (grad_q, grad_k, grad_v, grad_sinks)
 //
@@ -38,8 +39,9 @@ struct TreeAttentionOptions {
   // q_offset is then not given. Undefined = one sequence of all queries and keys (with a block table, of q_offset +
   // rows keys).
   at::Tensor sequences;
-  at::Tensor sinks;    // [heads], floating point; undefined = none
-  int64_t window = 0;  // 0 = none
+  at::Tensor sinks;     // [heads], floating point; undefined = none
+  int64_t window = 0;   // 0 = none
+  double soft_cap = 0;  // of the scores (AttentionShape); 0 = none. On the CPU alone
 };
 
 // With autograd.
@@ -70,7 +72,8 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
 // the call. The gradient is that of the packed stream (TreeAttentionBackward), which sums in the stream's own order.
 std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         std::span<const AttentionSequence> paths, double scale,
-                                                        const at::Tensor& sinks = {}, int64_t window = 0);
+                                                        const at::Tensor& sinks = {}, int64_t window = 0,
+                                                        double soft_cap = 0);
 
 // Rollout's form, without autograd and without tensors of integers. q and out [rows, heads, head_dim] (the last two
 // dimensions dense), k_pages and v_pages [num_pages, page_size, kv_heads, head_dim] contiguous. All have one dtype,
@@ -78,6 +81,6 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, con
 // host memory. Checks that rows and block-table entries are in range.
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
-                        const at::Tensor& sinks = {}, int64_t window = 0);
+                        const at::Tensor& sinks = {}, int64_t window = 0, double soft_cap = 0);
 
 }  // namespace ingot::kernels

@@ -31,8 +31,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardOfBatch(
     const std::function<TreeAttentionBackwardSignature>& stream, const at::Tensor& grad, const at::Tensor& q,
     const at::Tensor& k, const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,
     const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
-    const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window) {
-  CheckNumbers(q, k, v, scale, window, sinks.value_or(at::Tensor()));
+    const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window,
+    double soft_cap) {
+  CheckNumbers(q, k, v, scale, window, soft_cap, sinks.value_or(at::Tensor()));
   CheckGradient(grad, out, lse, q);
   const Batch batch = MakeBatch(q, k, visible_end, q_offset, positions, block_table, sequences);
   const int64_t page_size = k.dim() == 4 ? k.size(1) : 0;
@@ -48,7 +49,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardOfBatch(
     const auto [of_q, of_k, of_v, of_sinks] =
         stream(own(grad), own(q), keys.index_select(0, rows), values.index_select(0, rows), own(out), own(lse), scale,
                Ints(s.visible_end, s.key_count), s.q_offset, Ints(s.positions, s.key_count), std::nullopt, std::nullopt,
-               sinks, window);
+               sinks, window, soft_cap);
     own(grad_q).copy_(of_q);
     at::Tensor(grad_k).index_add_(0, rows, of_k.to(sums.dtype()));
     at::Tensor(grad_v).index_add_(0, rows, of_v.to(sums.dtype()));

@@ -17,6 +17,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardOfBatch(
     const std::function<TreeAttentionBackwardSignature>& stream, const at::Tensor& grad, const at::Tensor& q,
     const at::Tensor& k, const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,
     const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
-    const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window);
+    const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window,
+    double soft_cap);
 
 }  // namespace ingot::kernels

@@ -12,9 +12,9 @@
 
 namespace ingot::kernels {
 
-// Checks shapes, dtypes and devices of q, k, v and sinks (undefined = none), the scale and the window.
+// Checks shapes, dtypes and devices of q, k, v and sinks (undefined = none), the scale, the window and the soft cap.
 void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, int64_t window,
-                  const at::Tensor& sinks);
+                  double soft_cap, const at::Tensor& sinks);
 
 // Holds the arrays that the sequences point into; host memory.
 struct Batch {

@@ -64,8 +64,9 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
                                            double scale, const OptionalTensor& visible_end,
                                            std::optional<int64_t> q_offset, const OptionalTensor& positions,
                                            const OptionalTensor& block_table, const OptionalTensor& sequences,
-                                           const OptionalTensor& sinks_in, int64_t window) {
-  CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
+                                           const OptionalTensor& sinks_in, int64_t window, double soft_cap) {
+  CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks_in.value_or(at::Tensor()));
+  TORCH_CHECK(soft_cap == 0, "tree attention on CUDA has no soft cap: run with device cpu");
   const c10::cuda::CUDAGuard guard(q_in.device());
   const Batch batch =
       MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), OnHost(block_table), OnHost(sequences));
@@ -92,12 +93,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> Backward(
     const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
     const at::Tensor& out_in, const at::Tensor& lse_in, double scale, const OptionalTensor& visible_end,
     std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
-    const OptionalTensor& sequences, const OptionalTensor& sinks_in, int64_t window) {
+    const OptionalTensor& sequences, const OptionalTensor& sinks_in, int64_t window, double soft_cap) {
   if (block_table.has_value() || sequences.has_value()) {
     return BackwardOfBatch(Backward, grad_in, q_in, k_in, v_in, out_in, lse_in, scale, OnHost(visible_end), q_offset,
-                           OnHost(positions), OnHost(block_table), OnHost(sequences), sinks_in, window);
+                           OnHost(positions), OnHost(block_table), OnHost(sequences), sinks_in, window, soft_cap);
   }
-  CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
+  CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks_in.value_or(at::Tensor()));
+  TORCH_CHECK(soft_cap == 0, "tree attention on CUDA has no soft cap: run with device cpu");
   const c10::cuda::CUDAGuard guard(q_in.device());
   const Batch batch =
       MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), std::nullopt, std::nullopt);

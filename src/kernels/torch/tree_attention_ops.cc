@@ -41,9 +41,9 @@ std::tuple<at::Tensor, at::Tensor> CallForward(const at::Tensor& q, const at::Te
                                                double scale, const OptionalTensor& visible_end,
                                                std::optional<int64_t> q_offset, const OptionalTensor& positions,
                                                const OptionalTensor& block_table, const OptionalTensor& sequences,
-                                               const OptionalTensor& sinks, int64_t window) {
+                                               const OptionalTensor& sinks, int64_t window, double soft_cap) {
   return ForwardOperator().typed<TreeAttentionForwardSignature>().call(q, k, v, scale, visible_end, q_offset, positions,
-                                                                       block_table, sequences, sinks, window);
+                                                                       block_table, sequences, sinks, window, soft_cap);
 }
 
 // Marks results as functions of `inputs`, and fails where a caller asks for their gradient. Autograd would otherwise
@@ -68,16 +68,17 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
                             const at::Tensor& v, double scale, const OptionalTensor& visible_end,
                             std::optional<int64_t> q_offset, const OptionalTensor& positions,
                             const OptionalTensor& block_table, const OptionalTensor& sequences,
-                            const OptionalTensor& sinks, int64_t window) {
+                            const OptionalTensor& sinks, int64_t window, double soft_cap) {
     at::AutoDispatchBelowADInplaceOrView guard;
     auto [out, lse] =
-        CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window);
+        CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window, soft_cap);
     context->save_for_backward({q, k, v, out, lse, visible_end.value_or(at::Tensor()), positions.value_or(at::Tensor()),
                                 sinks.value_or(at::Tensor()), block_table.value_or(at::Tensor()),
                                 sequences.value_or(at::Tensor())});
     context->saved_data["scale"] = scale;
     context->saved_data["q_offset"] = q_offset;
     context->saved_data["window"] = window;
+    context->saved_data["soft_cap"] = soft_cap;
     return out;
   }
 
@@ -89,7 +90,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
       once = NoGradient::apply(once, at::TensorList({grads[0], saved[0], saved[1], saved[2]}),
                                "tree attention is differentiable once: it has no second derivative");
     }
-    torch::autograd::variable_list result(11);
+    torch::autograd::variable_list result(12);
     for (size_t i = 0; i < 3; ++i) result[i] = once[i];
     if (saved[7].defined()) result[9] = once[3];
     return result;
@@ -103,7 +104,8 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
     auto [grad_q, grad_k, grad_v, grad_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
         grad, saved[0], saved[1], saved[2], saved[3], saved[4], context.saved_data["scale"].toDouble(),
         Optional(saved[5]), context.saved_data["q_offset"].toOptional<int64_t>(), Optional(saved[6]),
-        Optional(saved[8]), Optional(saved[9]), Optional(saved[7]), context.saved_data["window"].toInt());
+        Optional(saved[8]), Optional(saved[9]), Optional(saved[7]), context.saved_data["window"].toInt(),
+        context.saved_data["soft_cap"].toDouble());
     return {grad_q, grad_k, grad_v, grad_sinks};
   }
 };
@@ -118,10 +120,11 @@ std::tuple<at::Tensor, at::Tensor> ForwardAutograd(const at::Tensor& q, const at
                                                    double scale, const OptionalTensor& visible_end,
                                                    std::optional<int64_t> q_offset, const OptionalTensor& positions,
                                                    const OptionalTensor& block_table, const OptionalTensor& sequences,
-                                                   const OptionalTensor& sinks, int64_t window) {
+                                                   const OptionalTensor& sinks, int64_t window, double soft_cap) {
   const auto [out, lse] = [&] {
     at::AutoDispatchBelowADInplaceOrView guard;
-    return CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window);
+    return CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window,
+                       soft_cap);
   }();
   const at::Tensor given = sinks.value_or(at::Tensor());
   if (!AnyRequiresGrad({q, k, v, given})) return {out, lse};
@@ -135,11 +138,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardAutograd(
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
-    const OptionalTensor& sinks, int64_t window) {
+    const OptionalTensor& sinks, int64_t window, double soft_cap) {
   const auto [grad_q, grad_k, grad_v, grad_sinks] = [&] {
     at::AutoDispatchBelowADInplaceOrView guard;
-    return BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
-        grad, q, k, v, out, lse, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window);
+    return BackwardOperator().typed<TreeAttentionBackwardSignature>().call(grad, q, k, v, out, lse, scale, visible_end,
+                                                                           q_offset, positions, block_table, sequences,
+                                                                           sinks, window, soft_cap);
   }();
   if (!AnyRequiresGrad({grad, q, k, v, out, lse})) return {grad_q, grad_k, grad_v, grad_sinks};
   const auto once =
@@ -151,24 +155,24 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardAutograd(
 at::Tensor Autograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                     const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
                     const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks,
-                    int64_t window) {
+                    int64_t window, double soft_cap) {
   return TreeAttentionFunction::apply(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks,
-                                      window);
+                                      window, soft_cap);
 }
 
 at::Tensor Plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                  const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
                  const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks,
-                 int64_t window) {
+                 int64_t window, double soft_cap) {
   return std::get<0>(
-      CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window));
+      CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window, soft_cap));
 }
 
 // Shapes, for tracing and fake tensors.
 std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double,
                                                const OptionalTensor&, std::optional<int64_t>, const OptionalTensor&,
                                                const OptionalTensor& block_table, const OptionalTensor&,
-                                               const OptionalTensor&, int64_t) {
+                                               const OptionalTensor&, int64_t, double) {
   TORCH_CHECK(q.dim() == 3 && k.dim() == (block_table.has_value() ? 4 : 3) && v.dim() == k.dim(),
               "tree attention takes q [rows, heads, head_dim] and k, v [keys, kv_heads, head_dim] or, with a block "
               "table, [num_pages, page_size, kv_heads, head_dim]");
@@ -179,7 +183,7 @@ std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Te
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(
     const at::Tensor&, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
     const at::Tensor&, double, const OptionalTensor&, std::optional<int64_t>, const OptionalTensor&,
-    const OptionalTensor&, const OptionalTensor&, const OptionalTensor& sinks, int64_t) {
+    const OptionalTensor&, const OptionalTensor&, const OptionalTensor& sinks, int64_t, double) {
   const bool given = sinks.has_value();
   return {at::empty_symint(q.sym_sizes(), q.options()), at::empty_symint(k.sym_sizes(), k.options()),
           at::empty_symint(v.sym_sizes(), v.options()),
@@ -189,7 +193,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(
 TORCH_LIBRARY(ingot, m) {
   const std::string given =
       "Tensor? visible_end=None, int? q_offset=None, Tensor? positions=None, Tensor? block_table=None, "
-      "Tensor? sequences=None, Tensor? sinks=None, int window=0";
+      "Tensor? sequences=None, Tensor? sinks=None, int window=0, float soft_cap=0";
   const std::string arguments = "Tensor q, Tensor k, Tensor v, float scale, *, " + given;
   m.def(("tree_attention(" + arguments + ") -> Tensor").c_str());
   m.def(("tree_attention_forward(" + arguments + ") -> (Tensor out, Tensor lse)").c_str());
@@ -219,7 +223,7 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
   CheckDevice(q);
   at::AutoDispatchBelowADInplaceOrView guard;
   return CallForward(q, k, v, o.scale, Optional(o.visible_end), o.q_offset, Optional(o.positions),
-                     Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window);
+                     Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window, o.soft_cap);
 }
 
 at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const TreeAttentionOptions& o) {
@@ -229,7 +233,8 @@ at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Ten
   if (!differentiate) return std::get<0>(TreeAttentionForward(q, k, v, o));
   CheckDevice(q);
   return TreeAttentionFunction::apply(q, k, v, o.scale, Optional(o.visible_end), o.q_offset, Optional(o.positions),
-                                      Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window);
+                                      Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window,
+                                      o.soft_cap);
 }
 
 at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -246,7 +251,7 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
   CheckDevice(q);
   const auto [grad_q, grad_k, grad_v, by_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
       grad, q, k, v, out, lse, o.scale, Optional(o.visible_end), q_offset, Optional(o.positions), {}, {},
-      Optional(o.sinks), o.window);
+      Optional(o.sinks), o.window, o.soft_cap);
   if (grad_sinks != nullptr) *grad_sinks = by_sinks;
   at::Tensor(k_sum).add_(grad_k);
   at::Tensor(v_sum).add_(grad_v);

@@ -15,16 +15,17 @@ using OptionalTensor = std::optional<at::Tensor>;
 using TreeAttentionSignature = at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                           const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
                                           const OptionalTensor& positions, const OptionalTensor& block_table,
-                                          const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window);
+                                          const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window,
+                                          double soft_cap);
 using TreeAttentionForwardSignature = std::tuple<at::Tensor, at::Tensor>(
     const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, const OptionalTensor& visible_end,
     std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
-    const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window);
+    const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window, double soft_cap);
 using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
-    const OptionalTensor& sinks, int64_t window);
+    const OptionalTensor& sinks, int64_t window, double soft_cap);
 
 // The kernels for the CPU. They are registered beside the schema: a linker drops an object of a static library that
 // nothing names.

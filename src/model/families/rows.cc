@@ -18,6 +18,7 @@ void AddAttention(const ModelConfig& config, int64_t index, LayerSpec* layer) {
   a.window = config.has_window(index) ? config.sliding_window : 0;
   a.local_rope = config.local_rope_theta > 0 && !config.windowed.empty() && config.windowed[static_cast<size_t>(index)];
   a.sinks = config.sinks;
+  a.soft_cap = config.attention_soft_cap;
   a.norm = config.qk_norm;
   a.norm_whole = config.qk_norm_whole;
   a.rotary_dim = config.rotary_dim > 0 ? config.rotary_dim : config.head_dim;

@@ -10,6 +10,7 @@ namespace ingot::reward {
 
 struct CompletionTimeOptions {
   double correct_above = 0.5;  // an outcome above it counts as correct
+  bool operator==(const CompletionTimeOptions&) const = default;
 };
 
 class CompletionTimeTerm final : public RewardTerm {

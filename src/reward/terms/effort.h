@@ -32,6 +32,7 @@ struct EffortOptions {
   std::string charge_wrong = "most";  // most = the group's largest cost, own = its own cost
 
   absl::Status Validate() const;
+  bool operator==(const EffortOptions&) const = default;
 };
 
 // C(x). REQUIRES: x >= 0, k > 0.

@@ -1,6 +1,7 @@
 #include "reward/terms/external_score.h"
 
 #include "base/json.h"
+#include "base/printable.h"
 #include "reward/parallel.h"
 
 namespace ingot::reward {
@@ -8,6 +9,8 @@ namespace {
 
 using base::json::object;
 using base::json::value;
+
+constexpr size_t kShownAnswer = 200;  // bytes of an unusable one in its error
 
 // JSON text as a value; null where it is none.
 value Parsed(const std::string& json) {
@@ -41,15 +44,17 @@ std::string JsonOf(const EpisodeFacts& episode) {
                                 {"calls", std::move(calls)}});
 }
 
-absl::Status Unusable(const std::string& url, const std::string& fault) {
-  return absl::InvalidArgumentError(absl::StrCat(url, " answered ", fault, R"(; {"score": number} is expected)"));
+absl::Status Unusable(const std::string& url, const std::string& fault, const std::string& answer) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(url, " answered ", fault, R"(; {"score": number} is expected, and it was ")",
+                   base::Printable(answer, {.max_bytes = kShownAnswer, .quoted = true}), "\""));
 }
 
 absl::StatusOr<TermResult> ResultIn(const std::string& answer, const std::string& url, const EpisodeFacts& episode) {
   const auto parsed = base::ParseJson(answer);
-  if (!parsed.ok()) return Unusable(url, absl::StrCat("no JSON: ", parsed.status().message()));
+  if (!parsed.ok()) return Unusable(url, absl::StrCat("no JSON: ", parsed.status().message()), answer);
   const value* score = base::Find(*parsed, "score");
-  if (score == nullptr || !score->is_number()) return Unusable(url, "without a number 'score'");
+  if (score == nullptr || !score->is_number()) return Unusable(url, "without a number 'score'", answer);
   TermResult result;
   result.value = score->to_number<double>();
   if (const value* detail = base::Find(*parsed, "detail"); detail != nullptr && detail->is_string()) {
@@ -57,12 +62,12 @@ absl::StatusOr<TermResult> ResultIn(const std::string& answer, const std::string
   }
   const value* calls = base::Find(*parsed, "calls");
   if (calls == nullptr || calls->is_null()) return result;
-  if (!calls->is_object()) return Unusable(url, "'calls' that are no object");
+  if (!calls->is_object()) return Unusable(url, "'calls' that are no object", answer);
   for (const auto& [id, earned] : calls->get_object()) {
     const bool known = std::any_of(episode.calls.begin(), episode.calls.end(),
                                    [id = std::string(id)](const auto& call) { return call.policy && call.id() == id; });
-    if (!known) return Unusable(url, "'calls' with an id that is no call of the policy");
-    if (!earned.is_number()) return Unusable(url, "'calls' with a value that is no number");
+    if (!known) return Unusable(url, "'calls' with an id that is no call of the policy", answer);
+    if (!earned.is_number()) return Unusable(url, "'calls' with a value that is no number", answer);
     result.calls[std::string(id)] = earned.to_number<double>();
   }
   return result;

@@ -23,6 +23,7 @@ struct ExternalOptions {
   int32_t concurrency = 4;  // requests at a time for one group, > 0
 
   absl::Status Validate() const;
+  bool operator==(const ExternalOptions&) const = default;
 };
 
 class ExternalTerm final : public RewardTerm {

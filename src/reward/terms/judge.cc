@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/checksum.h"
+#include "base/printable.h"
 #include "base/random.h"
 #include "reward/delivered.h"
 #include "reward/parallel.h"
@@ -13,6 +14,7 @@ namespace ingot::reward {
 namespace {
 
 constexpr size_t kShownReasoning = 400;  // bytes of each in the detail
+constexpr size_t kShownAnswer = 200;     // bytes of an unusable one in its error
 
 // The text at a field of the task; a value that is no string as JSON. FAILED_PRECONDITION: there is none.
 absl::StatusOr<std::string> TaskText(const v1::Task& task, const std::string& field) {
@@ -23,6 +25,11 @@ absl::StatusOr<std::string> TaskText(const v1::Task& task, const std::string& fi
                                                       "' for the judge (judge.question_field, judge.reference_field)"));
   }
   return value->is_string() ? std::string(value->get_string()) : base::PrintJson(*value);
+}
+
+// A text from outside, for an error.
+std::string Shown(const std::string& text) {
+  return absl::StrCat("\"", base::Printable(text, {.max_bytes = kShownAnswer, .quoted = true}), "\"");
 }
 
 std::string ResponseOf(const EpisodeFacts& episode) {
@@ -75,7 +82,8 @@ absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
       cache_.emplace(key, *verdict);
       return verdict;
     }
-    fault = verdict.status();
+    fault = absl::Status(verdict.status().code(),
+                         absl::StrCat(verdict.status().message(), "; it answered ", Shown(*answer)));
   }
   return base::Annotate(fault, absl::StrCat("rubric '", one.rubric.substr(0, 60), "', asked twice"));
 }

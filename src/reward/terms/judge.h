@@ -33,6 +33,7 @@ struct JudgeOptions {
   int32_t concurrency = 4;                  // requests at a time for one group, > 0
 
   absl::Status Validate() const;
+  bool operator==(const JudgeOptions&) const = default;
 };
 
 class JudgeTerm final : public RewardTerm {

@@ -19,6 +19,7 @@ struct LanguageMixingOptions {
   double allowed = 0.02;  // share of foreign letters without a penalty, in [0, 1)
 
   absl::Status Validate() const;
+  bool operator==(const LanguageMixingOptions&) const = default;
 };
 
 class LanguageMixingTerm final : public EpisodeTerm {

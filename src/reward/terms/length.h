@@ -11,6 +11,7 @@ namespace ingot::reward {
 
 struct LengthOptions {
   double correct_above = 0.5;  // an outcome above it counts as correct
+  bool operator==(const LengthOptions&) const = default;
 };
 
 class LengthTerm final : public RewardTerm {

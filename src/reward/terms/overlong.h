@@ -15,6 +15,7 @@ struct OverlongOptions {
   int64_t soft_tokens = 4096;  // L_cache, the interval below it in which the penalty grows; in [1, max_tokens]
 
   absl::Status Validate() const;
+  bool operator==(const OverlongOptions&) const = default;
 };
 
 class OverlongTerm final : public EpisodeTerm {

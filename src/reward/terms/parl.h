@@ -28,6 +28,7 @@ struct ParlParallelOptions {
   int32_t cap = 4;  // sub-agents side by side beyond which nothing more is earned; > 0
 
   absl::Status Validate() const;
+  bool operator==(const ParlParallelOptions&) const = default;
 };
 
 class ParlParallelTerm final : public EpisodeTerm {
@@ -51,6 +52,7 @@ struct CriticalStepsOptions {
   std::string field = "critical_steps";  // of the task: its own budget, a number > 0; dotted path
 
   absl::Status Validate() const;
+  bool operator==(const CriticalStepsOptions&) const = default;
 };
 
 class CriticalStepsTerm final : public EpisodeTerm {

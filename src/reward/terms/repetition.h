@@ -15,6 +15,7 @@ struct RepetitionOptions {
   double allowed = 0.2;  // share without a penalty, in [0, 1)
 
   absl::Status Validate() const;
+  bool operator==(const RepetitionOptions&) const = default;
 };
 
 class RepetitionTerm final : public EpisodeTerm {

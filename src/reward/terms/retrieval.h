@@ -38,6 +38,7 @@ struct RetrievalOptions {
   std::string answer_field = "answer_ids";      // of the task: list of ids; absent = no r_fa
 
   absl::Status Validate() const;
+  bool operator==(const RetrievalOptions&) const = default;
 };
 
 class RetrievalTerm final : public RewardTerm {

@@ -10,8 +10,8 @@ namespace {
 
 bool IsTrained(const CallFacts& call) {
   const v1::SamplingParams& sampling = call.record->sampling();
-  return call.policy && call.sampled_tokens > 0 && !sampling.penalty_acted() && !sampling.bias_acted() &&
-         !sampling.grammar_acted();
+  return call.policy && !call.record->encoded() && call.sampled_tokens > 0 && !sampling.penalty_acted() &&
+         !sampling.bias_acted() && !sampling.grammar_acted();
 }
 
 struct ScoredCall {

@@ -10,8 +10,8 @@
 //
 // The teacher is a model of gateway.models: a pinned version of this run, or a server outside it. Its tokenizer must be the
 // policy's: with another fingerprint the term cannot be applied, and the group fails. Measures: `reverse_kl`, the mean
-// over the episode's scored tokens, and `tokens`, their count. Calls that the trainer does not train (other weights, or drawn
-// under a penalty, bias or grammar) are not scored.
+// over the episode's scored tokens, and `tokens`, their count. Calls that the trainer does not train (of other weights, encoded
+// from text, or drawn under a penalty, bias or grammar) are not scored.
 #pragma once
 
 #include <memory>
@@ -30,6 +30,7 @@ struct TeacherOptions {
   int32_t concurrency = 8;  // calls at a time for one group, > 0
 
   absl::Status Validate() const;
+  bool operator==(const TeacherOptions&) const = default;
 };
 
 class TeacherTerm final : public RewardTerm {

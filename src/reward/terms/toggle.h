@@ -26,6 +26,7 @@ struct ToggleOptions {
   double correct_above = 0.5;  // an outcome above it counts as correct
 
   absl::Status Validate() const;
+  bool operator==(const ToggleOptions&) const = default;
 };
 
 class ToggleTerm final : public RewardTerm {

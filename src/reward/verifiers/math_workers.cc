@@ -162,10 +162,14 @@ class MathWorkers::Worker {
       ready_ = true;
     }
     for (size_t sent = 0; sent < line.size();) {
-      const ssize_t n = send(near_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return absl::UnavailableError("it has ended");
-      sent += static_cast<size_t>(n);
+      const ssize_t n = send(near_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n >= 0) {
+        sent += static_cast<size_t>(n);
+      } else if (errno == EAGAIN || errno == EINTR) {
+        INGOT_RETURN_IF_ERROR(Await(POLLOUT, deadline, cancel));
+      } else {
+        return absl::UnavailableError("it has ended");
+      }
     }
     ++comparisons_;
     return ReadLine(deadline, cancel);
@@ -197,17 +201,27 @@ class MathWorkers::Worker {
         unread_.erase(0, end + 1);
         return line;
       }
-      if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the comparison was cancelled");
-      if (std::chrono::steady_clock::now() >= deadline) return absl::DeadlineExceededError("it did not answer in time");
       if (unread_.size() > kLongestReply) return absl::InternalError("its answer has no end");
-      pollfd readable{.fd = near_.get(), .events = POLLIN, .revents = 0};
-      if (poll(&readable, 1, static_cast<int>(kCancelCheck.count())) <= 0) continue;
       std::array<char, 4096> bytes;
-      const ssize_t n = recv(near_.get(), bytes.data(), bytes.size(), 0);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return absl::UnavailableError("it has ended");
-      unread_.append(bytes.data(), static_cast<size_t>(n));
+      const ssize_t n = recv(near_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (n > 0) {
+        unread_.append(bytes.data(), static_cast<size_t>(n));
+      } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        INGOT_RETURN_IF_ERROR(Await(POLLIN, deadline, cancel));
+      } else {
+        return absl::UnavailableError("it has ended");
+      }
     }
+  }
+
+  // Waits for the socket, at most a moment. DEADLINE_EXCEEDED, CANCELLED.
+  absl::Status Await(short events, std::chrono::steady_clock::time_point deadline,
+                     const sandbox::Cancellation* cancel) const {
+    if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the comparison was cancelled");
+    if (std::chrono::steady_clock::now() >= deadline) return absl::DeadlineExceededError("it did not answer in time");
+    pollfd ready{.fd = near_.get(), .events = events, .revents = 0};
+    poll(&ready, 1, static_cast<int>(kCancelCheck.count()));
+    return absl::OkStatus();
   }
 
   const sandbox::Substrate& substrate_;

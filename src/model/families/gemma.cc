@@ -1,6 +1,8 @@
-// Gemma 3 (arXiv 2503.19786): windowed layers with a RoPE of their own between layers that see the whole context, four
-// norms per layer, norms times 1 + weight, and a scaled embedding. Text models alone.
+// Gemma 2 (arXiv 2408.00118) and the text models of Gemma 3 (arXiv 2503.19786): windowed layers between layers that see
+// the whole context, four norms per layer, norms times 1 + weight, and a scaled embedding. Gemma 2 caps scores and logits.
+// Gemma 3 norms q and k instead, gives its windowed layers a RoPE of their own, and caps where the folder asks.
 #include <cmath>
+#include <string_view>
 
 #include "model/config_json.h"
 #include "model/families/family.h"
@@ -25,31 +27,55 @@ LayerSpec Layer(const ModelConfig& config, int64_t index) {
   return layer;
 }
 
-absl::Status Read(const base::json::value& json, ModelConfig* config) {
+// `absent`: where the file does not have the key; null is none.
+absl::Status ReadCap(const base::json::value& json, std::string_view key, double absent, double* cap) {
+  const base::json::value* const found = base::Find(json, key);
+  *cap = found == nullptr ? absent : 0;
+  if (IsNull(found)) return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, key, cap));
+  return *cap > 0 ? absl::OkStatus() : BadKey(key, "must be above 0, or null");
+}
+
+absl::Status ReadKeys(const base::json::value& json, double attention_cap, double logit_cap, ModelConfig* config) {
   config->gemma = true;
   double scalar = 256;
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "query_pre_attn_scalar", &scalar));
   if (!(scalar > 0)) return BadKey("query_pre_attn_scalar", "must be above 0");
   config->query_scale = std::pow(scalar, -0.5);
-  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (!IsNull(base::Find(json, key))) return BadKey(key, "is set, which is not supported");
-  }
+  INGOT_RETURN_IF_ERROR(ReadCap(json, "attn_logit_softcapping", attention_cap, &config->attention_soft_cap));
+  INGOT_RETURN_IF_ERROR(ReadCap(json, "final_logit_softcapping", logit_cap, &config->logit_soft_cap));
   bool both_ways = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "use_bidirectional_attention", &both_ways));
   if (scalar != std::round(scalar)) return BadKey("query_pre_attn_scalar", "must be a whole number");
   return both_ways ? BadKey("use_bidirectional_attention", "is true, which is not supported") : absl::OkStatus();
 }
 
+absl::Status ReadGemma2(const base::json::value& json, ModelConfig* config) { return ReadKeys(json, 50, 30, config); }
+absl::Status ReadGemma3(const base::json::value& json, ModelConfig* config) { return ReadKeys(json, 0, 0, config); }
+
 void Write(const ModelConfig& config, base::json::object* json) {
   // `transformers` takes a whole number alone.
   (*json)["query_pre_attn_scalar"] = std::llround(1 / (config.query_scale * config.query_scale));
-  (*json)["attn_logit_softcapping"] = nullptr;
-  (*json)["final_logit_softcapping"] = nullptr;
+  const auto cap = [](double value) { return value > 0 ? base::json::value(value) : base::json::value(nullptr); };
+  (*json)["attn_logit_softcapping"] = cap(config.attention_soft_cap);
+  (*json)["final_logit_softcapping"] = cap(config.logit_soft_cap);
 }
 
 }  // namespace
 
-extern const Family kGemma3;
+extern const Family kGemma2, kGemma3;
+const Family kGemma2 = {.model_type = "gemma2",
+                        .architecture = "Gemma2ForCausalLM",
+                        .default_head_dim = 256,
+                        .reads_attention_bias = true,
+                        .tied_by_default = true,
+                        .window = Window::kPattern,
+                        .full_layer_every = 2,
+                        .activation_key = "hidden_activation",
+                        .activation = "gelu_pytorch_tanh",
+                        .layer = Layer,
+                        .read = ReadGemma2,
+                        .write = Write};
 const Family kGemma3 = {.model_type = "gemma3_text",
                         .architecture = "Gemma3ForCausalLM",
                         .default_head_dim = 256,
@@ -63,7 +89,7 @@ const Family kGemma3 = {.model_type = "gemma3_text",
                         .activation_key = "hidden_activation",
                         .activation = "gelu_pytorch_tanh",
                         .layer = Layer,
-                        .read = Read,
+                        .read = ReadGemma3,
                         .write = Write};
 
 }  // namespace ingot::model
