@@ -160,11 +160,15 @@ class Renderer {
                         options_.name_space, ":", config_.http.port);
   }
 
+  // Of several processes of the pool one may go at a time: the others answer for it.
   object Budget(const NodeGroup& group) const {
+    const bool pools =
+        std::all_of(group.roles.begin(), group.roles.end(), [](const auto& role) { return role == "datapool"; });
     return {{"apiVersion", "policy/v1"},
             {"kind", "PodDisruptionBudget"},
             {"metadata", Metadata(Name(group), Labels(group))},
-            {"spec", object{{"maxUnavailable", 0}, {"selector", object{{"matchLabels", Labels(group)}}}}}};
+            {"spec", object{{"maxUnavailable", pools && group.nodes > 1 ? 1 : 0},
+                            {"selector", object{{"matchLabels", Labels(group)}}}}}};
   }
 
   object Workload(const NodeGroup& group) const {

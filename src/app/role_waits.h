@@ -3,8 +3,8 @@
 //   a thread of the role ──every kPause──▶ its log, its entry in the registry
 //   launcher or node's agent ──GET /waits──▶ RUN/sockets/metrics-NAME.sock    (silent_roles.h)
 //
-// A wait is told within 6 seconds: it has gone on for kPatience (5 s), the thread looks every kPause (0.5 s), and the
-// launcher asks every half second (SilentRoles::kEvery).
+// A wait is told within 6 seconds, on the terminal too: it has gone on for kPatience (3 s), or kCallPatience (5 s) as rpcs on
+// a busy machine may, the thread looks every kPause (0.5 s), and the launcher asks every half second (SilentRoles::kEvery).
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ ToldWaits ParseWaits(std::string_view text);
 // Thread safe.
 class RoleWaits {
  public:
-  static constexpr std::chrono::seconds kPatience{5};
+  static constexpr std::chrono::seconds kPatience{3}, kCallPatience{5};
   static constexpr std::chrono::milliseconds kPause{500};
 
   // The arguments outlive it.

@@ -595,7 +595,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
       registry = std::move(opened);
       return absl::OkStatus();
     }));
-    waits.Follow([&registry] { return registry->LongCalls(RoleWaits::kPatience); },
+    waits.Follow([&registry] { return registry->LongCalls(RoleWaits::kCallPatience); },
                  [&registry](const std::string& told) { registry->TellWaits(told); });
   }
   const RoleContext context{

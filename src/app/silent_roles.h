@@ -7,7 +7,7 @@
 //                 "datapool"        ──▶ terminal, log, `ingot status`: "gateway waits for datapool"
 //
 // A role that falls silent is told within 6 s: its last answer came less than kEvery (0.5 s) before the next question, which
-// is open for kPatience (5 s), and is looked at every kEvery. `ingot status` asks silent roles for at most 2 s besides.
+// is open for kPatience (5 s), and is looked at every kEvery. `ingot status` asks silent roles for at most 3 s besides.
 #pragma once
 
 #include <sys/types.h>

@@ -13,7 +13,7 @@ struct SocketAnswer {
   std::string body;
 };
 
-// A launcher answers within about 2 s (run_status.h). With the start of the command that asks, this is under 10 s.
+// A launcher answers within about 3 s (run_status.h). With the start of the command that asks, this is under 10 s.
 constexpr std::chrono::milliseconds kAnswerWithin{8000};
 
 // UNAVAILABLE: nobody listens at `path`, or what comes is no answer. DEADLINE_EXCEEDED: no answer came within `patience`; the

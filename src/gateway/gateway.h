@@ -88,7 +88,8 @@ class Gateway {
   // The role of the gateway that serves the caller's episode; empty = this one, or there is no such episode. Takes the
   // episode over if its gateway is not there, or does not answer. Blocks: for the pool, and for other gateways' answers.
   absl::StatusOr<std::string> Place(const Caller& caller);
-  // As Place, for an opening that may be the repetition of one at another gateway.
+  // As Place, for an opening that may be the repetition of one at another gateway. Where one gives no answer, the opening is
+  // looked for in the pool, and its episode taken over.
   absl::StatusOr<std::string> PlaceOpening(const std::string& idempotency_key);
   // The answer to other gateways' Place. Does not block.
   v1::ServesResponse Serves(const v1::ServesRequest& request);
@@ -181,8 +182,13 @@ class Gateway {
   std::shared_ptr<Episode> FindOpenByHash(const std::string& key_hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Episode> UnlessTaken(const std::shared_ptr<Episode>& episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::string> PlaceByKey(const std::string& key);
-  // The gateway that answers that it serves the episode of this key; empty: none does.
-  std::string AskForKey(const std::string& key);
+  struct KeyPlace {
+    std::string role;           // that answers that it serves the episode of the key; empty: none does
+    bool all_answered = false;  // all other gateways of the run
+  };
+  KeyPlace AskForKey(const std::string& key);
+  // Takes the open episode of this owner's key over, if the pool holds one. UNAVAILABLE: another gateway was faster.
+  absl::Status TakeOpened(const std::string& owner_key);
   absl::StatusOr<std::string> PlaceById(const std::string& episode_id);
   absl::StatusOr<std::string> FindPlace(const std::string& episode_id);
   // Asks a gateway; UNAVAILABLE at once, if it did not answer a moment ago.

@@ -84,7 +84,7 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
   if (once != 0 && core_.parts.clock->Now() - began > kLongOpening) {
     // This process may have been paused meanwhile, and the opener may have asked another gateway.
-    const std::string elsewhere = core_.parts.peers == nullptr ? "" : AskForKey(key);
+    const std::string elsewhere = core_.parts.peers == nullptr ? "" : AskForKey(key).role;
     if (!elsewhere.empty()) {
       INGOT_RETURN_IF_ERROR(
           End(episode, {.state = v1::EPISODE_FENCED, .detail = "it was opened at " + elsewhere + " meanwhile"}, false)

@@ -79,6 +79,12 @@ class GrpcPeers final : public Peers {
 
   absl::StatusOr<std::vector<std::string>> Present() override { return options_.present(); }
 
+  std::vector<std::string> Others() const override {
+    std::vector<std::string> roles;
+    for (const auto& [role, stub] : stubs_) roles.push_back(role);
+    return roles;
+  }
+
   absl::StatusOr<v1::ServesResponse> Serves(const std::string& role, const v1::ServesRequest& request) override {
     INGOT_ASSIGN_OR_RETURN(const auto stub, StubOf(role));
     grpc::ClientContext context;

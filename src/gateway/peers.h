@@ -27,6 +27,8 @@ class Peers {
   virtual ~Peers() = default;
   // The roles of the gateways that are there, by the registry. Blocks. An error: nobody knows.
   virtual absl::StatusOr<std::vector<std::string>> Present() = 0;
+  // The roles of all other gateways of the run, also of those that are not there now.
+  virtual std::vector<std::string> Others() const = 0;
   // Asks a gateway, and waits for its answer no longer than the peers' deadline.
   virtual absl::StatusOr<v1::ServesResponse> Serves(const std::string& role, const v1::ServesRequest& request) = 0;
   // Passes a request on. The first part comes without Next.

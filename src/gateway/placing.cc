@@ -129,28 +129,53 @@ absl::StatusOr<v1::ServesResponse> Gateway::Ask(const std::string& role, const v
 
 absl::StatusOr<std::string> Gateway::PlaceOpening(const std::string& idempotency_key) {
   const std::string key = OwnerKeyOf(idempotency_key);
-  return MayBeElsewhere({.api_key = key, .episode = {}}) ? AskForKey(key) : std::string();
+  if (!MayBeElsewhere({.api_key = key, .episode = {}})) return std::string();
+  const KeyPlace place = AskForKey(key);
+  if (place.role.empty() && !place.all_answered) INGOT_RETURN_IF_ERROR(TakeOpened(key));
+  return place.role;
 }
 
-std::string Gateway::AskForKey(const std::string& key) {
+// A gateway that gives no answer may have opened the episode before: without this its next process, or the gateway itself
+// when it goes on, would serve an episode that nobody runs.
+absl::Status Gateway::TakeOpened(const std::string& owner_key) {
+  if (core_.parts.pool == nullptr) return absl::OkStatus();
+  const std::string hash = KeyHashes(owner_key).as_owner;
+  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+    for (datapool::EpisodePages pages(*core_.parts.pool, purpose, 0, -1, true); !pages.done();) {
+      INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
+      for (const v1::Episode& episode : page.episodes()) {
+        if (episode.key_hash() != hash || episode.gateway() == core_.parts.name) continue;
+        const absl::Status taken = Take(episode);
+        // Callers would read FAILED_PRECONDITION as the end of the run.
+        return absl::IsFailedPrecondition(taken) ? EpisodeElsewhere("of this idempotency key") : taken;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+Gateway::KeyPlace Gateway::AskForKey(const std::string& key) {
   const auto present = core_.parts.peers->Present();
-  if (!present.ok()) return "";
+  if (!present.ok()) return {.role = "", .all_answered = false};
   const KeyHashes hashes(key);
-  for (const std::string& role : *present) {
-    if (role == RoleOfGateway(core_.parts.name)) continue;
+  KeyPlace place{.role = "", .all_answered = true};
+  for (const std::string& role : core_.parts.peers->Others()) {
+    bool answers = std::find(present->begin(), present->end(), role) != present->end();
     for (const std::string& hash : {hashes.as_caller, hashes.as_owner}) {
+      if (!answers) break;
       v1::ServesRequest question;
       question.set_key_hash(hash);
       const auto answer = Ask(role, question);
-      if (!answer.ok()) break;
-      if (!answer->episode_id().empty()) return role;
+      answers = answer.ok();
+      if (answers && !answer->episode_id().empty()) return {.role = role, .all_answered = true};
     }
+    place.all_answered = place.all_answered && answers;
   }
-  return "";
+  return place;
 }
 
 absl::StatusOr<std::string> Gateway::PlaceByKey(const std::string& key) {
-  if (std::string role = AskForKey(key); !role.empty()) return role;
+  if (std::string role = AskForKey(key).role; !role.empty()) return role;
   // It may be a gateway's that is gone. The pool knows episodes by their ids alone.
   {
     base::MutexLock lock(mu_);

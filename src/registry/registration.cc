@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/waits.h"
 #include "registry/outage.h"
 
 namespace ingot::registry {
@@ -35,6 +36,7 @@ Registration::~Registration() {
 
 absl::Status Registration::Begin() {
   const std::chrono::nanoseconds end = clock_.Now() + options_.patience.value_or(std::chrono::milliseconds(0));
+  base::Wait wait(absl::StrCat("an entry of ", options_.key));
   for (;;) {
     Entry holder;
     INGOT_RETURN_IF_ERROR(Establish(!options_.patience.has_value(), holder));
@@ -47,6 +49,7 @@ absl::Status Registration::Begin() {
       return absl::AlreadyExistsError(
           absl::StrCat(options_.key, " in ", registry_.Describe(), " is another process's: ", holder.value));
     }
+    wait.Because(absl::StrCat("the end of another process's lease of ", options_.key, ": ", holder.value));
     Wait(kLook);
   }
 }

@@ -26,6 +26,10 @@ SETTINGS = {"run.name": "math-1", "run.root": "/runs", "cluster.launcher": "kube
             "gateway.admin_key_file": "/run/ingot/admin"}
 
 
+POOLS = [{"name": "control", "roles": ["scheduler", "agents"], "resources": {"cpu": "4", "memory": "16Gi"}}, *GROUPS[1:],
+         {"name": "pools", "nodes": 3, "roles": ["datapool"], "resources": {"cpu": "2", "memory": "4Gi"}}]
+
+
 def check(truth, what):
     if not truth:
         sys.exit(f"kubernetes: FAILED: {what}")
@@ -79,7 +83,19 @@ def main():
     plain = rendered(binary, source, {})
     full = rendered(binary, source, {"cluster.kubernetes.jobset": "true", "cluster.kubernetes.queue": "team-a",
                                      "cluster.kubernetes.pull_secret": "pull"})
-    objects = validated(python, [plain, full, plain.replace("readinessProbe", "readinessProb")])
+    pools = rendered(binary, source, {"cluster.groups": json.dumps(POOLS), "cluster.datapools": 3,
+                                      "datapool.backend": "postgres", "datapool.postgres.url": "host=db.team dbname=ingot"})
+    objects = validated(python, [plain, full, plain.replace("readinessProbe", "readinessProb"), pools])
+    first = next(i for i, (one, _) in enumerate(objects) if one["metadata"]["name"] == "ingot-math-1-pools")
+    first = max(i for i in range(first) if objects[i][0]["kind"] == "ConfigMap")
+    objects, with_pools = objects[:first], objects[first:]
+    for one, faults in with_pools:
+        check(not any(faults), f"{one['kind']}: {faults}\n{json.dumps(one, indent=1)}")
+    named = {(one["kind"], one["metadata"]["name"]): one["spec"] for one, _ in with_pools if "spec" in one}
+    fronts, service = named["StatefulSet", "ingot-math-1-pools"], named["Service", "ingot-math-1"]
+    check(fronts["replicas"] == 3 and fronts["serviceName"] == "ingot-math-1", fronts)
+    check(service["selector"].items() <= fronts["template"]["metadata"]["labels"].items(), "the Service has no pool behind it")
+    check(named["PodDisruptionBudget", "ingot-math-1-pools"]["maxUnavailable"] == 1, "no process of the pool may be evicted")
     expected = ["ConfigMap", "Service", "PodDisruptionBudget", "PodDisruptionBudget", "StatefulSet", "StatefulSet",
                 "Deployment"]
     third = len(objects) // 3
@@ -92,7 +108,7 @@ def main():
     check("math-1" in config and config.count("\n") > 50, f"the configuration: {config}")
     # The check itself finds a slip of the pen.
     check(all(any(faults) for one, faults in objects[2 * third:] if one["kind"] == "Deployment"), "a wrong field passed")
-    print(f"kubernetes_objects: passed, {2 * third} objects under {len(VERSIONS)} versions")
+    print(f"kubernetes_objects: passed, {2 * third + len(with_pools)} objects under {len(VERSIONS)} versions")
 
 
 if __name__ == "__main__":

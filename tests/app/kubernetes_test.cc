@@ -99,6 +99,23 @@ TEST(Kubernetes, AServiceStandsInFrontOfSeveralGateways) {
   EXPECT_EQ(Rendered(config).size(), objects.size() - 1) << "its owner's address, and no Service";
 }
 
+TEST(Kubernetes, SeveralProcessesOfThePoolAreNumberedPodsOfWhichOneMayGoAtATime) {
+  RunConfig config = Clustered();
+  config.cluster.datapools = 2;
+  config.cluster.groups[0].roles = {"scheduler", "agents"};
+  config.cluster.groups.push_back({"pools", 2, {"datapool"}, 1, {}, {{"cpu", "4"}, {"memory", "16Gi"}}});
+  const auto objects = Rendered(config);
+  const YAML::Node pods = Named(objects, "StatefulSet", "ingot-math-1-pools")["spec"];
+  EXPECT_EQ(pods["replicas"].as<int>(), 2);
+  EXPECT_EQ(pods["serviceName"].as<std::string>(), "ingot-math-1");
+  for (const auto& label : Named(objects, "Service", "ingot-math-1")["spec"]["selector"]) {
+    EXPECT_EQ(pods["template"]["metadata"]["labels"][label.first.as<std::string>()].as<std::string>(),
+              label.second.as<std::string>());
+  }
+  EXPECT_EQ(Named(objects, "PodDisruptionBudget", "ingot-math-1-pools")["spec"]["maxUnavailable"].as<int>(), 1);
+  EXPECT_EQ(Named(objects, "PodDisruptionBudget", "ingot-math-1-trainer")["spec"]["maxUnavailable"].as<int>(), 0);
+}
+
 TEST(Kubernetes, APodRunsTheAgentOfItsNode) {
   const auto objects = Rendered(Clustered());
   const YAML::Node pod = Named(objects, "StatefulSet", "ingot-math-1-engines")["spec"]["template"]["spec"];

@@ -2,7 +2,8 @@
 """Runs the ingot binary as several nodes of this machine: nodes_tests.py BINARY SOURCE_DIR CASE.
 
 Cases: nodes (a node with scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes),
-nodes_engines (a node with an engine dies, and another one runs its engine), mutual_tls (roles that show each other
+nodes_engines (a node with an engine dies, and another one runs its engine), nodes_pools (two nodes serve one pool in
+PostgreSQL; each dies, and one comes back), mutual_tls (roles that show each other
 certificates train a run).
 """
 import json
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from run_tests import SHORT, Ingot, check, check_run, wait_until
+from run_tests import SHORT, Ingot, PostgresServer, check, check_run, wait_until
 
 
 def secret(ingot, name):
@@ -117,6 +118,51 @@ def case_nodes_engines(ingot):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 process.wait(timeout=60)
+
+
+def case_nodes_pools(ingot):
+    if PostgresServer.programs is None:
+        print("SKIPPED nodes_pools: PostgreSQL is not installed: scripts/setup.sh services")
+        sys.exit(77)
+    server = PostgresServer()
+    groups = [{"name": "control", "roles": ["scheduler", "rollout", "gateway", "trainer", "agents"]},
+              {"name": "pools", "nodes": 2, "roles": ["datapool"]}]
+    own = settings(ingot, "pools", groups, **{
+        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 40, "datapool.backend": "postgres",
+        "datapool.postgres.allow_single": "true",
+        "datapool.postgres.url": f"host={server.folder} user=ingot dbname=postgres"})
+    nodes = {}
+
+    def end(node):
+        nodes["pools", node].kill()  # its process of the pool dies with it
+        nodes["pools", node].wait()
+        rows = ingot.rows("pools")
+        wait_until(lambda: ingot.rows("pools") >= rows + 3 or driver.poll() is not None, f"steps without pools-{node}")
+        check(driver.poll() is None, output_of(ingot, "control"))
+    try:
+        for group, node in (("pools", 1), ("pools", 0), ("control", 0)):
+            nodes[group, node] = start_node(ingot, own, group, node)
+        driver = nodes["control", 0]
+        wait_until(lambda: ingot.rows("pools") >= 2 or driver.poll() is not None, "row 2")
+        check(driver.poll() is None, output_of(ingot, "control"))
+        code, lines = status(ingot, own)
+        check(code == 0 and "datapool" in lines["pools-0"] and "datapool-1" in lines["pools-1"]
+              and {"datapool", "datapool-1"} <= set(lines), f"ingot status: {code} {lines}")
+        before = ingot.journal("pools")
+        end(1)
+        nodes["pools", 1] = start_node(ingot, own, "pools", 1)
+        wait_until(lambda: "episodes" in status(ingot, own)[1].get("datapool-1", ""), "the node that came back", driver)
+        end(0)
+        code = driver.wait(timeout=400)
+        check(code == 0, f"exit code {code}: {output_of(ingot, 'control')}")
+        check_run(ingot, "pools", 40)
+        check(ingot.journal("pools")[:len(before)] == before, "the journal lost what it held")
+    finally:
+        for process in nodes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(timeout=60)
+        server.close()
 
 
 def openssl(folder, line):

@@ -25,7 +25,7 @@ class RoleWaitsTest : public testing::Test {
   RoleWaits role_{waits_, clock_};
 };
 
-TEST_F(RoleWaitsTest, TellsAWaitWithinSixSecondsAndItsEnd) {
+TEST_F(RoleWaitsTest, TellsAWaitWithinFourSecondsAndItsEnd) {
   std::vector<std::string> told;
   role_.Follow([] { return std::vector<std::string>(); }, [&](const std::string& text) { told.push_back(text); });
   role_.Look();

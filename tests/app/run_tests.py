@@ -507,7 +507,8 @@ def case_launch(ingot, options):
     answer = subprocess.run(ingot.argv("status", {"run.name": "launched"}), cwd=ingot.source, capture_output=True, text=True,
                             timeout=60)
     check(answer.returncode == 0, f"ingot status: {answer}")
-    check([line.split()[0] for line in answer.stdout.splitlines()] == ["datapool", "scheduler", "rollout-0", "gateway"],
+    # Behind them may stand roles that only wait: on a busy machine the trainer, for its batch.
+    check([line.split()[0] for line in answer.stdout.splitlines()][:4] == ["datapool", "scheduler", "rollout-0", "gateway"],
           f"ingot status: {answer.stdout}")
     alone = subprocess.run(ingot.argv("datapool", {"run.name": "launched"}), cwd=ingot.source, capture_output=True,
                            text=True, timeout=60)

@@ -281,6 +281,32 @@ TEST_F(PeersTest, ARepeatedOpeningFindsItsEpisodeAtTheOtherGateway) {
   EXPECT_EQ(admission_.admitted(), 1);
 }
 
+// The gateway died before its answer came, or cannot be reached. Its next process goes on with its episodes.
+TEST_F(PeersTest, ARepeatedOpeningTakesItsEpisodeFromAGatewayThatGivesNoAnswer) {
+  v1::EpisodeOpenRequest request;
+  request.set_idempotency_key("a key that nobody guesses");
+  request.set_runner("agents");
+  const auto first = a_.gateway->OpenEpisode(request);
+  ASSERT_TRUE(first.ok()) << first.status();
+  request.set_idempotency_key("another key that nobody guesses");
+  const auto second = a_.gateway->OpenEpisode(request);
+  ASSERT_TRUE(second.ok()) << second.status();
+  a_.silent = true;
+  const auto again = b_.gateway->OpenEpisode(request);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->episode_id(), second->episode_id());
+  EXPECT_EQ(again->api_key(), second->api_key());
+  SetPresent({"gateway-1"});  // its lease is over
+  request.set_idempotency_key("a key that nobody guesses");
+  const auto later = b_.gateway->OpenEpisode(request);
+  ASSERT_TRUE(later.ok()) << later.status();
+  EXPECT_EQ(later->episode_id(), first->episode_id());
+  EXPECT_EQ(admission_.admitted(), 2) << "an opening was made twice";
+  request.set_idempotency_key("a third key that nobody guesses");
+  ASSERT_TRUE(b_.gateway->OpenEpisode(request).ok());
+  EXPECT_EQ(admission_.admitted(), 3);
+}
+
 TEST_F(PeersTest, ASnapshotIsAskedForThroughEitherGateway) {
   v1::EpisodeOpenRequest open;
   open.set_runner("agents");

@@ -88,7 +88,8 @@ absl::Status RankOptions::Validate() const {
 absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   SurviveClosedSockets();
-  const base::Wait wait(absl::StrCat("the trainer's other ranks to come to ", options.host, ":", options.port));
+  const base::Wait wait(absl::StrCat("the trainer's other ranks to come to ", options.host, ":", options.port),
+                        base::WaitKind::kWork);  // they start as long as it takes to load a model
   INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetRanks(options));
   try {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
