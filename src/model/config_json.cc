@@ -68,4 +68,11 @@ absl::Status RefuseNumber(const value& json, std::string_view key, double allowe
   return number == allowed ? absl::OkStatus() : BadKey(key, absl::StrCat("is ", number, ", which is not supported"));
 }
 
+absl::Status RefuseOther(const value& json, std::string_view key, std::string_view usual) {
+  std::string stated(usual);
+  INGOT_RETURN_IF_ERROR(ReadString(json, key, &stated));
+  if (stated == usual) return absl::OkStatus();
+  return BadKey(key, absl::StrCat("is '", stated, "', only ", base::View(usual), " is supported"));
+}
+
 }  // namespace ingot::model

@@ -136,6 +136,29 @@ TEST(ModelConfig, ReadsKimiK2) {
   EXPECT_EQ(SpecOf(*config).cache_elements(), 61 * (512 + 64));
 }
 
+TEST(ModelConfig, RefusesWhatMiniMaxM2DoesNotCompute) {
+  base::json::value folder = Llama();
+  base::json::object& object = folder.as_object();
+  object["model_type"] = "minimax_m2";
+  object["architectures"] = base::json::array{"MiniMaxM2ForCausalLM"};
+  object["num_key_value_heads"] = 4;
+  object["scoring_func"] = "sigmoid";
+  object["use_routing_bias"] = object["use_qk_norm"] = true;
+  object["qk_norm_type"] = "per_layer";
+  object["shared_intermediate_size"] = 0;
+  object["auto_map"] = {{"AutoModelForCausalLM", "modeling_minimax_m2.MiniMaxM2ForCausalLM"}};
+  ASSERT_TRUE(ModelConfig::FromJson(folder).ok()) << ModelConfig::FromJson(folder).status();
+  const std::pair<const char*, const char*> cases[] = {
+      {"scoring_func", R"("softmax")"},   {"use_routing_bias", "false"},
+      {"use_qk_norm", "false"},           {"qk_norm_type", R"("per_head")"},
+      {"shared_intermediate_size", "64"}, {"auto_map", R"({"AutoModelForCausalLM": "modeling_other.MiniMax"})"}};
+  for (const auto& [key, text] : cases) {
+    base::json::value json = folder;
+    json.as_object()[key] = *base::ParseJson(text);
+    EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+  }
+}
+
 TEST(ModelConfig, RefusesWhatKimiK2DoesNotCompute) {
   const std::pair<const char*, const char*> cases[] = {
       {"quantization_config", R"({"quant_method": "fp8", "weight_block_size": [128, 128]})"},

@@ -441,5 +441,22 @@ TEST(RouterBias, MovesTowardsEvenLoads) {
   }
 }
 
+// A step's rate of 0.001 is less than half a unit of bf16 at 1.
+TEST(RouterBias, MovesInFp32BesideWeightsInBf16) {
+  model::ModelConfig config = TinyConfig();
+  MakeFamily("minimax_m2", config);
+  model::Parameters parameters = Shaken(config, at::kBFloat16, 3);
+  const std::string name = "model.layers.0.block_sparse_moe.e_score_correction_bias";
+  parameters.tensors().at(name).fill_(1);
+  TrainerOptions options;
+  options.expert_bias_rate = 0.001;
+  auto trainer = *Trainer::Create(options, config, std::move(parameters));
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(4, config.vocab_size, 0)).ok());
+  EXPECT_EQ(trainer->parameters().at("model.layers.0.self_attn.q_proj.weight").scalar_type(), at::kBFloat16);
+  const at::Tensor moved = (trainer->parameters().at(name) - 1).abs();
+  EXPECT_EQ(moved.scalar_type(), at::kFloat);
+  EXPECT_NEAR(moved.max().item<double>(), 0.001, 1e-6);
+}
+
 }  // namespace
 }  // namespace ingot::trainer

@@ -89,11 +89,8 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   e.groups_per_token = 4;
   e.scale = 2.5;
   INGOT_RETURN_IF_ERROR(ReadGroupedExperts(json, &e));
-  for (const auto& [key, usual] : {std::pair("scoring_func", "sigmoid"), {"topk_method", "noaux_tc"}}) {
-    std::string stated = usual;
-    INGOT_RETURN_IF_ERROR(ReadString(json, key, &stated));
-    if (stated != usual) return BadKey(key, absl::StrCat("is '", stated, "', only ", usual, " is supported"));
-  }
+  INGOT_RETURN_IF_ERROR(RefuseOther(json, "scoring_func", "sigmoid"));
+  INGOT_RETURN_IF_ERROR(RefuseOther(json, "topk_method", "noaux_tc"));
   INGOT_RETURN_IF_ERROR(RefuseNumber(json, "moe_layer_freq", 1));
   bool bias = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "attention_bias", &bias));

@@ -30,6 +30,14 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   INGOT_RETURN_IF_ERROR(ReadInt(json, "num_local_experts", false, &e.count));
   INGOT_RETURN_IF_ERROR(ReadInt(json, "num_experts_per_tok", false, &e.per_token));
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "router_aux_loss_coef", &e.balance_coefficient));
+  INGOT_RETURN_IF_ERROR(RefuseOther(json, "scoring_func", "sigmoid"));
+  INGOT_RETURN_IF_ERROR(RefuseOther(json, "qk_norm_type", "per_layer"));
+  INGOT_RETURN_IF_ERROR(RefuseNumber(json, "shared_intermediate_size", 0));
+  for (const char* key : {"use_routing_bias", "use_qk_norm"}) {
+    bool on = true;
+    INGOT_RETURN_IF_ERROR(ReadBool(json, key, &on));
+    if (!on) return BadKey(key, "is false, which is not supported");
+  }
   config->qk_norm_whole = true;
   int64_t turned = config->rotary_dim;
   INGOT_RETURN_IF_ERROR(ReadInt(json, "rotary_dim", false, &turned));
@@ -54,6 +62,7 @@ const Family kMiniMaxM2 = {.model_type = "minimax_m2",
                            .qk_norm = true,
                            .default_rope_theta = 5e6,
                            .partial_rotary = true,
+                           .own_code = "modeling_minimax_m2",
                            .layer = Layer,
                            .read = Read,
                            .write = Write};
