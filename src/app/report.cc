@@ -28,6 +28,10 @@ absl::StatusOr<std::unique_ptr<ReadRun>> ReadFolder(const std::string& folder) {
   INGOT_ASSIGN_OR_RETURN(run->stored, OpenStoredRun(folder));
   run->rows = std::make_unique<view::Rows>(folder + "/metrics.jsonl");
   INGOT_RETURN_IF_ERROR(run->rows->Refresh());
+  if (const int64_t broken = run->rows->broken(); broken > 0) {
+    std::fprintf(stderr, "%s/metrics.jsonl: %ld rows cannot be read and are left out\n",
+                 base::Printable(folder).c_str(), static_cast<long>(broken));
+  }
   INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
   return run;
 }
@@ -71,8 +75,8 @@ absl::Status CompareOrError(const CompareArgs& args) {
     auto read = ReadFolder(folder);
     if (!read.ok()) return base::Annotate(read.status(), folder);
     view::ComparedRun run;
-    run.name = std::filesystem::path(folder).lexically_normal().filename().string();
-    if (run.name.empty()) run.name = folder;
+    run.name = base::Printable(std::filesystem::path(folder).lexically_normal().filename().string());
+    if (run.name.empty()) run.name = base::Printable(folder);
     run.rows = (*read)->rows.get();
     const std::map<int64_t, double> versions = view::EvaluatedVersions(*run.rows);
     if (!versions.empty()) {
@@ -84,7 +88,7 @@ absl::Status CompareOrError(const CompareArgs& args) {
     runs.push_back(std::move(run));
   }
   progress.Clear();
-  std::printf("%s", base::PrintableLines(view::CompareText(runs)).c_str());
+  std::printf("%s", view::CompareText(runs).c_str());  // names are printable already
   return args.html.empty() ? absl::OkStatus() : WriteWhole(args.html, view::CompareHtml(runs));
 }
 

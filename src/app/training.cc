@@ -170,12 +170,16 @@ class RunRecorder final : public trainer::StepObserver {
         tally_(tally),
         evaluations_(evaluations),
         patience_(patience),
-        start_(start) {}
+        start_(start) {
+    if (const auto status = seams_.engine->Status(); status.ok()) engine_at_start_ = *status;
+  }
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
     std::map<std::string, double> metrics = report.metrics;
     metrics.merge(AgentMetrics(batch.groups));
     newest_ = report.version;
+    if (!reported_ && report.step > 0) engine_ = engine_at_start_;  // rows before hold what engines had sampled by then
+    reported_ = true;
     AddEngine(metrics);
     Tally(report, metrics, batch.feed);
 
@@ -241,8 +245,11 @@ class RunRecorder final : public trainer::StepObserver {
           static_cast<double>(status->cached_prompt_tokens() - engine_.cached_prompt_tokens()) / prompt;
     }
     if (alive > 0) {
-      metrics["rollout/sampled_tokens_per_second"] =
-          static_cast<double>(status->sampled_tokens() - engine_.sampled_tokens()) / alive;
+      // Fewer than before: an engine left, and took its count along.
+      const int64_t sampled = std::max<int64_t>(status->sampled_tokens() - engine_.sampled_tokens(), 0);
+      metrics["rollout/sampled_tokens"] = static_cast<double>(sampled);
+      metrics["rollout/alive_seconds"] = alive;
+      metrics["rollout/sampled_tokens_per_second"] = static_cast<double>(sampled) / alive;
     }
     AddFirstToken(*status, metrics);
     engine_ = *status;
@@ -301,8 +308,9 @@ class RunRecorder final : public trainer::StepObserver {
   RunTally& tally_;
   Evaluations& evaluations_;
   const Patience& patience_;
-  const std::chrono::nanoseconds start_;  // of the run, on the clock
-  v1::EngineStatusResponse engine_;
+  const std::chrono::nanoseconds start_;               // of the run, on the clock
+  v1::EngineStatusResponse engine_at_start_, engine_;  // engine_: at the step before
+  bool reported_ = false;
   int64_t newest_ = 0;                       // the version of the report under way
   std::map<int64_t, double> until_sent_ms_;  // from the optimizer's step, of versions without a reported first token
   double last_step_at_ = -1;

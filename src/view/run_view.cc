@@ -210,8 +210,9 @@ absl::StatusOr<value> RunView::Time(const Query& query) {
   double engine_idle = 0, engine_total = 0;
   for (const Row& row : rows) {
     if (!row.Has("rollout/idle_ratio")) continue;
-    engine_total += row.Get("perf/step_seconds");
-    engine_idle += row.Get("perf/step_seconds") * row.Get("rollout/idle_ratio");
+    const double alive = row.Get("rollout/alive_seconds", row.Get("perf/step_seconds"));
+    engine_total += alive;
+    engine_idle += alive * row.Get("rollout/idle_ratio");
   }
   return object{{"wall", account.wall},
                 {"measured", account.measured},
@@ -228,7 +229,9 @@ absl::StatusOr<value> RunView::Time(const Query& query) {
 object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
   double sampled = 0, trained = 0, stale = 0, unmerged = 0, merged = 0, computed = 0;
   for (const Row& row : rows) {
-    sampled += row.Get("rollout/sampled_tokens_per_second") * row.Get("perf/step_seconds");
+    // Rows of older records have the rate alone.
+    sampled +=
+        row.Get("rollout/sampled_tokens", row.Get("rollout/sampled_tokens_per_second") * row.Get("perf/step_seconds"));
     trained += row.Get("batch/loss_tokens");
     stale += row.Get("batch/tokens_left_out_age");
     unmerged += row.Get("tree/unmerged_tokens");
