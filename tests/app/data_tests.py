@@ -235,15 +235,16 @@ def case_vendor(ingot):
         code, output = ingot.run("train", {**SMALL, "run.name": f"sft-{stream}", "data.tasks": "", "data.sft": rows, "sft.max_steps": 2, "sft.batch_size": 2},
                                  timeout=120)
         check(code == 0, output)
-    # A server that is down, or talks nonsense, fails the episodes by name.
-    for served, url in (("broken", None), ("gone", "http://127.0.0.1:9/v1")):
+    # A server that is down, or talks nonsense, fails the episodes by name. The agent asks a dead one again until its own limit.
+    bad = json.dumps([{**recipe, "timeout_s": 12}])
+    for served, url, words in (("broken", None, "without choices[0].message: <html>a proxy's page</html>"),
+                               ("gone", "http://127.0.0.1:9/v1", "127.0.0.1:9/v1/chat/completions: Connection refused")):
         with vendor([]) as working:
             models = json.dumps([{"name": "big", "weights": "external", "url": url or working, "served_model": served}])
             name = f"bad-{served}"
             output = command(ingot, "collect", ingot.config, "--model", "big", "--samples", 1,
-                             *sets(folder, {**base, "run.name": name, "gateway.models": models, "scheduler.max_attempts": 1}))
-        print(output)
-        check("mean outcome 0.0" in output, output)
+                             *sets(folder, {**base, "run.name": name, "gateway.models": models, "scheduler.max_attempts": 1, "agents.recipes": bad}))
+        check("mean outcome 0.0" in output and words in output, output)
     # No teacher speaks text, and a url is a url.
     models = '[{"name": "big", "weights": "external", "url": "vendor.example/v1"}]'
     code, output = ingot.run("train", {**base, "run.name": "no", "gateway.models": models})
