@@ -69,7 +69,9 @@ bool AddChoice(const value& json, const char* field, VendorAnswer& answer) {
   const value* part = base::Find(choice, field);
   if (part == nullptr || !part->is_object()) return false;
   AddTo(*part, answer.message);
-  answer.cut = answer.cut || TextAt(choice, "finish_reason") == "length";
+  const std::string finish = TextAt(choice, "finish_reason");
+  answer.cut = answer.cut || finish == "length";
+  answer.finished = answer.finished || !finish.empty();
   return true;
 }
 
@@ -263,12 +265,12 @@ absl::StatusOr<VendorAnswer> ReadVendorAnswer(std::string_view body, bool stream
     if (json.ok() && AddChoice(*json, "message", answer)) return answer;
     return fault("it answered without choices[0].message");
   }
-  bool whole = false, any = false;
+  bool any = false;
   for (absl::string_view line : absl::StrSplit(base::View(body), '\n')) {
     if (!absl::ConsumePrefix(&line, "data:")) continue;
     line = absl::StripAsciiWhitespace(line);
     if (line == "[DONE]") {
-      whole = true;
+      answer.finished = true;
       break;
     }
     const auto json = base::ParseJson(std::string_view(line.data(), line.size()));
@@ -276,7 +278,7 @@ absl::StatusOr<VendorAnswer> ReadVendorAnswer(std::string_view body, bool stream
     if (base::Find(*json, "error") != nullptr) return fault("its stream holds an error");
     any = AddChoice(*json, "delta", answer) || any;
   }
-  if (!whole) return fault("its stream ended before [DONE]");
+  if (!answer.finished) return fault("its stream ended before a finish_reason or [DONE]");
   if (!any) return fault("its stream holds no choices[0].delta");
   return answer;
 }

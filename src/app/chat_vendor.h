@@ -26,7 +26,8 @@ absl::StatusOr<base::json::object> VendorRequest(const gateway::ModelOptions& mo
 
 struct VendorAnswer {
   text::Message message;
-  bool cut = false;  // at its limit of tokens
+  bool cut = false;       // at its limit of tokens
+  bool finished = false;  // it has a finish_reason, or its stream its last event
 };
 // Of an answer's body: a JSON object, or with `stream` server-sent events. FAILED_PRECONDITION: something else.
 absl::StatusOr<VendorAnswer> ReadVendorAnswer(std::string_view body, bool stream);

@@ -42,12 +42,22 @@ TEST(ReadVendorAnswer, JoinsTheEventsOfAStream) {
   EXPECT_TRUE(answer->cut);
 }
 
+// The server of Hugging Face's transformers 5.24 sends no [DONE].
+TEST(ReadVendorAnswer, AStreamEndsWithItsFinishReasonToo) {
+  const auto answer = ReadVendorAnswer(
+      "data: {\"choices\": [{\"delta\": {\"content\": \"Hello\"}, \"index\": 0}]}\n\n"
+      "data: {\"choices\": [{\"delta\": {}, \"index\": 0, \"finish_reason\": \"stop\"}]}\n\n",
+      /*stream=*/true);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->message.content, "Hello");
+}
+
 TEST(ReadVendorAnswer, NamesWhatIsNoAnswer) {
   EXPECT_THAT(ReadVendorAnswer("<html>", false).status().message(), HasSubstr("without choices[0].message"));
   EXPECT_THAT(ReadVendorAnswer(R"({"choices": []})", false).status().message(),
               HasSubstr("without choices[0].message"));
   EXPECT_THAT(ReadVendorAnswer("data: {\"choices\": [{\"delta\": {\"content\": \"a\"}}]}\n\n", true).status().message(),
-              HasSubstr("ended before [DONE]"));
+              HasSubstr("ended before a finish_reason or [DONE]"));
   EXPECT_THAT(ReadVendorAnswer("data: {\"error\": {\"message\": \"no\"}}\n\n", true).status().message(),
               HasSubstr("holds an error"));
   EXPECT_THAT(ReadVendorAnswer("data: [DONE]\n\n", true).status().message(), HasSubstr("no choices[0].delta"));
