@@ -50,7 +50,7 @@ class Launch:
     def await_words(self, role, words, since):
         """Returns once the terminal and the status name a role that waits with one of the words; and after how long each."""
         def told(line, begin):
-            return line.startswith(begin) and any(word in line for word in words)
+            return line.startswith(begin) and "waits for " in line and any(word in line for word in words)
         looks = {"terminal": lambda: any(told(line, f"[outage] {role} ") for line in self.said(since).splitlines()),
                  "status": lambda: any(told(line, role) for line in self.status())}
         took, began = {}, time.monotonic()
@@ -133,8 +133,7 @@ def case_database(binary, source, notes):
         stopped = [master, *map(int, children)]
         for process in stopped:
             os.kill(process, signal.SIGSTOP)
-        took = launch.await_words("datapool", ("waits for PostgreSQL", "waits for a connection to PostgreSQL",
-                                               "the pool's disk, or its database"), since)
+        took = launch.await_words("datapool", ("PostgreSQL", "the pool's disk, or its database"), since)
         print(f"datapool: named after {took['terminal']:.1f} s on the terminal, {took['status']:.1f} s by ingot status")
         callers = [line for line in launch.status() if "waits for datapool (" in line]
         check(callers, f"nobody is said to wait for the pool: {launch.status()}")
