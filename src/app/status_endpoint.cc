@@ -36,6 +36,9 @@ std::vector<RoleStatus> WithSilent(std::vector<RoleStatus> roles, const std::vec
     const auto found = std::find_if(roles.begin(), roles.end(), is_it);
     if (found == roles.end()) {
       roles.push_back(one);
+    } else if (!found->state.ok() && found->address == "-") {  // its lease is over
+      found->state =
+          absl::UnavailableError(absl::StrCat(one.state.status().message(), "; ", found->state.status().message()));
     } else if (!found->state.ok()) {
       found->state = one.state;  // it tells more than a deadline
     }

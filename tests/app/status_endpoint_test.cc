@@ -63,6 +63,9 @@ TEST_F(StatusOfLauncher, NamesSilentRolesBesideThoseThatItAsks) {
             "datapool   127.0.0.1:1            NOT REACHED: no answer for 7 s: it is stopped\n"
             "gateway    127.0.0.1:2            1 call\n"
             "trainer    -                      NOT REACHED: no answer for 6 s\n");
+  const RoleStatus lost{"gateway", "-", absl::UnavailableError("not registered in a")};
+  EXPECT_EQ(FormatRoles(WithSilent({lost}, {{"gateway", "-", absl::UnavailableError("no answer for 5 s")}})),
+            "gateway    -                      NOT REACHED: no answer for 5 s; not registered in a\n");
 }
 
 TEST_F(StatusOfLauncher, ShowsForWhomRolesWait) {
