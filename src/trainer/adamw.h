@@ -99,7 +99,7 @@ class AdamW {
   std::vector<at::Tensor> ClippedGradients(double grad_norm) const;
   // A parameter that is marked while it is rounded.
   struct Marked {
-    weights::ChangeMask changes;          // of no words where updates do not mark
+    weights::ChangeMask changes;          // of no words until an update marks one
     std::shared_ptr<std::byte[]> memory;  // the parameter's; null = torch allocated it, and it has no digests
     std::vector<uint64_t> slices;         // digests of the memory (weights/tensor_checksum.h)
     bool taken = false;                   // the next update rounds into other memory:
