@@ -12,6 +12,7 @@
 #include "app/progress.h"
 #include "base/json.h"
 #include "dataset/harbor.h"
+#include "reward/verifiers/harbor.h"
 #include "sandbox/image.h"
 #include "sandbox/substrate.h"
 
@@ -52,11 +53,10 @@ class Attempt {
 
   // The script's result, for people.
   absl::StatusOr<std::string> Script(sandbox::Room& room, const std::string& path, int64_t seconds) const {
-    sandbox::Command command{
-        .argv = {"sh", "-c", "if command -v bash >/dev/null; then exec bash $0; fi; exec sh $0", path},
-        .env = image_.env,
-        .working_dir = image_.rootfs.empty() ? kWorkAt : image_.working_dir,
-        .stdin_text = ""};
+    sandbox::Command command{.argv = {"sh", "-c", reward::kRunHarborScript, "sh", path},
+                             .env = image_.env,
+                             .working_dir = image_.rootfs.empty() ? kWorkAt : image_.working_dir,
+                             .stdin_text = ""};
     command.env.emplace("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command.env["HOME"] = room.home();
     sandbox::Limits limits;

@@ -111,8 +111,10 @@ class HarborVerifier final : public Verifier {
     }
     const std::string logs = name + "/logs/verifier/";
     INGOT_RETURN_IF_ERROR(input.room->WriteFile(logs + "started", ""));
-    sandbox::Command command{
-        .argv = {"sh", "-c", kStart, "sh", folder}, .env = EnvironmentOf(input), .working_dir = "", .stdin_text = ""};
+    sandbox::Command command{.argv = {"sh", "-c", kRunHarborScript, "sh", folder + "/tests/test.sh"},
+                             .env = EnvironmentOf(input),
+                             .working_dir = "",
+                             .stdin_text = ""};
     command.working_dir = input.workdir;
     const auto outcome = input.room->Run(command, limits_, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "test.sh did not run");
@@ -140,9 +142,6 @@ class HarborVerifier final : public Verifier {
   }
 
  private:
-  // The folder may be read-only to others: files were written from outside, so that the tests write beside them.
-  static constexpr const char* kStart = R"(exec bash "$1/tests/test.sh")";
-
   absl::StatusOr<std::string> FolderOf(const VerifierInput& input) const {
     const auto rendered = tests_.Render(VariablesOf(input));
     if (!rendered.ok()) return base::Annotate(rendered.status(), "verifier.harbor.tests");

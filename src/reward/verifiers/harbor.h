@@ -20,6 +20,9 @@
 
 namespace ingot::reward {
 
+// A shell's text that runs the script "$1" by bash, or by sh where an image has no bash.
+inline constexpr char kRunHarborScript[] = R"(if command -v bash >/dev/null; then exec bash "$1"; fi; exec sh "$1")";
+
 // `text` with `folder`/tests and `folder`/logs in place of the absolute paths /tests and /logs.
 std::string WithHarborPaths(std::string_view text, const std::string& folder);
 
