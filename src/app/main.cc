@@ -167,7 +167,10 @@ Run DeclareModel(CLI::App& parser) {
     if (option == "with") parser.add_option("--with", args->other, "a second model of the same shape, to average");
     if (option == "base") parser.add_option("--base", args->other, "name of the base, for the adapter's readers");
     if (option == "ids")
-      parser.add_option("--ids", args->ids, "token ids: 1,2,3")->required()->delimiter(',')->check(CLI::Number);
+      parser.add_option("--ids", args->ids, "token ids: 1,2,3")
+          ->required()
+          ->delimiter(',')
+          ->check(CLI::TypeValidator<int64_t>("INT"));
     if (option == "dtype") parser.add_option("--dtype", args->dtype, "fp32, bf16 or model, the folder's own");
     if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not of the last alone");
     if (option == "kv-cache-tokens") parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "of serving");
