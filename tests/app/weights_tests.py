@@ -18,7 +18,7 @@ import tempfile
 import urllib.error
 import urllib.request
 
-from run_tests import Ingot, check, finish_launched, launch_settings, rank_process, ranks_settings, wait_until
+from run_tests import Ingot, check, errors, finish_launched, launch_settings, rank_process, ranks_settings, wait_until
 
 SECRET = "a-secret-that-nobody-may-see"
 
@@ -220,7 +220,7 @@ def expect_refusals(ingot, cases):
     """One line for each of (settings, word), with the word and without the secret; no run is made."""
     for settings, word in cases:
         code, output = ingot.run("launch", launch_settings("bad", **settings), timeout=60)
-        check(code in (1, 2) and len(output.strip().splitlines()) == 1, f"{settings}: {code}, {output}")
+        check(code in (1, 2) and len(errors(output)) == 1, f"{settings}: {code}, {output}")
         check(word in output and SECRET not in output, f"'{word}' is missing in: {output}")
         check(not (pathlib.Path(ingot.folder) / "bad").exists(), f"{settings} made a run: {output}")
 
