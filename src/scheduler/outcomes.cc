@@ -9,6 +9,16 @@
 #include "tree/episode_return.h"
 
 namespace ingot::scheduler {
+namespace {
+
+// Why the first sample that could not be judged has no reward; a message's map has no order of its own.
+std::string WhyUngraded(const v1::GradeResponse& graded) {
+  const auto first = std::min_element(graded.ungraded().begin(), graded.ungraded().end(),
+                                      [](const auto& a, const auto& b) { return a.first < b.first; });
+  return first == graded.ungraded().end() ? "it has none" : first->second;
+}
+
+}  // namespace
 
 absl::Status Scheduler::DecideOutcomes() {
   bool changed = false;
@@ -63,11 +73,10 @@ std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) 
   if (!graded.ungraded().empty()) {
     metrics_.CountUngraded(graded.ungraded_size());
     INGOT_LOG(warn, "group {}: {} of {} episodes could not be judged and are not trained; one: {}", ended.group_id,
-              graded.ungraded_size(), graded.returns_size(), graded.ungraded().begin()->second);
+              graded.ungraded_size(), graded.returns_size(), WhyUngraded(graded));
   }
   if (outcome.returns.empty()) {
-    outcome.failure = absl::StrCat("no episode of it could be judged: ",
-                                   graded.ungraded().empty() ? "it has none" : graded.ungraded().begin()->second);
+    outcome.failure = absl::StrCat("no episode of it could be judged: ", WhyUngraded(graded));
     outcome.failed_term = graded.failed_term();
   }
   outcome.terms.assign(graded.terms().begin(), graded.terms().end());

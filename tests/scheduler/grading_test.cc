@@ -223,7 +223,7 @@ TEST_F(GradingTest, ATermThatJudgesNothingInManyGroupsEndsTheRun) {
   EXPECT_THAT(std::string(over.message()),
               HasSubstr("the reward term 'judge' has judged nothing in 3 groups in a row"));
   EXPECT_THAT(std::string(over.message()), HasSubstr("rewards.give_up_groups"));
-  EXPECT_THAT(std::string(over.message()), HasSubstr("the judge was unsure"));
+  EXPECT_THAT(std::string(over.message()), HasSubstr("judge said \"no idea\""));
   EXPECT_THAT(metrics.RenderText(), HasSubstr("ingot_scheduler_failed_terms_total{term=\"judge\"} 3"));
   Start();
   EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded) << "a restart begins anew";
