@@ -53,7 +53,7 @@ def case_gateways(ingot):
     config = json.loads(json.dumps(GROUPS))
     (pathlib.Path(ingot.folder) / "two.yaml").write_text(json.dumps(config))
     ingot.config = str(pathlib.Path(ingot.folder) / "two.yaml")
-    own = {"run.name": "two", "scheduler.total_steps": 30, "cluster.gateways": 2, "cluster.registry.ttl_s": 2,
+    own = {"run.name": "two", "scheduler.total_steps": 30, "cluster.gateways": 2, "cluster.registry.ttl_s": 6,
            "scheduler.group_deadline_s": 600, "cluster.token_file": secret(ingot, "token"),
            "gateway.admin_key_file": secret(ingot, "admin")}
     launch = ingot.start("launch", own)
@@ -85,7 +85,7 @@ def case_gateways(ingot):
         thread = threading.Thread(
             target=lambda: cut.update(answer=chat(ports[0], episode, messages, stream=True)), daemon=True)
         thread.start()
-        time.sleep(1)
+        time.sleep(3)  # less than a lease, and enough on a busy machine
         os.kill(first, signal.SIGSTOP)
         os.kill(engine, signal.SIGCONT)
         began = time.monotonic()
