@@ -241,8 +241,8 @@ class LocalLauncher final : public Launcher {
     if (started.ok()) status_ = *std::move(started);
   }
 
-  // The last places that the registry told: it may be what is silent. A role that falls silent while roles are asked is told
-  // too.
+  // The registry itself may be silent, so the places that it told last serve. The answer names also roles that fall silent
+  // while they are asked.
   std::vector<RoleStatus> Roles() {
     std::vector<RoleStatus> roles = AskRoles(registry_->LastPlaces(), registry_->Describe(), config_.cluster, access_);
     std::map<std::string, std::string> waits = silent_->Waits();

@@ -37,7 +37,7 @@ struct PolicyRows {
   T* top = nullptr;      // the largest z
   T* log_sum = nullptr;  // log sum_i exp(d_i)
   T* entropy = nullptr;  // -sum_i p_i log p_i
-  double soft_cap = 0;   // > 0: the logits are capped, and PolicyBackward's gradient is by what they were before
+  double soft_cap = 0;   // > 0: the logits are capped; PolicyBackward then gives the gradient by the uncapped ones
 };
 
 template <typename T>

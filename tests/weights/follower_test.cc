@@ -11,6 +11,7 @@
 
 #include "base/checksum.h"
 #include "weights/applying_engine.h"
+#include "weights/faulty_store.h"
 #include "weights/make_snapshot.h"
 #include "weights/object_sink.h"
 #include "weights/object_stores.h"

@@ -73,32 +73,4 @@ class StoreOfTest {
   const TempFolder folder_;
 };
 
-// Passes every call on, but for those that a test makes fail.
-class FaultyStore final : public ObjectStore {
- public:
-  explicit FaultyStore(std::shared_ptr<ObjectStore> store) : store_(std::move(store)) {}
-
-  absl::Status Put(const std::string& key, std::string_view bytes) override {
-    if (on_put) INGOT_RETURN_IF_ERROR(on_put(key));
-    return store_->Put(key, bytes);
-  }
-  absl::StatusOr<StoredObject> Get(const std::string& key, int64_t max_bytes) override {
-    return store_->Get(key, max_bytes);
-  }
-  absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) override {
-    absl::StatusOr<std::string> swapped = store_->Swap(key, bytes, tag);
-    if (on_swapped) INGOT_RETURN_IF_ERROR(on_swapped());
-    return swapped;
-  }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override { return store_->List(prefix); }
-  absl::Status Delete(const std::string& key) override { return store_->Delete(key); }
-  std::string Describe() const override { return store_->Describe(); }
-
-  std::function<absl::Status(const std::string& key)> on_put;  // before it is done
-  std::function<absl::Status()> on_swapped;                    // after it was done
-
- private:
-  const std::shared_ptr<ObjectStore> store_;
-};
-
 }  // namespace ingot::weights::testing

@@ -5,7 +5,7 @@
 // Continues from FOLDER's newest checkpoint, if it has one. Rank 0 prints a line per step and writes its last
 // checkpoint to FOLDER. Exits with 0 when all steps are trained, 75 when another rank was lost, 1 on any other error.
 //
-// With the variable INGOT_RANK_STORE, a directory, the ranks store every version there, each what it owns. The rank of
+// The variable INGOT_RANK_STORE names a directory: there each rank stores what it owns of every version. The rank of
 // INGOT_RANK_DIES ("RANK VERSION") is killed when it has written its shard of that version.
 //
 // With LAYERS the model has so many layers of 17 MB (in fp32). Every rank then prints its peak of memory, after the
@@ -23,50 +23,29 @@
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/trainer.h"
 #include "weights/directory_store.h"
+#include "weights/faulty_store.h"
 #include "weights/version_writer.h"
 
 namespace ingot::trainer {
 namespace {
 
 constexpr int kLost = 75;
-
 constexpr char kRun[] = "run";
-
-class MortalStore final : public weights::ObjectStore {
- public:
-  // `dies`: a part of the key after whose writing the process is killed; empty = of none.
-  MortalStore(const std::string& folder, std::string dies)
-      : store_(*weights::OpenDirectoryStore(folder)), dies_(std::move(dies)) {}
-
-  absl::Status Put(const std::string& key, std::string_view bytes) override {
-    INGOT_RETURN_IF_ERROR(store_->Put(key, bytes));
-    if (!dies_.empty() && key.find(dies_) != std::string::npos) kill(getpid(), SIGKILL);
-    return absl::OkStatus();
-  }
-  absl::StatusOr<weights::StoredObject> Get(const std::string& key, int64_t max_bytes) override {
-    return store_->Get(key, max_bytes);
-  }
-  absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) override {
-    return store_->Swap(key, bytes, tag);
-  }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override { return store_->List(prefix); }
-  absl::Status Delete(const std::string& key) override { return store_->Delete(key); }
-  std::string Describe() const override { return store_->Describe(); }
-
- private:
-  const std::shared_ptr<weights::ObjectStore> store_;
-  const std::string dies_;
-};
 
 void StoreVersions(Trainer& trainer, int rank) {
   const char* const store = std::getenv("INGOT_RANK_STORE");
   if (store == nullptr) return;
   int mortal = -1, version = 0;
   if (const char* const dies = std::getenv("INGOT_RANK_DIES")) std::sscanf(dies, "%d %d", &mortal, &version);
-  char key[32];
-  std::snprintf(key, sizeof(key), "/%010d-", version);
-  trainer.StoreVersionsIn(
-      {.store = std::make_shared<MortalStore>(store, rank == mortal ? key : ""), .run = kRun, .codec = {}});
+  const auto mine = std::make_shared<weights::testing::FaultyStore>(*weights::OpenDirectoryStore(store));
+  if (rank == mortal) {
+    char part[32];
+    std::snprintf(part, sizeof(part), "/%010d-", version);
+    mine->on_stored = [dies = std::string(part)](const std::string& key, int64_t) {
+      if (key.find(dies) != std::string::npos) kill(getpid(), SIGKILL);
+    };
+  }
+  trainer.StoreVersionsIn({.store = mine, .run = kRun, .codec = {}});
 }
 
 // Takes the trainer's version, and makes it live in the store if ranks store it.

@@ -16,6 +16,7 @@
 #include "trainer/trainer.h"
 #include "weights/applying_engine.h"
 #include "weights/directory_store.h"
+#include "weights/faulty_store.h"
 #include "weights/follower.h"
 #include "weights/object_sink.h"
 #include "weights/publisher.h"
@@ -27,37 +28,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using weights::testing::ApplyingEngine;
+using weights::testing::FaultyStore;
 using namespace std::chrono_literals;
 
 constexpr char kRun[] = "run-1";
 constexpr int kRanks = 3;
-
-// Passes every call on. Notes the objects that are written, and fails where a test says so.
-class NotingStore final : public weights::ObjectStore {
- public:
-  explicit NotingStore(const std::string& folder) : store_(*weights::OpenDirectoryStore(folder)) {}
-
-  absl::Status Put(const std::string& key, std::string_view bytes) override {
-    if (on_put) INGOT_RETURN_IF_ERROR(on_put(key));
-    written[key] = std::ssize(bytes);
-    return store_->Put(key, bytes);
-  }
-  absl::StatusOr<weights::StoredObject> Get(const std::string& key, int64_t max_bytes) override {
-    return store_->Get(key, max_bytes);
-  }
-  absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) override {
-    return store_->Swap(key, bytes, tag);
-  }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override { return store_->List(prefix); }
-  absl::Status Delete(const std::string& key) override { return store_->Delete(key); }
-  std::string Describe() const override { return store_->Describe(); }
-
-  std::map<std::string, int64_t> written;  // sizes by key
-  std::function<absl::Status(const std::string& key)> on_put;
-
- private:
-  const std::shared_ptr<weights::ObjectStore> store_;
-};
 
 // An engine's process.
 struct Process {
@@ -115,12 +90,14 @@ TrainBatch BatchOf(int64_t step) { return RandomBatch(static_cast<uint64_t>(100 
 
 // Rank 0 runs `lead`; `adapt` may change a rank's store.
 void OnStoringRanks(const TrainerOptions& options, const std::string& folder, const std::function<void(Trainer&)>& lead,
-                    const std::function<void(int rank, NotingStore&)>& adapt = nullptr,
+                    const std::function<void(int rank, FaultyStore&)>& adapt = nullptr,
                     std::vector<std::map<std::string, int64_t>>* written = nullptr) {
   std::mutex mu;
   if (written != nullptr) written->resize(kRanks);
   OnRanks(kRanks, [&](Ranks& ranks) {
-    const auto store = std::make_shared<NotingStore>(folder);
+    const auto store = std::make_shared<FaultyStore>(*weights::OpenDirectoryStore(folder));
+    std::map<std::string, int64_t> sizes;  // of what this rank writes, by key
+    store->on_stored = [&sizes](const std::string& key, int64_t bytes) { sizes[key] = bytes; };
     if (adapt) adapt(ranks.rank(), *store);
     auto trainer = *Fresh(options)(&ranks);
     trainer->StoreVersionsIn({.store = store, .run = kRun, .codec = {}});
@@ -132,7 +109,7 @@ void OnStoringRanks(const TrainerOptions& options, const std::string& folder, co
       EXPECT_TRUE(followed.ok()) << followed;
     }
     const std::lock_guard<std::mutex> lock(mu);
-    if (written != nullptr) (*written)[static_cast<size_t>(ranks.rank())] = store->written;
+    if (written != nullptr) (*written)[static_cast<size_t>(ranks.rank())] = sizes;
   });
 }
 
@@ -220,9 +197,9 @@ TEST_P(RankVersions, AStoreThatFailsOnOneRankIsTriedAgain) {
         ExpectHas(one.engine, trainer, **version);
         EXPECT_THAT(one.engine.log(), ElementsAre("full 0", "delta 1"));
       },
-      [&](int rank, NotingStore& noting) {
+      [&](int rank, FaultyStore& faulty) {
         if (rank != 2) return;
-        noting.on_put = [&failures](const std::string& key) -> absl::Status {
+        faulty.on_put = [&failures](const std::string& key) -> absl::Status {
           if (key.find("0000000001-") == std::string::npos || failures == 0) return absl::OkStatus();
           --failures;
           return absl::UnavailableError("no store");
