@@ -254,15 +254,23 @@ struct ExpConstants<double> {
   static constexpr int kDegree = 13;
 };
 
-// exp to about one unit in the last place. Exactly 0 below kLowest, and so for -infinity; exactly 1 at 0. Not-a-number
-// stays not-a-number: Max returns its second argument if either is not a number. Ops replaces operations of Vec<T>.
+// exp(x) = 2^n e^r with a small r.
+template <typename T>
+struct ReducedExp {
+  V<T> n, r;
+};
 template <typename T, typename Ops = Vec<T>>
-V<T> Exp(V<T> x) {
+ReducedExp<T> ReduceExp(V<T> x) {
   using C = ExpConstants<T>;
-  const V<T> bounded = T(0) - Vec<T>::Max(Vec<T>::Set(-C::kHighest), T(0) - Vec<T>::Max(Vec<T>::Set(C::kLowest), x));
-  const V<T> n = Vec<T>::Round(bounded * T(1.44269504088896340736));
-  V<T> r = Ops::Fma(n, Vec<T>::Set(-C::kLn2High), bounded);
-  r = Ops::Fma(n, Vec<T>::Set(-C::kLn2Low), r);
+  const V<T> n = Vec<T>::Round(x * T(1.44269504088896340736));
+  const V<T> r = Ops::Fma(n, Vec<T>::Set(-C::kLn2High), x);
+  return {n, Ops::Fma(n, Vec<T>::Set(-C::kLn2Low), r)};
+}
+
+// The terms of e^r from r^kFirst / kFirst! on, over r^kFirst.
+template <typename T, int kFirst, typename Ops = Vec<T>>
+V<T> ExpTerms(V<T> r) {
+  using C = ExpConstants<T>;
   T coefficient = 1;  // 1/k!, folded by the compiler
   T inverse_factorial[C::kDegree + 1];
   inverse_factorial[0] = 1;
@@ -270,28 +278,27 @@ V<T> Exp(V<T> x) {
   for (int k = 1; k <= C::kDegree; ++k) inverse_factorial[k] = coefficient = coefficient / T(k);
   V<T> p = Vec<T>::Set(inverse_factorial[C::kDegree]);
 #pragma GCC unroll 16
-  for (int k = C::kDegree - 1; k >= 0; --k) p = Ops::Fma(p, r, Vec<T>::Set(inverse_factorial[k]));
-  return Vec<T>::ZeroBelow(x, Vec<T>::Set(C::kLowest), p * Vec<T>::Pow2(n));
+  for (int k = C::kDegree - 1; k >= kFirst; --k) p = Ops::Fma(p, r, Vec<T>::Set(inverse_factorial[k]));
+  return p;
+}
+
+// exp to about one unit in the last place. Exactly 0 below kLowest, and so for -infinity; exactly 1 at 0. Not-a-number
+// stays not-a-number: Max returns its second argument if either is not a number. Ops replaces operations of Vec<T>.
+template <typename T, typename Ops = Vec<T>>
+V<T> Exp(V<T> x) {
+  using C = ExpConstants<T>;
+  const V<T> bounded = T(0) - Vec<T>::Max(Vec<T>::Set(-C::kHighest), T(0) - Vec<T>::Max(Vec<T>::Set(C::kLowest), x));
+  const ReducedExp<T> reduced = ReduceExp<T, Ops>(bounded);
+  const V<T> p = ExpTerms<T, 0, Ops>(reduced.r);
+  return Vec<T>::ZeroBelow(x, Vec<T>::Set(C::kLowest), p * Vec<T>::Pow2(reduced.n));
 }
 
 // exp(x) - 1 for x <= 0, to about two units in the last place: no digits cancel near 0.
 template <typename T>
 V<T> ExpMinus1(V<T> x) {
-  using C = ExpConstants<T>;
-  using X = Vec<T>;
-  const V<T> bounded = X::Max(X::Set(C::kLowest), x);
-  const V<T> n = X::Round(bounded * T(1.44269504088896340736)), power = X::Pow2(n);
-  V<T> r = X::Fma(n, X::Set(-C::kLn2High), bounded);
-  r = X::Fma(n, X::Set(-C::kLn2Low), r);
-  T coefficient = 1;
-  T inverse_factorial[C::kDegree + 1];
-  inverse_factorial[0] = 1;
-#pragma GCC unroll 16
-  for (int k = 1; k <= C::kDegree; ++k) inverse_factorial[k] = coefficient = coefficient / T(k);
-  V<T> p = X::Set(inverse_factorial[C::kDegree]);
-#pragma GCC unroll 16
-  for (int k = C::kDegree - 1; k >= 1; --k) p = X::Fma(p, r, X::Set(inverse_factorial[k]));
-  return X::Fma(power, p * r, power - T(1));  // 2^n (e^r - 1) + (2^n - 1)
+  const ReducedExp<T> reduced = ReduceExp<T>(Vec<T>::Max(Vec<T>::Set(ExpConstants<T>::kLowest), x));
+  const V<T> p = ExpTerms<T, 1>(reduced.r), power = Vec<T>::Pow2(reduced.n);
+  return Vec<T>::Fma(power, p * reduced.r, power - T(1));  // 2^n (e^r - 1) + (2^n - 1)
 }
 
 // With m = exp(-2 |x|) - 1, tanh |x| = -m / (2 + m). Not-a-number stays not-a-number.
