@@ -163,6 +163,9 @@ def check_run(ingot, folder):
     check(time_json["wait_explained"] > 0.99 * waited or time_json["wait_steps"] < time_json["steps"], f"waits: {time_json}")
     tokens = time_json["tokens"]
     check(0 < tokens["trained"] <= tokens["sampled"] - tokens["stale"], f"tokens: {tokens}")
+    lines = pathlib.Path(f"{folder}/seen/metrics.jsonl").read_text().split("\n")[:-1]  # the kill may have cut the last one
+    counted = sum(json.loads(line).get("rollout/sampled_tokens", 0) for line in lines)
+    check(tokens["sampled"] == counted, f"{tokens['sampled']} tokens were sampled, by the steps' own count {counted}")
     step = page.json("/api/step?step=0")
     group = page.json(f"/api/group?group={step['groups'][0]['group']}")
     check(len(group["episodes"]) == 4 and group["step"] == 0, f"group: {group['group']}")
