@@ -245,7 +245,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     trainer->next_group_ = contents.next_group;
     if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's weights are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
-    if (contents.weights_checksum != 0 && snapshot->checksum() != contents.weights_checksum) {
+    if (snapshot->checksum() != contents.weights_checksum) {
       return absl::DataLossError(
           absl::StrCat("checkpoint ", checkpoint_path, ": its weights do not have the checksum in its state.json"));
     }
