@@ -247,7 +247,7 @@ absl::Status RunScheduler(const RoleContext& context) {
   services.push_back(scheduler::NewSchedulerService(*scheduler));
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "scheduler", std::move(services)));
   base::Executor timers({.name = "timers"});
-  std::optional<base::Timer> connecting;
+  base::Timer connecting;  // of no task where the stage is in this process
   if (context.config.cluster.rewards_role) {
     connecting = KeepConnecting(timers, {context.registry->To("rewards")});
   }
