@@ -5,6 +5,7 @@
 #include <set>
 
 #include "app/snapshots.h"
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "trainer/files.h"
