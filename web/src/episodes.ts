@@ -38,7 +38,7 @@ export class Episodes implements View {
     }) as (event: never) => void },
     choice("kind", "kind", ["train", "eval"]), field("step", "step", "number"), field("version", "version (eval)", "number"),
     field("reward_min", "reward from", "number"), field("reward_max", "to", "number"),
-    choice("state", "state", ["", "open", "finished", "failed", "fenced"]),
+    choice("state", "state", ["", "open", "finished", "failed", "infrastructure failed", "forked", "fenced"]),
     choice("scaffold", "scaffold", ["", ...run.facts.scaffolds]), field("domain", "domain"), field("task", "task"),
     field("cause", "cause of failure"), field("fork", "fork cause (any)"), field("text", "text in a call"),
     h("button", { type: "submit" }, "Search"));
