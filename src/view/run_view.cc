@@ -206,7 +206,13 @@ absl::StatusOr<value> RunView::Curves(const Query& query) {
 
 absl::StatusOr<value> RunView::Window() {
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
-  INGOT_ASSIGN_OR_RETURN(object window, WindowJson(source_.facts, journal_, *pool, clock_.UnixNanos()));
+  bool rest = source_.live != nullptr;  // whether no engine has a call
+  if (rest) {
+    for (const auto& [name, engine] : source_.live().engines) {
+      rest = rest && engine.ok() && engine->running() == 0 && engine->waiting() == 0;
+    }
+  }
+  INGOT_ASSIGN_OR_RETURN(object window, WindowJson(source_.facts, journal_, *pool, clock_.UnixNanos(), rest));
   return window;
 }
 
