@@ -14,8 +14,8 @@ class ListingTest : public ::testing::Test {
   ListingTest() { EXPECT_TRUE(journal_.Refresh(run_.pool()).ok()); }
 
   base::json::object List(const std::string& query, const ListBounds& bounds = {}, const std::string& after = "") {
-    return ListJson(EpisodeFilter::Of(Query::Of("/?" + query)).value(), after, journal_, run_.pool(), *run_.Source().tokenizer,
-                    bounds, base::Clock::Real())
+    return ListJson(EpisodeFilter::Of(Query::Of("/?" + query)).value(), after, journal_, run_.pool(),
+                    *run_.Source().tokenizer, bounds, base::Clock::Real())
         .value();
   }
   std::string Ids(const base::json::object& list) {

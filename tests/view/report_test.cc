@@ -97,8 +97,9 @@ TEST_F(ReportTest, IsOneFileWithoutAScriptOrAnythingFromElsewhere) {
   EXPECT_THAT(html, HasSubstr("group 0, sample 1: reward 1"));
   EXPECT_THAT(html, HasSubstr("0.75"));
   EXPECT_THAT(html, HasSubstr("key: &lt;value&gt;"));
-  for (const char* chart : {"Reward by term, before weights<", "Evaluation by reward term, before weights, 1 to 8 of 9<",
-                            "Evaluation by reward term, before weights, 9 to 9 of 9<", ">t8<", "eval/graded_mean"}) {
+  for (const char* chart :
+       {"Reward by term, before weights<", "Evaluation by reward term, before weights, 1 to 8 of 9<",
+        "Evaluation by reward term, before weights, 9 to 9 of 9<", ">t8<", "eval/graded_mean"}) {
     EXPECT_THAT(html, HasSubstr(chart));
   }
 }
