@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "app/run_roles.h"
+#include "app/shell_word.h"
 
 namespace ingot::app {
 namespace {
