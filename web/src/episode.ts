@@ -1,6 +1,6 @@
 // One episode: its calls with their times, and its tree.
 import { EpisodeTree, Run, TreeNode, ask } from "./api";
-import { Child, count, h, hash, link, number, replace, seconds, table } from "./dom";
+import { count, h, hash, link, number, replace, seconds, table } from "./dom";
 import { beginning, callLink, describeCall, message, raw, rewards, timeline } from "./message";
 import { View } from "./view";
 
@@ -28,26 +28,29 @@ function firstCalls(episode: EpisodeTree): number[] {
   return first;
 }
 
-// How the branch began that a run begins; empty = the run goes on with the call of the run before it.
-function branchBegins(episode: EpisodeTree, first: number[], i: number): string {
-  const { parent } = episode.nodes[i];
-  if (first[i] === Infinity || (parent >= 0 && first[parent] === first[i])) return "";
-  return beginning(episode.calls[first[i]], parent >= 0 ? episode.calls[first[parent]] : undefined);
+// How the branches began that a run begins: that of the first call which leaves the path there, and those of calls that only
+// repeat the tokens of an earlier one.
+function branchesBegin(episode: EpisodeTree, first: number[], i: number): string[] {
+  const { parent, ends } = episode.nodes[i];
+  const begun: string[] = [];
+  if (first[i] !== Infinity && (parent < 0 || first[parent] !== first[i])) {
+    begun.push(beginning(episode.calls[first[i]], parent >= 0 ? episode.calls[first[parent]] : undefined));
+  }
+  for (const call of ends) {
+    const index = episode.calls.findIndex((one) => one.call === call);
+    if (index >= 0 && !first.includes(index)) begun.push(`call ${call} again · ${beginning(episode.calls[index], episode.calls[first[i]])}`);
+  }
+  return begun.filter((text) => text);
 }
 
 function sampledBy(episode: EpisodeTree, node: TreeNode): string {
   const calls = node.calls ?? [];
-  if (calls.length === 0) return episode.trunk ? ", sampled by the trunk" : "";
   const branch = episode.calls.find((call) => call.call === calls[0])?.branch;
   return `, call ${calls.join(", ")}${branch ? `, branch ${branch}` : ""}`;
 }
 
 function versions(node: TreeNode): string {
   return node.first_version === node.last_version ? `version ${node.first_version}` : `versions ${node.first_version}–${node.last_version}`;
-}
-
-function begins(text: string): Child {
-  return text ? [h("span", { class: "begins" }, text), " "] : null;
 }
 
 export class EpisodeView implements View {
@@ -100,7 +103,7 @@ export class EpisodeView implements View {
     const more = (from: number) => {
       episode.nodes.slice(from, from + kNodes).forEach((node, i) => list.append(h("li", { class: node.sampled ? "sampled" : "",
         "style.margin-left": `${Math.min(24, depth[from + i]) * 14}px` },
-      begins(branchBegins(episode, first, from + i)),
+      branchesBegin(episode, first, from + i).map((text) => [h("span", { class: "begins" }, text), " "]),
       h("span", { class: "soft" }, node.sampled ? `sampled ${node.tokens} tokens, ${versions(node)}, log-prob ${number(node.logprob)}` +
         `${node.kv_mixed ? ", mixed KV" : ""}${sampledBy(episode, node)}` : `prompt ${node.tokens} tokens`,
       node.ends.length ? h("span", {}, " · ends ", node.ends.map((call) => [link(hash("call", { id: episode.id, call }), `call ${call}`), " "])) : null),
