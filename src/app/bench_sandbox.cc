@@ -15,10 +15,12 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <thread>
 #include <vector>
 
+#include "app/progress.h"
 #include "base/json.h"
 #include "sandbox/spawn.h"
 #include "sandbox/substrate.h"
@@ -243,9 +245,11 @@ int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& 
   } else {
     errors << "crun is not installed, or makes no bundle here\n";
   }
+  std::optional<Underway> measuring("bench sandbox");
   for (int round = 0; round < args.rounds; ++round) {
     for (Way& way : ways) way.rounds.push_back(Measure(way, args.starts, args.threads));
   }
+  measuring.reset();
   for (const Way& way : ways) Print(way, std::string(sandbox::RungName(plain->grant().rung)), args, out);
   pooled.reset();
   plain.reset();
