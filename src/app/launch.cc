@@ -12,12 +12,12 @@
 
 #include "app/agents_substrate.h"
 #include "app/commands.h"
-#include "app/device.h"
 #include "app/front.h"
 #include "app/full_disk.h"
 #include "app/grpc_access.h"
 #include "app/kubernetes_launcher.h"
 #include "app/launcher.h"
+#include "app/machine_memory.h"
 #include "app/model_setup.h"
 #include "app/port_check.h"
 #include "app/process.h"
@@ -327,8 +327,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(CheckGroups(config));
-  // Only `cuda` can fail; the roles that compute open the device again.
-  if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
+  if (here) INGOT_RETURN_IF_ERROR(CheckHeldHere(config, model.shape, AllRoles(config), "this machine"));
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   RoleWaits waits;
   waits.Follow(nullptr, [&config](const std::string& told) {

@@ -15,6 +15,8 @@
 #include "app/commands.h"
 #include "app/front.h"
 #include "app/full_disk.h"
+#include "app/machine_memory.h"
+#include "app/model_setup.h"
 #include "app/port_check.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
@@ -381,6 +383,12 @@ absl::StatusOr<int> NodeOrError(const NodeArgs& args) {
     return absl::InvalidArgumentError(
         "the nodes of a run share its token: name a file with it in cluster.token_file (`openssl rand -hex 32 > FILE; "
         "chmod 600 FILE`, the same on every machine)");
+  }
+  const bool computes = std::ranges::any_of(
+      roles, [](const RoleProcess& process) { return process.role == "trainer" || process.role == "rollout"; });
+  if (computes) {
+    INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+    INGOT_RETURN_IF_ERROR(CheckHeldHere(config, model.shape, roles, absl::StrCat("node ", NodeName(args.group, node))));
   }
   return Agent(args, loaded, node, std::move(roles)).Run();
 }
