@@ -108,6 +108,14 @@ void BindMcpServer(base::Schema& schema, agents::McpServerOptions& o) {
   schema.Field("start_timeout_s", &o.start_timeout_s, "seconds until it must have answered");
 }
 
+void BindService(base::Schema& schema, agents::ServiceOptions& o) {
+  schema.Field("name", &o.name, "letters, digits, - and _");
+  schema.Field("command", &o.command, "argv, templates; listens inside the room");
+  schema.Field("url", &o.url, "template of http://127.0.0.1:PORT/PATH; the agent starts once it is answered below 500");
+  schema.Field("env", &o.env, "environment variables (templates) beside the agent's");
+  schema.Field("start_timeout_s", &o.start_timeout_s, "seconds until it must have answered");
+}
+
 void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("name", &o.name, "the scaffold, in metrics and recorded episodes");
   schema.Field("weight", &o.weight, "share of the episodes, relative to the other recipes");
@@ -122,6 +130,8 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("files", &o.files, "files made in ${workdir}: path to template of the content");
   schema.List<agents::McpServerOptions>("mcp", &o.mcp, BindMcpServer,
                                         "MCP servers of the agent, which files: hands to it as ${mcp.servers}");
+  schema.List<agents::ServiceOptions>("services", &o.services, BindService,
+                                      "programs that run beside the agent in the room and end with it");
   schema.Field("image", &o.image,
                "template of the image that is the episode's root folder, such as ${task.image} or oci-archive:FILE");
   schema.Field("work_at", &o.work_at, "second path of ${workdir}: empty, or /app for Harbor's tasks without an image");

@@ -216,16 +216,12 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
   INGOT_RETURN_IF_ERROR(exporter.Open());
   if (args.as == "atif") INGOT_RETURN_IF_ERROR(exporter.ReadText(run.config().model));
   Progress progress("export");
-  int64_t visited = 0;
   if (!args.recall.empty()) {
-    INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) { return exporter.AddRecall(group); }));
+    INGOT_RETURN_IF_ERROR(
+        VisitGroups(*run.pool, progress, [&](const v1::Group& group) { return exporter.AddRecall(group); }));
     INGOT_RETURN_IF_ERROR(exporter.DecideRecall());
   }
-  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) {
-    progress.Show(absl::StrCat("group ", ++visited));
-    return exporter.Add(group);
-  }));
-  progress.Clear();
+  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, progress, [&](const v1::Group& group) { return exporter.Add(group); }));
   INGOT_ASSIGN_OR_RETURN(const Counts counts, exporter.Finish());
   const std::string chosen = args.recall.empty() ? absl::StrCat("with an outcome above ", args.above)
                                                  : absl::StrCat("chosen by '", args.recall, "'");

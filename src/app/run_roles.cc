@@ -8,6 +8,7 @@
 #include <map>
 
 #include "app/run_registry.h"
+#include "app/shell_word.h"
 
 namespace ingot::app {
 namespace {
@@ -210,17 +211,6 @@ RoleSpec RoleSpecs::Plain(const RoleProcess& role) const {
   if (name == "rollout") spec.stop_grace += Milliseconds(config_.cluster.drain_s);
   if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
   return spec;
-}
-
-std::string Quoted(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_-./=:,@%+").find(c) != std::string::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string DescribeSpecs(const std::vector<RoleSpec>& specs) {

@@ -36,6 +36,8 @@ using Layer = WorkDir;
 
 class LocalSnapshot final : public Snapshot {
  public:
+  absl::Status WriteTar(const ByteSink& sink) const override;
+
   // Files of the layers belong to this uid. Gone after the layers are.
   std::shared_ptr<const UidLease> uid;
   std::string image;

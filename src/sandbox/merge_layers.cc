@@ -12,15 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Overlays of root mark an opaque folder in trusted.*, those of user namespaces in user.*.
-bool IsOpaque(const fs::path& folder) {
-  for (const char* const name : {"trusted.overlay.opaque", "user.overlay.opaque"}) {
-    char mark = 0;
-    if (lgetxattr(folder.c_str(), name, &mark, 1) == 1 && mark == 'y') return true;
-  }
-  return false;
-}
-
 // Removes from `to` what the entries of `layer` hide without replacing it: a copy merges folders and replaces files.
 absl::Status RemoveHidden(const fs::path& layer, const fs::path& to) {
   std::error_code error;
@@ -30,7 +21,7 @@ absl::Status RemoveHidden(const fs::path& layer, const fs::path& to) {
     const fs::file_status there = fs::symlink_status(below, error);
     error.clear();  // nothing is there
     if (!fs::exists(there)) continue;
-    const bool merges = is_folder && there.type() == fs::file_type::directory && !IsOpaque(it->path());
+    const bool merges = is_folder && there.type() == fs::file_type::directory && !IsOpaque(it->path().string());
     if (!merges && (is_folder || there.type() == fs::file_type::directory)) fs::remove_all(below, error);
   }
   if (!error) return absl::OkStatus();
@@ -38,6 +29,15 @@ absl::Status RemoveHidden(const fs::path& layer, const fs::path& to) {
 }
 
 }  // namespace
+
+// Overlays of root mark an opaque folder in trusted.*, those of user namespaces in user.*.
+bool IsOpaque(const std::string& folder) {
+  for (const char* const name : {"trusted.overlay.opaque", "user.overlay.opaque"}) {
+    char mark = 0;
+    if (lgetxattr(folder.c_str(), name, &mark, 1) == 1 && mark == 'y') return true;
+  }
+  return false;
+}
 
 absl::Status MergeLayers(const std::vector<std::string>& layers, const std::string& to) {
   for (const std::string& layer : layers) {

@@ -13,6 +13,9 @@
 
 namespace ingot::sandbox {
 
+// True: the folder of a layer hides that of lower layers.
+bool IsOpaque(const std::string& folder);
+
 // `layers`: folders, bottom first. `to`: an empty folder; it gets owners, modes and times with the files. RESOURCE_EXHAUSTED
 // or the error of the file system: `to` is then in no defined state.
 absl::Status MergeLayers(const std::vector<std::string>& layers, const std::string& to);
