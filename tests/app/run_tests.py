@@ -500,8 +500,7 @@ def case_launch(ingot, options):
     gateway = pathlib.Path(f"/proc/{role_process(launch, 'gateway')}")
     check(os.readlink(gateway / "fd/0") == "/dev/null", f"the token's descriptor is {os.readlink(gateway / 'fd/0')}")
     check(os.getuid() == 0 or (gateway / "environ").stat().st_uid == 0, "the gateway's memory is open to its user")
-    answer = subprocess.run(ingot.argv("status", {"run.name": "launched"}), cwd=ingot.source, capture_output=True, text=True,
-                            timeout=60)
+    answer = subprocess.run(ingot.argv("status", settings), cwd=ingot.source, capture_output=True, text=True, timeout=60)
     check(answer.returncode == 0, f"ingot status: {answer}")
     # Behind them may stand roles that only wait: on a busy machine the trainer, for its batch.
     check([line.split()[0] for line in answer.stdout.splitlines()][:5] ==
