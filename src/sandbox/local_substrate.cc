@@ -87,7 +87,7 @@ std::unique_ptr<Room> LocalSubstrate::TakeReady() {
 
 absl::StatusOr<std::unique_ptr<Room>> LocalSubstrate::Prepare(const RoomOptions& options) {
   const bool is_plain = options.image.empty() && options.binds.empty() && options.from == nullptr &&
-                        !options.takes_snapshots && options.totals == GroupLimits();
+                        !options.takes_snapshots && options.totals == GroupLimits() && options.disk == DiskLimits();
   if (is_plain) {
     if (std::unique_ptr<Room> room = TakeReady()) return room;
   }

@@ -36,6 +36,7 @@ class LocalSubstrate final : public Substrate {
   ~LocalSubstrate() override;
 
   const Grant& grant() const override { return ground_.grant; }
+  const SubstrateOptions& options() const override { return ground_.options; }
   using Substrate::Prepare;
   absl::StatusOr<std::unique_ptr<Room>> Prepare(const RoomOptions& options) override;
 
