@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "agents/episode_servers.h"
 #include "agents/judges_room.h"
+#include "agents/last_words.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -17,8 +18,6 @@ namespace {
 using sandbox::Ending;
 using sandbox::Outcome;
 
-constexpr size_t kShownStderr = 400;
-
 // The reason why an episode ends early.
 struct Trouble {
   std::string cause;
@@ -26,16 +25,6 @@ struct Trouble {
 };
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
-// The end of a command's stderr, in one line.
-std::string Tail(const std::string& text) {
-  const std::string trimmed(absl::StripAsciiWhitespace(text));
-  std::string shown = trimmed.size() > kShownStderr ? trimmed.substr(trimmed.size() - kShownStderr) : trimmed;
-  for (char& c : shown) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  return shown.empty() ? "" : absl::StrCat("; stderr ends: ", shown);
-}
 
 // Bytes of the UTF-8 character at `at`; 0 = there is none.
 size_t CharacterAt(const std::string& text, size_t at) {
@@ -106,14 +95,14 @@ class EpisodeRunner {
       entrance_ = *std::move(entrance);
     }
     variables_ = VariablesOf(episode_, task_, places_);
-    if (auto trouble = DeclareMcpServers()) return trouble;
+    if (auto trouble = DeclareServers()) return trouble;
     if (auto trouble = MakeEnvironment()) return trouble;
     if (auto trouble = WriteFiles()) return trouble;
     if (context_.from == nullptr) {
       if (auto trouble = SetUp()) return trouble;
       if (auto trouble = CheckHealth()) return trouble;
     }
-    if (auto trouble = StartMcpServers()) return trouble;
+    if (auto trouble = StartServers()) return trouble;
     if (auto trouble = RunAgent()) return trouble;
     if (report_.fork != nullptr) return std::nullopt;
     return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
@@ -148,7 +137,7 @@ class EpisodeRunner {
   // The folder that commands start in.
   const std::string& WorkingDir() const { return image_.rootfs.empty() ? room_->work() : image_.working_dir; }
 
-  std::optional<Trouble> DeclareMcpServers() {
+  std::optional<Trouble> DeclareServers() {
     const absl::Status declared = servers_.Declare(recipe_, variables_, *room_, context_.mcp);
     if (!declared.ok()) return Trouble{absl::IsInvalidArgument(declared) ? "task" : "sandbox", Message(declared)};
     variables_.json.emplace("mcp", base::JsonText(servers_.text()));
@@ -156,10 +145,10 @@ class EpisodeRunner {
   }
 
   // No command runs between these servers and the agent: its end would end them.
-  std::optional<Trouble> StartMcpServers() {
+  std::optional<Trouble> StartServers() {
     const sandbox::Command like{.argv = {}, .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
     const absl::Status started = servers_.Start(recipe_, like, *room_, context_.cancel);
-    return started.ok() ? std::nullopt : std::optional(Trouble{"mcp", Message(started)});
+    return started.ok() ? std::nullopt : std::optional(Trouble{servers_.failed_kind(), Message(started)});
   }
 
   std::optional<Trouble> MakeEnvironment() {
@@ -208,7 +197,7 @@ class EpisodeRunner {
       if (outcome->ending == Ending::kNoSpace) return FullDisk(*outcome);
       if (!outcome->ok()) {
         return Trouble{"setup", absl::StrCat("setup[", i, "] (", command->argv[0], ") ",
-                                             sandbox::Describe(*outcome, limits), Tail(outcome->err))};
+                                             sandbox::Describe(*outcome, limits), LastWords("stderr", outcome->err))};
       }
     }
     return std::nullopt;
@@ -223,7 +212,7 @@ class EpisodeRunner {
 
   // Nobody knows who filled it, so that no agent fails for it.
   static Trouble FullDisk(const Outcome& outcome) {
-    return {"disk", absl::StrCat("a command ", sandbox::Describe(outcome, {}), Tail(outcome.err))};
+    return {"disk", absl::StrCat("a command ", sandbox::Describe(outcome, {}), LastWords("stderr", outcome.err))};
   }
 
   // The agent of a trunk has ended at its fork, between two calls.
@@ -267,7 +256,8 @@ class EpisodeRunner {
   }
 
   std::optional<Trouble> Misbehaved(const std::string& cause, const std::string& fate) {
-    const std::string what = absl::StrCat("the agent ", sandbox::Describe(agent_, limits_), Tail(agent_.err));
+    const std::string what =
+        absl::StrCat("the agent ", sandbox::Describe(agent_, limits_), LastWords("stderr", agent_.err));
     if (fate == "fail") return Trouble{cause, what};
     report_.signals[absl::StrCat("agent/", cause)] = 1;
     if (fate == "verify") return std::nullopt;
@@ -345,7 +335,8 @@ class EpisodeRunner {
       const auto outcome = command.ok() ? room_->Run(*command, limits, nullptr) : command.status();
       if (!outcome.ok() || !outcome->ok()) {
         INGOT_LOG(warn, "clean-up of episode {}: {}", episode_.episode_id(),
-                  outcome.ok() ? sandbox::Describe(*outcome, limits) + Tail(outcome->err) : Message(outcome.status()));
+                  outcome.ok() ? sandbox::Describe(*outcome, limits) + LastWords("stderr", outcome->err)
+                               : Message(outcome.status()));
       }
     }
   }

@@ -37,6 +37,21 @@ struct McpServerOptions {
   double start_timeout_s = 60;
 };
 
+// A program that runs beside the agent, such as an environment that the agent talks to.
+struct ServiceOptions {
+  // Letters, digits, '-' and '_'. Unique in its recipe.
+  std::string name;
+  // argv, each a template. It listens inside the room, and ends with the agent.
+  std::vector<std::string> command;
+  // A template: "http://127.0.0.1:PORT/PATH" inside the room. The agent starts once a GET of it is answered with a status
+  // below 500.
+  std::string url;
+  // Environment variables (templates) beside the agent's.
+  std::map<std::string, std::string> env = {};
+  // Seconds until it must have answered, > 0.
+  double start_timeout_s = 60;
+};
+
 // A recipe: how to run one kind of agent program. A template is text with these variables in it (sandbox/template.h):
 //   ${base_url} ${api_key}          of the episode, as in OPENAI_BASE_URL and OPENAI_API_KEY
 //   ${task} ${task.FIELD}           the task's line of the task file, and a field of it
@@ -65,6 +80,8 @@ struct RecipeOptions {
   std::map<std::string, std::string> files;
   // MCP servers of the agent. They run in the episode's room and end with it.
   std::vector<McpServerOptions> mcp;
+  // Programs of the episode beside its agent. They start after set-up, in this order, and need a network of the room's own.
+  std::vector<ServiceOptions> services;
   // The image whose files are the room's root (sandbox/image.h), a template, such as "${task.image}". Its commands see
   // themselves as root, and run in the image's working folder. Empty = the machine's programs.
   std::string image;

@@ -194,10 +194,13 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
     SayUnheld(substrate->grant(), *read, out);
   }
   sandbox::ImageStore images(StoreOf(args.store));
-  int wrong = 0;
+  int wrong = 0, tried = 0;
   for (const v1::Task& task : read->tasks) {
-    const absl::StatusOr<std::string> fault =
-        args.only_read ? std::string() : Fault(*substrate, args.without_images ? nullptr : &images, task);
+    const absl::StatusOr<std::string> fault = [&]() -> absl::StatusOr<std::string> {
+      if (args.only_read) return std::string();
+      const Underway trying(absl::StrCat("tasks check: ", ++tried, " of ", read->tasks.size(), ", ", task.task_id()));
+      return Fault(*substrate, args.without_images ? nullptr : &images, task);
+    }();
     const std::string reason = fault.ok() ? *fault : std::string(fault.status().message());
     out << (reason.empty() ? "ok " : "wrong ") << task.task_id() << (reason.empty() ? "" : ": ") << reason << std::endl;
     if (!reason.empty()) ++wrong;

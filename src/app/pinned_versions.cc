@@ -13,15 +13,6 @@
 namespace ingot::app {
 namespace {
 
-// The version's checksum as of a run whose checkpoints have format 2: made of the checksums of whole tensors.
-uint64_t WholeChecksum(const weights::Snapshot& snapshot) {
-  v1::Manifest manifest = snapshot.manifest();
-  for (int i = 0; i < manifest.tensors_size(); ++i) {
-    manifest.mutable_tensors(i)->set_checksum(base::Checksum64(snapshot.bytes(static_cast<size_t>(i))));
-  }
-  return weights::ManifestChecksum(manifest);
-}
-
 std::string Number(int64_t version) { return fmt::format("{:08}", version); }
 
 }  // namespace
@@ -61,8 +52,7 @@ absl::Status PinnedVersions::Restore(int64_t version, weights::Publisher& publis
           version, ") and did not save: neither ", Folder(pinned), " nor a checkpoint of it can be read (",
           snapshot.status().message(), "); pin a saved version, or one still to come"));
     }
-    if (checksum.ok() && base::Hex((*snapshot)->checksum()) != *checksum &&
-        base::Hex(WholeChecksum(**snapshot)) != *checksum) {
+    if (checksum.ok() && base::Hex((*snapshot)->checksum()) != *checksum) {
       return absl::DataLossError(
           absl::StrCat(folder, " does not hold the weights that were served as version ", pinned));
     }

@@ -252,9 +252,8 @@ class TorchRunner final : public ModelRunner {
 // The cache is allocated at once. One that does not fit would use up the machine's memory before any error.
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, at::Device device) {
   if (!device.is_cpu()) return absl::OkStatus();  // the device's allocation fails by itself
-  const double of_token = static_cast<double>(model::SpecOf(config).cache_elements()) *
-                          static_cast<double>(c10::elementSize(CacheType(config)));
-  const double needed = of_token * static_cast<double>(options.kv_cache_tokens);
+  const auto needed = static_cast<double>(CacheBytes(config, options));
+  const double of_token = needed / static_cast<double>(options.kv_cache_tokens);
   const auto available = static_cast<double>(base::AvailableMemory());
   if (needed <= available) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
@@ -263,6 +262,11 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
 }
 
 }  // namespace
+
+int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options) {
+  return model::SpecOf(config).cache_elements() * static_cast<int64_t>(c10::elementSize(CacheType(config))) *
+         options.kv_cache_tokens;
+}
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
                                                             const EngineOptions& options, const std::string& device) {

@@ -3,6 +3,7 @@
 // torch's exceptions come back as statuses: no c10::Error leaves it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -12,8 +13,11 @@
 
 namespace ingot::rollout {
 
-// `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache: kv_cache_tokens times ModelSpec::cache_elements
-// numbers of 4 bytes (2 for bf16; fp16 models attend in fp32).
+// Bytes of the KV cache: kv_cache_tokens times ModelSpec::cache_elements numbers of 4 bytes (2 for bf16; fp16 models
+// attend in fp32).
+int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options);
+
+// `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache.
 //   INVALID_ARGUMENT    the configuration is no model
 //   UNAVAILABLE         the device does not exist, or has too little memory
 //   RESOURCE_EXHAUSTED  the cache needs more than this machine's free memory (CPU); names both numbers

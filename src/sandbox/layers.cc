@@ -30,15 +30,6 @@ absl::Status RunCopier(const std::vector<std::string>& argv) {
       absl::StrCat("cannot copy ", argv[argv.size() - 2], " to ", argv.back(), ": is the disk full?"));
 }
 
-// Overlays of root mark an opaque folder in trusted.*, those of user namespaces in user.*.
-bool IsOpaque(const fs::path& folder) {
-  for (const char* const name : {kOpaqueOfRoot, kOpaqueOfUsers}) {
-    char mark = 0;
-    if (lgetxattr(folder.c_str(), name, &mark, 1) == 1 && mark == 'y') return true;
-  }
-  return false;
-}
-
 // The folder `to` gets the owner and mode of `from`, which is another layer's; nothing of it can be read by links.
 absl::Status MakeLike(const fs::path& from, const fs::path& to) {
   struct stat info;
@@ -59,7 +50,7 @@ absl::Status RemoveHidden(const fs::path& layer, const fs::path& to) {
     const fs::file_status there = fs::symlink_status(below, error);
     error.clear();  // nothing is there
     if (!fs::exists(there)) continue;
-    const bool merges = is_folder && there.type() == fs::file_type::directory && !IsOpaque(it->path());
+    const bool merges = is_folder && there.type() == fs::file_type::directory && !IsOpaque(it->path().string());
     if (!merges && (is_folder || there.type() == fs::file_type::directory)) fs::remove_all(below, error);
   }
   if (!error) return absl::OkStatus();
@@ -67,6 +58,14 @@ absl::Status RemoveHidden(const fs::path& layer, const fs::path& to) {
 }
 
 }  // namespace
+
+bool IsOpaque(const std::string& folder) {
+  for (const char* const name : {kOpaqueOfRoot, kOpaqueOfUsers}) {
+    char mark = 0;
+    if (lgetxattr(folder.c_str(), name, &mark, 1) == 1 && mark == 'y') return true;
+  }
+  return false;
+}
 
 absl::Status CopyFiles(const std::string& from, const std::string& to) {
   return RunCopier({"cp", "-a", "--reflink=auto", "--remove-destination", from + "/.", to});
@@ -104,7 +103,7 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
     const fs::file_type type = is_there ? fs::symlink_status(from, error).type() : fs::file_type::not_found;
     if (type == fs::file_type::not_found && !hides) return one;  // `layer` changed nothing there
     is_there = type == fs::file_type::directory;
-    hides = hides || !is_there || IsOpaque(from);
+    hides = hides || !is_there || IsOpaque(from.string());
     INGOT_RETURN_IF_ERROR(MakeLike(is_there ? from : fs::path(layer->path() + "/root"), to));
   }
   if (is_there) INGOT_RETURN_IF_ERROR(RunCopier({"cp", "-al", from.string() + "/.", to.string()}));

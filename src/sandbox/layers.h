@@ -25,6 +25,9 @@ using Layer = WorkDir;
 inline constexpr char kOpaqueOfRoot[] = "trusted.overlay.opaque";
 inline constexpr char kOpaqueOfUsers[] = "user.overlay.opaque";
 
+// True: the folder of a layer hides that of lower layers.
+bool IsOpaque(const std::string& folder);
+
 // Copies the entries of a folder with owners, modes and times into another one, as clones where the file system has them.
 absl::Status CopyFiles(const std::string& from, const std::string& to);
 

@@ -77,6 +77,15 @@ absl::Status ChownTree(const std::string& folder, uid_t uid) {
 
 }  // namespace
 
+absl::Status LocalSnapshot::WriteTar(const ByteSink& sink) const {
+  std::vector<TarPart> parts = {{.name = "work", .layers = {}}, {.name = "home", .layers = {}}};
+  if (!image.empty()) parts.push_back({.name = "root", .layers = {}, .marks_deleted = true});
+  for (TarPart& part : parts) {
+    for (const auto& layer : layers) part.layers.push_back(absl::StrCat(layer->path(), "/", part.name));
+  }
+  return sandbox::WriteTar(parts, sink);
+}
+
 absl::StatusOr<std::unique_ptr<LocalRoom>> LocalRoom::Make(LocalGround& ground, const RoomOptions& options) {
   std::unique_ptr<LocalRoom> room(new LocalRoom(ground, options));
   const Grant& grant = ground.grant;

@@ -34,6 +34,8 @@ class UidLease {
 
 class LocalSnapshot final : public Snapshot {
  public:
+  absl::Status WriteTar(const ByteSink& sink) const override;
+
   // Files of the layers belong to this uid. Gone after the layers are.
   std::shared_ptr<const UidLease> uid;
   std::string image;

@@ -39,6 +39,7 @@
 #include "sandbox/control_groups.h"
 #include "sandbox/disk_watch.h"
 #include "sandbox/process.h"
+#include "sandbox/snapshot_tar.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -105,7 +106,7 @@ struct SubstrateOptions {
   GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};
   // Disk of a room, counted about once a second while its command runs.
   DiskLimits disk = {.bytes = int64_t{16} << 30, .files = 2'000'000};
-  // Rooms that are opened before they are asked for; 0 = none. -1 = the owner decides: MakeSubstrate takes it for none.
+  // Rooms that are opened before they are asked for, of the kinds that were asked for last; 0 = none. -1 = the owner decides: MakeSubstrate takes it for none.
   int32_t pool = -1;
   // The first uid of rooms, in [1, 2^31); each room takes the next one that no other run of this machine has.
   int64_t uid_base = 1'900'000'000;
@@ -121,12 +122,16 @@ struct SubstrateOptions {
 class Snapshot {
  public:
   virtual ~Snapshot() = default;
+  // Gives `sink` the files as a tar archive of work/ and home/, and, of a room with an image, of root/: the files that differ
+  // from the image's (sandbox/snapshot_tar.h). Blocks as long as the sink does.
+  virtual absl::Status WriteTar(const ByteSink& sink) const = 0;
 };
 
 // A folder of the room that its commands see at another place too.
 struct Bind {
   std::string folder;  // of the room, beside work/; made, and empty at first. Or "work"
   std::string at;      // absolute
+  bool operator==(const Bind&) const = default;
 };
 
 struct RoomOptions {

@@ -26,8 +26,6 @@ using model::ShardFile;
 
 // One flipped bit makes none of the others the oldest format, which has no checksum that would tell.
 constexpr char kFormat[] = "ingot-checkpoint-4";
-constexpr char kWholeFormat[] = "ingot-checkpoint-2";     // its weights_checksum is of whole tensors, not of slices
-constexpr char kUnsealedFormat[] = "ingot-checkpoint-1";  // its state.json has no checksum of its own
 constexpr char kState[] = "state.json";
 constexpr char kOptimizer[] = "optimizer";
 constexpr char kWeights[] = "model";
@@ -255,22 +253,20 @@ absl::StatusOr<uint64_t> HexField(const json::value& state, const std::string& k
   return value;
 }
 
-// The text of state.json, parsed, with a known format and the checksum that the format has.
+// The text of state.json, parsed, with this format and the checksum of its text.
 absl::StatusOr<json::value> ParseState(const std::string& text) {
   auto state = base::ParseJson(text);
   if (!state.ok()) return absl::DataLossError(absl::StrCat("state.json: ", state.status().message()));
   const json::value* format = base::Find(*state, "format");
-  if (format != nullptr && *format == json::value(kUnsealedFormat)) return *std::move(state);
-  if (format == nullptr || (*format != json::value(kFormat) && *format != json::value(kWholeFormat))) {
-    return absl::DataLossError(absl::StrCat("state.json does not say format ", kFormat));
+  if (format == nullptr || *format != json::value(kFormat)) {
+    return absl::DataLossError(absl::StrCat("state.json does not say format ", kFormat,
+                                            " (of another version of Ingot? The folder still serves as model.init)"));
   }
   if (!IsSealed(text)) return absl::DataLossError("state.json differs from what was written");
   return *std::move(state);
 }
 
-// The number of shards; 1 in checkpoints from before there were shards.
 absl::StatusOr<int> ShardsOf(const json::value& state) {
-  if (base::Find(state, "optimizer_shards") == nullptr) return 1;
   INGOT_ASSIGN_OR_RETURN(const int64_t shards, IntegerField(state, "optimizer_shards"));
   if (shards < 1 || shards > 99999) return absl::DataLossError(absl::StrCat("optimizer_shards is ", shards));
   return static_cast<int>(shards);
@@ -280,10 +276,10 @@ absl::StatusOr<int> ShardsOf(const json::value& state) {
 struct State {
   int64_t step = 0;
   uint64_t seed = 0;
-  uint64_t weights_checksum = 0;  // 0 = of an older format, which has another checksum
+  uint64_t weights_checksum = 0;
   int64_t optimizer_steps = 0;
-  int64_t next_group = 0;  // 0 also in checkpoints from before it was written
-  int shards = 1;          // files of the optimizer's state
+  int64_t next_group = 0;
+  int shards = 1;  // files of the optimizer's state
   json::object files;
 };
 
@@ -293,11 +289,8 @@ absl::StatusOr<State> StateOf(const std::string& text) {
   INGOT_ASSIGN_OR_RETURN(state.step, IntegerField(parsed, "step"));
   INGOT_ASSIGN_OR_RETURN(state.seed, UnsignedField(parsed, "seed"));
   INGOT_ASSIGN_OR_RETURN(state.weights_checksum, HexField(parsed, "weights_checksum"));
-  if (*base::Find(parsed, "format") != json::value(kFormat)) state.weights_checksum = 0;
   INGOT_ASSIGN_OR_RETURN(state.optimizer_steps, IntegerField(parsed, "optimizer_steps"));
-  if (base::Find(parsed, "next_group") != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(state.next_group, IntegerField(parsed, "next_group"));
-  }
+  INGOT_ASSIGN_OR_RETURN(state.next_group, IntegerField(parsed, "next_group"));
   INGOT_ASSIGN_OR_RETURN(state.shards, ShardsOf(parsed));
   const json::value* files = base::Find(parsed, "files");
   if (files == nullptr || !files->is_object()) return absl::DataLossError("state.json lists no files");

@@ -31,7 +31,7 @@ namespace ingot::trainer {
 struct CheckpointInfo {
   std::string path;
   int64_t step = 0;
-  uint64_t weights_checksum = 0;      // weights::Snapshot::checksum of its parameters; 0 = not known
+  uint64_t weights_checksum = 0;      // weights::Snapshot::checksum of its parameters
   int64_t next_group = 0;             // CheckpointContents::next_group
   std::vector<std::string> rejected;  // LatestCheckpoint: newer checkpoints that are damaged, each with its fault
 };
@@ -39,7 +39,7 @@ struct CheckpointInfo {
 struct CheckpointContents {
   int64_t step = 0;
   uint64_t seed = 0;
-  uint64_t weights_checksum = 0;  // 0 = not known: the checkpoint has an older format
+  uint64_t weights_checksum = 0;
   // FeedStats::next_group of the last batch: a run that loses its pool goes on there. 0 = there was no batch.
   int64_t next_group = 0;
   int64_t total_steps = 0;  // for readers, like the schedule: a resumed run goes by its configuration

@@ -85,16 +85,17 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
 
 // The memory need of this rank, which may hold a reference policy.
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
-                  const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks, bool reference,
-                  bool stores) {
-  MemoryNeed need = PredictRankMemory(config, element_bytes, pass, parts, ranks, ByLayer(options));
-  const bool publishes = ranks == nullptr || ranks->leads();
+                  const PassOptions& pass, std::span<const tree::ForestPart> parts,
+                  const std::optional<RankPlace>& place, bool reference, bool stores) {
+  MemoryNeed need = PredictRankMemory(config, element_bytes, pass, parts, place, ByLayer(options));
+  const int ranks = place.value_or(RankPlace{}).size;
+  const bool publishes = place.value_or(RankPlace{}).leads();
   const int64_t weights = WeightBytes(config, element_bytes);
   // Published: the newest version and the memory that the next one is written into. Each rank has those of its part if
   // ranks store versions.
   need.copies = reference ? weights : 0;
   if (stores) {
-    need.copies += 2 * weights / ranks->size();
+    need.copies += 2 * weights / ranks;
   } else if (publishes) {
     need.copies += 2 * weights;
   }
@@ -104,7 +105,7 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
     int64_t rows = 0;  // of the batch
     for (const tree::ForestPart& part : parts) rows += part.size();
     const int64_t held = std::min(options.trust_region.MostRows(config.vocab_size * wide), rows + rows / 4);
-    need.copies += model::SpecOf(config).trained_elements() * wide / (ranks == nullptr ? 1 : ranks->size()) +
+    need.copies += model::SpecOf(config).trained_elements() * wide / ranks +
                    held * config.vocab_size * wide;
   }
   return need;
@@ -129,17 +130,31 @@ absl::Status CheckRanks(const TrainerOptions& options, const model::ModelConfig&
   return absl::OkStatus();
 }
 
+// Of model, optimizer and one micro-batch.
+MemoryNeed FirstNeed(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
+                     const std::optional<RankPlace>& place) {
+  const PassOptions pass = PassOptionsOf(options);
+  const tree::ForestPart part = UncutPart(pass.part_tokens);
+  const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
+  return NeedOf(options, config, bytes, pass, std::span(&part, 1), place, /*reference=*/options.needs_reference(),
+                /*stores=*/false);
+}
+
+at::ScalarType TypeOf(const model::ModelConfig& config) {
+  const std::string& type = config.torch_dtype;
+  return type == "float64"    ? at::kDouble
+         : type == "bfloat16" ? at::kBFloat16
+         : type == "float16"  ? at::kHalf
+                              : at::kFloat;
+}
+
 // Checks memory for model, optimizer and one micro-batch. `held`: bytes of the model that are allocated already.
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                             at::Device device, const Ranks* ranks, bool say, int64_t held = 0) {
   INGOT_RETURN_IF_ERROR(CheckRanks(options, config, ranks));
   if (!device.is_cpu()) return absl::OkStatus();
   const PassOptions pass = PassOptionsOf(options);
-  const tree::ForestPart part = UncutPart(pass.part_tokens);
-  const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
-  const MemoryNeed need =
-      NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks, /*reference=*/options.needs_reference(),
-             /*stores=*/false);
+  const MemoryNeed need = FirstNeed(options, config, given, PlaceOf(ranks));
   const int64_t available =
       options.memory_limit_mb > 0 ? LimitBytes(options) : base::AvailableMemory(RanksHere(ranks)) + held;
   if (say) INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
@@ -149,12 +164,7 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
 // The same for a model that is not loaded yet. `say`: the need is logged.
 absl::Status CheckShape(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
                         Ranks* ranks, bool say) {
-  const std::string& type = config.torch_dtype;
-  const at::ScalarType given = type == "float64"    ? at::kDouble
-                               : type == "bfloat16" ? at::kBFloat16
-                               : type == "float16"  ? at::kHalf
-                                                    : at::kFloat;
-  const absl::Status fits = CheckRunMemory(options, config, given, device, ranks, say);
+  const absl::Status fits = CheckRunMemory(options, config, TypeOf(config), device, ranks, say);
   return ranks == nullptr ? fits : ranks->Agree(fits);
 }
 
@@ -180,6 +190,16 @@ std::string Trainer::Describe() const {
 absl::Status Trainer::CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
                                 Ranks* ranks) {
   return AtTorchEdge("trainer", [&] { return CheckShape(options, config, device, ranks, /*say=*/false); });
+}
+
+TrainerBytes Trainer::LeastBytes(const TrainerOptions& options, const model::ModelConfig& config, int ranks) {
+  TrainerBytes bytes;
+  bytes.version = WeightBytes(config, static_cast<int>(c10::elementSize(Dtype(options.dtype, TypeOf(config)))));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::optional<RankPlace> place = ranks > 1 ? std::optional(RankPlace{rank, ranks}) : std::nullopt;
+    bytes.ranks.push_back(FirstNeed(options, config, TypeOf(config), place).total());
+  }
+  return bytes;
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
@@ -245,7 +265,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     trainer->next_group_ = contents.next_group;
     if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's weights are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
-    if (contents.weights_checksum != 0 && snapshot->checksum() != contents.weights_checksum) {
+    if (snapshot->checksum() != contents.weights_checksum) {
       return absl::DataLossError(
           absl::StrCat("checkpoint ", checkpoint_path, ": its weights do not have the checksum in its state.json"));
     }
@@ -323,7 +343,7 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   const auto parts = tree::CutForest(forest, pass_options_.part_tokens);
   const auto bytes = static_cast<int>(any.element_size());
   const MemoryNeed need =
-      NeedOf(options_, config(), bytes, pass_options_, parts, ranks_, /*reference=*/reference_.has_value(), stores());
+      NeedOf(options_, config(), bytes, pass_options_, parts, PlaceOf(ranks_), /*reference=*/reference_.has_value(), stores());
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   metrics["perf/memory_bound_bytes"] = static_cast<double>(need.bound());
   const std::string what =

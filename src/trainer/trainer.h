@@ -57,8 +57,17 @@
 
 namespace ingot::trainer {
 
+// What a trainer needs at least, in bytes: model, optimizer and one micro-batch.
+struct TrainerBytes {
+  std::vector<int64_t> ranks;  // of each
+  int64_t version = 0;         // of the weights that an engine gets
+};
+
 class Trainer {
  public:
+  // Of a trainer that does not run yet (CPU).
+  static TrainerBytes LeastBytes(const TrainerOptions& options, const model::ModelConfig& config, int ranks);
+
   // RESOURCE_EXHAUSTED, with the numbers: the model of this shape, its optimizer and one micro-batch do not fit into
   // memory (CPU). The type is that of options.dtype, or the config's torch_dtype. To be asked before the weights are
   // loaded, which may themselves not fit. With `ranks` all call it together.

@@ -28,17 +28,21 @@ inline std::string PostgresPrograms() {
 
 class PostgresServer {
  public:
-  explicit PostgresServer(std::vector<std::string> settings = {}) : settings_(std::move(settings)) {
+  // `disk_mib`: the size of a disk of its own, in memory, for which a test needs to be root. 0 = the temporary folder's disk.
+  explicit PostgresServer(std::vector<std::string> settings = {}, int disk_mib = 0)
+      : settings_(std::move(settings)), own_disk_(disk_mib > 0) {
     std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-pg-XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
+    if (own_disk_) ok_ = Shell("mount -t tmpfs -o size=" + std::to_string(disk_mib) + "m tmpfs " + folder_);
     // The server refuses to run as root.
-    if (::getuid() == 0) ok_ = Shell("chown postgres " + folder_);
+    if (::getuid() == 0) ok_ = ok_ && Shell("chown postgres " + folder_);
     ok_ = ok_ && Wait(Spawn({PostgresPrograms() + "/initdb", "-D", data(), "-U", "ingot", "--auth=trust", "--no-sync",
                              "--encoding=UTF8", "--locale=C"})) == 0;
     if (ok_) Start();
   }
   ~PostgresServer() {
     Stop(SIGQUIT);
+    if (own_disk_) Shell("umount --lazy " + folder_);
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
   }
@@ -48,6 +52,12 @@ class PostgresServer {
   bool ok() const { return ok_; }
   std::string url() const { return "host=" + folder_ + " user=ingot dbname=postgres"; }
   std::string data() const { return folder_ + "/data"; }
+  std::string folder() const { return folder_; }
+  // Whether the server's process has ended by itself, as it does where it cannot write its log.
+  bool HasEnded() {
+    if (server_ > 0 && ::waitpid(server_, nullptr, WNOHANG) == server_) server_ = 0;
+    return server_ == 0;
+  }
 
   void Start() {
     std::vector<std::string> argv = {
@@ -102,6 +112,7 @@ class PostgresServer {
   }
 
   const std::vector<std::string> settings_;
+  const bool own_disk_;
   std::string folder_;
   pid_t server_ = 0;
   bool ok_ = true;

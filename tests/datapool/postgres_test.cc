@@ -1,7 +1,11 @@
 // The pool in PostgreSQL. It keeps the same laws as the pool on RocksDB; the server is the test's own.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <random>
 #include <thread>
 
 #include "base/file.h"
@@ -161,6 +165,50 @@ TEST_F(PostgresTest, AcknowledgedCallsSurviveACrashOfTheServer) {
 }
 
 // A process that is paused inside a commit holds the shard's lock; the server ends its session.
+// The disk of the server is full while callers append. What it acknowledges is there, and appends go on once there is room,
+// with a server that is started again if it ended.
+TEST_F(PostgresTest, AFullDiskOfTheServerLosesNoAcknowledgedCall) {
+  if (::getuid() != 0) GTEST_SKIP() << "a disk of its own needs root";
+  PostgresServer full({"min_wal_size=32MB", "max_wal_size=64MB"}, 192);
+  if (!full.ok()) GTEST_SKIP() << "no tmpfs can be mounted, or the server does not start on it";
+  options_.url = full.url();
+  const auto pool = OpenPool().value();
+  ASSERT_TRUE(pool->OpenEpisode(Open("e", 0, 0)).ok());
+  std::vector<int32_t> ids(20000);
+  std::mt19937 random(1);
+  const auto call = [&](int number) {
+    std::generate(ids.begin(), ids.end(), [&] { return static_cast<int32_t>(random() % 150000); });  // not to be compressed
+    return Append("e", number, {Prompt(ids)}, {Sampled({number})});
+  };
+  int acknowledged = 0;
+  for (; acknowledged < 3; ++acknowledged) ASSERT_TRUE(pool->AppendCall(call(acknowledged)).ok());
+  const std::string filler = full.folder() + "/filler";
+  {
+    std::ofstream file(filler, std::ios::binary);
+    const std::string block(1 << 20, 'x');
+    while (file.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+    }
+  }
+  v1::AppendCallRequest refused;
+  absl::Status status;
+  for (int tries = 0; status.ok() && tries < 2000; ++tries) {  // the log's segments have some room
+    refused = call(acknowledged);
+    status = pool->AppendCall(refused);
+    acknowledged += status.ok() ? 1 : 0;
+  }
+  ASSERT_FALSE(status.ok()) << acknowledged << " calls were acknowledged on a full disk";
+  EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) << status;
+  std::filesystem::remove(filler);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!(status = pool->AppendCall(refused)).ok() && std::chrono::steady_clock::now() < end) {
+    if (full.HasEnded()) full.Start();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Get(*pool, "e")->calls_size(), acknowledged + 1);
+  EXPECT_EQ(pool->Status()->calls(), acknowledged + 1);
+}
+
 TEST_F(PostgresTest, APausedWriterLosesItsLock) {
   ASSERT_TRUE(OpenPool().ok());
   options_.run_id = base::ReadFile(dir_.path() + "/run_id").value();

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "sandbox/test_image.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::sandbox {
@@ -16,28 +17,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// A docker archive of one layer: a static shell, a file, an environment and a working folder.
-constexpr char kMakeArchive[] = R"(set -e
-cd "$1"; mkdir -p layer/bin layer/app layer/etc layer/tmp
-cp /bin/busybox layer/bin/busybox; ln -s busybox layer/bin/sh; ln -s busybox layer/bin/cat; ln -s busybox layer/bin/id
-ln -s busybox layer/bin/ls
-echo "from the image" > layer/app/greeting
-tar -C layer --owner=0 --group=0 -cf layer.tar .
-sum=$(sha256sum layer.tar | cut -d' ' -f1)
-printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin","GREETING=hello"],"WorkingDir":"/app"},' > config.json
-printf '"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' $sum >> config.json
-printf '[{"Config":"config.json","RepoTags":["test:1"],"Layers":["layer.tar"]}]' > manifest.json
-tar -cf image.tar manifest.json config.json layer.tar
-)";
-
 class ImageTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::system("command -v skopeo umoci busybox >/dev/null 2>&1") != 0 || access("/bin/busybox", X_OK) != 0) {
-      GTEST_SKIP() << "needs skopeo, umoci and busybox-static";
-    }
-    std::ofstream(Path("make.sh")) << kMakeArchive;
-    ASSERT_EQ(std::system(absl::StrCat("sh ", Path("make.sh"), " ", folder_.path()).c_str()), 0);
+    if (!MakeTestImage(folder_.path())) GTEST_SKIP() << "needs skopeo, umoci and busybox-static";
   }
   std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
 
@@ -93,6 +76,15 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
   const auto leaf = (*substrate)->Prepare(fork);
   ASSERT_TRUE(leaf.ok()) << leaf.status();
   EXPECT_EQ((*leaf)->Run(look, Limits{}, nullptr)->out, "changed\n/bin/new\n");
+  // Of the image's root an archive has what changed, and marks where files are gone.
+  const std::string changes = Path("changes");
+  const Command removes{
+      .argv = {"/bin/busybox", "rm", "/app/greeting"}, .env = {{"PATH", "/bin"}}, .working_dir = "/", .stdin_text = ""};
+  ASSERT_TRUE((*leaf)->Run(removes, Limits{}, nullptr)->ok());
+  Unpack(**(*leaf)->TakeSnapshot(), changes);
+  EXPECT_TRUE(std::filesystem::exists(changes + "/root/bin/new"));
+  EXPECT_TRUE(std::filesystem::exists(changes + "/root/app/.wh.greeting"));
+  EXPECT_FALSE(std::filesystem::exists(changes + "/root/bin/sh")) << "that is the image's";
   // Files of the task's owner arrive when the agent is gone.
   std::filesystem::create_directories(Path("judge"));
   std::ofstream(Path("judge/test.sh")) << "cat /app/greeting > /logs/seen\n";

@@ -301,10 +301,17 @@ TEST_F(StrongTest, ALimitOfTheRoomsOwnReplacesTheUsualOne) {
 TEST_F(StrongTest, ARoomOfThePoolIsReadyAndUnused) {
   options_.pool = 2;
   const auto substrate = Make();
-  for (int i = 0; i < 5; ++i) {
-    auto room = substrate->Prepare();
+  RoomOptions plain, kept, bound;
+  kept.takes_snapshots = true;
+  bound.binds = {{"work", "/app"}};
+  for (int i = 0; i < 12; ++i) {
+    const RoomOptions& wish = i % 3 == 0 ? plain : i % 3 == 1 ? kept : bound;
+    if (&wish == &bound && !substrate->grant().root_folder) continue;
+    auto room = substrate->Prepare(wish);
     ASSERT_TRUE(room.ok()) << room.status();
-    EXPECT_EQ((*room)->Run(Shell("ls; echo used > mark; ls", room->get()), Limits{}, nullptr)->out, "mark\n");
+    const std::string place = &wish == &bound ? "cd /app; " : "";
+    EXPECT_EQ((*room)->Run(Shell(place + "ls; echo used > mark; ls", room->get()), Limits{}, nullptr)->out, "mark\n");
+    if (&wish == &kept) EXPECT_TRUE((*room)->TakeSnapshot().ok());
   }
 }
 
@@ -382,6 +389,50 @@ TEST_F(StrongTest, AChainOfSnapshotsOfAnyLengthKeepsItsFiles) {
     const auto substrate = Make();
     if (substrate != nullptr && substrate->grant().layers) chain(*substrate);
   });
+}
+
+// The archive is what a fork sees, whatever the layers of the snapshot hide, and of names and files of any length.
+TEST_F(StrongTest, TheArchiveOfASnapshotHasTheFilesOfAFork) {
+  for (const char* rung : {"auto", "process"}) {
+    const auto substrate = Make(rung);
+    RoomOptions options;
+    options.takes_snapshots = true;
+    auto room = substrate->Prepare(options);
+    ASSERT_TRUE(room.ok()) << room.status();
+    std::shared_ptr<const Snapshot> last;
+    const std::string deep(60, 'd'), name(90, 'n');
+    for (const std::string& step :
+         {"mkdir -p empty full/sub turn gone; echo a > full/old; echo b > full/sub/old; echo x > turn/x; echo y > "
+          "gone/y",
+          "rm -rf full; mkdir full; echo c > full/new; rm -rf turn gone; echo file > turn; chmod 750 turn",
+          "mkdir -p " + deep + "/" + deep + "; echo long > " + deep + "/" + deep + "/" + name + "; ln -s " + deep +
+              "/" + deep + "/" + name +
+              " link; mkfifo pipe; head -c 700000 /dev/zero | tr '\\0' z > big; echo h > ~/h"}) {
+      const auto made = (*room)->Run(Shell(step, room->get()), Limits{}, nullptr);
+      ASSERT_TRUE(made.ok() && made->ok()) << made.status() << made->err;
+      auto snapshot = (*room)->TakeSnapshot();
+      ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+      last = *snapshot;
+    }
+    RoomOptions fork;
+    fork.from = last;
+    auto leaf = substrate->Prepare(fork);
+    ASSERT_TRUE(leaf.ok()) << leaf.status();
+    const std::string unpacked = folder_.path() + "/unpacked-" + rung;
+    Unpack(*last, unpacked);
+    // Modes, sizes, names and targets of links; a pipe is left out.
+    const std::string look =
+        "find . ! -type p ! -type d -printf '%P %y %m %s %l\\n' -o -type d -printf '%P %y\\n' | sort; "
+        "cat turn full/* link; md5sum big; cat ";
+    const auto inside = (*leaf)->Run(Shell(look + "~/h", leaf->get()), Limits{}, nullptr);
+    ASSERT_TRUE(inside.ok() && inside->ok()) << inside.status() << inside->err;
+    FILE* const outside = popen(("cd " + unpacked + "/work && { " + look + "../home/h; }").c_str(), "r");
+    std::string seen(1 << 16, '\0');
+    seen.resize(fread(seen.data(), 1, seen.size(), outside));
+    EXPECT_EQ(pclose(outside), 0);
+    EXPECT_EQ(seen, inside->out) << rung;
+    EXPECT_THAT(seen, HasSubstr("big f 644 700000")) << "so that the comparison is one";
+  }
 }
 
 TEST_F(StrongTest, ASnapshotOfARunningCommandIsWholeAndTheCommandGoesOn) {

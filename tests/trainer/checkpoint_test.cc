@@ -211,28 +211,18 @@ TEST(Checkpoint, AnyFlippedBitOfItsStateIsFoundAndThePreviousOneUsed) {
   EXPECT_EQ(LatestCheckpoint(dir.path())->step, 1);
 }
 
-// A checkpoint of format 1, whose state.json has no checksum of its own.
-TEST(Checkpoint, OfTheFormatBeforeIsReadAndItsNamesAreChecked) {
+// Whoever takes a newer binary to an older run is told why, and how the weights still serve.
+TEST(Checkpoint, OfAnotherFormatSaysSo) {
   TempDir dir;
   auto trainer = Fresh();
-  ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {}).ok());
-  Train(*trainer, 1);
-  const auto newest = trainer->SaveCheckpoint(dir.path(), {});
-  ASSERT_TRUE(newest.ok()) << newest.status();
-  const std::string path = newest->path + "/state.json";
+  const auto saved = trainer->SaveCheckpoint(dir.path(), {});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  const std::string path = saved->path + "/state.json", format = "ingot-checkpoint-";
   std::string text = ReadAll(path);
-  text = text.substr(0, text.rfind(",\"xxh3\"")) + "}\n";
-  const std::string format = "ingot-checkpoint-";
-  text[text.find(format) + format.size()] = '1';
+  text[text.find(format) + format.size()] = '2';
   WriteAll(path, text);
-  EXPECT_EQ(LatestCheckpoint(dir.path())->step, 1);
-  EXPECT_TRUE(Trainer::Resume(Options(), newest->path).ok());
-  for (const char* name : {"step", "seed", "weights_checksum", "optimizer_steps", "files"}) {
-    std::string damaged = text;
-    damaged[damaged.find(std::string("\"") + name + "\"") + 1] ^= 1;
-    WriteAll(path, damaged);
-    EXPECT_EQ(LatestCheckpoint(dir.path())->step, 0) << name;
-  }
+  EXPECT_THAT(std::string(Trainer::Resume(Options(), saved->path).status().message()),
+              ::testing::AllOf(HasSubstr("format ingot-checkpoint-"), HasSubstr("model.init")));
 }
 
 TEST(Checkpoint, InAFolderOfAnotherStepIsPassedOver) {

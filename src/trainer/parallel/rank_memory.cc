@@ -13,7 +13,7 @@ namespace ingot::trainer {
 namespace {
 
 // Elements of the largest unit, where the rank's own parameters count as none.
-int64_t LargestUnit(const model::ModelConfig& config, const Ranks& ranks, const std::vector<int>& owners) {
+int64_t LargestUnit(const model::ModelConfig& config, const RankPlace& place, const std::vector<int>& owners) {
   const model::ModelSpec spec = model::SpecOf(config);
   const std::map<std::string, const model::TensorSpec*> tensors = spec.Tensors();
   int64_t largest = 0;
@@ -21,7 +21,7 @@ int64_t LargestUnit(const model::ModelConfig& config, const Ranks& ranks, const 
     int64_t size = 0;
     for (const std::string& name : unit) {
       const auto found = tensors.find(name);
-      if (owners[static_cast<size_t>(std::distance(tensors.begin(), found))] == ranks.rank()) continue;
+      if (owners[static_cast<size_t>(std::distance(tensors.begin(), found))] == place.rank) continue;
       size += found->second->elements();
     }
     largest = std::max(largest, size);
@@ -32,23 +32,24 @@ int64_t LargestUnit(const model::ModelConfig& config, const Ranks& ranks, const 
 }  // namespace
 
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                             std::span<const tree::ForestPart> parts, const Ranks* ranks, bool by_layer) {
-  if (ranks == nullptr) return PredictMemory(config, element_bytes, options, parts);
+                             std::span<const tree::ForestPart> parts, const std::optional<RankPlace>& place,
+                             bool by_layer) {
+  if (!place.has_value()) return PredictMemory(config, element_bytes, options, parts);
   MemoryNeed need = PredictPasses(config, element_bytes, options, parts, /*gradients_stay=*/false);
   std::vector<int64_t> sizes;
   const model::ModelSpec spec = model::SpecOf(config);
   for (const auto& [name, tensor] : spec.Tensors()) sizes.push_back(tensor->elements());
-  const std::vector<int> owners = OwnersOf(sizes, ranks->size());
+  const std::vector<int> owners = OwnersOf(sizes, place->size);
   int64_t all = 0, owned = 0, largest = 0, whole_again = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     all += sizes[i];
-    if (owners[i] == ranks->rank()) owned += sizes[i];
+    if (owners[i] == place->rank) owned += sizes[i];
     largest = std::max(largest, sizes[i]);
   }
   if (by_layer) {
-    const int64_t others = all - owned, visiting = LargestUnit(config, *ranks, owners) + largest;
+    const int64_t others = all - owned, visiting = LargestUnit(config, *place, owners) + largest;
     need.weights -= std::max<int64_t>(0, others - visiting) * element_bytes;
-    whole_again = ranks->leads() ? others * element_bytes : 0;
+    whole_again = place->leads() ? others * element_bytes : 0;
   }
   const int64_t accumulator = std::max(element_bytes, 4);
   const double share = static_cast<double>(owned) / static_cast<double>(std::max<int64_t>(1, all));
@@ -57,7 +58,7 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   // The owner holds a bucket from every rank, all of them once more in Gloo's receiving buffer, its own bucket and, for
   // bf16, their sum.
   const int64_t gathered =
-      bucket * element_bytes * (2 * ranks->size() + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
+      bucket * element_bytes * (2 * place->size + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
   // The fullest moment of any pass is at least the end of a part, with its gradients and the waiting parts. The first
   // part's gradients become sums bucket by bucket; later parts run beside the sums.
   need.gradients += owned * (parts.size() > 1 ? accumulator : accumulator - element_bytes) + gathered;
@@ -68,6 +69,11 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   }
   need.transient += std::max<int64_t>(0, whole_again - need.step());
   return need;
+}
+
+std::optional<RankPlace> PlaceOf(const Ranks* ranks) {
+  if (ranks == nullptr) return std::nullopt;
+  return RankPlace{ranks->rank(), ranks->size()};
 }
 
 int RanksHere(const Ranks* ranks) { return ranks == nullptr ? 1 : ranks->size(); }

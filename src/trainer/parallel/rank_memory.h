@@ -1,6 +1,7 @@
 // The memory of one of several ranks of a trainer (memory.h).
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "model/config.h"
@@ -9,13 +10,24 @@
 
 namespace ingot::trainer {
 
-// PredictMemory for one rank; without ranks equal to it. With ranks it counts the moments, masters and reduced
+// A rank of `size`, which may not run yet.
+struct RankPlace {
+  int rank = 0, size = 1;
+
+  bool leads() const { return rank == 0; }
+};
+
+// The place of `ranks`; nothing without ranks.
+std::optional<RankPlace> PlaceOf(const Ranks* ranks);
+
+// PredictMemory for one rank; without a place equal to it. With one it counts the moments, masters and reduced
 // gradients of the owned parameters alone, and the gradients of one bucket from every rank. The reduced gradients lie
 // beside every part from the second one on. With `by_layer` (layer_shards.h) the weights are the owned ones, the
 // largest unit, and the largest parameter on its way to another rank; rank 0 holds all weights again when it takes a
 // snapshot.
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                             std::span<const tree::ForestPart> parts, const Ranks* ranks, bool by_layer = false);
+                             std::span<const tree::ForestPart> parts, const std::optional<RankPlace>& place,
+                             bool by_layer = false);
 
 // Number of ranks that share this machine's memory: all, since all are started on one machine.
 int RanksHere(const Ranks* ranks);

@@ -115,7 +115,7 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   const tree::ForestPart part = UncutPart(options.micro_batch_tokens);
   const int bytes = options.dtype == "bf16" ? 2 : 4;
   const int64_t weights = WeightBytes(config, bytes);
-  MemoryNeed need = PredictRankMemory(config, bytes, PassOptionsOf(options), std::span(&part, 1), group,
+  MemoryNeed need = PredictRankMemory(config, bytes, PassOptionsOf(options), std::span(&part, 1), PlaceOf(group),
                                       options.sharding == "layers");
   if (group->leads()) need.copies = weights;  // the last version, for publishing
   const auto say = [](int64_t bytes) { return static_cast<long long>(bytes); };

@@ -335,13 +335,13 @@ TEST(RankMemory, SharesOfTheOptimizerAddUp) {
   std::mutex mu;
   int64_t optimizer = 0;
   OnRanks(3, [&](Ranks& ranks) {
-    const MemoryNeed need = PredictRankMemory(config, 4, {}, std::span(&part, 1), &ranks);
+    const MemoryNeed need = PredictRankMemory(config, 4, {}, std::span(&part, 1), PlaceOf(&ranks));
     EXPECT_EQ(need.weights, whole.weights);
     EXPECT_GT(need.gradients, whole.gradients);  // the gathered bucket
     // The update, one rank's fullest moment, needs a third on each of three ranks; and the sums of a third lie beside a
     // second part.
-    const MemoryNeed once = PredictRankMemory(large, 4, {}, std::span(parts).first(1), &ranks);
-    const MemoryNeed twice = PredictRankMemory(large, 4, {}, parts, &ranks);
+    const MemoryNeed once = PredictRankMemory(large, 4, {}, std::span(parts).first(1), PlaceOf(&ranks));
+    const MemoryNeed twice = PredictRankMemory(large, 4, {}, parts, PlaceOf(&ranks));
     EXPECT_LT(once.step(), PredictMemory(large, 4, {}, parts).step());
     EXPECT_NEAR(static_cast<double>(twice.step() - once.step()), static_cast<double>(once.optimizer) / 2,
                 0.01 * static_cast<double>(once.optimizer));
@@ -349,7 +349,7 @@ TEST(RankMemory, SharesOfTheOptimizerAddUp) {
     optimizer += need.optimizer;
   });
   EXPECT_NEAR(static_cast<double>(optimizer), static_cast<double>(whole.optimizer), 3);
-  EXPECT_EQ(PredictRankMemory(config, 4, {}, std::span(&part, 1), nullptr).total(), whole.total());
+  EXPECT_EQ(PredictRankMemory(config, 4, {}, std::span(&part, 1), PlaceOf(nullptr)).total(), whole.total());
   EXPECT_EQ(RanksHere(nullptr), 1);
 }
 
