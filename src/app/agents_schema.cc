@@ -160,8 +160,11 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("resumes", &o.resumes,
                "an agent that is started on a fork of another one's folders goes on where that one was, so that its "
                "episodes may branch");
-  schema.Field("fresh_verifier", &o.fresh_verifier,
-               "run the verifier in a new room with the agent's files, in place of the agent's room");
+  schema.Choice(
+      "verifier_room", &o.verifier_room, {"auto", "agent", "changed", "pristine"},
+      "room of a verifier that runs a program: agent: the agent's own; changed: a new one with all files that the "
+      "agent left; pristine: a new one whose image is as it was but for the work folder; auto: pristine for "
+      "harbor, agent for command");
   schema.Field("keep_failed", &o.keep_failed, "keep the folder of a failed episode");
   BindVerifier(schema, o.verifier);
 }

@@ -1,4 +1,4 @@
-// A RoomPool opens rooms before they are asked for. Rooms are alike if they have the same image, binds, totals and use of
+// A RoomPool opens rooms before they are asked for. Rooms are alike if they have the same image, binds, limits and use of
 // snapshots; a room that begins at a snapshot is like no other, and is not held.
 //
 // The pool holds rooms of the kinds that the last requests asked for, as many as there were of each: a request, whether it
