@@ -5,7 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
@@ -17,7 +19,7 @@ namespace {
 
 std::string LineOf(const base::Key128& key, const JudgeVerdict& verdict) {
   base::json::object line;
-  line["key"] = absl::BytesToHexString(base::KeyBytes(key));
+  line["key"] = absl::BytesToHexString(std::string(base::KeyBytes(key)));
   line["unsure"] = verdict.unsure;
   line["score"] = verdict.score;
   line["reasoning"] = verdict.reasoning;
@@ -25,7 +27,7 @@ std::string LineOf(const base::Key128& key, const JudgeVerdict& verdict) {
 }
 
 // nullopt: the line was cut.
-std::optional<std::pair<base::Key128, JudgeVerdict>> VerdictOf(absl::string_view line) {
+std::optional<std::pair<base::Key128, JudgeVerdict>> VerdictOf(const std::string& line) {
   const auto json = base::ParseJson(line);
   if (!json.ok()) return std::nullopt;
   const base::json::value* key = base::Find(*json, "key");
@@ -56,7 +58,7 @@ absl::StatusOr<std::shared_ptr<Verdicts>> Verdicts::Open(const std::string& path
     return absl::UnavailableError(absl::StrCat("cannot open '", path, "': ", std::strerror(errno)));
   }
   if (text.ok()) {
-    for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(*text, '\n'))) {
       if (auto verdict = VerdictOf(line)) verdicts->verdicts_.insert(*std::move(verdict));
     }
     // A line that was cut must not take the next one with it.
