@@ -712,7 +712,11 @@ def case_rewards(ingot, options):
     tasks.write_text("".join(lines[:3]), encoding="utf-8")
     toggle = "{kind: toggle, weight: 0.5, toggle: {rho: 1, lambda: 0.01}}"
     terms = f"[{{kind: outcome}}, {{kind: length, weight: 0.2, schedule: {{from: 0.25}}}}, {toggle}]"
-    settings = {**SHORT, "run.name": "composed", "rewards.terms": terms, "data.tasks": tasks}
+    # Right is an answer of an even length, so that an untrained model is right in half of the cases.
+    recipe = {"name": "any", "command": ["/usr/bin/python3", "-I", "-S", "${cwd}/examples/agents/tool_agent.py", "task.json"],
+              "files": {"task.json": '{"prompt": ${json:task.prompt}}'}, "timeout_s": 60,
+              "verifier": {"kind": "command", "command": ["sh", "-c", "test $(($(wc -c) % 2)) = 0"]}}
+    settings = {**SHORT, "run.name": "composed", "rewards.terms": terms, "data.tasks": tasks, "agents.recipes": json.dumps([recipe])}
     process = ingot.start("train", settings)
     wait_until(lambda: ingot.rows("composed") >= 3, "third row", process)
     process.kill()
