@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-from stored_trees import Tokens, stored_groups
+from stored_trees import StoredTree, Tokens, stored_groups
 
 # A short run: little warm start, few and small steps, any reward.
 SHORT = {
