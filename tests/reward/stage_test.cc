@@ -281,7 +281,7 @@ TEST(Verdicts, OutliveTheirProcessAndALineThatWasCut) {
   {
     const auto verdicts = *Verdicts::Open(file);
     ASSERT_TRUE(verdicts->Add(key("a"), {.score = 0.75, .reasoning = "line\nbreak \"quoted\""}).ok());
-    ASSERT_TRUE(verdicts->Add(key("b"), {.unsure = true}).ok());
+    ASSERT_TRUE(verdicts->Add(key("b"), {.unsure = true, .reasoning = ""}).ok());
     EXPECT_FALSE(verdicts->Find(key("c")).has_value());
   }
   ASSERT_EQ(::truncate(file.c_str(), static_cast<off_t>(std::filesystem::file_size(file)) - 9), 0);
@@ -290,7 +290,7 @@ TEST(Verdicts, OutliveTheirProcessAndALineThatWasCut) {
     EXPECT_EQ(verdicts->Find(key("a"))->score, 0.75);
     EXPECT_EQ(verdicts->Find(key("a"))->reasoning, "line\nbreak \"quoted\"");
     EXPECT_FALSE(verdicts->Find(key("b")).has_value()) << "its line was cut";
-    ASSERT_TRUE(verdicts->Add(key("c"), {.score = 1}).ok());
+    ASSERT_TRUE(verdicts->Add(key("c"), {.score = 1, .reasoning = ""}).ok());
   }
   EXPECT_EQ((*Verdicts::Open(file))->Find(key("c"))->score, 1);
   EXPECT_EQ(Verdicts::Open(dir.path() + "/none/verdicts.jsonl").status().code(), absl::StatusCode::kUnavailable);
