@@ -66,6 +66,9 @@ absl::Status CheckPortsFree(const RunConfig& config) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", OwnHost(cluster), RolePort(cluster, "datapool", i)));
   }
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
+  if (cluster.rewards_role) {
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rewards_port", OwnHost(cluster), cluster.rewards_port));
+  }
   for (int i = 0; i < cluster.gateways; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", OwnHost(cluster), RolePort(cluster, "gateway", i)));
   }

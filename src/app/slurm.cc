@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "app/run_roles.h"
+#include "app/shell_word.h"
 
 namespace ingot::app {
 namespace {

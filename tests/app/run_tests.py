@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+from stored_trees import Tokens, stored_groups
+
 # A short run: little warm start, few and small steps, any reward.
 SHORT = {
     "sft.max_steps": 30, "scheduler.total_steps": 8, "scheduler.groups_per_step": 2, "scheduler.group_size": 4,
@@ -143,41 +145,6 @@ def case_smoke(ingot, options):
     print(f"wall time {time.time() - started:.0f} s")
 
 
-class StoredTree:
-    """An episode as `ingot inspect --json` prints it."""
-
-    def __init__(self, text):
-        tree = json.loads(text)
-        self.episode, self.calls, self.segments = tree["episode"], tree.get("calls", []), tree.get("segments", {})
-
-    def ids(self, keys):
-        return [id for key in keys for id in self.segments[base64.b64decode(key).hex()]["tokenIds"]]
-
-    def context(self, call):
-        """All ids of the prompt, those of a parent call of the same episode included."""
-        before = []
-        if "continuedSegments" in call:
-            parent = next(one for one in self.calls if one["callId"] == call["parentCallId"])
-            before = self.context(parent) + self.ids(parent["sampledKeys"][:call["continuedSegments"]])
-        return before + self.ids(call.get("contextKeys", []))
-
-    def path(self, call):
-        return self.context(call) + self.ids(call.get("sampledKeys", []))
-
-
-def stored_group(ingot, name, group):
-    """The trees of a group's newest attempts, by sample."""
-    newest = {}
-    for line in ingot.inspect(name, "--json", "--limit", "0").splitlines():
-        tree = StoredTree(line)
-        ref = tree.episode.get("ref", {})
-        sample, attempt = ref.get("sampleIndex", 0), ref.get("attempt", 0)
-        if "purpose" not in tree.episode and int(ref.get("groupId", 0)) == int(group):  # of training
-            if attempt >= newest.get(sample, (0, None))[0]:
-                newest[sample] = (attempt, tree)
-    return {sample: tree for sample, (_, tree) in newest.items()}
-
-
 BRANCHING = {
     "run": {"name": "branching", "seed": 1},
     "data": {"tasks": "examples/smoke/train.jsonl"},
@@ -232,11 +199,12 @@ def check_branches(ingot, rows, step):
     """The forks of a batch, and its tokens: of the record's trees, the trainer's, and those that rollout computed."""
     batch = next(record["batch"] for record in ingot.journal("branching")
                  if "batch" in record and int(record["batch"].get("step", 0)) == step)
-    nodes, computed, calls, forked, common = set(), 0, 0, 0, None
+    groups, trees, forked = stored_groups(ingot.inspect("branching", "--json", "--limit", "0").splitlines()), [], 0
     for group in batch["groupIds"]:
-        trees = stored_group(ingot, "branching", group)
-        ids = {tree.episode["episodeId"]: tree for tree in trees.values()}
-        for sample, tree in trees.items():
+        samples = groups[int(group)]
+        trees += samples.values()
+        ids = {tree.episode["episodeId"]: tree for tree in samples.values()}
+        for sample, tree in samples.items():
             state, fork = tree.episode["state"], tree.episode.get("fork")
             check(sample >= 4 or state == "EPISODE_FINISHED", f"sample {sample} of group {group}: {state}")
             if fork:
@@ -249,23 +217,15 @@ def check_branches(ingot, rows, step):
                 check("continuedSegments" not in first and first["sequence"] == 2, f"a leaf's first call: {first}")
                 check(len(tree.calls) == 2 and "forkCause" not in first, f"a leaf's calls: {tree.calls}")
                 forked += 1
-            for call in tree.calls:
-                path, node = tree.path(call), 0
-                for id in path:  # a node of the trie is named by its path
-                    node = hash((node, id))
-                    nodes.add(node)
-                common = path if common is None else os.path.commonprefix([common, path])
-                computed += len(path) - call.get("cachedTokens", 0)
-                calls += 1
     check(forked > 0, "no leaf was forked")
-    trained = rows[step]["tree/merged_tokens"]
-    check(len(nodes) == trained, f"{len(nodes)} recorded, {trained} trained")
+    tokens, trained = Tokens(trees), rows[step]["tree/merged_tokens"]
+    check(tokens.unique == trained, f"{tokens.unique} recorded, {trained} trained")
     # The engine's cache holds whole blocks, so a call computes at most a block of its prefix again. Another group may
     # have computed what all prompts begin with.
     block = 16
-    check(len(nodes) - len(common) <= computed <= len(nodes) + calls * block,
-          f"{computed} tokens computed for {len(nodes)} in {calls} calls")
-    print(f"{forked} leaves; {len(nodes)} tokens in the batch's tree, {computed} computed by rollout in {calls} calls")
+    check(tokens.unique - tokens.common <= tokens.computed <= tokens.unique + tokens.calls * block,
+          f"{tokens.computed} tokens computed for {tokens.unique} in {tokens.calls} calls")
+    print(f"{forked} leaves; {tokens.unique} tokens in the batch's tree, {tokens.computed} computed by rollout in {tokens.calls} calls")
 
 
 def case_seeds(ingot, options):
