@@ -463,7 +463,7 @@ def check_simulate(ingot, name, groups_per_step, group_size, max_staleness):
     check(code == 0 and [row["order"] for row in rows] == ["strict", "windowed", "greedy"], f"--json: {code}: {output}")
     check(simulate(*asked)[1] == output, "equal options gave other figures")
     check(simulate(*asked, "--seed", "2")[1] != output, "another seed gave equal figures")
-    episodes = [StoredTree(line).episode for line in ingot.inspect(name, "--json", "--limit", "0").splitlines()]
+    episodes = [json.loads(line)["episode"] for line in ingot.inspect(name, "--json", "--limit", "0").splitlines()]
     times = [(int(one["endedUnixNs"]) - int(one["openedUnixNs"])) * 1e-9 for one in episodes
              if one["state"] == "EPISODE_FINISHED" and "purpose" not in one]
     for row in rows:  # one worker without a pause
