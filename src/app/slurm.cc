@@ -103,10 +103,17 @@ stop() { scancel --signal=INT "$SLURM_JOB_ID"; }
 trap stop TERM
 code=0
 while kill -0 "$deciding" 2>/dev/null; do wait "$deciding"; code=$?; done
-stop
-wait
 echo "$code" > )",
-                  exit_file, "\nexit \"$code\"\n");
+                  exit_file, R"(
+stop
+# The others have their time too. A step that Slurm has lost would never end.
+late=$((SECONDS + )",
+                  warning, R"sh())
+while [ -n "$(jobs -r)" ] && [ "$SECONDS" -lt "$late" ]; do sleep 1; done
+[ -z "$(jobs -r)" ] || scancel "$SLURM_JOB_ID"
+wait
+exit "$code"
+)sh");
   return text;
 }
 

@@ -112,13 +112,13 @@ class Cluster:
         return subprocess.run(argv, capture_output=True, text=True, timeout=60).stdout.strip()
 
     def agents(self, node):
-        """The process ids of the node agents that run on `node`."""
-        found = []
+        """The process ids of the node agents that run on `node` of this cluster."""
+        found, wanted = [], {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self.folder}/slurm.conf".encode()}
         for entry in pathlib.Path("/proc").iterdir():
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 if entry.name.isdigit() and b"node" in words[1:2] and b"--group" in words:
-                    if f"SLURMD_NODENAME={node}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    if wanted <= set((entry / "environ").read_bytes().split(b"\0")):
                         found.append(int(entry.name))
             except OSError:
                 pass
