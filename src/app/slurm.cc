@@ -101,8 +101,10 @@ std::string RenderSlurm(const SlurmScript& script) {
 # the roles ignore SIGINT, and their agent stops them.
 stop() { scancel --signal=INT "$SLURM_JOB_ID"; }
 trap stop TERM
-code=0
-while kill -0 "$deciding" 2>/dev/null; do wait "$deciding"; code=$?; done
+# A signal ends a wait. A step that ended at once is not there any more, and has a code all the same.
+while kill -0 "$deciding" 2>/dev/null; do wait "$deciding"; done
+wait "$deciding"
+code=$?
 echo "$code" > )",
                   exit_file, R"(
 stop

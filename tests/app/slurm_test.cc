@@ -87,7 +87,10 @@ TEST(SlurmScript, EndsWithTheRunsCodeThoughAStepNeverEnds) {
   SlurmScript script = Script();
   script.folder = folder;
   script.drain_s = -29;  // a second
-  program("job", RenderSlurm(script));
+  std::string text = RenderSlurm(script);
+  const std::string deciding = "deciding=$!\n";
+  text.insert(text.find(deciding) + deciding.size(), "sleep 0.1\n");  // its step ends before anybody waits for it
+  program("job", text);
   const int status = std::system(("PATH=" + folder + ":$PATH SLURM_JOB_ID=7 bash " + folder + "/job").c_str());
   EXPECT_EQ(WEXITSTATUS(status), 3);
   const auto content = [&](const std::string& name) {
