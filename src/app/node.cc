@@ -154,6 +154,7 @@ class Agent {
     parts.existed = true;  // of roles that moved here: the run goes on
     const RoleSpecs moved(config_, parts);
     const std::unique_ptr<NodeClocks> clocks = WatchClocks();
+    if (clocks != nullptr) INGOT_RETURN_IF_ERROR(clocks->Join(std::chrono::seconds(3)));
     INGOT_RETURN_IF_ERROR(ClaimEngines());
     std::vector<std::unique_ptr<Takeover>> takeovers = WatchOthers(moved);
     SupervisorOptions options;
@@ -197,7 +198,6 @@ class Agent {
     base::InitLogging("node " + name_, config_.log_level, absl::StrCat(dir_->logs(), "/node-", name_, ".log"));
     if (!TrainerAlone(config_) || config_.cluster.trainer_ranks > 1) {
       INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access));
-      INGOT_RETURN_IF_ERROR(CheckClock(*registry_, name_));
       if (drives_) INGOT_RETURN_IF_ERROR(registry_->ClaimRun());
       // An entry of this node's agent of before is there until its lease is over.
       INGOT_RETURN_IF_ERROR(registry_->RegisterNode(name_, "", registry_->ttl() + std::chrono::seconds(3)));
