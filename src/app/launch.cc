@@ -18,6 +18,7 @@
 #include "app/kubernetes_launcher.h"
 #include "app/launcher.h"
 #include "app/machine_memory.h"
+#include "app/model_keys.h"
 #include "app/model_setup.h"
 #include "app/port_check.h"
 #include "app/process.h"
@@ -333,6 +334,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   const bool here = config.cluster.launcher == LauncherKind::kLocal;
   if (here) INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(CheckGroups(config));
   if (here) INGOT_RETURN_IF_ERROR(CheckHeldHere(config, model.shape, AllRoles(config), "this machine"));
