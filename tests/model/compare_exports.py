@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Holds the models that two builds wrote against each other: compare_exports.py OLD NEW.
 
-    OLD_BUILD/tests/model/model_export OLD; NEW_BUILD/tests/model/model_export NEW
+    mkdir build/before && git archive COMMIT src/model tests/model | tar x -C build/before
+    cmake --preset release -DINGOT_MODEL_BEFORE=$PWD/build/before
+    cmake --build --preset release --target model_export --target model_export_before
+    mkdir OLD NEW && build/release/tests/model/model_export_before OLD && build/release/tests/model/model_export NEW
 
-Random weights and logits (logits.json, each number in full) must have equal bytes in every folder that both builds write. A
-change of the model's definition that is to change nothing is proved so, against a worktree of the commit before it.
+Random weights and logits (logits.json, each number in full) must have equal bytes in every folder that both write.
 """
 import pathlib
 import sys
