@@ -205,8 +205,18 @@ class Agent {
     auto endpoint = StatusEndpoint::Start(SocketOf(*dir_, name_), [this] { return board_.Statuses(); });
     if (endpoint.ok()) probes_ = *std::move(endpoint);
     if (!endpoint.ok()) INGOT_LOG(warn, "probes get no answer: {}", std::string(endpoint.status().message()));
+    INGOT_RETURN_IF_ERROR(CheckMemory());
     if (drives_) INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
     return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
+  }
+
+  absl::Status CheckMemory() const {
+    const bool computes = std::any_of(roles_.begin(), roles_.end(), [](const RoleProcess& process) {
+      return process.role == "trainer" || process.role == "rollout";
+    });
+    if (!computes) return absl::OkStatus();
+    INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config_.model));
+    return CheckHeldHere(config_, model.shape, roles_, absl::StrCat("node ", name_));
   }
 
   absl::StatusOr<RoleSpecs::Parts> PartsOf(RunSecrets secrets) {
@@ -399,12 +409,6 @@ absl::StatusOr<int> NodeOrError(const NodeArgs& args) {
     return absl::InvalidArgumentError(
         "the nodes of a run share its token: name a file with it in cluster.token_file (`openssl rand -hex 32 > FILE; "
         "chmod 600 FILE`, the same on every machine)");
-  }
-  const bool computes = std::ranges::any_of(
-      roles, [](const RoleProcess& process) { return process.role == "trainer" || process.role == "rollout"; });
-  if (computes) {
-    INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
-    INGOT_RETURN_IF_ERROR(CheckHeldHere(config, model.shape, roles, absl::StrCat("node ", NodeName(args.group, node))));
   }
   return Agent(args, loaded, node, std::move(roles)).Run();
 }

@@ -1527,7 +1527,7 @@ def case_bad_input(ingot, options):
            command="launch")
     expect({**launch_settings("unborn"), "cluster.launcher": "slurm"}, "cluster.groups", command="launch")
     expect({**launch_settings("unborn"), "cluster.registry.ttl_s": 1}, "cluster.registry.ttl_s", command="launch")
-    expect({**launch_settings("unborn"), "rollout.kv_cache_tokens": 1 << 30}, "this machine cannot hold", "would fit",
+    expect({**launch_settings("crowded"), "rollout.kv_cache_tokens": 1 << 30}, "this machine cannot hold", "would fit",
            command="launch", codes=(1,))
     check_thread_limits(ingot)
     model = folder / "model"
