@@ -19,6 +19,7 @@
 #include "app/kubernetes_launcher.h"
 #include "app/launcher.h"
 #include "app/machine_memory.h"
+#include "app/model_keys.h"
 #include "app/model_setup.h"
 #include "app/port_check.h"
 #include "app/process.h"
@@ -337,6 +338,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   const bool here = config.cluster.launcher == LauncherKind::kLocal;
   if (here) INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(CheckGroups(config));
   // Only `cuda` can fail; the roles that compute open the device again.
