@@ -87,9 +87,9 @@ def long_episode(gateway):
     return {"id": episode.id, "calls": episode.calls, "tokens": tokens}
 
 
-def drive(kind, link, shots, episodes=None):
+def drive(kind, link, shots, episodes=None, hold=""):
     argv = ["node", str(HERE / "browser.mjs"), kind, link, shots] + ([json.dumps(episodes)] if episodes else [])
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=900, cwd=HERE)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=900, cwd=HERE, env={**os.environ, "INGOT_HOLD": hold})
     print(done.stdout + "".join(line for line in done.stderr.splitlines(True) if "/usr/bin/chromium:" not in line), flush=True)
     check(done.returncode == 0, f"the browser found a fault; screenshots: {shots}")
 
@@ -142,7 +142,7 @@ def rich_run(folder):
              "sft": list(agent.examples(names))}
     for file, rows in files.items():
         pathlib.Path(folder, f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    recipe = {"name": "rich", "command": ["/usr/bin/python3", "-I", str(HERE / "agent.py"), "${task.name}"], "resumes": True, "timeout_s": 60,
+    recipe = {"name": "rich", "command": ["/usr/bin/python3", "-I", str(HERE / "agent.py"), "${task.name}", f"{folder}/hold"], "resumes": True, "timeout_s": 120,
               "verifier": {"kind": "exact", "expected": "1"}}
     return {"data.tasks": f"{folder}/tasks.jsonl", "data.sft": f"{folder}/sft.jsonl", "sft.max_steps": 60, "eval.tasks": f"{folder}/eval.jsonl",
             "eval.every_versions": 10, "scheduler.total_steps": 4000, "agents.recipes": json.dumps([recipe]), "agents.branching.at": 1, "agents.branching.width": 2,
@@ -153,7 +153,7 @@ def case_live(ingot, shots):
     settings = rich_run(ingot.folder)
     with Running(ingot, "live", settings) as run:
         wait_until(lambda: ingot.rows("live") >= 12, "twelve steps", run.process)
-        drive("live", run.link, shots)
+        drive("live", run.link, shots, hold=f"{ingot.folder}/hold")
         drive("plain", new_link(ingot, "live"), shots)
     with Served(ingot, "live") as link:
         drive("files", link, shots)

@@ -1,4 +1,5 @@
 // Walks over the views of a run that trains or has trained.
+import fs from "node:fs";
 import { check } from "./session.mjs";
 
 export async function overview(session, kind) {
@@ -80,14 +81,17 @@ export async function terms(session, kind) {
   await session.shot(`terms-${kind}`);
 }
 
-// Waits for a straggler; its cause names what it spends its time on.
+// Makes an agent wait (agent.py). Its group becomes a straggler, and the cause names what it spends its time on.
 export async function straggler(session) {
   const { page } = session;
+  const hold = process.env.INGOT_HOLD;
+  fs.writeFileSync(hold, "");
   await session.open("#/window");
   await page.waitForSelector("td:has-text('straggler: ')", { timeout: 90000 });
   await session.shot("straggler");
   const cause = await page.locator("td:has-text('straggler: ')").first().textContent();
   check(/sample \d+, \d+ calls: .*(agent|engine)/.test(cause), `the cause of a straggler is '${cause}'`);
+  for (const one of [hold, `${hold}.taken`]) fs.rmSync(one, { force: true });
 }
 
 // The branches of episodes: a sub-agent, a summary, a retry, and a trunk with its leaves.
