@@ -3,6 +3,7 @@
 
     bridge.py tasks TASKSET [--set KEY=VALUE ...] > tasks.jsonl      the taskset's tasks, for `data.tasks`
     bridge.py run TASKSET URL [--concurrency N] [--set KEY=VALUE ...]
+    bridge.py episode TASKSET --index I [--set KEY=VALUE ...]        one rollout, as the agent of a recipe, in its room
 
 TASKSET is an installed package of verifiers 0.4 (or a module on PYTHONPATH); URL is the address that a run without
 `agents.recipes` prints. Each episode that the run opens is one rollout of the environment: its model calls go to the
@@ -10,10 +11,14 @@ episode's own address, and its reward, the parts of it and the environment's met
 that the environment could not run ends as infrastructure_failed, one that its agent broke as failed; both are tried
 again. The bridge ends when the run has no more episodes.
 
+As an agent of a recipe (examples/verifiers/room.yaml) the bridge calls the model at OPENAI_BASE_URL, and its last line is
+{"reward": .., "signals": {..}}, for the verifier `agent_reported`. A rollout that failed exits with 1. Each episode then
+imports the environment anew, which takes seconds.
+
 Every --set changes the environment's configuration, such as `agent.harness.id=bash` or `taskset.num_tasks=100`; values
 are JSON where they can be read as JSON. By default the harness is `null`, a chat with the task's own tools, and its
-programs run as processes of this machine, beside the bridge: they are not in one of the run's rooms. Harnesses fetch
-their packages with uv, which must be on the PATH.
+programs run as processes beside the bridge: with `run` that is outside of the run's rooms. Harnesses fetch their packages
+with uv, which must be on the PATH; a room has no network, so there UV_NO_INDEX and UV_FIND_LINKS name a folder of them.
 """
 import argparse
 import asyncio
@@ -155,6 +160,17 @@ async def run_episode(environment, tasks, gateway, episode):
     return await gateway.tell(episode, "end", {"status": "finished"})
 
 
+async def run_alone(environment, task):
+    client = vf.EvalClientConfig(base_url=os.environ["OPENAI_BASE_URL"], api_key_var="OPENAI_API_KEY")
+    async with environment.serving():
+        finished = await environment.run_slot(environment.slots(task)[0], vf.ModelContext(model="ingot", client=client))
+    if not finished.ok:
+        print(failure_of(finished)["detail"], file=sys.stderr)
+        return 1
+    print(json.dumps(report_of(finished)), flush=True)
+    return 0
+
+
 async def run(environment, tasks, gateway, concurrency):
     counts = {True: 0, False: 0}
 
@@ -178,11 +194,12 @@ async def run(environment, tasks, gateway, concurrency):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("mode", choices=["tasks", "run"])
+    parser.add_argument("mode", choices=["tasks", "run", "episode"])
     parser.add_argument("taskset")
     parser.add_argument("url", nargs="?", default="", help="run: the gateway's address, such as http://127.0.0.1:8080")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--most", type=int, help="the first so many tasks")
+    parser.add_argument("--index", type=int, default=0, help="episode: the task's index")
     parser.add_argument("--concurrency", type=int, default=8, help="run: episodes at a time")
     parser.add_argument("--wait", type=float, default=60, help="run: seconds without an answer until it gives up")
     parser.add_argument("--admin-key-file", help="run: gateway.admin_key_file, if the run has one")
@@ -192,6 +209,8 @@ def main():
     environment = configured(options.taskset, options.set)
     if options.mode == "tasks":
         return print_tasks(environment, options.taskset, options.most)
+    if options.mode == "episode":
+        return asyncio.run(run_alone(environment, tasks_of(environment, options.index + 1)[options.index]))
     if not options.url:
         parser.error("run needs the gateway's address")
     admin_key = ""

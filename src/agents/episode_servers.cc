@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "absl/strings/ascii.h"
+#include "agents/last_words.h"
 #include "agents/mcp_http.h"
 
 namespace ingot::agents {
@@ -16,17 +16,14 @@ using Steady = std::chrono::steady_clock;
 
 constexpr int kPauseMs = 20;  // between two requests to a server that does not listen yet
 constexpr std::chrono::milliseconds kOneTry{10'000};
-constexpr off_t kShownOutput = 400;
+constexpr off_t kReadOutput = 1024;
 
-// The end of a companion's output, in one line.
-std::string Tail(const sandbox::Companion& companion) {
-  std::string text(kShownOutput, '\0');
+std::string EndOfOutput(const sandbox::Companion& companion) {
+  std::string text(kReadOutput, '\0');
   const off_t size = lseek(companion.output.get(), 0, SEEK_END);
-  const ssize_t got = pread(companion.output.get(), text.data(), text.size(), std::max<off_t>(0, size - kShownOutput));
+  const ssize_t got = pread(companion.output.get(), text.data(), text.size(), std::max<off_t>(0, size - kReadOutput));
   text.resize(static_cast<size_t>(std::max<ssize_t>(0, got)));
-  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  const absl::string_view shown = absl::StripAsciiWhitespace(text);
-  return shown.empty() ? "" : absl::StrCat("; its output ends: ", shown);
+  return text;
 }
 
 // Waits a moment. True: the companion is gone.
@@ -35,9 +32,11 @@ bool IsGoneAfterPause(const sandbox::Companion* companion) {
   return poll(&fds, 1, kPauseMs) == 1;
 }
 
+using Greeting = EpisodeServers::Greeting;
+
 // Asks until the server answers, is gone, or its time is over.
 absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companion* companion, sandbox::Room& room,
-                         const sandbox::Cancellation* cancel) {
+                         const sandbox::Cancellation* cancel, Greeting greet) {
   McpRequest request{.method = "", .url = server.url, .headers = server.headers, .body = {}, .make_socket = nullptr};
   if (companion != nullptr) request.make_socket = [&room] { return room.NewSocket(); };
   const auto limit =
@@ -46,7 +45,7 @@ absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companio
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Steady::now());
     request.time_limit = std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), kOneTry);
-    absl::Status answered = GreetMcpServer(request);
+    absl::Status answered = greet(request);
     if (answered.ok() || absl::IsInternal(answered)) return answered;
     if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the runner was stopped");
     if (IsGoneAfterPause(companion)) return absl::InternalError("its program has ended");
@@ -57,17 +56,31 @@ absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companio
   }
 }
 
+// `like` with the program and further variables of the server.
+sandbox::Command CommandOf(const StartedMcpServer& server, const sandbox::Command& like) {
+  sandbox::Command command = like;
+  command.argv = server.argv;
+  for (const auto& [name, text] : server.env) command.env[name] = text;
+  return command;
+}
+
+constexpr char kListensInside[] =
+    " listens inside the room, which needs a network of its own (sandbox.require: namespaces, sandbox.network: none); "
+    "agents have the ";
+
 }  // namespace
 
-absl::Status CheckMcpReach(const RecipeOptions& recipe, const sandbox::Grant& grant) {
+absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::Grant& grant) {
+  if (!recipe.services.empty() && !grant.own_network) {
+    return absl::FailedPreconditionError(absl::StrCat("recipe '", recipe.name, "': the service '",
+                                                      recipe.services[0].name, "'", kListensInside, grant.Describe()));
+  }
   for (const McpServerOptions& server : recipe.mcp) {
     if (server.url.empty() || grant.own_network) continue;
     const std::string who = absl::StrCat("recipe '", recipe.name, "': the MCP server '", server.name, "'");
     const std::string have = absl::StrCat("; agents have the ", grant.Describe());
     if (!server.command.empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(who, " listens inside the room, which needs a network of its own (sandbox.require: namespaces, ",
-                       "sandbox.network: none)", have));
+      return absl::FailedPreconditionError(absl::StrCat(who, kListensInside, grant.Describe()));
     }
     if (grant.landlock > 0) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -80,6 +93,7 @@ absl::Status CheckMcpReach(const RecipeOptions& recipe, const sandbox::Grant& gr
 absl::Status EpisodeServers::Declare(const Recipe& recipe, const sandbox::Variables& variables, sandbox::Room& room,
                                      McpBridge* bridge) {
   INGOT_ASSIGN_OR_RETURN(servers_, RenderMcpServers(recipe.mcp, variables));
+  INGOT_ASSIGN_OR_RETURN(services_, RenderMcpServers(recipe.services, variables));
   std::vector<StartedMcpServer> shown = servers_;
   for (StartedMcpServer& server : shown) {
     if (!server.argv.empty() || bridge == nullptr) continue;
@@ -94,42 +108,53 @@ absl::Status EpisodeServers::Declare(const Recipe& recipe, const sandbox::Variab
 
 absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Room& room,
                                    const sandbox::Cancellation* cancel) {
-  // Servers of stdin first: their start is a command, whose end ends companions.
+  const auto failed = [](const absl::Status& why, const char* what, const StartedMcpServer& server) {
+    const std::string& shown = server.argv.empty() ? server.url : server.argv[0];
+    return base::Annotate(why, absl::StrCat("the ", what, " '", server.name, "' (", shown, ") did not start"));
+  };
+  // Servers of stdin first: their start is a command, whose end ends companions. Servers that listen may need a service.
   for (const bool listens : {false, true}) {
+    for (size_t i = 0; listens && i < services_.size(); ++i) {
+      failed_kind_ = "service";
+      const absl::Status started = StartListening(recipe, services_[i], true, like, room, cancel, GreetService);
+      if (!started.ok()) return failed(started, "service", services_[i]);
+    }
+    failed_kind_ = "mcp";
     for (size_t i = 0; i < servers_.size(); ++i) {
       const StartedMcpServer& server = servers_[i];
       if ((!server.argv.empty() && !server.url.empty()) != listens) continue;
       const bool check = recipe.options.mcp[i].check_start;
-      const absl::Status started = StartOne(recipe, server, check, like, room, cancel);
-      if (started.ok()) continue;
-      return base::Annotate(started,
-                            absl::StrCat("the MCP server '", server.name, "' (",
-                                         server.argv.empty() ? server.url : server.argv[0], ") did not start"));
+      const absl::Status started = listens ? StartListening(recipe, server, check, like, room, cancel, GreetMcpServer)
+                                           : AskOther(recipe, server, check, like, room, cancel);
+      if (!started.ok()) return failed(started, "MCP server", server);
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status EpisodeServers::StartOne(const Recipe& recipe, const StartedMcpServer& server, bool check,
+absl::Status EpisodeServers::AskOther(const Recipe& recipe, const StartedMcpServer& server, bool check,
                                       const sandbox::Command& like, sandbox::Room& room,
-                                      const sandbox::Cancellation* cancel) {
-  if (server.argv.empty()) return check ? AwaitAnswer(server, nullptr, room, cancel) : absl::OkStatus();
-  sandbox::Command command = like;
-  command.argv = server.argv;
-  for (const auto& [name, text] : server.env) command.env[name] = text;
+                                      const sandbox::Cancellation* cancel) const {
+  if (!check) return absl::OkStatus();
+  if (server.argv.empty()) return AwaitAnswer(server, nullptr, room, cancel, GreetMcpServer);
+  sandbox::Command command = CommandOf(server, like);
+  command.stdin_text = McpGreeting();
   const sandbox::Limits limits = recipe.LimitsFor(server.start_timeout_s);
-  if (server.url.empty()) {
-    if (!check) return absl::OkStatus();
-    command.stdin_text = McpGreeting();
-    INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, room.Run(command, limits, cancel));
-    return CheckMcpAnswer(outcome, limits);
-  }
-  INGOT_ASSIGN_OR_RETURN(sandbox::Companion companion, room.StartCompanion(command, limits));
+  INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, room.Run(command, limits, cancel));
+  return CheckMcpAnswer(outcome, limits);
+}
+
+absl::Status EpisodeServers::StartListening(const Recipe& recipe, const StartedMcpServer& server, bool check,
+                                            const sandbox::Command& like, sandbox::Room& room,
+                                            const sandbox::Cancellation* cancel, Greeting greet) {
+  INGOT_ASSIGN_OR_RETURN(sandbox::Companion companion,
+                         room.StartCompanion(CommandOf(server, like), recipe.LimitsFor(server.start_timeout_s)));
   companions_.push_back(std::move(companion));
   if (!check) return absl::OkStatus();
-  absl::Status answered = AwaitAnswer(server, &companions_.back(), room, cancel);
+  absl::Status answered = AwaitAnswer(server, &companions_.back(), room, cancel, greet);
   if (answered.ok()) return answered;
-  return absl::Status(answered.code(), absl::StrCat(answered.message(), Tail(companions_.back())));
+  return absl::Status(answered.code(),
+                      absl::StrCat(answered.message(), LastWords("its output", EndOfOutput(companions_.back()))));
 }
 
 }  // namespace ingot::agents

@@ -1,5 +1,5 @@
-// The MCP servers of one episode (mcp_servers.h): their words for configuration files, their start and their end. Used by the
-// episode's thread.
+// The MCP servers (mcp_servers.h) and services of one episode: their words for configuration files, their start and their
+// end. Used by the episode's thread.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agents/mcp_bridge.h"
+#include "agents/mcp_http.h"
 #include "agents/mcp_servers.h"
 #include "agents/recipe.h"
 #include "base/status.h"
@@ -15,10 +16,13 @@
 namespace ingot::agents {
 
 // FAILED_PRECONDITION: rooms of this grant cannot have the recipe's servers. The message names the server.
-absl::Status CheckMcpReach(const RecipeOptions& recipe, const sandbox::Grant& grant);
+absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::Grant& grant);
 
 class EpisodeServers {
  public:
+  // Asks a server whether it answers: OK, INTERNAL = it never will, or another error = it may yet.
+  using Greeting = absl::Status (*)(McpRequest request);
+
   // Opens ways to servers elsewhere. `bridge`: null = rooms share the machine's network.
   absl::Status Declare(const Recipe& recipe, const sandbox::Variables& variables, sandbox::Room& room,
                        McpBridge* bridge);
@@ -26,16 +30,24 @@ class EpisodeServers {
   // ${mcp} as JSON; lasts as long as this object.
   const std::string& text() const { return text_; }
 
-  // Starts the servers that listen inside the room, and asks all of them whether they answer. `like` has the agent's
+  // Starts services and servers that listen inside the room, and asks all of them whether they answer. `like` has the agent's
   // environment and working folder. No other command may run in the room before the agent. The error names the server.
   absl::Status Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Room& room,
                      const sandbox::Cancellation* cancel);
 
- private:
-  absl::Status StartOne(const Recipe& recipe, const StartedMcpServer& server, bool check, const sandbox::Command& like,
-                        sandbox::Room& room, const sandbox::Cancellation* cancel);
+  // After an error of Start: "mcp" or "service".
+  const std::string& failed_kind() const { return failed_kind_; }
 
-  std::vector<StartedMcpServer> servers_;
+ private:
+  // A server of stdin, or elsewhere.
+  absl::Status AskOther(const Recipe& recipe, const StartedMcpServer& server, bool check, const sandbox::Command& like,
+                        sandbox::Room& room, const sandbox::Cancellation* cancel) const;
+  absl::Status StartListening(const Recipe& recipe, const StartedMcpServer& server, bool check,
+                              const sandbox::Command& like, sandbox::Room& room, const sandbox::Cancellation* cancel,
+                              Greeting greet);
+
+  std::string failed_kind_;
+  std::vector<StartedMcpServer> servers_, services_;
   std::vector<McpBridge::Way> ways_;
   std::vector<sandbox::Companion> companions_;
   std::string text_;

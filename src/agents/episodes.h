@@ -16,6 +16,8 @@ class Episodes {
   // The next snapshot that the runner is to take. Blocks, at most wait_ms.
   virtual absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) = 0;
   virtual absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) = 0;
+  // Blocks while the reader of the files has no room, for some seconds.
+  virtual absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) = 0;
 };
 
 }  // namespace ingot::agents

@@ -62,19 +62,16 @@ class GrpcEpisodes final : public Episodes {
     return response;
   }
 
-  // A gateway that does not know the snapshot passes the word on to the next one.
   absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) override {
     v1::SnapshotTakenRequest named = request;
     named.set_admin_key(options_.admin_key);
-    absl::Status told;
-    for (v1::Stubs<v1::Gateway>& gateway : gateways_) {
-      grpc::ClientContext context;
-      SetDeadline(context);
-      v1::SnapshotTakenResponse response;
-      told = v1::FromGrpc(gateway.Now()->SnapshotTaken(&context, named, &response));
-      if (told.ok()) return told;
-    }
-    return told;
+    return Tell(named, &v1::Gateway::Stub::SnapshotTaken);
+  }
+
+  absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) override {
+    v1::SnapshotFilesPart named = part;
+    named.set_admin_key(options_.admin_key);
+    return Tell(named, &v1::Gateway::Stub::SendSnapshotFiles);
   }
 
  private:
@@ -100,6 +97,22 @@ class GrpcEpisodes final : public Episodes {
       gateway = (gateway + 1) % gateways_.size();
     }
     return failed;
+  }
+
+  // Tells each gateway until one has asked for it. The error is that of one that knows the matter, if there is one.
+  template <typename Request, typename Response>
+  absl::Status Tell(const Request& request,
+                    grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+    absl::Status told;
+    for (v1::Stubs<v1::Gateway>& gateway : gateways_) {
+      grpc::ClientContext context;
+      SetDeadline(context);
+      Response response;
+      const absl::Status status = v1::FromGrpc((gateway.Now().get()->*method)(&context, request, &response));
+      if (status.ok()) return status;
+      if (told.ok() || !absl::IsNotFound(status)) told = status;
+    }
+    return told;
   }
 
   size_t GatewayOf(const std::string& episode_id) {

@@ -85,7 +85,7 @@ class Repeated final : public http::Exchange, public std::enable_shared_from_thi
 
   void Run() {
     const absl::Status sent =
-        SendMcpRequest(request_, {.on_head = [this](McpAnswerHead head) { Begin(std::move(head)); },
+        SendMcpRequest(request_, {.on_head = [this](http::AnswerHead head) { Begin(std::move(head)); },
                                   .on_bytes = [this](std::string_view bytes) { return Add(bytes); },
                                   .is_cancelled = [this] { return IsOver(); }});
     {
@@ -99,7 +99,7 @@ class Repeated final : public http::Exchange, public std::enable_shared_from_thi
     wake_();
   }
 
-  void Begin(McpAnswerHead head) {
+  void Begin(http::AnswerHead head) {
     {
       base::MutexLock lock(mu_);
       head_ = std::move(head);
@@ -141,7 +141,7 @@ class Repeated final : public http::Exchange, public std::enable_shared_from_thi
   std::function<void()> wake_;
   base::Mutex mu_;
   base::CondVar read_;  // the connection took bytes, or is gone
-  McpAnswerHead head_ ABSL_GUARDED_BY(mu_);
+  http::AnswerHead head_ ABSL_GUARDED_BY(mu_);
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
   std::optional<http::StreamHead> stream_ ABSL_GUARDED_BY(mu_);
   std::string waiting_ ABSL_GUARDED_BY(mu_);

@@ -1,11 +1,8 @@
 #include "agents/mcp_http.h"
 
-#include <curl/curl.h>
-
 #include <memory>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "agents/mcp_servers.h"
 
@@ -16,41 +13,19 @@ constexpr long kConnectMs = 10'000;
 constexpr size_t kMostGreeting = 1 << 20;  // bytes of an answer to `initialize`
 constexpr size_t kShownBody = 200;
 
-// libcurl's own state, made before the first handle and never freed: other code of the process may use it.
-void InitCurl() {
-  static const CURLcode made = curl_global_init(CURL_GLOBAL_DEFAULT);
-  (void)made;
-}
-
-struct ListFree {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
-};
-struct CurlFree {
-  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
-};
-
 // The state of one request, for libcurl's callbacks.
 struct Running {
   const McpRequest& request;
   const McpAnswerSink& sink;
-  McpAnswerHead head;
+  http::AnswerHead head;
   bool head_given = false, ended_by_sink = false, cancelled = false;
   absl::Status no_socket;
 };
 
 size_t OnHeader(char* data, size_t size, size_t count, void* context) {
   auto& running = *static_cast<Running*>(context);
-  const std::string_view line(data, size * count);
-  const size_t colon = line.find(':');
-  if (line.starts_with("HTTP/")) {
-    running.head = {};  // an answer before was 100 Continue
-    const size_t space = line.find(' ');
-    if (space != std::string_view::npos)
-      running.head.status = std::atoi(std::string(line.substr(space + 1, 3)).c_str());
-  } else if (colon != std::string_view::npos) {
-    const std::string name = absl::AsciiStrToLower(std::string(line.substr(0, colon)));
-    running.head.headers[name] = std::string(absl::StripAsciiWhitespace(base::View(line.substr(colon + 1))));
-  } else if (running.head.status >= 200 && !running.head_given) {
+  const bool ended = running.head.Add({data, size * count});
+  if (ended && running.head.status >= 200 && !running.head_given) {
     running.head_given = true;
     if (running.sink.on_head) running.sink.on_head(running.head);
   }
@@ -80,12 +55,11 @@ curl_socket_t OnSocket(void* context, curlsocktype, curl_sockaddr*) {
   return CURL_SOCKET_BAD;
 }
 
-std::unique_ptr<curl_slist, ListFree> HeadersOf(const McpRequest& request) {
-  curl_slist* list = curl_slist_append(nullptr, "Expect:");
-  for (const auto& [name, text] : request.headers) {
-    list = curl_slist_append(list, absl::StrCat(name, ": ", text).c_str());
-  }
-  return std::unique_ptr<curl_slist, ListFree>(list);
+http::CurlHeaders HeadersOf(const McpRequest& request) {
+  http::CurlHeaders headers;
+  headers.Add("Expect:");
+  for (const auto& [name, text] : request.headers) headers.Add(absl::StrCat(name, ": ", text));
+  return headers;
 }
 
 absl::Status StatusOf(CURLcode code, const Running& running) {
@@ -98,7 +72,7 @@ absl::Status StatusOf(CURLcode code, const Running& running) {
 }
 
 // The messages of an answer: its body, or the data of its server-sent events.
-absl::Status FindAnswer(const McpAnswerHead& head, const std::string& body) {
+absl::Status FindAnswer(const http::AnswerHead& head, const std::string& body) {
   const auto type = head.headers.find("content-type");
   if (type == head.headers.end() || !type->second.starts_with("text/event-stream")) return CheckMcpMessage(body);
   for (absl::string_view line : absl::StrSplit(body, '\n')) {
@@ -113,8 +87,8 @@ absl::Status FindAnswer(const McpAnswerHead& head, const std::string& body) {
 }  // namespace
 
 absl::Status SendMcpRequest(const McpRequest& request, const McpAnswerSink& sink) {
-  InitCurl();
-  const std::unique_ptr<CURL, CurlFree> owner(curl_easy_init());
+  http::InitCurl();
+  const http::CurlHandle owner(curl_easy_init());
   CURL* const curl = owner.get();
   if (curl == nullptr) return absl::ResourceExhaustedError("libcurl has no memory");
   Running running{.request = request, .sink = sink, .head = {}, .no_socket = {}};
@@ -149,16 +123,27 @@ absl::Status SendMcpRequest(const McpRequest& request, const McpAnswerSink& sink
   return StatusOf(curl_easy_perform(curl), running);
 }
 
+absl::Status GreetService(McpRequest request) {
+  request.method = "GET";
+  int status = 0;
+  const absl::Status sent = SendMcpRequest(request, {.on_head = [&](http::AnswerHead head) { status = head.status; },
+                                                     .on_bytes = [](std::string_view) { return false; },
+                                                     .is_cancelled = nullptr});
+  if (status == 0) return sent.ok() ? absl::UnavailableError("it answered without a status") : sent;
+  if (status < 500) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("it answered with status ", status));
+}
+
 absl::Status GreetMcpServer(McpRequest request) {
   request.method = "POST";
   request.body = McpInitialize();
   request.headers["Content-Type"] = "application/json";
   request.headers["Accept"] = "application/json, text/event-stream";
-  McpAnswerHead head;
+  http::AnswerHead head;
   std::string body;
   absl::Status answer = absl::NotFoundError("no answer");
   const absl::Status sent =
-      SendMcpRequest(request, {.on_head = [&](McpAnswerHead given) { head = std::move(given); },
+      SendMcpRequest(request, {.on_head = [&](http::AnswerHead given) { head = std::move(given); },
                                .on_bytes =
                                    [&](std::string_view bytes) {
                                      body += bytes;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "http/curl_parts.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::agents {
@@ -22,14 +23,9 @@ struct McpRequest {
   std::chrono::milliseconds time_limit{0};  // 0 = none
 };
 
-struct McpAnswerHead {
-  int status = 0;
-  std::map<std::string, std::string> headers;  // names in lower case
-};
-
 // The parts of an answer as they come, on the thread of SendMcpRequest.
 struct McpAnswerSink {
-  std::function<void(McpAnswerHead head)> on_head;
+  std::function<void(http::AnswerHead head)> on_head;
   std::function<bool(std::string_view bytes)> on_bytes;  // may block; false ends the request
   std::function<bool()> is_cancelled;                    // asked about once a second; null = never
 };
@@ -37,6 +33,9 @@ struct McpAnswerSink {
 // Blocks until the answer has ended. OK: it came whole, or the sink ended it. UNAVAILABLE: nobody answered, or the answer was
 // cut; DEADLINE_EXCEEDED: `time_limit`; CANCELLED.
 absl::Status SendMcpRequest(const McpRequest& request, const McpAnswerSink& sink);
+
+// Whether whoever listens at `url` answers a GET. UNAVAILABLE: nobody does, or with a status of 500 or above; it may yet.
+absl::Status GreetService(McpRequest request);
 
 // Begins a session and ends it again: the server at `url` answers `initialize`. UNAVAILABLE: nobody listens there; it may yet.
 // INTERNAL: it answered something else, which the message says.

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "agents/last_words.h"
 #include "sandbox/launch_messages.h"
 
 namespace ingot::agents {
@@ -19,7 +20,6 @@ using base::json::value;
 // The least that every server knows, over stdin and stdout and over streamable HTTP.
 constexpr std::string_view kProtocol = "2024-11-05";
 constexpr std::string_view kHttpProtocol = "2025-03-26";
-constexpr size_t kShownStderr = 400;
 
 // Names are keys in JSON and TOML, and parts of tools' names.
 bool IsWord(const std::string& name) {
@@ -111,12 +111,28 @@ object Initialize(std::string_view protocol) {
 
 }  // namespace
 
+absl::StatusOr<std::vector<McpServer>> ParseServices(const std::vector<ServiceOptions>& options,
+                                                     const std::vector<std::string>& known) {
+  std::vector<McpServerOptions> servers;
+  for (const ServiceOptions& each : options) {
+    if (each.command.empty() || each.url.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("services '", each.name, "': name a command and its url"));
+    }
+    servers.push_back({.name = each.name,
+                       .command = each.command,
+                       .url = each.url,
+                       .env = each.env,
+                       .start_timeout_s = each.start_timeout_s});
+  }
+  return ParseMcpServers(servers, known, "services");
+}
+
 absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServerOptions>& options,
-                                                       const std::vector<std::string>& known) {
+                                                       const std::vector<std::string>& known, std::string_view list) {
   std::vector<McpServer> servers;
   std::set<std::string> names;
   for (const McpServerOptions& each : options) {
-    const std::string key = absl::StrCat("mcp '", each.name, "'");
+    const std::string key = absl::StrCat(base::View(list), " '", each.name, "'");
     if (!IsWord(each.name)) {
       return absl::InvalidArgumentError(absl::StrCat(key, ": a name has letters, digits, - and _, and at most 64"));
     }
@@ -133,7 +149,7 @@ absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServ
     if (!(each.start_timeout_s > 0 && each.start_timeout_s <= 1e6)) {
       return absl::InvalidArgumentError(absl::StrCat(key, ": start_timeout_s must be above 0 (and at most 1e6)"));
     }
-    McpServer server{.options = each, .command = {}, .env = {}, .url = {}, .headers = {}};
+    McpServer server{.list = std::string(list), .options = each, .command = {}, .env = {}, .url = {}, .headers = {}};
     for (const std::string& argument : each.command) {
       auto text = sandbox::Template::Parse(argument, known);
       if (!text.ok()) return base::Annotate(text.status(), absl::StrCat(key, ": command"));
@@ -157,7 +173,7 @@ absl::StatusOr<std::vector<StartedMcpServer>> RenderMcpServers(const std::vector
         .name = server.options.name, .argv = {}, .env = {}, .start_timeout_s = server.options.start_timeout_s};
     const auto render = [&](const sandbox::Template& template_text) -> absl::StatusOr<std::string> {
       auto text = template_text.Render(variables);
-      if (!text.ok()) return base::Annotate(text.status(), absl::StrCat("mcp '", server.options.name, "'"));
+      if (!text.ok()) return base::Annotate(text.status(), absl::StrCat(server.list, " '", server.options.name, "'"));
       return text;
     };
     for (const sandbox::Template& argument : server.command) {
@@ -172,7 +188,7 @@ absl::StatusOr<std::vector<StartedMcpServer>> RenderMcpServers(const std::vector
     }
     INGOT_ASSIGN_OR_RETURN(made.url, render(server.url));
     if (const std::string fault = UrlFault(made); !fault.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("mcp '", made.name, "': url ", made.url, " ", fault));
+      return absl::InvalidArgumentError(absl::StrCat(server.list, " '", made.name, "': url ", made.url, " ", fault));
     }
     rendered.push_back(std::move(made));
   }
@@ -229,12 +245,8 @@ absl::Status CheckMcpAnswer(const sandbox::Outcome& outcome, const sandbox::Limi
     absl::Status answer = CheckMcpMessage(std::string_view(line.data(), line.size()));
     if (!absl::IsNotFound(answer)) return answer;
   }
-  std::string why = absl::StrCat("it did not answer and ", sandbox::Describe(outcome, limits));
-  std::string shown(absl::StripAsciiWhitespace(outcome.err));
-  if (shown.size() > kShownStderr) shown.erase(0, shown.size() - kShownStderr);
-  std::replace_if(shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  if (!shown.empty()) absl::StrAppend(&why, "; stderr ends: ", shown);
-  return absl::InternalError(why);
+  const std::string why = absl::StrCat("it did not answer and ", sandbox::Describe(outcome, limits));
+  return absl::InternalError(absl::StrCat(why, LastWords("stderr", outcome.err)));
 }
 
 }  // namespace ingot::agents

@@ -2,7 +2,7 @@
 // to the scaffold. Before the agent each must answer `initialize`.
 //
 //   command         speaks over stdin and stdout; the scaffold starts it in the room, Ingot once before
-//   command, url    listens inside the room, beside the agent; Ingot starts it (room_servers.h)
+//   command, url    listens inside the room, beside the agent; Ingot starts it (episode_servers.h)
 //   url             runs elsewhere; rooms with a network of their own reach it through Ingot (mcp_bridge.h)
 #pragma once
 
@@ -21,6 +21,7 @@ namespace ingot::agents {
 
 // A server's templates.
 struct McpServer {
+  std::string list;  // of the recipe's: "mcp", or "services"
   McpServerOptions options;
   std::vector<sandbox::Template> command;
   std::map<std::string, sandbox::Template> env;
@@ -41,7 +42,12 @@ struct StartedMcpServer {
 // INVALID_ARGUMENT: a name is not a word, or two are equal, a server has neither command nor url, or a template names a
 // variable that is not `known`.
 absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServerOptions>& options,
-                                                       const std::vector<std::string>& known);
+                                                       const std::vector<std::string>& known,
+                                                       std::string_view list = "mcp");
+
+// The recipe's services as servers that listen inside the room: no client names them, and they speak what they like.
+absl::StatusOr<std::vector<McpServer>> ParseServices(const std::vector<ServiceOptions>& options,
+                                                     const std::vector<std::string>& known);
 
 // INVALID_ARGUMENT names the server and the field that the task lacks, or the fault of its url.
 absl::StatusOr<std::vector<StartedMcpServer>> RenderMcpServers(const std::vector<McpServer>& servers,

@@ -37,6 +37,21 @@ struct McpServerOptions {
   double start_timeout_s = 60;
 };
 
+// A program that runs beside the agent, such as an environment that the agent talks to.
+struct ServiceOptions {
+  // Letters, digits, '-' and '_'. Unique in its recipe.
+  std::string name;
+  // argv, each a template. It listens inside the room, and ends with the agent.
+  std::vector<std::string> command;
+  // A template: "http://127.0.0.1:PORT/PATH" inside the room. The agent starts once a GET of it is answered with a status
+  // below 500.
+  std::string url;
+  // Environment variables (templates) beside the agent's.
+  std::map<std::string, std::string> env = {};
+  // Seconds until it must have answered, > 0.
+  double start_timeout_s = 60;
+};
+
 // A recipe: how to run one kind of agent program. A template is text with these variables in it (sandbox/template.h):
 //   ${base_url} ${api_key}          of the episode, as in OPENAI_BASE_URL and OPENAI_API_KEY
 //   ${task} ${task.FIELD}           the task's line of the task file, and a field of it
@@ -65,6 +80,8 @@ struct RecipeOptions {
   std::map<std::string, std::string> files;
   // MCP servers of the agent. They run in the episode's room and end with it.
   std::vector<McpServerOptions> mcp;
+  // Programs of the episode beside its agent. They start after set-up, in this order, and need a network of the room's own.
+  std::vector<ServiceOptions> services;
   // The image whose files are the room's root (sandbox/image.h), a template, such as "${task.image}". Its commands see
   // themselves as root, and run in the image's working folder. Empty = the machine's programs.
   std::string image;
@@ -109,9 +126,10 @@ struct RecipeOptions {
   // True: an agent that is started on a fork of another one's ${workdir} and HOME goes on where that one was, such as
   // by its last session. Only then its episodes branch (BranchingOptions).
   bool resumes = false;
-  // True: the verifier runs in a new room with the agent's files: its own HOME, /tmp, /dev/shm and, in an image, nothing
-  // but the files that the agent changed. Its ${workdir} is another path than the agent's.
-  bool fresh_verifier = false;
+  // The room of a verifier that runs a program among the agent's files (agents/judges_room.h): "agent" = the agent's own,
+  // "changed" = a new one with all files that the agent left, "pristine" = a new one whose image is as it was but for the
+  // work folder, "auto" = "pristine" for harbor, "agent" for command.
+  std::string verifier_room = "auto";
   // True: the folder of a failed episode stays, with stdout.txt, stderr.txt and failure.txt beside the agent's home/
   // and work/, up to the runner's keep_failed_max.
   bool keep_failed = false;

@@ -71,6 +71,8 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
     for (const McpServerOptions& server : recipe.mcp) {
       if (!server.command.empty()) add(absl::StrCat("mcp '", server.name, "'"), server.command);
     }
+    for (const ServiceOptions& service : recipe.services)
+      add(absl::StrCat("services '", service.name, "'"), service.command);
     for (const StepOptions& step : recipe.setup) add("setup", step.command);
     for (const StepOptions& step : recipe.cleanup) add("cleanup", step.command);
     const reward::VerifierOptions& verifier = recipe.verifier;
@@ -96,6 +98,7 @@ absl::StatusOr<std::shared_ptr<const Recipe>> Recipe::Make(const RecipeOptions& 
   INGOT_ASSIGN_OR_RETURN(recipe->env, ParseMap(options.env, "env"));
   INGOT_ASSIGN_OR_RETURN(recipe->files, ParseMap(options.files, "files"));
   INGOT_ASSIGN_OR_RETURN(recipe->mcp, ParseMcpServers(options.mcp, OfEpisode({})));
+  INGOT_ASSIGN_OR_RETURN(recipe->services, ParseServices(options.services, OfEpisode({})));
   INGOT_ASSIGN_OR_RETURN(recipe->setup, ParseSteps(options.setup, "setup"));
   INGOT_ASSIGN_OR_RETURN(recipe->cleanup, ParseSteps(options.cleanup, "cleanup"));
   INGOT_ASSIGN_OR_RETURN(recipe->verifier, reward::Verifier::Make(options.verifier));
@@ -130,6 +133,7 @@ sandbox::Variables VariablesOf(const v1::EpisodeOpenResponse& episode, std::stri
 absl::StatusOr<EpisodeMcp> McpOf(const Recipe& recipe, const sandbox::Variables& variables) {
   EpisodeMcp mcp;
   INGOT_ASSIGN_OR_RETURN(mcp.servers, RenderMcpServers(recipe.mcp, variables));
+  INGOT_ASSIGN_OR_RETURN(mcp.services, RenderMcpServers(recipe.services, variables));
   mcp.text = base::PrintJson(McpConfigurations(mcp.servers));
   return mcp;
 }

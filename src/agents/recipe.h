@@ -28,6 +28,7 @@ struct Recipe {
   std::map<std::string, sandbox::Template> env;
   std::map<std::string, sandbox::Template> files;
   std::vector<McpServer> mcp;
+  std::vector<McpServer> services;
   std::vector<CommandTemplate> setup;
   std::vector<CommandTemplate> cleanup;
   std::unique_ptr<const reward::Verifier> verifier;
@@ -58,9 +59,9 @@ struct EpisodePlaces {
 sandbox::Variables VariablesOf(const v1::EpisodeOpenResponse& episode, std::string_view task,
                                const EpisodePlaces& places);
 
-// The episode's MCP servers, and ${mcp} as JSON. `text` outlives the variables that it is added to.
+// The episode's MCP servers and services, and ${mcp} as JSON. `text` outlives the variables that it is added to.
 struct EpisodeMcp {
-  std::vector<StartedMcpServer> servers;
+  std::vector<StartedMcpServer> servers, services;
   std::string text;
 };
 

@@ -237,11 +237,13 @@ absl::StatusOr<std::vector<std::string>> RehearseEpisode(const Recipe& recipe, c
   for (size_t i = 0; i < recipe.setup.size(); ++i) {
     INGOT_RETURN_IF_ERROR(look(absl::StrCat("setup[", i, "]"), recipe.setup[i], i > 0));
   }
-  for (const StartedMcpServer& server : mcp.servers) {
-    if (!recipe.options.image.empty() || server.argv.empty()) continue;
-    INGOT_RETURN_IF_ERROR(programs.LookFor(
-        absl::StrCat("mcp '", server.name, "'"),
-        {.argv = server.argv, .env = env, .working_dir = places.work, .stdin_text = ""}, !recipe.setup.empty()));
+  for (const auto& [list, servers] : {std::pair("mcp '", &mcp.servers), {"services '", &mcp.services}}) {
+    for (const StartedMcpServer& server : *servers) {
+      if (!recipe.options.image.empty() || server.argv.empty()) continue;
+      INGOT_RETURN_IF_ERROR(programs.LookFor(
+          absl::StrCat(list, server.name, "'"),
+          {.argv = server.argv, .env = env, .working_dir = places.work, .stdin_text = ""}, !recipe.setup.empty()));
+    }
   }
   INGOT_RETURN_IF_ERROR(look("command", recipe.command, !recipe.setup.empty()));
   INGOT_ASSIGN_OR_RETURN(const sandbox::Command verifier, recipe.verifier->Rehearse(VerifierInputOf(payload, places)));

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "agents/episode_servers.h"
+#include "agents/send_files.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/random.h"
@@ -19,8 +20,10 @@ using std::chrono::nanoseconds;
 // The cause of an attempt that does not count (agents/episode_run.h).
 constexpr char kStopped[] = "stopped";
 constexpr char kNoSnapshot[] = "snapshot";
+constexpr char kEndTaker[] = "a gateway that takes the end of an episode";
 // The longest that one request for asks waits: Stop waits for it.
 constexpr int64_t kAskWaitMs = 250;
+constexpr int kFileSenders = 2;
 constexpr size_t kMostCauseBytes = 300;  // of a wait's cause
 
 std::string CurrentFolder() {
@@ -39,9 +42,9 @@ bool IsTransient(const absl::Status& status) {
          status.code() == absl::StatusCode::kCancelled;
 }
 
-std::string Cause(const char* gateway, const absl::Status& status) {
+std::string Cause(const char* waits_for, const absl::Status& status) {
   const std::string_view text(status.message().data(), status.message().size());
-  return absl::StrCat(gateway, " (", base::Printable(text, {.max_bytes = kMostCauseBytes}), ")");
+  return absl::StrCat(waits_for, " (", base::Printable(text, {.max_bytes = kMostCauseBytes}), ")");
 }
 
 // True: the gateway may have opened the episode although it answered with an error.
@@ -61,8 +64,8 @@ bool MayHaveOpened(const absl::Status& status) {
 
 // A failure of the machine or the configuration, not of this one agent: others will fail likewise.
 bool IsOfSetup(const std::string& cause) {
-  return cause == "sandbox" || cause == kNoSnapshot || cause == "setup" || cause == "mcp" || cause == "task" ||
-         cause == "verifier" || cause == "gateway";
+  return cause == "sandbox" || cause == "disk" || cause == kNoSnapshot || cause == "setup" || cause == "mcp" ||
+         cause == "service" || cause == "task" || cause == "verifier" || cause == "gateway";
 }
 
 // For a gateway of another process.
@@ -119,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
   for (const RecipeOptions& recipe : options.recipes) {
     INGOT_ASSIGN_OR_RETURN(auto made, Recipe::Make(recipe));
     recipes.push_back(std::move(made));
-    INGOT_RETURN_IF_ERROR(CheckMcpReach(recipe, substrate->grant()));
+    INGOT_RETURN_IF_ERROR(CheckServersReach(recipe, substrate->grant()));
     for (const McpServerOptions& server : recipe.mcp) has_remote = has_remote || server.command.empty();
   }
   std::unique_ptr<McpBridge> bridge;
@@ -150,12 +153,14 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       gate_(base::FromSeconds(options.backoff_initial_s), base::FromSeconds(options.backoff_max_s)),
       mix_(options_.recipes),
       snapshots_({.name = "snapshots", .threads = 1}, clock),
+      senders_({.name = "files", .threads = kFileSenders}, clock),
       slots_({.name = "agents", .threads = 0}, clock) {}
 
 Runner::~Runner() {
   if (const absl::Status stopped = Stop(); !stopped.ok()) INGOT_LOG(warn, "{}", std::string(stopped.message()));
   slots_.Shutdown();
   snapshots_.Shutdown();
+  senders_.Shutdown();
 }
 
 absl::Status Runner::Start() {
@@ -378,6 +383,7 @@ void Runner::TakeSnapshots() {
 }
 
 void Runner::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
+  if (!ask.transfer_id().empty()) return senders_.Post([this, ask] { SendFilesOf(ask); });
   if (ask.ends()) {
     base::MutexLock lock(mu_);
     const auto live = live_.find(ask.episode_id());
@@ -389,9 +395,21 @@ void Runner::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
   v1::SnapshotTakenRequest taken;
   taken.set_snapshot_id(ask.snapshot_id());
   if (!held.ok()) taken.set_error(ValidUtf8(std::string(held.message())));
-  const absl::Status told = WithRetries([&] { return episodes_.SnapshotTaken(taken); });
+  const absl::Status told =
+      WithRetries("a gateway that takes snapshots", [&] { return episodes_.SnapshotTaken(taken); });
   if (!told.ok() && !absl::IsNotFound(told)) {
     INGOT_LOG(warn, "the gateway does not know of snapshot {}: {}", ask.snapshot_id(), told.ToString());
+  }
+}
+
+void Runner::SendFilesOf(const v1::NextSnapshotResponse& ask) {
+  const HeldSnapshots::Files files = held_.Find(ask.snapshot_id());
+  const absl::Status sent = SendFiles(files.get(), ask, [this](const v1::SnapshotFilesPart& part) {
+    if (stopping()) return absl::CancelledError("the runner was stopped");
+    return WithRetries("a reader of a snapshot's files", [&] { return episodes_.SendSnapshotFiles(part); });
+  });
+  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away
+    INGOT_LOG(warn, "the files of snapshot {} were not sent: {}", ask.snapshot_id(), sent.ToString());
   }
 }
 
@@ -417,7 +435,7 @@ absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
   reward.set_reward(earned);
   for (const auto& [name, value] : signals) (*reward.mutable_signals())[name] = value;
   for (const auto& [name, json] : facts) (*reward.mutable_facts())[name] = json;
-  return WithRetries([&] { return episodes_.Reward(reward); });
+  return WithRetries(kEndTaker, [&] { return episodes_.Reward(reward); });
 }
 
 absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
@@ -473,21 +491,21 @@ absl::StatusOr<v1::EpisodeEndResponse> Runner::End(const v1::EpisodeOpenResponse
   request.set_detail(ValidUtf8(detail));
   request.set_cause(cause);
   absl::StatusOr<v1::EpisodeEndResponse> ended;
-  INGOT_RETURN_IF_ERROR(WithRetries([&] {
+  INGOT_RETURN_IF_ERROR(WithRetries(kEndTaker, [&] {
     ended = episodes_.End(request);
     return ended.status();
   }));
   return ended;
 }
 
-absl::Status Runner::WithRetries(const std::function<absl::Status()>& call) {
+absl::Status Runner::WithRetries(const char* waits_for, const std::function<absl::Status()>& call) {
   const nanoseconds give_up = clock_.Now() + base::FromSeconds(options_.report_retry_s);
   nanoseconds wait = base::FromSeconds(options_.backoff_initial_s);
   std::optional<base::Wait> without;  // from the first failure on
   while (true) {
     const absl::Status status = call();
     if (!IsTransient(status)) return status;
-    const std::string cause = Cause("a gateway that takes the end of an episode", status);
+    const std::string cause = Cause(waits_for, status);
     without.has_value() ? without->Because(cause) : (void)without.emplace(cause);
     base::MutexLock lock(mu_);
     if (stopping_ || clock_.Now() >= give_up) return status;

@@ -127,6 +127,8 @@ class Runner {
   // The snapshots' thread.
   void TakeSnapshots();
   void TakeSnapshot(const v1::NextSnapshotResponse& ask);
+  // For a reader of a snapshot that is held; on a thread of its own.
+  void SendFilesOf(const v1::NextSnapshotResponse& ask);
   // The error that the gateway is told.
   absl::Status HoldSnapshotOf(const v1::NextSnapshotResponse& ask);
   std::string NameOf(int recipe) const;
@@ -140,7 +142,7 @@ class Runner {
                                              const std::string& detail, const std::string& cause = "");
   bool stopping() const;
   // Repeats `call` while the gateway cannot be reached. Once the runner stops, a call that fails is the last one.
-  absl::Status WithRetries(const std::function<absl::Status()>& call);
+  absl::Status WithRetries(const char* waits_for, const std::function<absl::Status()>& call);
   void Count(int recipe, const EpisodeReport& report);
   // Waits until no slot lives; false: the deadline passed first.
   bool AwaitSlots(std::chrono::nanoseconds deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -187,6 +189,7 @@ class Runner {
   std::map<std::string, Live> live_ ABSL_GUARDED_BY(mu_);  // running episodes by id
 
   base::Executor snapshots_;  // one thread
+  base::Executor senders_;    // of files
   base::Executor slots_;      // a thread per slot; last: the slots end before the rest goes
 };
 

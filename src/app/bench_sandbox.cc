@@ -40,11 +40,13 @@ struct Round {
 
 // A start, and its room, which is removed after the start was timed. Null: it failed.
 using Started = std::shared_ptr<void>;
+using SharedRoom = std::shared_ptr<sandbox::Room>;
 
 struct Way {
   std::string name;
-  std::function<Started()> start;
-  int pause_ms = 0;  // before each start: time for the pool to fill
+  std::function<Started(const SharedRoom& prepared)> start;
+  int pause_ms = 0;                          // before each start: time for the pool to fill
+  std::function<SharedRoom()> prepare = {};  // before each start, and not timed
   std::vector<Round> rounds = {};
 };
 
@@ -57,8 +59,9 @@ Round Measure(const Way& way, int count, int threads) {
     workers.emplace_back([&] {
       for (int i; (i = next++) < count;) {
         if (way.pause_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(way.pause_ms));
+        const SharedRoom prepared = way.prepare ? way.prepare() : nullptr;
         const auto from = Clock::now();
-        const Started started = way.start();
+        const Started started = way.start(prepared);
         if (started == nullptr) ++failed;
         latencies[static_cast<size_t>(i)] = std::chrono::duration<double, std::milli>(Clock::now() - from).count();
       }
@@ -172,6 +175,122 @@ int HoldIdle(sandbox::Substrate& substrate, int count, std::ostream& out, std::o
   return failed == 0 ? 0 : 1;
 }
 
+// The ways of starting a command that ends at once, on substrates with and without a pool.
+class Ways {
+ public:
+  Ways(sandbox::Substrate& pooled, sandbox::Substrate& plain, std::ostream& errors)
+      : pooled_(pooled), plain_(plain), errors_(errors) {}
+
+  // FAILED_PRECONDITION: the machine gives no room whose files could be forked.
+  absl::StatusOr<std::vector<Way>> Make(const std::string& folder) {
+    INGOT_RETURN_IF_ERROR(MakeTrunk());
+    std::vector<Way> ways;
+    AddRooms(ways);
+    AddForks(ways);
+    ways.push_back({"spawn", [](const SharedRoom&) { return Spawned({"/bin/true"}); }});
+    AddOthers(folder, ways);
+    return ways;
+  }
+
+ private:
+  Started Fail(const std::string& why) const {
+    errors_ << "a start failed: " << why << std::endl;
+    return nullptr;
+  }
+  static Started Spawned(std::vector<std::string> words) {
+    return SpawnAndWait(std::move(words)) ? std::make_shared<int>(0) : nullptr;
+  }
+  Started RunIn(SharedRoom room) const {
+    const auto outcome = room->Run(True(), sandbox::Limits{}, nullptr);
+    if (!outcome.ok()) return Fail(outcome.status().ToString());
+    return outcome->ok() ? room : Fail(sandbox::Describe(*outcome, sandbox::Limits{}) + outcome->err);
+  }
+  Started RunOn(sandbox::Substrate& substrate, const sandbox::RoomOptions& wish = {}) const {
+    auto room = substrate.Prepare(wish);
+    return room.ok() ? RunIn(*std::move(room)) : Fail(room.status().ToString());
+  }
+  static sandbox::Command True() { return {.argv = {"/bin/true"}, .env = {}, .working_dir = "", .stdin_text = ""}; }
+
+  void AddRooms(std::vector<Way>& ways) {
+    ways.push_back({"pool", [this](const SharedRoom&) { return RunOn(pooled_); }, kPoolPauseMs});
+    ways.push_back({"pool, at full rate", [this](const SharedRoom&) { return RunOn(pooled_); }});
+    ways.push_back({"room", [this](const SharedRoom&) { return RunOn(plain_); }});
+    if (plain_.grant().root_folder) {
+      sandbox::RoomOptions bound;
+      bound.binds = {{"work", "/app"}};
+      ways.push_back({"pool, work_at", [=, this](const SharedRoom&) { return RunOn(pooled_, bound); }, kPoolPauseMs});
+      ways.push_back({"room, work_at", [=, this](const SharedRoom&) { return RunOn(plain_, bound); }});
+    }
+    const auto second = [this](const SharedRoom&) -> Started {
+      thread_local SharedRoom room;  // ends with the thread
+      if (room == nullptr) {
+        auto made = plain_.Prepare();
+        if (!made.ok()) return Fail(made.status().ToString());
+        room = *std::move(made);
+      }
+      return RunIn(room);
+    };
+    ways.push_back({"second", second});
+  }
+
+  // A room with some files, and a snapshot of them.
+  absl::Status MakeTrunk() {
+    sandbox::RoomOptions wish;
+    wish.takes_snapshots = true;
+    INGOT_ASSIGN_OR_RETURN(const auto room, plain_.Prepare(wish));
+    const std::string script = "for i in $(seq 1000); do head -c 16384 /dev/zero > f$i || exit 1; done";
+    const sandbox::Command command{.argv = {"/bin/sh", "-c", script},
+                                   .env = {{"PATH", "/usr/bin:/bin"}},
+                                   .working_dir = room->work(),
+                                   .stdin_text = ""};
+    INGOT_ASSIGN_OR_RETURN(const auto outcome, room->Run(command, sandbox::Limits{}, nullptr));
+    if (!outcome.ok()) return absl::FailedPreconditionError("a room takes no files: " + outcome.err);
+    INGOT_ASSIGN_OR_RETURN(trunk_.from, room->TakeSnapshot());
+    return absl::OkStatus();
+  }
+
+  void AddForks(std::vector<Way>& ways) {
+    const auto fork = [this]() -> SharedRoom {
+      auto room = plain_.Prepare(trunk_);
+      if (!room.ok() || !(*room)->WriteFile("new", "a change").ok()) return nullptr;
+      return *std::move(room);
+    };
+    const auto keep = [this](const SharedRoom& room) -> Started {
+      if (room == nullptr) return Fail("a fork for a snapshot");
+      auto taken = room->TakeSnapshot();
+      return taken.ok() ? std::make_shared<std::shared_ptr<const sandbox::Snapshot>>(*taken)
+                        : Fail(taken.status().ToString());
+    };
+    ways.push_back({"snapshot", keep, 0, fork});
+    ways.push_back({"fork", [this](const SharedRoom&) { return RunOn(plain_, trunk_); }});
+  }
+
+  void AddOthers(const std::string& folder, std::vector<Way>& ways) const {
+    if (SpawnAndWait({"sh", "-c", "command -v bwrap >/dev/null"})) {
+      ways.push_back({"bubblewrap", [](const SharedRoom&) {
+                        return Spawned({"bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--unshare-all",
+                                        "--die-with-parent", "/bin/true"});
+                      }});
+    } else {
+      errors_ << "bubblewrap is not installed\n";
+    }
+    if (const std::string script = MakeBundle(folder); !script.empty()) {
+      auto next = std::make_shared<std::atomic<int>>(0);
+      const std::string name = "ingot-bench-" + std::to_string(getpid()) + "-";
+      ways.push_back({"crun", [=](const SharedRoom&) {
+                        return Spawned({"unshare", "-m", "sh", script, folder, name + std::to_string((*next)++)});
+                      }});
+    } else {
+      errors_ << "crun is not installed, or makes no bundle here\n";
+    }
+  }
+
+  sandbox::Substrate& pooled_;
+  sandbox::Substrate& plain_;
+  std::ostream& errors_;
+  sandbox::RoomOptions trunk_;  // of a fork
+};
+
 }  // namespace
 
 int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& errors) {
@@ -204,58 +323,28 @@ int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& 
     fs::remove_all(root, ignored);
     return code;
   }
-  const sandbox::Command command{.argv = {"/bin/true"}, .env = {}, .working_dir = "", .stdin_text = ""};
-  const auto fail = [&errors](const std::string& why) -> Started {
-    errors << "a start failed: " << why << std::endl;
-    return nullptr;
-  };
-  const auto run_in = [&](std::shared_ptr<sandbox::Room> room) -> Started {
-    const auto outcome = room->Run(command, sandbox::Limits{}, nullptr);
-    if (!outcome.ok()) return fail(outcome.status().ToString());
-    return outcome->ok() ? room : fail(sandbox::Describe(*outcome, sandbox::Limits{}) + outcome->err);
-  };
-  const auto run_on = [&](sandbox::Substrate& substrate) -> Started {
-    auto room = substrate.Prepare();
-    return room.ok() ? run_in(*std::move(room)) : fail(room.status().ToString());
-  };
-  const auto spawn = [](std::vector<std::string> words) -> Started {
-    return SpawnAndWait(std::move(words)) ? std::make_shared<int>(0) : nullptr;
-  };
-  std::vector<Way> ways;
-  ways.push_back({"pool", [&] { return run_on(*pooled); }, kPoolPauseMs});
-  ways.push_back({"room", [&] { return run_on(*plain); }});
-  const auto second = [&]() -> Started {
-    thread_local std::shared_ptr<sandbox::Room> room;  // ends with the thread
-    if (room == nullptr) {
-      auto made = plain->Prepare();
-      if (!made.ok()) return fail(made.status().ToString());
-      room = *std::move(made);
-    }
-    return run_in(room);
-  };
-  ways.push_back({"second", second});
-  ways.push_back({"spawn", [&] { return spawn({"/bin/true"}); }});
   const std::string bundle = root + "/bundle";
   fs::create_directories(bundle);
-  if (const std::string script = MakeBundle(bundle); !script.empty()) {
-    auto next = std::make_shared<std::atomic<int>>(0);
-    const std::string name = "ingot-bench-" + std::to_string(getpid()) + "-";
-    ways.push_back(
-        {"crun", [=] { return spawn({"unshare", "-m", "sh", script, bundle, name + std::to_string((*next)++)}); }});
-  } else {
-    errors << "crun is not installed, or makes no bundle here\n";
+  int code = 0;
+  {
+    Ways starts(*pooled, *plain, errors);  // holds a snapshot of `plain`
+    auto ways = starts.Make(bundle);
+    if (!ways.ok()) errors << "ingot bench sandbox: " << ways.status().message() << "\n";
+    code = ways.ok() ? 0 : 1;
+    std::optional<Underway> measuring("bench sandbox");
+    for (int round = 0; ways.ok() && round < args.rounds; ++round) {
+      for (Way& way : *ways) way.rounds.push_back(Measure(way, args.starts, args.threads));
+    }
+    measuring.reset();
+    if (ways.ok()) {
+      for (const Way& way : *ways) Print(way, std::string(sandbox::RungName(plain->grant().rung)), args, out);
+    }
   }
-  std::optional<Underway> measuring("bench sandbox");
-  for (int round = 0; round < args.rounds; ++round) {
-    for (Way& way : ways) way.rounds.push_back(Measure(way, args.starts, args.threads));
-  }
-  measuring.reset();
-  for (const Way& way : ways) Print(way, std::string(sandbox::RungName(plain->grant().rung)), args, out);
   pooled.reset();
   plain.reset();
   std::error_code ignored;
   fs::remove_all(root, ignored);
-  return 0;
+  return code;
 }
 
 }  // namespace ingot::app

@@ -14,10 +14,18 @@ struct SandboxBenchArgs {
   int idle = 0;  // rooms to hold at once, in place of the starts; 0 = none
 };
 
-// One JSON object per way: "pool" (a room that was opened before; the starts are paced, so that the pool can fill), "room" (opened when asked for), "second" (another
-// command in an open room), "crun" where it is installed (Linux bundles of the same program), "spawn" (no room at all). Fields:
-// p50_ms and p99_ms from the request to the end of the command, starts_per_s sustained by `threads`, rooms removed as well,
-// and the machine's load. With `idle` one object for the memory of that many open rooms. Returns the exit code.
+// One JSON object per way:
+//   pool                a room that was opened before; the starts are paced, so that the pool can fill
+//   pool, at full rate  the same without pauses, faster than rooms can be opened
+//   room                a room that is opened when asked for
+//   .., work_at         both with the work folder at another path
+//   second              another command in an open room
+//   snapshot            of a room with 1,000 files of 16 KiB, between two commands; no command is started
+//   fork                a room on such a snapshot
+//   spawn               no room at all
+//   bubblewrap, crun    where they are installed
+// Fields: p50_ms and p99_ms from the request to the end of the command, starts_per_s sustained by `threads`, rooms removed as
+// well, and the machine's load. With `idle` one object for the memory of that many open rooms. Returns the exit code.
 int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& errors);
 
 }  // namespace ingot::app

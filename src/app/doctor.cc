@@ -111,6 +111,7 @@ Finding ExaminePorts(const RunConfig& config) {
   std::vector<Wanted> wanted = {{"http.port", config.http.host, config.http.port},
                                 {"cluster.datapool_port", config.cluster.host, config.cluster.datapool_port},
                                 {"cluster.scheduler_port", config.cluster.host, config.cluster.scheduler_port},
+                                {"cluster.rewards_port", config.cluster.host, config.cluster.rewards_port},
                                 {"cluster.gateway_port", config.cluster.host, config.cluster.gateway_port},
                                 {"cluster.rollout_port", config.cluster.host, config.cluster.rollout_port}};
   if (config.page.enabled) wanted.push_back({"http.dashboard_port", config.page.host, config.page.port});

@@ -34,10 +34,11 @@ int CountOf(const RunConfig& config, const std::string& role) {
   if (role == "rollout") return config.cluster.rollout_engines;
   if (role == "gateway") return config.cluster.gateways;
   if (role == "datapool") return config.cluster.datapools;
+  if (role == "rewards") return config.cluster.rewards_role ? 1 : 0;
   return role == "agents" && !StartsAgents(config) ? 0 : 1;
 }
 
-constexpr const char* kStartOrder[] = {"datapool", "scheduler", "rollout", "gateway", "trainer", "agents"};
+constexpr const char* kStartOrder[] = {"datapool", "rewards", "scheduler", "rollout", "gateway", "trainer", "agents"};
 
 }  // namespace
 
@@ -133,6 +134,7 @@ absl::Status CheckGroups(const RunConfig& config) {
                                                    std::string_view(role) == "rollout"    ? " (cluster.rollout_engines)"
                                                    : std::string_view(role) == "gateway"  ? " (cluster.gateways)"
                                                    : std::string_view(role) == "datapool" ? " (cluster.datapools)"
+                                                   : std::string_view(role) == "rewards"  ? " (cluster.rewards_role)"
                                                                                           : ""));
   }
   if (StartsAgents(config) && group_of["agents"] != group_of["gateway"] && config.gateway.admin_key_file.empty()) {

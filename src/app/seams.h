@@ -51,6 +51,11 @@ class GatewayEpisodes final : public agents::Episodes {
     named.set_admin_key(admin_key_);
     return gateway_.SnapshotTaken(named);
   }
+  absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) override {
+    v1::SnapshotFilesPart named = part;
+    named.set_admin_key(admin_key_);
+    return gateway_.SendSnapshotFiles(named);
+  }
 
  private:
   static constexpr char kRunner[] = "agents";  // as under `ingot launch`

@@ -64,6 +64,7 @@ void Gateway::Tick() {
                            absl::StrCat("the call took longer than ", core_.options.call_deadline_s,
                                         " s (call_deadline_s); what was sampled is recorded as aborted")));
   }
+  transfers_.BreakSilent(base::FromSeconds(core_.options.end_wait_s));
   EndIdle();
 }
 
@@ -75,6 +76,7 @@ void Gateway::Shutdown() {
     answers.assign(answers_.begin(), answers_.end());
   }
   snapshots_.Close();
+  transfers_.Close();
   for (const auto& answer : answers) answer->Abort(ShuttingDown());
   const base::Clock& clock = *core_.parts.clock;
   const auto deadline = clock.Now() + base::FromSeconds(core_.options.end_wait_s);

@@ -36,6 +36,7 @@
 #include "gateway/episode.h"
 #include "gateway/options.h"
 #include "gateway/snapshot_desk.h"
+#include "gateway/snapshot_files.h"
 #include "proto/gateway.pb.h"
 
 namespace ingot::gateway {
@@ -72,6 +73,11 @@ class Gateway {
   // For runners, with the admin key. NextSnapshot blocks, at most wait_ms; an empty answer = there is none.
   absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request);
   absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request);
+  // The files of the snapshot that the caller's episode begins at, once their runner sends them; they end with an error if it
+  // is silent for end_wait_s. Blocks for the pool. 401: no key. 404: the episode begins at no snapshot.
+  absl::StatusOr<std::shared_ptr<FileTransfer>> ReadSnapshotFiles(const Caller& caller, std::function<void()> wake);
+  // For runners, with the admin key. Blocks while there is no room, for some seconds.
+  absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part);
   // A request of the caller ended with `status`. The caller's open episode, if there is one, remembers its last refusal
   // for its end. Gateway notes answers of models by itself.
   void NoteAnswer(const Caller& caller, const absl::Status& status);
@@ -128,7 +134,7 @@ class Gateway {
   };
 
   Gateway(GatewayOptions options, GatewayParts parts)
-      : snapshots_(*parts.clock), core_(std::move(options), std::move(parts)) {}
+      : snapshots_(*parts.clock), transfers_(*parts.clock), core_(std::move(options), std::move(parts)) {}
 
   // The episode that the caller may use; null: none yet, but a session may be opened for its key.
   absl::StatusOr<std::shared_ptr<Episode>> FindForCall(const Caller& caller);
@@ -237,7 +243,8 @@ class Gateway {
   std::map<std::string, std::chrono::nanoseconds> silent_until_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds recovered_at_ ABSL_GUARDED_BY(mu_){0};  // the last Recover for a key that nobody knew
 
-  SnapshotDesk snapshots_;  // own synchronisation
+  SnapshotDesk snapshots_;   // own synchronisation
+  FileTransfers transfers_;  // own synchronisation
 
   Core core_;  // last: its workers use all members above, and are joined first
 };

@@ -11,6 +11,7 @@ namespace ingot::gateway {
 namespace {
 
 constexpr int64_t kMostWaitMs = 60'000;
+constexpr std::chrono::seconds kRoomWait(5);  // of a part of files
 
 }  // namespace
 
@@ -81,6 +82,37 @@ absl::StatusOr<v1::NextSnapshotResponse> Gateway::NextSnapshot(const v1::NextSna
 absl::Status Gateway::SnapshotTaken(const v1::SnapshotTakenRequest& request) {
   INGOT_RETURN_IF_ERROR(CheckAdmin(request.admin_key()));
   return snapshots_.Taken(request);
+}
+
+absl::StatusOr<std::shared_ptr<FileTransfer>> Gateway::ReadSnapshotFiles(const Caller& caller,
+                                                                         std::function<void()> wake) {
+  if (caller.api_key.empty()) return ApiError(401, "invalid_api_key", "", "no API key was sent: the episode's key");
+  INGOT_ASSIGN_OR_RETURN(const auto episode,
+                         IsAdmin(caller.api_key) ? FindByKey(caller.episode, caller.api_key) : FindForCall(caller));
+  if (episode == nullptr || !episode->record().has_fork()) {
+    return ApiError(404, "no_files", "", "the episode begins at no snapshot, so there are no files of one");
+  }
+  const v1::EpisodeFork& fork = episode->record().fork();
+  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree trunk, TrunkOf(fork.episode_id()));
+  if (trunk.episode().runner().empty()) {
+    return ApiError(409, "no_room", "",
+                    "the agent of the snapshot's episode was started elsewhere: its files are there");
+  }
+  INGOT_ASSIGN_OR_RETURN(auto transfer, transfers_.Open(std::move(wake)));
+  v1::NextSnapshotResponse ask;
+  ask.set_episode_id(episode->id());
+  ask.set_snapshot_id(fork.snapshot_id());
+  ask.set_transfer_id(transfer->id());
+  snapshots_.Post(trunk.episode().runner(), ask);
+  return transfer;
+}
+
+absl::Status Gateway::SendSnapshotFiles(const v1::SnapshotFilesPart& part) {
+  INGOT_RETURN_IF_ERROR(CheckAdmin(part.admin_key()));
+  const auto transfer = transfers_.Find(part.transfer_id());
+  snapshots_.ForgetTransfer(part.transfer_id());
+  if (transfer == nullptr) return absl::NotFoundError("nobody reads these files any more");
+  return transfer->Put(part, kRoomWait);
 }
 
 absl::StatusOr<v1::EpisodeTree> Gateway::TrunkOf(const std::string& episode_id) {

@@ -13,6 +13,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/request_fields.h"
 #include "gateway/episode_request.h"
+#include "gateway/http_files.h"
 #include "gateway/http_forward.h"
 #include "gateway/http_route.h"
 
@@ -93,8 +94,8 @@ HttpRequest RequestOf(const http::RequestHead& head) {
 bool OfAnEpisode(const HttpRequest& request) {
   using Kind = HttpRoute::Kind;
   const Kind kind = request.route.kind;
-  return HasMethod(request) &&
-         (kind == Kind::kDialect || kind == Kind::kReward || kind == Kind::kEnd || kind == Kind::kSnapshot);
+  return HasMethod(request) && (kind == Kind::kDialect || kind == Kind::kReward || kind == Kind::kEnd ||
+                                kind == Kind::kSnapshot || kind == Kind::kFiles);
 }
 
 // ---- Answers that need no wait --------------------------------------------------------------------------------------
@@ -181,6 +182,12 @@ std::string TaskJson(const v1::Task& task) {
   return absl::StrCat(json, ",\"payload\":", payload ? task.payload_json() : "null", "}");
 }
 
+// Beside the URL of the episode's models.
+std::string FilesUrl(const v1::EpisodeOpenResponse& opened) {
+  const size_t path = opened.base_url().rfind("/s/");
+  return absl::StrCat(opened.base_url().substr(0, path), "/ingot/v1/episodes/", opened.episode_id(), "/files");
+}
+
 http::Reply Open(Gateway& gateway, const HttpRequest& request) {
   auto body = ObjectBody(request);
   if (!body.ok()) return Error(gateway, body.status());
@@ -200,7 +207,10 @@ http::Reply Open(Gateway& gateway, const HttpRequest& request) {
   json["group_id"] = opened->ref().group_id();
   json["sample_index"] = opened->ref().sample_index();
   json["attempt"] = opened->ref().attempt();
-  if (opened->has_fork()) json["from_snapshot"] = opened->fork().snapshot_id();
+  if (opened->has_fork()) {
+    json["from_snapshot"] = opened->fork().snapshot_id();
+    json["files_url"] = FilesUrl(*opened);
+  }
   http::Reply reply = Json(201, json);
   reply.body.pop_back();
   absl::StrAppend(&reply.body, ",\"task\":", TaskJson(opened->task()), "}");
@@ -372,6 +382,15 @@ http::Opening HttpApi::Answer(http::RequestHead head) {
       case HttpRoute::Kind::kEnd:
         answer = [&gateway = gateway_](const HttpRequest& r) { return End(gateway, r); };
         break;
+      case HttpRoute::Kind::kFiles: {
+        auto refuse = [&gateway = gateway_](const absl::Status& status) {
+          http::Reply reply = Error(gateway, status);
+          AddRequestId(base::RandomHex(16), reply.fields);
+          return reply;
+        };
+        return {.exchange = MakeFilesExchange(gateway_, {.api_key = request.key, .episode = request.route.episode},
+                                              std::move(refuse))};
+      }
       case HttpRoute::Kind::kSnapshot:
         answer = [&gateway = gateway_](const HttpRequest& r) { return Snapshot(gateway, r); };
         break;

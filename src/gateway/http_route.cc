@@ -111,6 +111,7 @@ void HttpRoute::MatchOwn(std::string_view path) {
   if (path.substr(slash) == "/reward") return Set(Kind::kReward, "POST");
   if (path.substr(slash) == "/end") return Set(Kind::kEnd, "POST");
   if (path.substr(slash) == "/snapshots") return Set(Kind::kSnapshot, "POST");
+  if (path.substr(slash) == "/files") return Set(Kind::kFiles, "GET");
 }
 
 }  // namespace ingot::gateway

@@ -19,6 +19,7 @@ struct HttpRoute {
     kReward,
     kEnd,
     kSnapshot,
+    kFiles,
     kStatus,
     kHealth,
     kVersion

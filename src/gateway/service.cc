@@ -80,6 +80,11 @@ class GatewayService final : public v1::Gateway::Service {
     return Fail(context, gateway_.SnapshotTaken(*request));
   }
 
+  grpc::Status SendSnapshotFiles(grpc::ServerContext* context, const v1::SnapshotFilesPart* part,
+                                 v1::SnapshotFilesResponse*) override {
+    return Fail(context, gateway_.SendSnapshotFiles(*part));
+  }
+
   grpc::Status ChatCompletions(grpc::ServerContext* context, const v1::ChatRequest* request,
                                grpc::ServerWriter<v1::ChatResponse>* writer) override {
     RawRequest raw{.body = request->request_json(), .headers = {}};

@@ -7,7 +7,7 @@ namespace ingot::gateway {
 
 void SnapshotDesk::Post(const std::string& runner, const v1::NextSnapshotResponse& ask) {
   base::MutexLock lock(mu_);
-  Ask& posted = asks_[ask.snapshot_id()];
+  Ask& posted = asks_[ask.transfer_id().empty() ? ask.snapshot_id() : ask.transfer_id()];
   const bool ends = posted.what.ends() || ask.ends();
   if (ends != posted.what.ends()) posted.given.reset();  // it asks for more than before
   posted.runner = runner;
@@ -68,6 +68,11 @@ absl::Status SnapshotDesk::Taken(const v1::SnapshotTakenRequest& taken) {
   ask->second.answer = taken.error();
   changed_.SignalAll();
   return absl::OkStatus();
+}
+
+void SnapshotDesk::ForgetTransfer(const std::string& transfer_id) {
+  base::MutexLock lock(mu_);
+  if (!transfer_id.empty()) asks_.erase(transfer_id);
 }
 
 void SnapshotDesk::Forget(const std::string& episode_id) {

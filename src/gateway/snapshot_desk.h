@@ -3,6 +3,7 @@
 //
 //   SnapshotEpisode --Post--> ask --Next--> runner --Taken--> Await returns
 //   a trunk at its fork --Post--> ask --Next--> runner ends the episode --Forget
+//   a reader of files --Post--> ask --Next--> runner sends the first part --ForgetTransfer
 //
 // An ask is given out again if nothing came of it in kGiveAgainAfter: the runner may have lost the answer. Thread safe.
 #pragma once
@@ -25,7 +26,8 @@ class SnapshotDesk {
 
   explicit SnapshotDesk(const base::Clock& clock) : clock_(clock) {}
 
-  // An ask with the id of one that stands changes nothing but `ends`, which stays once it is set.
+  // An ask with the id of one that stands changes nothing but `ends`, which stays once it is set. An ask for files has the id
+  // of its transfer.
   void Post(const std::string& runner, const v1::NextSnapshotResponse& ask);
   // Waits until the ask is answered and removes it; an ask that ends its episode stays. FAILED_PRECONDITION: the runner's
   // error. DEADLINE_EXCEEDED: the runner did not answer until `deadline`.
@@ -34,6 +36,8 @@ class SnapshotDesk {
   std::optional<v1::NextSnapshotResponse> Next(const std::string& runner, std::chrono::nanoseconds wait);
   // NOT_FOUND: nobody waits for this snapshot any more.
   absl::Status Taken(const v1::SnapshotTakenRequest& taken);
+  // The runner sends the files, or nobody reads them any more.
+  void ForgetTransfer(const std::string& transfer_id);
   // The episode has ended.
   void Forget(const std::string& episode_id);
   // Ends all waiting, now and later.
@@ -53,7 +57,7 @@ class SnapshotDesk {
   base::Mutex mu_;
   base::CondVar changed_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  std::map<std::string, Ask> asks_ ABSL_GUARDED_BY(mu_);  // by snapshot id
+  std::map<std::string, Ask> asks_ ABSL_GUARDED_BY(mu_);  // by transfer id, else by snapshot id
 };
 
 }  // namespace ingot::gateway

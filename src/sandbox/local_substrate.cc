@@ -39,57 +39,17 @@ absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const Subst
   std::ifstream users("/etc/passwd");
   for (std::string line; std::getline(users, line);) absl::StrAppend(&substrate->ground_.known_users, line, "\n");
   INGOT_RETURN_IF_ERROR(substrate->Probe(refused));
-  if (options.pool > 0) substrate->StartPool();
+  if (options.pool > 0) {
+    substrate->pool_ = std::make_unique<RoomPool>(
+        static_cast<size_t>(options.pool),
+        [&ground = substrate->ground_](const RoomOptions& wish) { return LocalRoom::Make(ground, wish); });
+  }
   return substrate;
 }
 
-LocalSubstrate::~LocalSubstrate() {
-  {
-    base::MutexLock lock(mu_);
-    ends_ = true;
-    changed_.SignalAll();
-  }
-  if (filler_.joinable()) filler_.join();
-  base::MutexLock lock(mu_);
-  ready_.clear();
-}
-
-void LocalSubstrate::StartPool() {
-  filler_ = std::thread([this] { FillPool(); });
-}
-
-void LocalSubstrate::FillPool() {
-  std::chrono::milliseconds pause(0);
-  while (true) {
-    {
-      base::MutexLock lock(mu_);
-      if (pause.count() > 0) base::Clock::Real().WaitUntil(changed_, mu_, base::Clock::Real().Now() + pause);
-      while (!ends_ && ready_.size() >= static_cast<size_t>(ground_.options.pool)) changed_.Wait(mu_);
-      if (ends_) return;
-    }
-    auto room = LocalRoom::Make(ground_, RoomOptions());
-    // Whoever asks for a room meanwhile gets the error itself.
-    pause = std::chrono::milliseconds(room.ok() ? 0 : 500);
-    if (!room.ok()) continue;
-    base::MutexLock lock(mu_);
-    ready_.push_back(*std::move(room));
-  }
-}
-
-std::unique_ptr<Room> LocalSubstrate::TakeReady() {
-  base::MutexLock lock(mu_);
-  if (ready_.empty()) return nullptr;
-  std::unique_ptr<Room> room = std::move(ready_.front());
-  ready_.pop_front();
-  changed_.SignalAll();
-  return room;
-}
-
 absl::StatusOr<std::unique_ptr<Room>> LocalSubstrate::Prepare(const RoomOptions& options) {
-  const bool is_plain = options.image.empty() && options.binds.empty() && options.from == nullptr &&
-                        !options.takes_snapshots && options.totals == GroupLimits();
-  if (is_plain) {
-    if (std::unique_ptr<Room> room = TakeReady()) return room;
+  if (pool_ != nullptr && RoomPool::Holds(options)) {
+    if (std::unique_ptr<Room> room = pool_->Take(options)) return room;
   }
   return LocalRoom::Make(ground_, options);
 }

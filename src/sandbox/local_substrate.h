@@ -9,19 +9,16 @@
 //   nowhere refused    subreapers: a room's first process adopts orphans, and ends them with the command
 //
 // Make tries sets of parts, strongest first, with a launcher each, and keeps the first one that the machine grants. With a
-// pool, a thread opens rooms before they are asked for.
+// pool, a thread opens rooms before they are asked for (room_pool.h).
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/mutex.h"
 #include "sandbox/local_room.h"
+#include "sandbox/room_pool.h"
 #include "sandbox/substrate.h"
 
 namespace ingot::sandbox {
@@ -33,9 +30,8 @@ class LocalSubstrate final : public Substrate {
  public:
   // `refused`: a WallPart set that counts as refused by the machine, for tests of weaker ones.
   static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t refused = 0);
-  ~LocalSubstrate() override;
-
   const Grant& grant() const override { return ground_.grant; }
+  const SubstrateOptions& options() const override { return ground_.options; }
   using Substrate::Prepare;
   absl::StatusOr<std::unique_ptr<Room>> Prepare(const RoomOptions& options) override;
 
@@ -59,16 +55,8 @@ class LocalSubstrate final : public Substrate {
   absl::Status NoteGrant(uint32_t walls, uint32_t refused);
   absl::Status OpenUids();
 
-  void StartPool();
-  void FillPool();
-  std::unique_ptr<Room> TakeReady();
-
   LocalGround ground_;  // outlives the rooms of the pool
-  base::Mutex mu_;
-  base::CondVar changed_;
-  std::deque<std::unique_ptr<Room>> ready_ ABSL_GUARDED_BY(mu_);
-  bool ends_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread filler_;
+  std::unique_ptr<RoomPool> pool_;
 };
 
 }  // namespace ingot::sandbox

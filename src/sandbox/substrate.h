@@ -39,6 +39,7 @@
 #include "sandbox/control_groups.h"
 #include "sandbox/disk_watch.h"
 #include "sandbox/process.h"
+#include "sandbox/snapshot_tar.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -105,7 +106,7 @@ struct SubstrateOptions {
   GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};
   // Disk of a room, counted about once a second while its command runs.
   DiskLimits disk = {.bytes = int64_t{16} << 30, .files = 2'000'000};
-  // Rooms that are opened before they are asked for; 0 = none. -1 = the owner decides: MakeSubstrate takes it for none.
+  // Rooms that are opened before they are asked for, of the kinds that were asked for last; 0 = none. -1 = the owner decides: MakeSubstrate takes it for none.
   int32_t pool = -1;
   // The first uid of rooms, in [1, 2^31); each room takes the next one that no other run of this machine has.
   int64_t uid_base = 1'900'000'000;
@@ -121,12 +122,16 @@ struct SubstrateOptions {
 class Snapshot {
  public:
   virtual ~Snapshot() = default;
+  // Gives `sink` the files as a tar archive of work/ and home/, and, of a room with an image, of root/: the files that differ
+  // from the image's (sandbox/snapshot_tar.h). Blocks as long as the sink does.
+  virtual absl::Status WriteTar(const ByteSink& sink) const = 0;
 };
 
 // A folder of the room that its commands see at another place too.
 struct Bind {
   std::string folder;  // of the room, beside work/; made, and empty at first. Or "work"
   std::string at;      // absolute
+  bool operator==(const Bind&) const = default;
 };
 
 struct RoomOptions {
@@ -137,10 +142,16 @@ struct RoomOptions {
   std::vector<Bind> binds;
   // A fork: the room begins with the snapshot's files, and with its image. Null = with empty folders.
   std::shared_ptr<const Snapshot> from;
+  // Of a fork with an image: true = the root folder is the image as it was, and of the snapshot's changes in it those in
+  // `kept_folder` (absolute; empty = none) alone are there. False = all of them are.
+  bool is_pristine = false;
+  std::string kept_folder;
   // True: snapshots of this room will be taken. Without it they are copies.
   bool takes_snapshots = false;
   // Limits of this room in place of SubstrateOptions::totals; 0 = those.
   GroupLimits totals;
+  // The same in place of SubstrateOptions::disk.
+  DiskLimits disk;
 };
 
 // A command that runs beside the next one and ends with it.
@@ -208,6 +219,8 @@ class Substrate {
   virtual ~Substrate() = default;
 
   virtual const Grant& grant() const = 0;
+  // As it was made.
+  virtual const SubstrateOptions& options() const = 0;
 
   // UNAVAILABLE, RESOURCE_EXHAUSTED: no folder, uid or process; worth another try.
   // FAILED_PRECONDITION: this rung has no images; INVALID_ARGUMENT: there is no such image.

@@ -1,7 +1,5 @@
 #include "weights/s3_http.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -10,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "base/random.h"
 #include "base/waits.h"
+#include "http/curl_parts.h"
 
 namespace ingot::weights {
 namespace {
@@ -20,18 +19,8 @@ constexpr milliseconds kFirstWait{100}, kLongestWait{5000};
 constexpr milliseconds kConnect{5000};
 constexpr long kStalledSeconds = 15;  // without a byte
 
-// libcurl's own state, made before the first handle and never freed: other code of the process may use it.
-void InitCurl() {
-  static const CURLcode made = curl_global_init(CURL_GLOBAL_DEFAULT);
-  (void)made;
-}
-
-struct ListFree {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
-};
-using HeaderList = std::unique_ptr<curl_slist, ListFree>;
-
 struct Received {
+  http::AnswerHead head;
   S3Answer answer;
   int64_t max_bytes = 0;
   bool too_large = false;
@@ -47,14 +36,7 @@ size_t OnBody(char* data, size_t size, size_t count, void* context) {
 }
 
 size_t OnHeader(char* data, size_t size, size_t count, void* context) {
-  auto& received = *static_cast<Received*>(context);
-  const std::string_view line(data, size * count);
-  const size_t colon = line.find(':');
-  if (line.starts_with("HTTP/")) received.answer.headers.clear();  // of an answer before, such as 100 Continue
-  if (colon != std::string_view::npos) {
-    const std::string name = absl::AsciiStrToLower(std::string(line.substr(0, colon)));
-    received.answer.headers[name] = std::string(absl::StripAsciiWhitespace(base::View(line.substr(colon + 1))));
-  }
+  static_cast<Received*>(context)->head.Add({data, size * count});
   return size * count;
 }
 
@@ -70,7 +52,7 @@ struct S3Http::Handle {
 
 S3Http::S3Http(const S3Options& options, S3Credentials credentials)
     : options_(options), credentials_(std::move(credentials)) {
-  InitCurl();
+  http::InitCurl();
 }
 
 S3Http::~S3Http() {
@@ -117,14 +99,12 @@ absl::StatusOr<S3Answer> S3Http::SendOnce(const S3Request& request, TimePoint de
   std::string url = absl::StrCat(options_.endpoint, "/", options_.bucket);
   if (!request.path.empty()) absl::StrAppend(&url, "/", request.path);
   if (!request.query.empty()) absl::StrAppend(&url, "?", request.query);
-  HeaderList headers;
-  // The first header makes the list; later ones leave its head as it is.
-  const auto add = [&](const std::string& line) { headers.reset(curl_slist_append(headers.release(), line.c_str())); };
-  add("x-amz-content-sha256: UNSIGNED-PAYLOAD");
-  if (!credentials_.session_token.empty()) add("x-amz-security-token: " + credentials_.session_token);
-  for (const std::string& line : request.headers) add(line);
+  http::CurlHeaders headers;
+  headers.Add("x-amz-content-sha256: UNSIGNED-PAYLOAD");
+  if (!credentials_.session_token.empty()) headers.Add("x-amz-security-token: " + credentials_.session_token);
+  for (const std::string& line : request.headers) headers.Add(line);
   const bool has_body = request.method == "PUT" || request.method == "POST";
-  if (has_body) add("Content-Type: application/octet-stream");
+  if (has_body) headers.Add("Content-Type: application/octet-stream");
 
   Received received;
   received.max_bytes = request.max_answer;
@@ -157,12 +137,11 @@ absl::StatusOr<S3Answer> S3Http::SendOnce(const S3Request& request, TimePoint de
   curl_easy_setopt(curl, CURLOPT_HEADERDATA, &received);
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, &reason[0]);
   const CURLcode code = curl_easy_perform(curl);
-  long http = 0;
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &http);
   Return(handle);
   if (received.too_large) return absl::ResourceExhaustedError("the answer is larger than it may be");
   if (code == CURLE_OK) {
-    received.answer.http = static_cast<int>(http);
+    received.answer.http = received.head.status;
+    received.answer.headers = std::move(received.head.headers);
     return std::move(received.answer);
   }
   const std::string why = reason[0] == '\0' ? curl_easy_strerror(code) : &reason[0];

@@ -111,6 +111,14 @@ TEST_F(BranchingTest, AnOwnersSnapshotStopsTheAgentOnlyForAMoment) {
   ASSERT_EQ(taken.size(), 3u);
   EXPECT_EQ(taken[0].error() + taken[1].error(), "") << "asked again, it is the same snapshot";
   EXPECT_THAT(taken[2].error(), HasSubstr("no agent of the episode runs here"));
+  // Somebody else asks for the files.
+  for (const auto& [transfer, snapshot] : {std::pair("t1", "ep0.1"), {"t2", "unknown.1"}}) {
+    episodes.Ask("other", snapshot, false, transfer);
+  }
+  const auto [archive, error] = episodes.AwaitFiles("t1");
+  EXPECT_EQ(error, "");
+  for (const char* part : {"work/state", "half\n", "home/h", "home\n"}) EXPECT_THAT(archive, HasSubstr(part));
+  EXPECT_THAT(episodes.AwaitFiles("t2").second, HasSubstr("does not hold the snapshot unknown.1"));
   std::ofstream(root_ + "/go").close();
   ASSERT_TRUE(runner->WaitDone(seconds(60)));
   ASSERT_EQ(episodes.ends().size(), 3u);

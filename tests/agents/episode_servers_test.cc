@@ -56,7 +56,7 @@ class EpisodeServersTest : public testing::Test {
   }
 
   EpisodeReport Run() {
-    recipe_.mcp = {server_};
+    if (!server_.command.empty() || !server_.url.empty()) recipe_.mcp = {server_};
     v1::EpisodeOpenResponse episode;
     episode.set_episode_id("e");
     episode.mutable_task()->set_task_id("t1");
@@ -101,6 +101,47 @@ TEST_F(EpisodeServersTest, AServerThatEndsOrIsSilentFailsTheEpisodeByName) {
   report = Run();
   EXPECT_EQ(report.cause, "mcp");
   EXPECT_THAT(report.detail, HasSubstr("cannot execute '/no/such/server'"));
+}
+
+// A service listens where the agent finds it, and answers nothing but GET.
+TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
+  if (!substrate_->grant().own_network) GTEST_SKIP() << "not granted";
+  recipe_.files = {{"served/item", "${task_id}"}};
+  recipe_.services = {{.name = "files",
+                       .command = {"/usr/bin/python3", "-I", "-m", "http.server", "--bind", "127.0.0.1", "--directory",
+                                   "served", "8124"},
+                       .url = "http://127.0.0.1:8124/"}};
+  const std::string get =
+      "import urllib.request, sys; print(urllib.request.urlopen('http://127.0.0.1:8124/item').read().decode())";
+  recipe_.command = {"/usr/bin/python3", "-I", "-c", get};
+  recipe_.verifier.expected = "t1";
+  EpisodeReport report = Run();
+  EXPECT_EQ(report.cause, "") << report.detail;
+  EXPECT_EQ(report.reward, 1) << report.detail;
+  // The verifier finds it gone.
+  recipe_.verifier = {};
+  recipe_.verifier.kind = "command";
+  recipe_.verifier.command = {"/bin/sh", "-c",
+                              "/usr/bin/python3 -I -c \"" + get + "\" 2>/dev/null && echo 1 || echo 0"};
+  report = Run();
+  EXPECT_EQ(report.cause, "") << report.detail;
+  EXPECT_EQ(report.reward, 0) << report.detail;
+  // One that has nothing to say yet is waited for, and named if it stays so.
+  recipe_.services[0].command = {"/bin/sh", "-c", "echo loading; exec sleep 1000"};
+  recipe_.services[0].start_timeout_s = 0.2;
+  report = Run();
+  EXPECT_EQ(report.cause, "service");
+  EXPECT_THAT(report.detail, AllOf(HasSubstr("the service 'files' (/bin/sh) did not start: no answer within 0.2 s"),
+                                   HasSubstr("its output ends: loading")));
+  sandbox::Grant grant;
+  EXPECT_THAT(std::string(CheckServersReach(recipe_, grant).message()),
+              HasSubstr("the service 'files' listens inside the room, which needs a network of its own"));
+  recipe_.services[0].url = "";
+  EXPECT_THAT(std::string(Recipe::Make(recipe_).status().message()),
+              HasSubstr("services 'files': name a command and its url"));
+  recipe_.services[0].url = "https://elsewhere/";
+  EXPECT_THAT(Run().detail,
+              HasSubstr("services 'files': url https://elsewhere/ must begin with http://127.0.0.1:PORT"));
 }
 
 // A server outside rooms that shows what it was asked with.
@@ -149,13 +190,13 @@ TEST_F(EpisodeServersTest, RoomsThatCannotHaveAServerRefuseTheRecipeByName) {
   server_.url = "http://127.0.0.1:8123/mcp";
   recipe_.mcp = {server_};
   sandbox::Grant grant;
-  EXPECT_THAT(std::string(CheckMcpReach(recipe_, grant).message()), HasSubstr("'all' listens inside the room"));
+  EXPECT_THAT(std::string(CheckServersReach(recipe_, grant).message()), HasSubstr("'all' listens inside the room"));
   recipe_.mcp[0].command.clear();
-  EXPECT_TRUE(CheckMcpReach(recipe_, grant).ok()) << "rooms share the machine's network";
+  EXPECT_TRUE(CheckServersReach(recipe_, grant).ok()) << "rooms share the machine's network";
   grant.landlock = 4;
-  EXPECT_THAT(std::string(CheckMcpReach(recipe_, grant).message()), HasSubstr("rooms cannot reach"));
+  EXPECT_THAT(std::string(CheckServersReach(recipe_, grant).message()), HasSubstr("rooms cannot reach"));
   grant.own_network = true;
-  EXPECT_TRUE(CheckMcpReach(recipe_, grant).ok());
+  EXPECT_TRUE(CheckServersReach(recipe_, grant).ok());
 }
 
 }  // namespace

@@ -96,13 +96,26 @@ class FakeEpisodes final : public Episodes {
     return absl::OkStatus();
   }
 
-  // Asks the runner for a snapshot.
-  void Ask(const std::string& episode, const std::string& snapshot, bool ends) {
+  absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) override {
+    base::MutexLock lock(mu_);
+    std::string& file = files_[part.transfer_id()];
+    if (part.offset() != static_cast<int64_t>(file.size())) return absl::InvalidArgumentError("out of order");
+    file += part.data();
+    if (part.done() || !part.error().empty()) {
+      sent_[part.transfer_id()] = part.error();
+      changed_.SignalAll();
+    }
+    return absl::OkStatus();
+  }
+
+  // Asks the runner for a snapshot, or with `transfer` for its files.
+  void Ask(const std::string& episode, const std::string& snapshot, bool ends, const std::string& transfer = "") {
     base::MutexLock lock(mu_);
     v1::NextSnapshotResponse& ask = asks_.emplace_back();
     ask.set_episode_id(episode);
     ask.set_snapshot_id(snapshot);
     ask.set_ends(ends);
+    ask.set_transfer_id(transfer);
     changed_.SignalAll();
   }
   // The runner's answers; blocks until there are `count`, at most 20 s.
@@ -110,6 +123,14 @@ class FakeEpisodes final : public Episodes {
     base::MutexLock lock(mu_);
     for (int i = 0; i < 200 && taken_.size() < count; ++i) changed_.WaitFor(mu_, std::chrono::milliseconds(100));
     return taken_;
+  }
+
+  // The files that the runner sent and its error; blocks until they are whole, at most 20 s.
+  std::pair<std::string, std::string> AwaitFiles(const std::string& transfer) {
+    base::MutexLock lock(mu_);
+    for (int i = 0; i < 200 && !sent_.contains(transfer); ++i) changed_.WaitFor(mu_, std::chrono::milliseconds(100));
+    if (!sent_.contains(transfer)) return {"", "nothing was sent"};
+    return {files_[transfer], sent_[transfer]};
   }
 
   // Blocks until `count` episodes were opened; false after 20 s.
@@ -154,6 +175,7 @@ class FakeEpisodes final : public Episodes {
   std::vector<v1::EpisodeEndRequest> ends_;
   std::vector<v1::NextSnapshotResponse> asks_;
   std::vector<v1::SnapshotTakenRequest> taken_;
+  std::map<std::string, std::string> files_, sent_;  // by transfer: the archive, and the error at its end
 };
 
 }  // namespace ingot::agents

@@ -44,7 +44,13 @@ class FakeGateway final : public v1::Gateway::Service {
                              v1::SnapshotTakenResponse*) override {
     return v1::ToGrpc(episodes_.SnapshotTaken(*request));
   }
+  grpc::Status SendSnapshotFiles(grpc::ServerContext*, const v1::SnapshotFilesPart* part,
+                                 v1::SnapshotFilesResponse*) override {
+    admin_key_of_files = part->admin_key();
+    return v1::ToGrpc(episodes_.SendSnapshotFiles(*part));
+  }
   v1::NextSnapshotRequest asked;  // the last one
+  std::string admin_key_of_files;
 
  private:
   Episodes& episodes_;
@@ -110,6 +116,13 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   taken.set_snapshot_id("ep0.3");
   EXPECT_TRUE(episodes->SnapshotTaken(taken).ok());
   EXPECT_EQ(gateway.AwaitTaken(1).at(0).admin_key(), "secret");
+  v1::SnapshotFilesPart part;
+  part.set_transfer_id("t");
+  part.set_data("bytes");
+  part.set_done(true);
+  EXPECT_TRUE(episodes->SendSnapshotFiles(part).ok());
+  EXPECT_EQ(gateway.AwaitFiles("t").first, "bytes");
+  EXPECT_EQ(service.admin_key_of_files, "secret");
   EXPECT_EQ(episodes->Open(open).status().code(), absl::StatusCode::kFailedPrecondition);
   server->Shutdown();
 }

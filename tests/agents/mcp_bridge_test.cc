@@ -91,7 +91,7 @@ class McpBridgeTest : public testing::Test {
  protected:
   struct Answer {
     absl::Status status;
-    McpAnswerHead head;
+    http::AnswerHead head;
     std::string body;
   };
   Answer Ask(const std::string& method, const std::string& url, const std::string& body = "",
@@ -99,7 +99,7 @@ class McpBridgeTest : public testing::Test {
     Answer answer;
     answer.status = SendMcpRequest(
         {.method = method, .url = url, .headers = std::move(headers), .body = body, .make_socket = nullptr},
-        {.on_head = [&](McpAnswerHead head) { answer.head = std::move(head); },
+        {.on_head = [&](http::AnswerHead head) { answer.head = std::move(head); },
          .on_bytes =
              [&](std::string_view bytes) {
                answer.body += bytes;

@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+from stored_trees import Tokens, stored_groups
+
 # A short run: little warm start, few and small steps, any reward.
 SHORT = {
     "sft.max_steps": 30, "scheduler.total_steps": 8, "scheduler.groups_per_step": 2, "scheduler.group_size": 4,
@@ -143,41 +145,6 @@ def case_smoke(ingot, options):
     print(f"wall time {time.time() - started:.0f} s")
 
 
-class StoredTree:
-    """An episode as `ingot inspect --json` prints it."""
-
-    def __init__(self, text):
-        tree = json.loads(text)
-        self.episode, self.calls, self.segments = tree["episode"], tree.get("calls", []), tree.get("segments", {})
-
-    def ids(self, keys):
-        return [id for key in keys for id in self.segments[base64.b64decode(key).hex()]["tokenIds"]]
-
-    def context(self, call):
-        """All ids of the prompt, those of a parent call of the same episode included."""
-        before = []
-        if "continuedSegments" in call:
-            parent = next(one for one in self.calls if one["callId"] == call["parentCallId"])
-            before = self.context(parent) + self.ids(parent["sampledKeys"][:call["continuedSegments"]])
-        return before + self.ids(call.get("contextKeys", []))
-
-    def path(self, call):
-        return self.context(call) + self.ids(call.get("sampledKeys", []))
-
-
-def stored_group(ingot, name, group):
-    """The trees of a group's newest attempts, by sample."""
-    newest = {}
-    for line in ingot.inspect(name, "--json", "--limit", "0").splitlines():
-        tree = StoredTree(line)
-        ref = tree.episode.get("ref", {})
-        sample, attempt = ref.get("sampleIndex", 0), ref.get("attempt", 0)
-        if "purpose" not in tree.episode and int(ref.get("groupId", 0)) == int(group):  # of training
-            if attempt >= newest.get(sample, (0, None))[0]:
-                newest[sample] = (attempt, tree)
-    return {sample: tree for sample, (_, tree) in newest.items()}
-
-
 BRANCHING = {
     "run": {"name": "branching", "seed": 1},
     "data": {"tasks": "examples/smoke/train.jsonl"},
@@ -232,11 +199,12 @@ def check_branches(ingot, rows, step):
     """The forks of a batch, and its tokens: of the record's trees, the trainer's, and those that rollout computed."""
     batch = next(record["batch"] for record in ingot.journal("branching")
                  if "batch" in record and int(record["batch"].get("step", 0)) == step)
-    nodes, computed, calls, forked, common = set(), 0, 0, 0, None
+    groups, trees, forked = stored_groups(ingot.inspect("branching", "--json", "--limit", "0").splitlines()), [], 0
     for group in batch["groupIds"]:
-        trees = stored_group(ingot, "branching", group)
-        ids = {tree.episode["episodeId"]: tree for tree in trees.values()}
-        for sample, tree in trees.items():
+        samples = groups[int(group)]
+        trees += samples.values()
+        ids = {tree.episode["episodeId"]: tree for tree in samples.values()}
+        for sample, tree in samples.items():
             state, fork = tree.episode["state"], tree.episode.get("fork")
             check(sample >= 4 or state == "EPISODE_FINISHED", f"sample {sample} of group {group}: {state}")
             if fork:
@@ -249,23 +217,15 @@ def check_branches(ingot, rows, step):
                 check("continuedSegments" not in first and first["sequence"] == 2, f"a leaf's first call: {first}")
                 check(len(tree.calls) == 2 and "forkCause" not in first, f"a leaf's calls: {tree.calls}")
                 forked += 1
-            for call in tree.calls:
-                path, node = tree.path(call), 0
-                for id in path:  # a node of the trie is named by its path
-                    node = hash((node, id))
-                    nodes.add(node)
-                common = path if common is None else os.path.commonprefix([common, path])
-                computed += len(path) - call.get("cachedTokens", 0)
-                calls += 1
     check(forked > 0, "no leaf was forked")
-    trained = rows[step]["tree/merged_tokens"]
-    check(len(nodes) == trained, f"{len(nodes)} recorded, {trained} trained")
+    tokens, trained = Tokens(trees), rows[step]["tree/merged_tokens"]
+    check(tokens.unique == trained, f"{tokens.unique} recorded, {trained} trained")
     # The engine's cache holds whole blocks, so a call computes at most a block of its prefix again. Another group may
     # have computed what all prompts begin with.
     block = 16
-    check(len(nodes) - len(common) <= computed <= len(nodes) + calls * block,
-          f"{computed} tokens computed for {len(nodes)} in {calls} calls")
-    print(f"{forked} leaves; {len(nodes)} tokens in the batch's tree, {computed} computed by rollout in {calls} calls")
+    check(tokens.unique - tokens.common <= tokens.computed <= tokens.unique + tokens.calls * block,
+          f"{tokens.computed} tokens computed for {tokens.unique} in {tokens.calls} calls")
+    print(f"{forked} leaves; {tokens.unique} tokens in the batch's tree, {tokens.computed} computed by rollout in {tokens.calls} calls")
 
 
 def case_seeds(ingot, options):
@@ -481,9 +441,42 @@ def finish_launched(ingot, launch, name, steps):
     return output, check_run(ingot, name, steps)
 
 
+def check_simulate(ingot, name, groups_per_step, group_size, max_staleness):
+    """`ingot simulate` on a recorded run takes its durations and its scheduler's keys; given options go before those."""
+    folder = f"{ingot.folder}/{name}"
+
+    def simulate(*argv):
+        done = subprocess.run([ingot.binary, "simulate", *argv], capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+    code, output, _ = simulate("--from", folder, "--workers", "3", "--steps", "40")
+    head, _, *lines = output.splitlines()
+    check(code == 0 and head == f"40 steps of {groups_per_step} groups of {group_size}, 3 workers, S {max_staleness}, seed 0"
+          and [line.split()[0] for line in lines] == ["strict", "windowed", "greedy"], f"simulate: {code}: {output}")
+    code, output, _ = simulate("--from", folder, "--max-staleness", "5", "--group-size", "3", "--order", "greedy")
+    check(code == 0 and f" of {groups_per_step} groups of 3, " in output and ", S 5, " in output and "greedy" in output
+          and "strict" not in output, f"given options: {code}: {output}")
+    asked = ("--from", folder, "--json", "--workers", "1", "--steps", "100", "--step-s", "0.001", "--publish-s", "0")
+    code, output, _ = simulate(*asked)
+    rows = [json.loads(line) for line in output.splitlines()]
+    check(code == 0 and [row["order"] for row in rows] == ["strict", "windowed", "greedy"], f"--json: {code}: {output}")
+    check(simulate(*asked)[1] == output, "equal options gave other figures")
+    check(simulate(*asked, "--seed", "2")[1] != output, "another seed gave equal figures")
+    episodes = [StoredTree(line).episode for line in ingot.inspect(name, "--json", "--limit", "0").splitlines()]
+    times = [(int(one["endedUnixNs"]) - int(one["openedUnixNs"])) * 1e-9 for one in episodes
+             if one["state"] == "EPISODE_FINISHED" and "purpose" not in one]
+    for row in rows:  # one worker without a pause
+        check(sum(row["ages"]) == row["groups"] == 100 * groups_per_step, f"the groups: {row}")
+        check(min(times) < 3600 / row["episodes_per_hour"] < max(times), f"seconds {min(times)} to {max(times)}: {row}")
+    for argv, word in ((("--from", f"{folder}/logs"), "is not a run folder"),
+                       (("--from", folder, "--durations", "constant:1"), "--durations")):
+        code, output, fault = simulate(*argv)
+        check(code == 2 and output == "" and word in fault and fault.count("\n") == 1, f"{argv}: {code}: {output}{fault}")
+
+
 def case_launch(ingot, options):
     """A restarted role uses the run's own configuration, even if the file that it came from has changed. A role that
-    got SIGTERM from outside, while the run goes on, is restarted too."""
+    got SIGTERM from outside, while the run goes on, is restarted too. A second launch of the run changes nothing."""
     config = pathlib.Path(ingot.folder) / "launched.yaml"
     config.write_text((pathlib.Path(ingot.source) / ingot.config).read_text())
     ingot.config = str(config)
@@ -510,6 +503,10 @@ def case_launch(ingot, options):
     # Behind them may stand roles that only wait: on a busy machine the trainer, for its batch.
     check([line.split()[0] for line in answer.stdout.splitlines()][:4] == ["datapool", "scheduler", "rollout-0", "gateway"],
           f"ingot status: {answer.stdout}")
+    for command in ("launch", "train"):
+        code, output = ingot.run(command, settings, timeout=60)
+        check(code == 1 and len(errors(output)) == 1 and "is in use by another process" in output,
+              f"a second `ingot {command}`: {code}: {output}")
     alone = subprocess.run(ingot.argv("datapool", {"run.name": "launched"}), cwd=ingot.source, capture_output=True,
                            text=True, timeout=60)
     check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
@@ -528,6 +525,7 @@ def case_launch(ingot, options):
     print(output)
     for role in ("scheduler", "gateway", "trainer"):
         check(f"{role} started again (1 of" in output, f"{role} was not started again: {output}")
+    check_simulate(ingot, "launched", groups_per_step=2, group_size=4, max_staleness=1)
 
 
 def write_asking_config(ingot, cleanup=(), agent_seconds=0.3):

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "execution/test_client.h"
+#include "sandbox/test_image.h"
 
 namespace ingot::execution {
 namespace {
@@ -85,6 +88,68 @@ TEST_F(OwnApiTest, FilesAreReadWrittenListedAndRemoved) {
   EXPECT_EQ(Ask("DELETE", session + "/files/src", "").status, 200);
   EXPECT_EQ(Ask("GET", session + "/files/src", "").status, 404);
   EXPECT_EQ(Ask("PUT", session + "/files/%2Fproc%2Fversion", "x").status, 400) << "not the room's to write";
+}
+
+// A repository is put into a session, patched and tested there, and its difference taken out.
+TEST_F(OwnApiTest, ASessionTakesPatchesOfARepository) {
+  if (std::system("command -v git >/dev/null 2>&1") != 0) GTEST_SKIP() << "needs git";
+  const std::string session = Open();
+  const auto shell = [&](const std::string& code) {
+    const base::json::object asked{{"language", "shell"}, {"code", code}};
+    return Case(Ask("POST", session + "/execute", base::PrintJson(asked)));
+  };
+  EXPECT_EQ(Ask("PUT", session + "/files/repo/add.py", "def add(a, b):\n    return a - b\n").status, 200);
+  const value made = shell(
+      "cd repo && git init -q && git config user.email a@b && git config user.name a && git add -A && git commit -qm "
+      "first");
+  EXPECT_EQ(made.at("exit_code").get_int64(), 0) << base::PrintJson(made);
+  const std::string test = "cd repo && python3 -B -c 'import add; assert add.add(2, 3) == 5'";
+  EXPECT_NE(shell(test).at("exit_code").get_int64(), 0);
+  const std::string fix =
+      "--- a/add.py\n+++ b/add.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n";
+  EXPECT_EQ(Ask("PUT", session + "/files/fix.patch", fix).status, 200);
+  EXPECT_EQ(shell("cd repo && git apply ../fix.patch").at("exit_code").get_int64(), 0);
+  EXPECT_EQ(shell(test).at("exit_code").get_int64(), 0);
+  const value again = shell("cd repo && git apply ../fix.patch");
+  EXPECT_NE(again.at("exit_code").get_int64(), 0);
+  EXPECT_THAT(std::string(again.at("stderr").get_string()), HasSubstr("patch does not apply"));
+  EXPECT_EQ(shell("cd repo && git diff > ../out.patch").at("exit_code").get_int64(), 0);
+  EXPECT_THAT(Begin("GET", session + "/files/out.patch", "")->Bytes(), HasSubstr(fix.substr(fix.find("@@"))));
+  EXPECT_EQ(shell("cd repo && git checkout -q . && cat add.py").at("stdout").get_string(),
+            "def add(a, b):\n    return a - b\n");
+}
+
+// The image has the interpreter: here its shell, and no Python.
+TEST_F(OwnApiTest, AnImageHasTheLanguages) {
+  if (!sandbox::MakeTestImage(folder_.path())) GTEST_SKIP() << "needs skopeo, umoci and busybox-static";
+  sandbox::SubstrateOptions options;
+  options.work_root = folder_.path() + "/work";
+  options.images = folder_.path() + "/images";
+  auto substrate = sandbox::LocalSubstrate::Make(options);
+  ASSERT_TRUE(substrate.ok()) << substrate.status();
+  if (!(*substrate)->grant().layers || !(*substrate)->grant().root_folder) GTEST_SKIP() << "no rooms with images here";
+  MakeOn(*std::move(substrate));
+  const std::string image = R"("image": "docker-archive:)" + folder_.path() + R"(/image.tar")";
+  const value ran =
+      Case(Ask("POST", "/ingot/v1/execute", "{" + image + R"(, "language": "shell", "cases": [{"stdin": "in\n"}],
+                                 "code": "read line; cat /app/greeting; echo $GREETING $line; ls /usr 2>&1"})"));
+  EXPECT_THAT(std::string(ran.at("stdout").get_string()), HasSubstr("from the image\nhello in\n"))
+      << base::PrintJson(ran);
+  EXPECT_THAT(std::string(ran.at("stdout").get_string()), HasSubstr("No such file"))
+      << "the machine's files are not there";
+  const http::Reply python = Ask("POST", "/ingot/v1/execute", "{" + image + R"(, "language": "python", "code": "1"})");
+  EXPECT_NE(python.status, 200) << python.body;
+  EXPECT_THAT(python.body, HasSubstr("python3"));
+  // A session on it keeps its changes; another one begins with the image's files.
+  const std::string session = Open("{" + image + "}"), other = Open("{" + image + "}");
+  const auto shell = [&](const std::string& of, const std::string& code) {
+    return std::string(Case(Ask("POST", of + "/execute", base::PrintJson({{"language", "shell"}, {"code", code}})))
+                           .at("stdout")
+                           .get_string());
+  };
+  EXPECT_EQ(shell(session, "echo mine > /app/greeting; echo $GREETING"), "hello\n");
+  EXPECT_EQ(shell(session, "cat /app/greeting"), "mine\n");
+  EXPECT_EQ(shell(other, "cat /app/greeting"), "from the image\n");
 }
 
 TEST_F(OwnApiTest, AStreamHasOutputAsItComesAndTheEndLast) {

@@ -97,9 +97,12 @@ class ServiceTest : public testing::Test {
   static constexpr char kKey[] = "a key of the service";
 
   void Make(ServiceOptions options = {}) {
+    MakeOn(sandbox::SharedUidSubstrate(folder_.path() + "/work"), std::move(options));
+  }
+  void MakeOn(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions options = {}) {
     options.key = kKey;
     options.images = folder_.path() + "/images";
-    service_ = std::make_unique<Service>(sandbox::SharedUidSubstrate(folder_.path() + "/work"), options);
+    service_ = std::make_unique<Service>(std::move(substrate), options);
   }
   std::unique_ptr<Call> Begin(const std::string& method, const std::string& target, const std::string& body,
                               http::Fields fields = {{"Authorization", std::string("Bearer ") + kKey}}) {

@@ -112,6 +112,47 @@ TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
   EXPECT_EQ(forked.status, 201) << forked.body;
   EXPECT_EQ(forked.json().at("from_snapshot").as_string(), snapshot);
   EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", R"({"from_snapshot":"gone.1"})").status, 404);
+
+  // The snapshot's files come from the runner, with the key of the episode that begins at it.
+  const std::string leaf(forked.json().at("episode_id").as_string()), leaf_key(forked.json().at("api_key").as_string());
+  const std::string files = "/ingot/v1/episodes/" + leaf + "/files";
+  EXPECT_EQ(forked.json().at("files_url").as_string(), site.server().url() + files);
+  EXPECT_EQ(site.Ask("GET", files).status, 401);
+  EXPECT_EQ(site.Ask("GET", files, "", episode.api_key()).status, 403);
+  EXPECT_EQ(site.Ask("GET", "/ingot/v1/episodes/" + id + "/files", "", key).status, 404) << "it begins at no snapshot";
+  std::string archive;  // more than the gateway holds
+  for (int i = 0; archive.size() < 3'000'000; ++i) archive += std::to_string(i) + ",";
+  const auto send = [&](const std::string& error) {
+    v1::NextSnapshotRequest next;
+    next.set_runner("agents");
+    next.set_wait_ms(20'000);
+    const v1::NextSnapshotResponse ask = *site.gateway().NextSnapshot(next);
+    EXPECT_EQ(ask.snapshot_id(), snapshot);
+    v1::SnapshotFilesPart part;
+    part.set_transfer_id(ask.transfer_id());
+    part.set_error(error);
+    while (!part.done() && error.empty()) {
+      part.set_data(archive.substr(static_cast<size_t>(part.offset()), 400'000));
+      part.set_done(part.offset() + static_cast<int64_t>(part.data().size()) == static_cast<int64_t>(archive.size()));
+      for (int twice = part.done() ? 1 : 0; twice < 2; ++twice) {  // its answer may be lost
+        EXPECT_TRUE(site.gateway().SendSnapshotFiles(part).ok());
+      }
+      part.set_offset(part.offset() + static_cast<int64_t>(part.data().size()));
+    }
+    if (!error.empty()) EXPECT_TRUE(site.gateway().SendSnapshotFiles(part).ok());
+    EXPECT_TRUE(absl::IsNotFound(site.gateway().SendSnapshotFiles(part))) << "it is complete";
+  };
+  std::thread sends([&] { send(""); });
+  const Response got = site.Ask("GET", files, "", leaf_key);
+  sends.join();
+  EXPECT_EQ(got.status, 200);
+  EXPECT_EQ(got.headers.at("content-type"), "application/x-tar");
+  EXPECT_TRUE(got.body == archive) << got.body.size();
+  std::thread refuses([&] { send("this runner does not hold it"); });
+  const Response gone = site.Ask("GET", files, "", leaf_key);
+  refuses.join();
+  EXPECT_EQ(gone.status, 410);
+  EXPECT_EQ(gone.json().at("error").at("code").as_string(), "files_gone");
 }
 
 TEST(HttpServer, StreamsEventsThatEndWithDone) {

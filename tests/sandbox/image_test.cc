@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "sandbox/test_image.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::sandbox {
@@ -16,28 +17,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// A docker archive of one layer: a static shell, a file, an environment and a working folder.
-constexpr char kMakeArchive[] = R"(set -e
-cd "$1"; mkdir -p layer/bin layer/app layer/etc layer/tmp
-cp /bin/busybox layer/bin/busybox; ln -s busybox layer/bin/sh; ln -s busybox layer/bin/cat; ln -s busybox layer/bin/id
-ln -s busybox layer/bin/ls
-echo "from the image" > layer/app/greeting
-tar -C layer --owner=0 --group=0 -cf layer.tar .
-sum=$(sha256sum layer.tar | cut -d' ' -f1)
-printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin","GREETING=hello"],"WorkingDir":"/app"},' > config.json
-printf '"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' $sum >> config.json
-printf '[{"Config":"config.json","RepoTags":["test:1"],"Layers":["layer.tar"]}]' > manifest.json
-tar -cf image.tar manifest.json config.json layer.tar
-)";
-
 class ImageTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::system("command -v skopeo umoci busybox >/dev/null 2>&1") != 0 || access("/bin/busybox", X_OK) != 0) {
-      GTEST_SKIP() << "needs skopeo, umoci and busybox-static";
-    }
-    std::ofstream(Path("make.sh")) << kMakeArchive;
-    ASSERT_EQ(std::system(absl::StrCat("sh ", Path("make.sh"), " ", folder_.path()).c_str()), 0);
+    if (!MakeTestImage(folder_.path())) GTEST_SKIP() << "needs skopeo, umoci and busybox-static";
   }
   std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
 
@@ -93,6 +76,15 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
   const auto leaf = (*substrate)->Prepare(fork);
   ASSERT_TRUE(leaf.ok()) << leaf.status();
   EXPECT_EQ((*leaf)->Run(look, Limits{}, nullptr)->out, "changed\n/bin/new\n");
+  // Of the image's root an archive has what changed, and marks where files are gone.
+  const std::string changes = Path("changes");
+  const Command removes{
+      .argv = {"/bin/busybox", "rm", "/app/greeting"}, .env = {{"PATH", "/bin"}}, .working_dir = "/", .stdin_text = ""};
+  ASSERT_TRUE((*leaf)->Run(removes, Limits{}, nullptr)->ok());
+  Unpack(**(*leaf)->TakeSnapshot(), changes);
+  EXPECT_TRUE(std::filesystem::exists(changes + "/root/bin/new"));
+  EXPECT_TRUE(std::filesystem::exists(changes + "/root/app/.wh.greeting"));
+  EXPECT_FALSE(std::filesystem::exists(changes + "/root/bin/sh")) << "that is the image's";
   // Files of the task's owner arrive when the agent is gone.
   std::filesystem::create_directories(Path("judge"));
   std::ofstream(Path("judge/test.sh")) << "cat /app/greeting > /logs/seen\n";
@@ -101,6 +93,82 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
       .argv = {"sh", "/tests/test.sh"}, .env = {{"PATH", "/bin"}}, .working_dir = "/", .stdin_text = ""};
   ASSERT_TRUE((*room)->Run(judge, Limits{}, nullptr)->ok());
   EXPECT_EQ((*room)->ReadBound("logs", "seen", 100).value(), "changed\n");
+}
+
+// What a fork of a room on the image sees, whose root folder is pristine but for `kept`.
+class PristineTest : public ImageTest {
+ protected:
+  void SetUp() override {
+    ImageTest::SetUp();
+    if (IsSkipped()) return;
+    ImageStore store(Path("store"));
+    image_ = store.Resolve("docker-archive:" + Path("image.tar")).value();
+    SubstrateOptions options;
+    options.work_root = Path("work");
+    options.images = Path("store");
+    substrate_ = LocalSubstrate::Make(options).value();
+    if (!substrate_->grant().layers) GTEST_SKIP() << "this machine grants no rooms with images";
+    RoomOptions wish;
+    wish.image = image_.rootfs;
+    room_ = substrate_->Prepare(wish).value();
+  }
+  std::string Run(Room& room, const std::string& script) const {
+    const Command command{
+        .argv = {"sh", "-c", script}, .env = {{"PATH", "/bin"}}, .working_dir = "/", .stdin_text = ""};
+    const auto outcome = room.Run(command, Limits{}, nullptr);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    return outcome.ok() ? outcome->out + outcome->err : "";
+  }
+  // A fork now; takes a snapshot.
+  std::unique_ptr<Room> Fork(const std::string& kept) {
+    RoomOptions wish;
+    wish.from = room_->TakeSnapshot().value();
+    wish.is_pristine = true;
+    wish.kept_folder = kept;
+    auto fork = substrate_->Prepare(wish);
+    EXPECT_TRUE(fork.ok()) << fork.status();
+    return fork.ok() ? *std::move(fork) : nullptr;
+  }
+
+  Image image_;
+  std::unique_ptr<Substrate> substrate_;
+  std::unique_ptr<Room> room_;
+};
+
+// A verifier's room is such a fork: no program that it starts is one that the agent put there.
+TEST_F(PristineTest, AForkHasTheImagesOwnShellAndTheWorkFolder) {
+  const std::string attack =
+      "echo made > /app/made; echo changed > /app/greeting; mkdir /app/d; echo x > /app/d/x; echo w > \"$1\"; "
+      "echo note > /etc/note; /bin/busybox rm /bin/cat; "
+      "printf '#!/bin/busybox sh\\necho fooled\\n' > /tmp/evil; /bin/busybox chmod 755 /tmp/evil; "
+      "/bin/busybox cp /tmp/evil /bin/fake; /bin/busybox mv /bin/fake /bin/sh";
+  EXPECT_EQ(Run(*room_, "set -- " + room_->work() + "/w; " + attack), "");
+  const auto judge = Fork("/app");
+  ASSERT_NE(judge, nullptr);
+  EXPECT_EQ(Run(*judge, "cat /app/made /app/greeting /app/d/x " + judge->work() + "/w; ls /etc; ls /tmp/evil 2>&1"),
+            "made\nchanged\nx\nw\nls: /tmp/evil: No such file or directory\n")
+      << "the image's own shell ran";
+  // All changes of a usual fork are there: it is fooled.
+  RoomOptions usual;
+  usual.from = room_->TakeSnapshot().value();
+  EXPECT_EQ(Run(*substrate_->Prepare(usual).value(), "echo honest"), "fooled\n");
+  EXPECT_EQ(Run(*Fork(""), "cat /app/greeting; ls /app"), "from the image\ngreeting\n");
+}
+
+TEST_F(PristineTest, AWorkFolderThatWasRemovedReplacedOrMadeAnewIsSeenSo) {
+  // Removed and made anew, over two snapshots.
+  Run(*room_, "busybox rm -r /app; busybox mkdir /app; echo 1 > /app/one");
+  EXPECT_EQ(Run(*Fork("/app"), "ls /app"), "one\n") << "the image's greeting is gone";
+  Run(*room_, "echo 2 > /app/two; busybox rm /app/one");
+  EXPECT_EQ(Run(*Fork("/app"), "ls /app"), "two\n");
+  // A folder below one that was made anew.
+  Run(*room_, "busybox mkdir -p /app/a/b; echo 3 > /app/a/b/three");
+  EXPECT_EQ(Run(*Fork("/app/a/b"), "ls /app/a/b; ls /app"), "three\na\ngreeting\n");
+  // Links in its place lead nowhere.
+  Run(*room_, "busybox rm -r /app; busybox ln -s /bin /app");
+  EXPECT_EQ(Run(*Fork("/app"), "ls -A /app; busybox test -d /app && echo folder"), "folder\n");
+  Run(*room_, "busybox rm /app");
+  EXPECT_EQ(Run(*Fork("/app"), "ls -A /app"), "");
 }
 
 TEST_F(ImageTest, FaultsNameTheImage) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -38,6 +39,18 @@ inline std::unique_ptr<LocalSubstrate> SharedUidSubstrate(const std::string& wor
   auto substrate = LocalSubstrate::Make(options);
   EXPECT_TRUE(substrate.ok()) << substrate.status();
   return substrate.ok() ? *std::move(substrate) : nullptr;
+}
+
+// Unpacks the snapshot's archive below `folder` with the machine's tar.
+inline void Unpack(const Snapshot& snapshot, const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  FILE* const tar = popen(("tar -xf - --same-permissions --no-same-owner -C " + folder).c_str(), "w");
+  ASSERT_NE(tar, nullptr);
+  const absl::Status written = snapshot.WriteTar([tar](std::string_view bytes) {
+    return fwrite(bytes.data(), 1, bytes.size(), tar) == bytes.size() ? absl::OkStatus() : absl::InternalError("tar");
+  });
+  EXPECT_TRUE(written.ok()) << written;
+  EXPECT_EQ(pclose(tar), 0) << "tar refused the archive";
 }
 
 inline absl::StatusOr<Outcome> RunInRoom(const Command& command, const Limits& limits = {}) {

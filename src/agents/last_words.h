@@ -1,0 +1,12 @@
+// The end of a program's output, in one line, for the reason why it failed.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ingot::agents {
+
+// "; WHAT ends: LAST 400 BYTES" with control characters as spaces; nothing if there is no output but spaces.
+std::string LastWords(std::string_view what, std::string_view output);
+
+}  // namespace ingot::agents

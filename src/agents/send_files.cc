@@ -1,0 +1,37 @@
+#include "agents/send_files.h"
+
+#include "agents/episode_run.h"
+
+namespace ingot::agents {
+namespace {
+
+constexpr size_t kPartBytes = 256 << 10;
+
+}  // namespace
+
+absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotResponse& ask,
+                       const std::function<absl::Status(const v1::SnapshotFilesPart&)>& send) {
+  v1::SnapshotFilesPart part;
+  part.set_transfer_id(ask.transfer_id());
+  absl::Status sent;
+  const auto flush = [&] {
+    sent = send(part);
+    part.set_offset(part.offset() + static_cast<int64_t>(part.data().size()));
+    part.clear_data();
+    return sent;
+  };
+  absl::Status written =
+      absl::NotFoundError(absl::StrCat("this runner does not hold the snapshot ", ask.snapshot_id()));
+  if (files != nullptr) {
+    written = files->WriteTar([&](std::string_view bytes) {
+      part.mutable_data()->append(bytes);
+      return part.data().size() < kPartBytes ? absl::OkStatus() : flush();
+    });
+  }
+  INGOT_RETURN_IF_ERROR(sent);
+  if (written.ok()) part.set_done(true);
+  if (!written.ok()) part.set_error(ValidUtf8(std::string(written.message())));
+  return flush();
+}
+
+}  // namespace ingot::agents

@@ -1,0 +1,29 @@
+// The files of layers as one tar archive (POSIX pax), in which the layers are merged as an overlay shows them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::sandbox {
+
+// Takes the next bytes of an archive. An error ends the archive and becomes its error.
+using ByteSink = std::function<absl::Status(std::string_view bytes)>;
+
+// A folder of the archive: `name`, merged from `layers`, the top one first.
+struct TarPart {
+  std::string name;
+  std::vector<std::string> layers;
+  // True: deleted files of a folder below the layers are written as marks, in the words of OCI's layers (".wh.NAME").
+  bool marks_deleted = false;
+};
+
+// Writes folders, files and links with their modes and times, owned by root. Sockets, pipes and devices are left out, and so
+// are further attributes; a hard link becomes a file of its own. REQUIRES: nobody changes the layers meanwhile. The errors
+// are those of the sink, and UNAVAILABLE for a layer that cannot be read.
+absl::Status WriteTar(const std::vector<TarPart>& parts, const ByteSink& sink);
+
+}  // namespace ingot::sandbox
