@@ -146,7 +146,7 @@ def case_texts(binary, source, _):
                 faults += [f"{path.name}: {command}: no such command" for one in words[1].split("|") if one not in group]
             key = tuple(names)
             helps[key] = helps.get(key) or run([binary, *names, "--help"])
-            faults += [f"{path.name}: {command}: no option {option}" for option in re.findall(r"(?<!\S)(--[a-z-]+)", command) if option not in helps[key]]
+            faults += [f"{path.name}: {command}: no option {option}" for option in re.findall(r"(?<!\S)(--[a-z-]+)", command) if not re.search(option + "(?![a-z-])", helps[key])]
     if faults or count < 50:
         raise SystemExit("\n".join([f"FAILED: {count} commands", *faults]))
     return f"{count} commands of {len(texts)} texts exist"
