@@ -101,17 +101,19 @@ export async function branches(session, kind) {
   await page.waitForSelector("tbody tr a");
   const addresses = await page.locator("tbody tr td:first-child a").evaluateAll((all) => all.slice(0, 12).map((one) => one.getAttribute("href")));
   const wanted = new Set(["sub-agent helper, started by main", "goes on from a summary: the answer of call", "fork: retry", "goes on from the trunk"]);
-  let seen = "";
+  let seen = "", leaf = "";
   for (const address of addresses) {
     await session.open(address);
     const texts = (await page.locator(".tree .begins").allTextContents()).join("\n");
     for (const one of wanted) if (texts.includes(one)) wanted.delete(one);
+    if (texts.includes("goes on from the trunk")) leaf = address;
     seen += texts;
     if (wanted.size === 0) break;
   }
   check(wanted.size === 0, `no tree says ${[...wanted].join(", ")}; seen: ${seen}`);
   await session.shot(`branches-${kind}`);
-  await page.locator("a:has-text('episode ')").first().click();
+  await session.open(leaf);
+  await page.locator("main p:has-text('a fork of its trunk') a").click();
   await page.waitForSelector("p:has-text('It is a trunk')");
   await page.waitForSelector(".message.tool b:text-is('task')");
   await session.shot(`trunk-${kind}`);
