@@ -85,13 +85,13 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
 }
 
 absl::Status CheckConfig(const RunArgs& args) {
-  std::optional<Underway> checking("config check: " + args.config);
+  std::optional<Underway> reading("config check: reading " + args.config);
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(loaded.config->model));
+  reading.reset();
   INGOT_RETURN_IF_ERROR(CheckModelKeys(*loaded.config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check,
                          CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
-  checking.reset();
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.
