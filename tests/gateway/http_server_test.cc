@@ -139,7 +139,9 @@ TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
       }
       part.set_offset(part.offset() + static_cast<int64_t>(part.data().size()));
     }
-    if (!error.empty()) EXPECT_TRUE(site.gateway().SendSnapshotFiles(part).ok());
+    if (!error.empty()) {
+      EXPECT_TRUE(site.gateway().SendSnapshotFiles(part).ok());
+    }
     EXPECT_TRUE(absl::IsNotFound(site.gateway().SendSnapshotFiles(part))) << "it is complete";
   };
   std::thread sends([&] { send(""); });

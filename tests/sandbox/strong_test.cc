@@ -269,7 +269,9 @@ TEST_F(StrongTest, ARoomOfThePoolIsReadyAndUnused) {
     ASSERT_TRUE(room.ok()) << room.status();
     const std::string place = &wish == &bound ? "cd /app; " : "";
     EXPECT_EQ((*room)->Run(Shell(place + "ls; echo used > mark; ls", room->get()), Limits{}, nullptr)->out, "mark\n");
-    if (&wish == &kept) EXPECT_TRUE((*room)->TakeSnapshot().ok());
+    if (&wish == &kept) {
+      EXPECT_TRUE((*room)->TakeSnapshot().ok());
+    }
   }
 }
 
