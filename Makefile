@@ -74,7 +74,8 @@ test-page: build
 	@scripts/setup.sh page
 	python3 tests/page/run.py $(BUILD)/ingot . build/page-screenshots
 
-# A run's record in real servers of MLflow and Trackio, and in an offline run of W&B, all from PyPI. OTELCOL=PROGRAM adds an OpenTelemetry collector.
+# A run's record in real servers of MLflow and Trackio and in an offline run of W&B, from PyPI, and in an OpenTelemetry collector that Go builds of
+# the collector's own modules. OTELCOL=PROGRAM names another collector; without Go the traces are left out, and the last line says so.
 test-loggers: build
 	[ -x build/peers-loggers/bin/python ] || python3 -m venv build/peers-loggers
 	build/peers-loggers/bin/pip install --quiet mlflow trackio wandb

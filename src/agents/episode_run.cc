@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "agents/episode_servers.h"
+#include "agents/judges_room.h"
 #include "agents/last_words.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -74,9 +75,10 @@ class EpisodeRunner {
     const auto payload = base::ParseJson(task_);
     if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
     if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
-    wish_.takes_snapshots = WantsFreshRoom() || episode_.fork_at() > 0;
+    wish_.takes_snapshots = HasJudgesRoom() || episode_.fork_at() > 0;
     wish_.from = context_.from;
     if (!recipe_.options.work_at.empty()) wish_.binds = {{"work", recipe_.options.work_at}};
+    if (auto trouble = ReadHarbor()) return trouble;
     if (auto trouble = FindImage()) return trouble;
     auto room = context_.substrate->Prepare(wish_);
     if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
@@ -98,11 +100,22 @@ class EpisodeRunner {
     if (auto trouble = WriteFiles()) return trouble;
     if (context_.from == nullptr) {
       if (auto trouble = SetUp()) return trouble;
+      if (auto trouble = CheckHealth()) return trouble;
     }
     if (auto trouble = StartServers()) return trouble;
     if (auto trouble = RunAgent()) return trouble;
     if (report_.fork != nullptr) return std::nullopt;
     return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
+  }
+
+  // A task of Harbor names limits and more.
+  std::optional<Trouble> ReadHarbor() {
+    if (recipe_.options.verifier.kind != "harbor") return std::nullopt;
+    auto read = reward::ReadHarborTask(task_);
+    if (!read.ok()) return Trouble{"task", Message(read.status())};
+    harbor_ = *std::move(read);
+    Limit(harbor_, context_.substrate->options(), wish_);
+    return std::nullopt;
   }
 
   // The image that the recipe names for this task.
@@ -116,6 +129,7 @@ class EpisodeRunner {
     auto image = context_.images->Resolve(*source);
     if (!image.ok()) return Trouble{"sandbox", Message(image.status())};
     image_ = *std::move(image);
+    if (!harbor_.workdir.empty()) image_.working_dir = harbor_.workdir;
     wish_.image = image_.rootfs;
     return std::nullopt;
   }
@@ -145,6 +159,7 @@ class EpisodeRunner {
     for (const auto& [name, value] : image_.env) {
       if (!recipe_.options.env.contains(name) && (name == "PATH" || !env_.contains(name))) env_[name] = value;
     }
+    for (const auto& [name, value] : harbor_.env) env_[name] = value;
     if (episode_.has_fork()) env_["INGOT_FORK"] = episode_.fork().snapshot_id();
     return std::nullopt;
   }
@@ -179,12 +194,25 @@ class EpisodeRunner {
       const auto outcome = room_->Run(*command, limits, context_.cancel);
       if (!outcome.ok())
         return Trouble{"setup", absl::StrCat("setup[", i, "] did not run: ", Message(outcome.status()))};
+      if (outcome->ending == Ending::kNoSpace) return FullDisk(*outcome);
       if (!outcome->ok()) {
         return Trouble{"setup", absl::StrCat("setup[", i, "] (", command->argv[0], ") ",
                                              sandbox::Describe(*outcome, limits), LastWords("stderr", outcome->err))};
       }
     }
     return std::nullopt;
+  }
+
+  std::optional<Trouble> CheckHealth() {
+    if (!harbor_.health_check.has_value()) return std::nullopt;
+    const sandbox::Command like{.argv = {}, .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
+    const absl::Status healthy = AwaitHealth(*harbor_.health_check, like, *room_, context_.cancel);
+    return healthy.ok() ? std::nullopt : std::optional(Trouble{"setup", Message(healthy)});
+  }
+
+  // Nobody knows who filled it, so that no agent fails for it.
+  static Trouble FullDisk(const Outcome& outcome) {
+    return {"disk", absl::StrCat("a command ", sandbox::Describe(outcome, {}), LastWords("stderr", outcome.err))};
   }
 
   // The agent of a trunk has ended at its fork, between two calls.
@@ -198,8 +226,10 @@ class EpisodeRunner {
   std::optional<Trouble> RunAgent() {
     const auto command = MakeCommand(recipe_.command);
     if (!command.ok()) return Trouble{"task", absl::StrCat("command: ", Message(command.status()))};
-    auto outcome = room_->Run(*command, recipe_.agent_limits,
-                              context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
+    limits_ = recipe_.agent_limits;
+    if (harbor_.agent_timeout_s > 0) limits_ = recipe_.LimitsFor(harbor_.agent_timeout_s);
+    auto outcome =
+        room_->Run(*command, limits_, context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
     if (!outcome.ok()) return Trouble{"sandbox", absl::StrCat("the agent did not start: ", Message(outcome.status()))};
     agent_ = std::move(*outcome);
     report_.agent_ran = true;
@@ -215,7 +245,10 @@ class EpisodeRunner {
         return Trouble{"stopped", "the runner was stopped"};
       case Ending::kTimedOut:
         return Misbehaved("timeout", options.on_timeout);
+      case Ending::kNoSpace:
+        return FullDisk(agent_);
       case Ending::kOutputOverflow:
+      case Ending::kDiskFull:
         return Misbehaved("flood", options.on_flood);
       default:
         return Misbehaved("crash", options.on_crash);
@@ -224,7 +257,7 @@ class EpisodeRunner {
 
   std::optional<Trouble> Misbehaved(const std::string& cause, const std::string& fate) {
     const std::string what =
-        absl::StrCat("the agent ", sandbox::Describe(agent_, recipe_.agent_limits), LastWords("stderr", agent_.err));
+        absl::StrCat("the agent ", sandbox::Describe(agent_, limits_), LastWords("stderr", agent_.err));
     if (fate == "fail") return Trouble{cause, what};
     report_.signals[absl::StrCat("agent/", cause)] = 1;
     if (fate == "verify") return std::nullopt;
@@ -234,22 +267,18 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // Whether the verifier runs a program in a room with the agent's files.
-  bool RunsAProgram() const {
-    const std::string& kind = recipe_.options.verifier.kind;
-    return kind == "command" || kind == "harbor";
+  // Whether the verifier has a room of its own.
+  bool HasJudgesRoom() const {
+    const std::string kind = JudgesRoomOf(recipe_.options);
+    return kind == "changed" || kind == "pristine";
   }
-  bool WantsFreshRoom() const { return recipe_.options.fresh_verifier && RunsAProgram(); }
 
   // The room of the verifier.
-  std::optional<Trouble> OpenJudgesRoom() {
+  std::optional<Trouble> EnterJudgesRoom() {
     judge_ = room_.get();
-    if (!WantsFreshRoom()) return std::nullopt;
-    auto files = room_->TakeSnapshot();
-    if (!files.ok()) return Trouble{"sandbox", Message(files.status())};
-    sandbox::RoomOptions wish = wish_;
-    wish.from = *files;
-    auto room = context_.substrate->Prepare(wish);
+    if (!HasJudgesRoom()) return std::nullopt;
+    auto room = OpenJudgesRoom(JudgesRoomOf(recipe_.options), *context_.substrate, *room_, wish_, image_.working_dir,
+                               recipe_.options.verifier.kind == "harbor");
     if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
     fresh_room_ = *std::move(room);
     judge_ = fresh_room_.get();
@@ -258,14 +287,16 @@ class EpisodeRunner {
 
   std::optional<Trouble> Verify() {
     if (!recipe_.verifier->decides()) return std::nullopt;
-    if (auto trouble = OpenJudgesRoom()) return trouble;
+    if (auto trouble = EnterJudgesRoom()) return trouble;
     reward::VerifierInput input;
     input.task = task_;
     input.room = judge_;
     input.workdir = image_.rootfs.empty() ? judge_->work() : image_.working_dir;
+    if (!recipe_.options.work_at.empty()) input.workdir = recipe_.options.work_at;
     input.home = judge_->home();
     input.substrate = context_.substrate;
-    if (RunsAProgram()) {
+    input.env = image_.env;
+    if (!JudgesRoomOf(recipe_.options).empty()) {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
         auto made = judge_->AddFolder(name);
@@ -329,6 +360,8 @@ class EpisodeRunner {
   std::shared_ptr<void> entrance_;  // the room's way to the gateway
   sandbox::Image image_;            // rootfs empty = none
   sandbox::RoomOptions wish_;
+  reward::HarborTask harbor_;  // of another verifier's recipe: nothing is named
+  sandbox::Limits limits_;     // of the agent
   EpisodePlaces places_;
   EpisodeServers servers_;
   sandbox::Variables variables_;

@@ -24,9 +24,10 @@ namespace ingot::agents {
 //   sandbox   a room, file or process could not be made, or broke
 //   setup     a set-up command did not exit with 0
 //   mcp       an MCP server did not start or answer
+//   disk      the disk of the work folders was full while a command ran
 //   crash     the agent exited with another code than 0, or died of a signal
 //   timeout   the agent ran past its time
-//   flood     the agent wrote too much
+//   flood     the agent wrote more output than its limit, or more files than its room may
 //   verifier  the verifier broke
 //   gateway   the gateway did not accept the reward or the end
 //   snapshot  the runner does not hold the snapshot on which the episode begins

@@ -126,9 +126,10 @@ struct RecipeOptions {
   // True: an agent that is started on a fork of another one's ${workdir} and HOME goes on where that one was, such as
   // by its last session. Only then its episodes branch (BranchingOptions).
   bool resumes = false;
-  // True: the verifier runs in a new room with the agent's files: its own HOME, /tmp, /dev/shm and, in an image, nothing
-  // but the files that the agent changed. Its ${workdir} is another path than the agent's.
-  bool fresh_verifier = false;
+  // The room of a verifier that runs a program among the agent's files (agents/judges_room.h): "agent" = the agent's own,
+  // "changed" = a new one with all files that the agent left, "pristine" = a new one whose image is as it was but for the
+  // work folder, "auto" = "pristine" for harbor, "agent" for command.
+  std::string verifier_room = "auto";
   // True: the folder of a failed episode stays, with stdout.txt, stderr.txt and failure.txt beside the agent's home/
   // and work/, up to the runner's keep_failed_max.
   bool keep_failed = false;

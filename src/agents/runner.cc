@@ -64,8 +64,8 @@ bool MayHaveOpened(const absl::Status& status) {
 
 // A failure of the machine or the configuration, not of this one agent: others will fail likewise.
 bool IsOfSetup(const std::string& cause) {
-  return cause == "sandbox" || cause == kNoSnapshot || cause == "setup" || cause == "mcp" || cause == "service" ||
-         cause == "task" || cause == "verifier" || cause == "gateway";
+  return cause == "sandbox" || cause == "disk" || cause == kNoSnapshot || cause == "setup" || cause == "mcp" ||
+         cause == "service" || cause == "task" || cause == "verifier" || cause == "gateway";
 }
 
 // For a gateway of another process.

@@ -1,49 +1,98 @@
-#include "app/role_schemas.h"
-
+#include <algorithm>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "app/role_schemas.h"
 
 namespace ingot::app {
 namespace {
 
 void BindStep(base::Schema& schema, agents::StepOptions& o) { schema.Field("command", &o.command, "argv, templates"); }
 
+// Binds the keys of verifiers that have a meaning for some kinds alone. A verifier of another kind may not set them.
+class VerifierKeys {
+ public:
+  VerifierKeys(base::Schema& schema, const reward::VerifierOptions& verifier) : schema_(schema), verifier_(verifier) {}
+
+  // The keys bound from here on are options of these kinds, in the section verifier.SECTION; empty = in `verifier` itself.
+  void Of(std::vector<std::string> kinds, const std::string& section = "") {
+    kinds_ = std::move(kinds);
+    prefix_ = section.empty() ? "verifier." : absl::StrCat("verifier.", section, ".");
+    if (!section.empty()) Guard(absl::StrCat("verifier.", section));
+  }
+  template <typename T>
+  void Field(const std::string& key, T* field, const std::string& doc) {
+    if (prefix_ == "verifier.") Guard(prefix_ + key);
+    schema_.Field(prefix_ + key, field, Doc(doc));
+  }
+  void Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
+              const std::string& doc) {
+    if (prefix_ == "verifier.") Guard(prefix_ + key);
+    schema_.Choice(prefix_ + key, field, names, Doc(doc));
+  }
+
+ private:
+  std::string Doc(const std::string& doc) const { return absl::StrCat(absl::StrJoin(kinds_, ", "), ": ", doc); }
+  void Guard(const std::string& keys) {
+    schema_.Guard(keys, [&verifier = verifier_, kinds = kinds_]() -> std::string {
+      if (std::find(kinds.begin(), kinds.end(), verifier.kind) != kinds.end()) return "";
+      return absl::StrCat("it is an option of verifiers of kind ", absl::StrJoin(kinds, ", "),
+                          ", and this one is of kind ", verifier.kind);
+    });
+  }
+
+  base::Schema& schema_;
+  const reward::VerifierOptions& verifier_;
+  std::vector<std::string> kinds_;
+  std::string prefix_;
+};
+
 void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   schema.Choice("verifier.kind", &o.kind, reward::VerifierKinds(), "rule that turns the outcome into a reward");
-  schema.Field("verifier.expected", &o.expected,
-               "exact, numeric, json_field, choice, f_beta, math: template of the right answer");
-  schema.Field("verifier.ignore_case", &o.ignore_case, "exact: A-Z and a-z are the same");
-  schema.Field("verifier.tolerance", &o.tolerance, "numeric: absolute");
-  schema.Field("verifier.relative_tolerance", &o.relative_tolerance, "numeric: relative to the expected value");
-  schema.Field("verifier.pattern", &o.pattern, "regex: the whole answer must match it; RE2's syntax");
-  schema.Field("verifier.field", &o.field, "json_field: dotted path; empty: the whole answer");
-  schema.Field("verifier.command", &o.command, "command: argv, templates; gets the answer on stdin");
-  schema.Choice("verifier.reward_from", &o.reward_from, {"exit_code", "json"}, "command: source of the reward");
-  schema.Field("verifier.timeout_s", &o.timeout_s, "command, harbor: seconds; code: of each test");
-  schema.Field("verifier.timeout_is_zero", &o.timeout_is_zero,
-               "command, harbor: running too long is reward 0, not an error");
   schema.Field("verifier.max_answer_bytes", &o.max_answer_bytes, "longer answers are malformed: reward 0");
-  schema.Field("verifier.choice.choices", &o.choice.choices, "choice: the letters that a question may have");
-  schema.Field("verifier.f_beta.beta", &o.f_beta.beta, "f_beta: above 1 recall counts more");
-  schema.Field("verifier.math.python", &o.math.python,
-               "math: the Python with the package math-verify; ${cwd} is the folder in which ingot was started");
-  schema.Field("verifier.math.timeout_s", &o.math.timeout_s,
-               "math: CPU seconds of one comparison, of wall time 5 times as many; past it: not equal");
-  schema.Field("verifier.math.memory_bytes", &o.math.memory_bytes,
-               "math: memory of one comparison; past it: not equal");
-  schema.Field("verifier.math.float_rounding", &o.math.float_rounding, "math: decimal digits of rounded numbers");
-  schema.Field("verifier.math.workers", &o.math.workers, "math: Python processes at a time");
-  schema.Field("verifier.code.command", &o.code.command,
-               "code: argv that runs the program, a template with ${file} and ${cwd}");
-  schema.Field("verifier.code.file", &o.code.file, "code: name of the program's file");
-  schema.Field("verifier.code.tests", &o.code.tests,
-               "code: template of a JSON list of {input, output} or, for Python, {code}");
-  schema.Choice("verifier.code.score", &o.code.score, {"all", "fraction"},
-                "code: every test, or the share that passes");
-  schema.Field("verifier.code.memory_bytes", &o.code.memory_bytes,
-               "code: address space of each process of a test; 0: no limit");
-  schema.Field("verifier.code.max_tests", &o.code.max_tests, "code: a task with more tests is refused");
-  schema.Field("verifier.harbor.tests", &o.harbor.tests,
-               "harbor: template of the folder with test.sh; a relative one begins in ${cwd}");
+  VerifierKeys keys(schema, o);
+  keys.Of({"exact", "numeric", "json_field", "choice", "f_beta", "math"});
+  keys.Field("expected", &o.expected, "template of the right answer");
+  keys.Of({"exact"});
+  keys.Field("ignore_case", &o.ignore_case, "A-Z and a-z are the same");
+  keys.Of({"numeric", "json_field"});
+  keys.Field("tolerance", &o.tolerance, "absolute, of numbers");
+  keys.Field("relative_tolerance", &o.relative_tolerance, "relative to the expected number");
+  keys.Of({"regex"});
+  keys.Field("pattern", &o.pattern, "the whole answer must match it; RE2's syntax");
+  keys.Of({"json_field"});
+  keys.Field("field", &o.field, "dotted path; empty: the whole answer");
+  keys.Of({"command"});
+  keys.Field("command", &o.command, "argv, templates; gets the answer on stdin");
+  keys.Choice("reward_from", &o.reward_from, {"exit_code", "json"}, "source of the reward");
+  keys.Of({"command", "harbor", "code"});
+  keys.Field("timeout_s", &o.timeout_s, "seconds; of code: of each test");
+  keys.Of({"command", "harbor"});
+  keys.Field("timeout_is_zero", &o.timeout_is_zero, "running too long is reward 0, not an error");
+  keys.Of({"choice"}, "choice");
+  keys.Field("choices", &o.choice.choices, "the letters that a question may have");
+  keys.Of({"f_beta"}, "f_beta");
+  keys.Field("beta", &o.f_beta.beta, "above 1 recall counts more");
+  keys.Of({"math"}, "math");
+  keys.Field("python", &o.math.python,
+             "the Python with the package math-verify; ${cwd} is the folder in which ingot was started");
+  keys.Field("timeout_s", &o.math.timeout_s,
+             "CPU seconds of one comparison, of wall time 5 times as many; past it: not equal");
+  keys.Field("memory_bytes", &o.math.memory_bytes, "memory of one comparison; past it: not equal");
+  keys.Field("float_rounding", &o.math.float_rounding, "decimal digits of rounded numbers");
+  keys.Field("workers", &o.math.workers, "Python processes at a time");
+  keys.Of({"code"}, "code");
+  keys.Field("command", &o.code.command, "argv that runs the program, a template with ${file} and ${cwd}");
+  keys.Field("file", &o.code.file, "name of the program's file");
+  keys.Field("tests", &o.code.tests, "template of a JSON list of {input, output} or, for Python, {code}");
+  keys.Choice("score", &o.code.score, {"all", "fraction"}, "every test, or the share that passes");
+  keys.Field("memory_bytes", &o.code.memory_bytes, "address space of each process of a test; 0: no limit");
+  keys.Field("max_tests", &o.code.max_tests, "a task with more tests is refused");
+  keys.Of({"harbor"}, "harbor");
+  keys.Field("tests", &o.harbor.tests, "template of the folder with test.sh; a relative one begins in ${cwd}");
 }
 
 void BindMcpServer(base::Schema& schema, agents::McpServerOptions& o) {
@@ -111,8 +160,11 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("resumes", &o.resumes,
                "an agent that is started on a fork of another one's folders goes on where that one was, so that its "
                "episodes may branch");
-  schema.Field("fresh_verifier", &o.fresh_verifier,
-               "run the verifier in a new room with the agent's files, in place of the agent's room");
+  schema.Choice(
+      "verifier_room", &o.verifier_room, {"auto", "agent", "changed", "pristine"},
+      "room of a verifier that runs a program: agent: the agent's own; changed: a new one with all files that the "
+      "agent left; pristine: a new one whose image is as it was but for the work folder; auto: pristine for "
+      "harbor, agent for command");
   schema.Field("keep_failed", &o.keep_failed, "keep the folder of a failed episode");
   BindVerifier(schema, o.verifier);
 }

@@ -73,6 +73,22 @@ absl::Status CheckModelCode(const RunConfig& config, const sandbox::Grant& grant
   return absl::OkStatus();
 }
 
+// Images and Harbor's tasks need files at paths of their own.
+absl::Status CheckPlaces(const RunConfig& config, const sandbox::Grant& grant) {
+  if (grant.root_folder) return absl::OkStatus();
+  for (const agents::RecipeOptions& recipe : config.agents.recipes) {
+    const char* const key = !recipe.image.empty()              ? "its image"
+                            : !recipe.work_at.empty()          ? "its work_at"
+                            : recipe.verifier.kind == "harbor" ? "its verifier harbor"
+                                                               : nullptr;
+    if (key == nullptr) continue;
+    return absl::FailedPreconditionError(absl::StrCat("agents.recipes '", recipe.name, "': ", key,
+                                                      " needs the rung namespaces, and this machine grants ",
+                                                      grant.Describe(), " (docs/sandbox.md)"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const RunConfig& config, const RunDir& dir) {
@@ -90,6 +106,7 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   options.hidden.push_back(folder);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));
   const sandbox::Grant& grant = substrate->grant();
+  INGOT_RETURN_IF_ERROR(CheckPlaces(config, grant));
   INGOT_RETURN_IF_ERROR(CheckModelCode(config, grant));
   if (grant.own_uid && !grant.mount_namespace && chmod(dir.path().c_str(), 0700) != 0) {
     return absl::UnavailableError(

@@ -4,6 +4,7 @@
 
 #include <ostream>
 
+#include "app/progress.h"
 #include "kernels/torch/attention_bench.h"
 #include "kernels/torch/threads.h"
 
@@ -17,7 +18,8 @@ int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& error
   options.instruction_set = args.instruction_set;
   if (args.threads > 0) kernels::UseThreads(args.threads);
   try {
-    kernels::RunAttentionBench(options, [&](const std::string& line) { out << line << std::endl; });
+    Between lines("bench attention");
+    kernels::RunAttentionBench(options, [&](const std::string& line) { lines.Print(out, line); });
   } catch (const c10::Error& error) {
     errors << "ingot bench attention: " << error.what_without_backtrace() << "\n";
     return 2;
@@ -29,7 +31,8 @@ int BenchTree(const trainer::TreeBenchOptions& options, int threads, std::ostrea
   if (threads > 0) kernels::UseThreads(threads);
   absl::Status status;
   try {
-    status = trainer::RunTreeBench(options, [&](const std::string& line) { out << line << std::endl; });
+    Between lines("bench tree");
+    status = trainer::RunTreeBench(options, [&](const std::string& line) { lines.Print(out, line); });
   } catch (const c10::Error& error) {
     status = absl::InternalError(error.what_without_backtrace());
   } catch (const std::exception& error) {

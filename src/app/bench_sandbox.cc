@@ -15,10 +15,12 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <thread>
 #include <vector>
 
+#include "app/progress.h"
 #include "base/json.h"
 #include "sandbox/spawn.h"
 #include "sandbox/substrate.h"
@@ -329,9 +331,11 @@ int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& 
     auto ways = starts.Make(bundle);
     if (!ways.ok()) errors << "ingot bench sandbox: " << ways.status().message() << "\n";
     code = ways.ok() ? 0 : 1;
+    std::optional<Underway> measuring("bench sandbox");
     for (int round = 0; ways.ok() && round < args.rounds; ++round) {
       for (Way& way : *ways) way.rounds.push_back(Measure(way, args.starts, args.threads));
     }
+    measuring.reset();
     if (ways.ok()) {
       for (const Way& way : *ways) Print(way, std::string(sandbox::RungName(plain->grant().rung)), args, out);
     }

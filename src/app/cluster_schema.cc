@@ -14,6 +14,10 @@ void BindRoles(base::Schema& schema, ClusterOptions& cluster) {
       "gRPC port of the data pool; process i of it: this + i; 0: free ones, which the other roles learn from the "
       "registry");
   schema.Field("cluster.scheduler_port", &cluster.scheduler_port, "gRPC port of the scheduler; 0: a free one");
+  schema.Field("cluster.rewards_port", &cluster.rewards_port,
+               "gRPC port of the reward stage, if it is a role of its own; 0: a free one");
+  schema.Field("cluster.rewards_role", &cluster.rewards_role,
+               "true: the reward stage is a process of its own; false: it is in the scheduler's");
   schema.Field("cluster.gateway_port", &cluster.gateway_port,
                "gRPC port of the first gateway (HTTP: http.port); gateway i: this + i; 0: free ones");
   schema.Field("cluster.rollout_port", &cluster.rollout_port,
@@ -77,9 +81,11 @@ void BindNodes(base::Schema& schema, ClusterOptions& cluster) {
       "cluster.groups", &cluster.groups,
       [](base::Schema& element, NodeGroup& group) {
         element.Field("name", &group.name, "name of the group, for `ingot node --group`");
-        element.Field("nodes", &group.nodes, "number of nodes; more than 1 not for scheduler and agents");
-        element.Field("roles", &group.roles,
-                      "roles of each node: datapool, scheduler, rollout, gateway, trainer, agents");
+        element.Field("nodes", &group.nodes, "number of nodes; more than 1 not for rewards, scheduler and agents");
+        element.Field(
+            "roles", &group.roles,
+            "roles of each node: datapool, rewards (of cluster.rewards_role), scheduler, rollout, gateway, trainer, "
+            "agents");
         element.Field("engines", &group.engines, "rollout engines of each node, if rollout is among the roles");
         element.Field("slurm", &group.slurm,
                       "options of sbatch for these nodes, e.g. --gres=gpu:8; with any the job is heterogeneous");
@@ -197,6 +203,7 @@ absl::Status CheckCluster(const ClusterOptions& cluster) {
   if (cluster.rank_deadline_s < 1) return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
   for (const auto& [key, port] : {std::pair("datapool_port", cluster.datapool_port),
                                   {"scheduler_port", cluster.scheduler_port},
+                                  {"rewards_port", cluster.rewards_port},
                                   {"gateway_port", cluster.gateway_port},
                                   {"rollout_port", cluster.rollout_port},
                                   {"trainer_port", cluster.trainer_port}}) {

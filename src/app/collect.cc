@@ -79,15 +79,16 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
                             {"temperature", args.temperature}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kCollection, base::PrintJson(record) + "\n"));
   bool done = false;
-  INGOT_RETURN_IF_ERROR(EvaluateOnce(config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
-    done = true;
-    std::printf("%d episodes, %d failed, mean outcome %.4f  pool: %s\n", result.total(), result.failed(),
-                result.reward_mean(), dir.path().c_str());
-    record["episodes"] = result.total();
-    record["failed"] = result.failed();
-    record["outcome_mean"] = result.reward_mean();
-    return dir.WriteFile(kCollection, base::PrintJson(record) + "\n");
-  }));
+  INGOT_RETURN_IF_ERROR(
+      EvaluateOnce("collect", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
+        done = true;
+        std::printf("%d episodes, %d failed, mean outcome %.4f  pool: %s\n", result.total(), result.failed(),
+                    result.reward_mean(), dir.path().c_str());
+        record["episodes"] = result.total();
+        record["failed"] = result.failed();
+        record["outcome_mean"] = result.reward_mean();
+        return dir.WriteFile(kCollection, base::PrintJson(record) + "\n");
+      }));
   return done ? 0 : 1;
 }
 

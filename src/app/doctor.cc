@@ -82,28 +82,6 @@ Finding ExamineSandbox(const RunConfig& config) {
   return finding;
 }
 
-Finding ExaminePorts(const RunConfig& config) {
-  struct Wanted {
-    const char* key;
-    std::string host;
-    int port;
-  };
-  std::vector<Wanted> wanted = {{"http.port", config.http.host, config.http.port},
-                                {"cluster.datapool_port", config.cluster.host, config.cluster.datapool_port},
-                                {"cluster.scheduler_port", config.cluster.host, config.cluster.scheduler_port},
-                                {"cluster.gateway_port", config.cluster.host, config.cluster.gateway_port},
-                                {"cluster.rollout_port", config.cluster.host, config.cluster.rollout_port}};
-  std::string taken;
-  for (const Wanted& one : wanted) {
-    if (const absl::Status free = FindPort(one.key, one.host, one.port).status(); !free.ok()) {
-      absl::StrAppend(&taken, taken.empty() ? "" : "; ", free.message());
-    }
-  }
-  if (taken.empty()) return {Health::kGood, "ports", "those of the configuration are free"};
-  return {Health::kLimited, "ports", taken,
-          "another run may have them: http.port=0 takes a free one; the other keys matter to `ingot launch` alone"};
-}
-
 Finding ExamineDevice() {
   const absl::StatusOr<DeviceChoice> device = OpenDevice("auto");
   if (!device.ok()) return {Health::kBroken, "GPU", std::string(device.status().message()), "docs/gpu.md"};
@@ -123,6 +101,40 @@ bool OnPath(const std::string& program) {
 }
 
 }  // namespace
+
+Finding ExaminePorts(const RunConfig& config) {
+  struct Wanted {
+    const char* key;
+    std::string host;
+    int port;
+  };
+  std::vector<Wanted> wanted = {{"http.port", config.http.host, config.http.port},
+                                {"cluster.datapool_port", config.cluster.host, config.cluster.datapool_port},
+                                {"cluster.scheduler_port", config.cluster.host, config.cluster.scheduler_port},
+                                {"cluster.rewards_port", config.cluster.host, config.cluster.rewards_port},
+                                {"cluster.gateway_port", config.cluster.host, config.cluster.gateway_port},
+                                {"cluster.rollout_port", config.cluster.host, config.cluster.rollout_port}};
+  if (config.page.enabled) wanted.push_back({"http.dashboard_port", config.page.host, config.page.port});
+  if (config.metrics.port != 0) wanted.push_back({"metrics.port", config.metrics.host, config.metrics.port});
+  std::string taken;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    for (size_t j = 0; j < i && wanted[i].port != 0; ++j) {
+      if (wanted[j].port != wanted[i].port || wanted[j].host != wanted[i].host) continue;
+      absl::StrAppend(&taken, taken.empty() ? "" : "; ", wanted[j].key, " and ", wanted[i].key, " are both ",
+                      wanted[i].port);
+    }
+  }
+  for (const Wanted& one : wanted) {
+    if (const absl::Status free = FindPort(one.key, one.host, one.port).status(); !free.ok()) {
+      absl::StrAppend(&taken, taken.empty() ? "" : "; ", free.message());
+    }
+  }
+  if (taken.empty()) return {Health::kGood, "ports", "those of the configuration are free"};
+  return {
+      Health::kLimited, "ports", taken,
+      "another run may have them: http.port=0 and http.dashboard_port=0 take free ones, metrics.port=0 opens none; the "
+      "keys of cluster matter to `ingot launch` alone"};
+}
 
 Finding JudgeInstructionSet(const std::string& name) {
   if (name == "amx") return {Health::kGood, "processor", "AMX: bf16 at full speed"};

@@ -21,6 +21,9 @@ struct Finding {
 // the GPU and the programs that parts of Ingot use. Starts and writes nothing that stays.
 std::vector<Finding> Examine(const RunConfig& config);
 
+// The ports that the configuration names: free, in use, or named twice.
+Finding ExaminePorts(const RunConfig& config);
+
 // One line for each finding, and one for its remedy.
 std::string FormatFindings(const std::vector<Finding>& findings);
 

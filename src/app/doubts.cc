@@ -123,6 +123,39 @@ Found GoalBeyondTheRun(const RunConfig& config, const DataFacts&) {
       steps, config.trainer.total_steps);
 }
 
+// Whether two terms can count for one group.
+bool Meet(const reward::TermOptions& a, const reward::TermOptions& b) {
+  const auto in = [](const std::string& domain, const std::vector<std::string>& domains) {
+    return domains.empty() || std::find(domains.begin(), domains.end(), domain) != domains.end();
+  };
+  const bool domains = a.domains.empty() ||
+                       std::any_of(a.domains.begin(), a.domains.end(), [&](const auto& d) { return in(d, b.domains); });
+  const reward::TermSchedule &x = a.schedule, &y = b.schedule;
+  const bool times = x.from < y.until && y.from < x.until;
+  const bool phases = x.phase < 0 || y.phase < 0 || x.phase == y.phase || x.phase_steps != y.phase_steps;
+  return domains && times && phases;
+}
+
+Found OutcomeTakenTwice(const RunConfig& config, const DataFacts&) {
+  const std::vector<reward::TermOptions>& terms = config.rewards.terms;
+  double outcome = 0;
+  for (const reward::TermOptions& term : terms) outcome += term.kind == "outcome" ? term.weight : 0;
+  const auto takes = [](const reward::TermOptions& term) {
+    return term.kind == "toggle" || term.kind == "critical_steps";
+  };
+  for (size_t i = 0; i < terms.size(); ++i) {
+    for (size_t j = i + 1; j < terms.size(); ++j) {
+      const reward::TermOptions &a = terms[i], &b = terms[j];
+      if (!takes(a) || !takes(b) || !Meet(a, b) || a.weight + b.weight <= outcome) continue;
+      return fmt::format(
+          "rewards.terms {} and {} each take the outcome away, so a right answer beyond both budgets earns {:g}, less "
+          "than a wrong one: give them domains without overlap, or weights of at most {:g} together",
+          a.Name(), b.Name(), outcome - a.weight - b.weight, outcome);
+    }
+  }
+  return std::nullopt;
+}
+
 Found SlowGroups(const RunConfig& config, const DataFacts&) {
   if (config.tasks.empty()) return std::nullopt;
   double longest = 0;
@@ -140,8 +173,9 @@ Found SlowGroups(const RunConfig& config, const DataFacts&) {
 }
 
 constexpr Found (*kAtStart[])(const RunConfig&, const DataFacts&) = {
-    EvalWithoutTasks, GoalWithoutTasks,  GoalBeyondTheRun, SlowGroups, PolicyRate,  SftRate,           DpoRate,
-    LongWarmUp,       StageWithoutSteps, GroupsOfOne,      FewTasks,   SharedTasks, TextBeyondContext,
+    EvalWithoutTasks, GoalWithoutTasks, GoalBeyondTheRun, SlowGroups,        OutcomeTakenTwice,
+    PolicyRate,       SftRate,          DpoRate,          LongWarmUp,        StageWithoutSteps,
+    GroupsOfOne,      FewTasks,         SharedTasks,      TextBeyondContext,
 };
 
 // ---- At the end -----------------------------------------------------------------------------------------------------

@@ -83,7 +83,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   reward::TermParts servers = HttpTermParts("", "");
   AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, parts->engine, parts->external), model.text, servers);
   INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, servers, model.text.tokenizer->fingerprint()));
-  INGOT_ASSIGN_OR_RETURN(parts->rewards, RewardGrading::Make(config, *parts->pool, servers));
+  INGOT_ASSIGN_OR_RETURN(auto stage, MakeStageGrader(config, *parts->pool, servers));
+  parts->rewards = std::make_unique<RewardGrading>(config.rewards, std::move(stage));
   INGOT_ASSIGN_OR_RETURN(parts->eval_grades, EvalGrades::Make(config, *parts->pool, servers));
   INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(*parts->pool, 0));
   INGOT_ASSIGN_OR_RETURN(parts->scheduler, scheduler::Scheduler::Recover(config.scheduler, std::move(tasks),

@@ -72,16 +72,17 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   bool evaluated = false;
-  INGOT_RETURN_IF_ERROR(EvaluateOnce(config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
-    evaluated = true;
-    std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed)  trajectories: ingot inspect %s\n",
-                result.reward_mean(), config.eval.avg_n, result.total(), result.failed(), dir.path().c_str());
-    record["eval/reward_mean"] = result.reward_mean();
-    record["eval/avg_n"] = config.eval.avg_n;
-    record["eval/episodes"] = result.total();
-    record["eval/failed"] = result.failed();
-    return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
-  }));
+  INGOT_RETURN_IF_ERROR(
+      EvaluateOnce("eval", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
+        evaluated = true;
+        std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed)  trajectories: ingot inspect %s\n",
+                    result.reward_mean(), config.eval.avg_n, result.total(), result.failed(), dir.path().c_str());
+        record["eval/reward_mean"] = result.reward_mean();
+        record["eval/avg_n"] = config.eval.avg_n;
+        record["eval/episodes"] = result.total();
+        record["eval/failed"] = result.failed();
+        return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
+      }));
   return evaluated ? 0 : 1;
 }
 

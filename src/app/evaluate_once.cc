@@ -6,13 +6,15 @@
 #include "app/embedded.h"
 #include "app/evaluation.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/run_metrics.h"
 #include "base/printable.h"
 
 namespace ingot::app {
 
-absl::Status EvaluateOnce(const RunConfig& config, const RunDir& dir, const ModelSetup& model,
-                          const std::shared_ptr<const weights::Snapshot>& snapshot, const DeviceChoice& device,
+absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
+                          const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,
+                          const DeviceChoice& device,
                           const std::function<absl::Status(const v1::EvalStatusResponse&)>& report) {
   base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
@@ -27,9 +29,22 @@ absl::Status EvaluateOnce(const RunConfig& config, const RunDir& dir, const Mode
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));
   INGOT_RETURN_IF_ERROR(run->StartAgents());
   const Patience patience{.stop = &StopFlag()};
-  INGOT_RETURN_IF_ERROR(
-      evaluations.Finish([&report](int64_t, const v1::EvalStatusResponse& result) { return report(result); }, patience,
-                         [](const std::string& text) { std::printf("%s\n", base::Printable(text).c_str()); }));
+  Progress progress(command);
+  INGOT_RETURN_IF_ERROR(evaluations.Finish(
+      [&](int64_t, const v1::EvalStatusResponse& result) {
+        progress.Clear();
+        return report(result);
+      },
+      patience,
+      [&](const std::string& text) {
+        progress.Clear();
+        std::printf("%s\n", base::Printable(text).c_str());
+      },
+      [&](const v1::EvalStatusResponse& so_far) {
+        const std::string failed =
+            so_far.failed() > 0 ? absl::StrCat("episodes, ", so_far.failed(), " failed") : "episodes";
+        progress.Show(failed, so_far.finished() + so_far.failed(), so_far.total());
+      }));
   endpoints.clear();  // before the metrics that they show
   run->Stop();
   return absl::OkStatus();

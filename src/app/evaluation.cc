@@ -139,15 +139,21 @@ void Evaluations::Release(int64_t version) {
 }
 
 absl::Status Evaluations::Finish(const Report& report, const Patience& patience,
-                                 const std::function<void(const std::string&)>& tell) {
-  constexpr std::chrono::milliseconds kPause{20};
+                                 const std::function<void(const std::string&)>& tell,
+                                 const std::function<void(const v1::EvalStatusResponse&)>& watch) {
+  constexpr std::chrono::milliseconds kPause{20}, kWatchEvery{500};
   const std::chrono::nanoseconds start = patience.clock->Now();
   const base::Wait wait("the end of evaluations", base::WaitKind::kWork);
-  auto told = start;
+  auto told = start, watched = start;
   while (true) {
     INGOT_RETURN_IF_ERROR(Poll(report));
     if (running_.empty()) return absl::OkStatus();
     if (patience.stopped()) return absl::CancelledError("stopped during an evaluation");
+    if (const auto now = patience.clock->Now(); watch != nullptr && now - watched >= kWatchEvery) {
+      watched = now;
+      const auto so_far = scheduler_->EvalStatus(*running_.begin());
+      if (so_far.ok()) watch(*so_far);
+    }
     if (const auto now = patience.clock->Now(); now - told >= kTellOfWait) {
       told = now;
       const auto so_far = scheduler_->EvalStatus(*running_.begin());

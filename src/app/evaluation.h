@@ -57,9 +57,11 @@ class Evaluations {
   using Report = std::function<absl::Status(int64_t version, const v1::EvalStatusResponse& result)>;
   absl::Status Poll(const Report& report);
 
-  // Waits until no evaluation runs; `tell` gets a line now and then about the wait. CANCELLED once the run is stopped.
+  // Waits until no evaluation runs; `tell` gets a line now and then about the wait, and `watch`, if it is set, the oldest
+  // one's state twice a second. CANCELLED once the run is stopped.
   absl::Status Finish(const Report& report, const Patience& patience,
-                      const std::function<void(const std::string&)>& tell);
+                      const std::function<void(const std::string&)>& tell,
+                      const std::function<void(const v1::EvalStatusResponse&)>& watch = nullptr);
 
  private:
   Evaluations(const EvalOptions& options, int64_t total_steps, int64_t most, scheduler::Client& scheduler,

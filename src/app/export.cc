@@ -36,6 +36,7 @@ struct Candidate {
 
 struct Counts {
   int64_t groups = 0, episodes = 0, correct = 0, written = 0;
+  int64_t forked = 0;  // episodes of several rows, which are in no pair
 };
 
 class Exporter {
@@ -83,7 +84,7 @@ class Exporter {
     // Shortest first; equally short ones in the order of their samples.
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.sampled < b.sampled; });
-    return args_.as == "dpo" ? WritePairs(candidates) : WriteRows(candidates);
+    return args_.as == "dpo" ? WritePairs(std::move(candidates)) : WriteRows(candidates);
   }
 
   // The first pass of a choice by recall.
@@ -157,15 +158,18 @@ class Exporter {
 
   // Kimi k1.5, section 2.4: the shortest correct answer is chosen; every longer wrong one, and every correct one at least
   // 1.5 times as long, is rejected.
-  absl::Status WritePairs(const std::vector<Candidate>& candidates) {
+  // Pairs are of episodes of one row: an episode that forked has no answer to one prompt.
+  absl::Status WritePairs(std::vector<Candidate> candidates) {
+    counts_.forked +=
+        static_cast<int64_t>(std::erase_if(candidates, [](const Candidate& one) { return one.rows.size() != 1; }));
     const auto chosen =
         std::find_if(candidates.begin(), candidates.end(), [](const Candidate& one) { return one.correct; });
-    if (chosen == candidates.end() || chosen->rows.size() != 1) return absl::OkStatus();
+    if (chosen == candidates.end()) return absl::OkStatus();
     for (const Candidate& other : candidates) {
       const double longer =
           static_cast<double>(other.sampled) / static_cast<double>(std::max<int64_t>(chosen->sampled, 1));
       const bool rejected = other.correct ? longer >= 1.5 : longer > 1;
-      if (&other == &*chosen || !rejected || other.rows.size() != 1) continue;
+      if (&other == &*chosen || !rejected) continue;
       json::object pair;
       pair["chosen"] = Described(chosen->rows[0], *chosen->tree);
       pair["rejected"] = Described(other.rows[0], *other.tree);
@@ -212,16 +216,12 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
   INGOT_RETURN_IF_ERROR(exporter.Open());
   if (args.as == "atif") INGOT_RETURN_IF_ERROR(exporter.ReadText(run.config().model));
   Progress progress("export");
-  int64_t visited = 0;
   if (!args.recall.empty()) {
-    INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) { return exporter.AddRecall(group); }));
+    INGOT_RETURN_IF_ERROR(
+        VisitGroups(*run.pool, progress, [&](const v1::Group& group) { return exporter.AddRecall(group); }));
     INGOT_RETURN_IF_ERROR(exporter.DecideRecall());
   }
-  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) {
-    progress.Show(absl::StrCat("group ", ++visited));
-    return exporter.Add(group);
-  }));
-  progress.Clear();
+  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, progress, [&](const v1::Group& group) { return exporter.Add(group); }));
   INGOT_ASSIGN_OR_RETURN(const Counts counts, exporter.Finish());
   const std::string chosen = args.recall.empty() ? absl::StrCat("with an outcome above ", args.above)
                                                  : absl::StrCat("chosen by '", args.recall, "'");
@@ -232,6 +232,10 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
               : args.as == "atif" ? "trajectories"
                                   : "rows",
               args.out.c_str());
+  if (counts.forked > 0) {
+    std::printf("%ld episodes are in no pair: their histories forked, and a pair is two answers to one prompt\n",
+                static_cast<long>(counts.forked));
+  }
   if (counts.written > 0) return 0;
   return absl::NotFoundError("nothing was exported: no episode, or no pair, met the conditions");
 }

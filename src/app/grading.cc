@@ -26,42 +26,33 @@ std::string RewardsText(reward::RewardOptions options) {
   return schema.EffectiveYaml();
 }
 
-struct RewardGrading::Parts {
-  std::unique_ptr<StageGrader> grader;  // null = the outcome alone
-  double deadline_s = 0;
-  int32_t give_up_groups = 0;
-  std::unique_ptr<base::Executor> executor;
-};
-
-RewardGrading::RewardGrading(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-RewardGrading::~RewardGrading() { Stop(); }
-
-absl::StatusOr<std::unique_ptr<RewardGrading>> RewardGrading::Make(const RunConfig& config, datapool::Client& pool,
+absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeStageGrader(const RunConfig& config, datapool::Client& pool,
                                                                    const reward::TermParts& servers) {
-  auto parts = std::make_unique<Parts>();
-  if (!config.rewards.outcome_alone()) {
-    INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards), servers));
-    parts->grader = std::make_unique<StageGrader>(
-        reward::Stage(std::move(rule), pool,
-                      {.total_steps = config.scheduler.total_steps, .credit = config.trainer.advantage_credit}));
-    parts->deadline_s = config.rewards.deadline_s;
-    parts->give_up_groups = config.rewards.give_up_groups;
-    parts->executor = std::make_unique<base::Executor>(
-        base::ExecutorOptions{.name = "rewards", .threads = config.rewards.concurrency});
-  }
-  return std::unique_ptr<RewardGrading>(new RewardGrading(std::move(parts)));
+  if (config.rewards.outcome_alone()) return nullptr;
+  INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards), servers));
+  return std::make_unique<StageGrader>(reward::Stage(
+      std::move(rule), pool, {.total_steps = config.scheduler.total_steps, .credit = config.trainer.advantage_credit}));
 }
 
+RewardGrading::RewardGrading(const reward::RewardOptions& options, std::unique_ptr<scheduler::Grader> grader)
+    : options_(options), grader_(std::move(grader)) {
+  if (grader_ == nullptr) return;
+  executor_ =
+      std::make_unique<base::Executor>(base::ExecutorOptions{.name = "rewards", .threads = options_.concurrency});
+}
+
+RewardGrading::~RewardGrading() { Stop(); }
+
 scheduler::Grading RewardGrading::grading() {
-  if (parts_->grader == nullptr) return {};
-  return {.grader = parts_->grader.get(),
-          .executor = parts_->executor.get(),
-          .deadline_s = parts_->deadline_s,
-          .give_up_groups = parts_->give_up_groups};
+  if (grader_ == nullptr) return {};
+  return {.grader = grader_.get(),
+          .executor = executor_.get(),
+          .deadline_s = options_.deadline_s,
+          .give_up_groups = options_.give_up_groups};
 }
 
 void RewardGrading::Stop() {
-  if (parts_->executor != nullptr) parts_->executor->Shutdown();
+  if (executor_ != nullptr) executor_->Shutdown();
 }
 
 }  // namespace ingot::app

@@ -1,10 +1,15 @@
-// The reward stage of a run, in the scheduler's process: the terms of the configuration, judged on threads of their own.
+// The reward stage of a run, and the threads on which the scheduler waits for it. The stage is in this process, or a role of
+// its own (cluster.rewards_role):
+//
+//   scheduler --> RewardGrading's threads --> StageGrader                              in process
+//                                         \-> NewGrpcGrader --> role `rewards`: StageGrader
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "app/run_config.h"
+#include "base/executor.h"
 #include "base/status.h"
 #include "datapool/client.h"
 #include "reward/term_parts.h"
@@ -15,13 +20,16 @@ namespace ingot::app {
 // The section `rewards` as YAML: the same text for the same terms.
 std::string RewardsText(reward::RewardOptions options);
 
+// The stage: the terms of the configuration over the groups of the pool. Null if the reward is the outcome alone.
+// INVALID_ARGUMENT names a term that cannot be made. `servers`: those that terms ask. REQUIRES: `pool` outlives it.
+absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeStageGrader(const RunConfig& config, datapool::Client& pool,
+                                                                   const reward::TermParts& servers);
+
 // Outlives the scheduler that it is given to; Stop comes before that one's end.
 class RewardGrading {
  public:
-  // INVALID_ARGUMENT names a term that cannot be made. `servers`: those that terms ask. REQUIRES: `pool` outlives
-  // the stage.
-  static absl::StatusOr<std::unique_ptr<RewardGrading>> Make(const RunConfig& config, datapool::Client& pool,
-                                                             const reward::TermParts& servers);
+  // `grader`: the stage; null = the reward is the outcome alone.
+  RewardGrading(const reward::RewardOptions& options, std::unique_ptr<scheduler::Grader> grader);
   ~RewardGrading();
 
   // Without a grader if the reward is the outcome alone.
@@ -30,9 +38,9 @@ class RewardGrading {
   void Stop();
 
  private:
-  struct Parts;
-  explicit RewardGrading(std::unique_ptr<Parts> parts);
-  const std::unique_ptr<Parts> parts_;
+  const reward::RewardOptions options_;
+  const std::unique_ptr<scheduler::Grader> grader_;
+  std::unique_ptr<base::Executor> executor_;  // null without a grader
 };
 
 }  // namespace ingot::app

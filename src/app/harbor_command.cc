@@ -1,17 +1,17 @@
 #include "app/harbor_command.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
+#include "agents/judges_room.h"
 #include "agents/options.h"
 #include "app/progress.h"
 #include "base/json.h"
 #include "dataset/harbor.h"
+#include "reward/harbor_task.h"
+#include "reward/verifier.h"
 #include "reward/verifiers/harbor.h"
 #include "sandbox/image.h"
 #include "sandbox/substrate.h"
@@ -21,107 +21,133 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLargestReward = 1 << 20;  // bytes of a reward file
-constexpr char kWorkAt[] = "/app";           // the place of tasks' files without an image
+constexpr char kWorkAt[] = "/app";      // the place of tasks' files without an image
+constexpr int64_t kUsualSeconds = 600;  // where a task names no time
 
 std::string StoreOf(const std::string& named) { return named.empty() ? agents::DefaultWorkRoot() + "/images" : named; }
 
-// One attempt at one task in rooms of its own.
+// A task, as runs have it.
+struct Exam {
+  std::string id, payload;
+  std::string task_dir;
+  reward::HarborTask harbor;
+  sandbox::Image image;  // rootfs empty = the machine's programs, and work/ at kWorkAt
+};
+
+absl::StatusOr<Exam> ExamOf(const v1::Task& task, sandbox::ImageStore* images) {
+  Exam exam{.id = task.task_id(), .payload = task.payload_json(), .task_dir = "", .harbor = {}, .image = {}};
+  INGOT_ASSIGN_OR_RETURN(const base::json::value payload, base::ParseJson(exam.payload));
+  INGOT_ASSIGN_OR_RETURN(exam.harbor, reward::ReadHarborTask(exam.payload));
+  exam.task_dir = std::string(payload.at("task_dir").get_string());
+  if (images != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(exam.image, images->Resolve(std::string(payload.at("image").get_string())));
+  }
+  if (exam.image.rootfs.empty()) exam.image.working_dir = kWorkAt;
+  if (!exam.harbor.workdir.empty()) exam.image.working_dir = exam.harbor.workdir;
+  return exam;
+}
+
+// One attempt at one task: what an agent's episode does, with the solution in place of the agent.
 class Attempt {
  public:
-  Attempt(sandbox::Substrate& substrate, const sandbox::Image& image, const base::json::value& task)
-      : substrate_(substrate), image_(image), task_(task) {}
+  Attempt(sandbox::Substrate& substrate, const Exam& exam) : substrate_(substrate), exam_(exam) {}
 
-  // The reward of the solution, or of nothing.
-  absl::StatusOr<double> Run(bool solves) {
+  // The reward of the solution, or of nothing, in a verifier's room of this kind.
+  absl::StatusOr<double> Run(bool solves, const std::string& judges_room) {
     sandbox::RoomOptions options;
-    options.image = image_.rootfs;
-    options.binds = {{"logs", "/logs"}, {"tests", "/tests"}, {"solution", "/solution"}};
-    if (image_.rootfs.empty()) options.binds.push_back({"work", kWorkAt});
-    options.totals.memory_bytes = Number("memory_mb") << 20;
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate_.Prepare(options));
-    if (solves) {
-      INGOT_RETURN_IF_ERROR(room->FillBound("solution", Text("task_dir") + "/solution"));
-      INGOT_RETURN_IF_ERROR(Script(*room, "/solution/solve.sh", Number("agent_timeout_s")).status());
+    options.image = exam_.image.rootfs;
+    options.takes_snapshots = true;
+    if (options.image.empty()) options.binds.push_back({"work", kWorkAt});
+    agents::Limit(exam_.harbor, substrate_.options(), options);
+    sandbox::RoomOptions of_agent = options;
+    of_agent.binds.push_back({"solution", "/solution"});
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate_.Prepare(of_agent));
+    if (exam_.harbor.health_check.has_value()) {
+      INGOT_RETURN_IF_ERROR(
+          agents::AwaitHealth(*exam_.harbor.health_check, CommandOf(*room, ""), *room, /*cancel=*/nullptr));
     }
-    return Judge(*room);
+    if (solves) INGOT_RETURN_IF_ERROR(Solve(*room));
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> judge,
+                           agents::OpenJudgesRoom(judges_room, substrate_, *room, options, exam_.image.working_dir,
+                                                  /*is_harbor=*/true));
+    return Judge(*judge);
   }
 
  private:
-  std::string Text(const char* name) const { return std::string(task_.at(name).get_string()); }
-  int64_t Number(const char* name) const { return static_cast<int64_t>(task_.at(name).to_number<double>()); }
-
-  // The script's result, for people.
-  absl::StatusOr<std::string> Script(sandbox::Room& room, const std::string& path, int64_t seconds) const {
-    sandbox::Command command{.argv = {"sh", "-c", reward::kRunHarborScript, "sh", path},
-                             .env = image_.env,
-                             .working_dir = image_.rootfs.empty() ? kWorkAt : image_.working_dir,
+  sandbox::Command CommandOf(const sandbox::Room& room, const std::string& script) const {
+    sandbox::Command command{.argv = {"sh", "-c", reward::kRunHarborScript, "sh", script},
+                             .env = exam_.image.env,
+                             .working_dir = exam_.image.working_dir,
                              .stdin_text = ""};
     command.env.emplace("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command.env["HOME"] = room.home();
+    for (const auto& [name, text] : exam_.harbor.env) command.env[name] = text;
+    return command;
+  }
+
+  absl::Status Solve(sandbox::Room& room) const {
+    INGOT_RETURN_IF_ERROR(room.FillBound("solution", exam_.task_dir + "/solution"));
+    sandbox::Command command = CommandOf(room, "/solution/solve.sh");
+    for (const auto& [name, text] : exam_.harbor.solution_env) command.env[name] = text;
     sandbox::Limits limits;
-    limits.wall_time = std::chrono::seconds(seconds);
-    const auto outcome = room.Run(command, limits, nullptr);
-    INGOT_RETURN_IF_ERROR(outcome.status());
-    std::string what = absl::StrCat(path, " ", sandbox::Describe(*outcome, limits));
-    if (outcome->ending != sandbox::Ending::kExited) return absl::InternalError(what);
-    const std::string said(absl::StripAsciiWhitespace(outcome->err));
-    if (const size_t line = said.rfind('\n'); !said.empty()) {
-      absl::StrAppend(&what, "; stderr ends: ", line == std::string::npos ? said : said.substr(line + 1));
-    }
-    return what;
+    limits.wall_time = std::chrono::seconds(kUsualSeconds);
+    if (exam_.harbor.agent_timeout_s > 0)
+      limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(exam_.harbor.agent_timeout_s * 1e9));
+    INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, room.Run(command, limits, nullptr));
+    if (outcome.ending == sandbox::Ending::kExited) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("/solution/solve.sh ", sandbox::Describe(outcome, limits)));
   }
 
-  // The tests arrive when nothing of the attempt runs, and reward files that it left are gone.
   absl::StatusOr<double> Judge(sandbox::Room& room) const {
-    INGOT_RETURN_IF_ERROR(room.FillBound("tests", Text("tests_dir")));
-    INGOT_RETURN_IF_ERROR(FillLogs(room));
-    INGOT_ASSIGN_OR_RETURN(const std::string ended, Script(room, "/tests/test.sh", Number("verifier_timeout_s")));
-    if (const auto text = room.ReadBound("logs", "verifier/reward.txt", kLargestReward); text.ok()) return Parse(*text);
-    const auto text = room.ReadBound("logs", "verifier/reward.json", kLargestReward);
-    if (text.ok()) return Parse(*text);
-    return absl::InternalError(absl::StrCat("no reward.txt or reward.json in /logs/verifier: ", ended));
-  }
-
-  // Only an empty verifier/ is in /logs.
-  static absl::Status FillLogs(sandbox::Room& room) {
-    const std::string made = fs::temp_directory_path().string() + "/ingot-logs-" + std::to_string(getpid());
-    std::error_code ignored;
-    fs::create_directories(made + "/verifier", ignored);
-    absl::Status filled = room.FillBound("logs", made);
-    fs::remove_all(made, ignored);
-    return filled;
-  }
-
-  static absl::StatusOr<double> Parse(const std::string& text) {
-    INGOT_ASSIGN_OR_RETURN(const base::json::value json,
-                           base::ParseJson(std::string(absl::StripAsciiWhitespace(text))));
-    if (json.is_number()) return json.to_number<double>();
-    const base::json::value* reward = base::Find(json, "reward");
-    if (reward == nullptr && json.is_object() && json.get_object().size() == 1)
-      reward = &json.get_object().begin()->value();
-    if (reward != nullptr && reward->is_number()) return reward->to_number<double>();
-    return absl::InvalidArgumentError("the reward file holds no reward");
+    reward::VerifierOptions options;
+    options.kind = "harbor";
+    options.timeout_s = kUsualSeconds;
+    INGOT_ASSIGN_OR_RETURN(const auto verifier, reward::Verifier::Make(options));
+    reward::VerifierInput input;
+    input.task = exam_.payload;
+    input.room = &room;
+    input.workdir = exam_.image.working_dir;
+    input.env = exam_.image.env;
+    input.episode_id = exam_.id;
+    for (const auto& [name, folder] : {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
+      INGOT_ASSIGN_OR_RETURN(*folder, room.AddFolder(name));
+    }
+    INGOT_ASSIGN_OR_RETURN(const reward::Verdict verdict, verifier->Verify(input));
+    return verdict.reward;
   }
 
   sandbox::Substrate& substrate_;
-  const sandbox::Image& image_;
-  const base::json::value& task_;
+  const Exam& exam_;
 };
 
 // "" or why the task is wrong. `images`: null = the task is tried without its image.
 absl::StatusOr<std::string> Fault(sandbox::Substrate& substrate, sandbox::ImageStore* images, const v1::Task& task) {
-  INGOT_ASSIGN_OR_RETURN(const base::json::value payload, base::ParseJson(task.payload_json()));
-  sandbox::Image image;
-  if (images != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(image, images->Resolve(std::string(payload.at("image").get_string())));
+  INGOT_ASSIGN_OR_RETURN(const Exam exam, ExamOf(task, images));
+  Attempt attempt(substrate, exam);
+  const auto solved = attempt.Run(true, "pristine");
+  if (!solved.ok() || *solved != 1) {
+    const auto changed = attempt.Run(true, "changed");
+    if (changed.ok() && *changed == 1) {
+      return "its tests look at what the solution changed outside of the work folder: recipes need verifier_room: "
+             "changed";
+    }
+    INGOT_RETURN_IF_ERROR(solved.status());
+    return absl::StrCat("its solution gives ", *solved, ", not 1");
   }
-  Attempt attempt(substrate, image, payload);
-  INGOT_ASSIGN_OR_RETURN(const double solved, attempt.Run(true));
-  if (solved != 1) return absl::StrCat("its solution gives ", solved, ", not 1");
-  const auto idle = attempt.Run(false);
+  const auto idle = attempt.Run(false, "pristine");
   if (idle.ok() && *idle == 1) return "doing nothing gives 1";
   return "";
+}
+
+// What this machine does not hold of the limits that tasks name.
+void SayUnheld(const sandbox::Grant& grant, const dataset::HarborFolder& read, std::ostream& out) {
+  if (grant.groups > 0) return;
+  for (const v1::Task& task : read.tasks) {
+    const auto harbor = reward::ReadHarborTask(task.payload_json());
+    if (!harbor.ok() || (harbor->cpus == 0 && harbor->memory_bytes == 0)) continue;
+    out << "note " << task.task_id() << ": environment.cpus, memory_mb: not held, as this machine grants the rung "
+        << sandbox::RungName(grant.rung) << "\n";
+  }
 }
 
 }  // namespace
@@ -150,7 +176,8 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
     errors << "ingot tasks check: " << read.status().message() << "\n";
     return 2;
   }
-  for (const auto& refusal : read->refused) out << "refused " << refusal.name << ": " << refusal.reason << "\n";
+  for (const auto& refusal : read->refused) out << "refused " << refusal.name << ": " << refusal.text << "\n";
+  for (const auto& note : read->notes) out << "note " << note.name << ": " << note.text << "\n";
   std::unique_ptr<sandbox::Substrate> substrate;
   if (!args.only_read && !read->tasks.empty()) {
     sandbox::SubstrateOptions options;
@@ -164,12 +191,16 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
       return 2;
     }
     substrate = *std::move(made);
+    SayUnheld(substrate->grant(), *read, out);
   }
   sandbox::ImageStore images(StoreOf(args.store));
-  int wrong = 0;
+  int wrong = 0, tried = 0;
   for (const v1::Task& task : read->tasks) {
-    const absl::StatusOr<std::string> fault =
-        args.only_read ? std::string() : Fault(*substrate, args.without_images ? nullptr : &images, task);
+    const absl::StatusOr<std::string> fault = [&]() -> absl::StatusOr<std::string> {
+      if (args.only_read) return std::string();
+      const Underway trying(absl::StrCat("tasks check: ", ++tried, " of ", read->tasks.size(), ", ", task.task_id()));
+      return Fault(*substrate, args.without_images ? nullptr : &images, task);
+    }();
     const std::string reason = fault.ok() ? *fault : std::string(fault.status().message());
     out << (reason.empty() ? "ok " : "wrong ") << task.task_id() << (reason.empty() ? "" : ": ") << reason << std::endl;
     if (!reason.empty()) ++wrong;

@@ -23,9 +23,9 @@ struct TasksCheckArgs {
   bool without_images = false;
 };
 
-// One line per task: "ok NAME", "refused NAME: reason" or "wrong NAME: reason". A task is tried twice, each time in a new room
-// of its image: the solution must give a reward of 1, and an agent that does nothing must not. Returns 0 if every task that
-// runs here is right, 1 otherwise, 2 if the folder cannot be read.
+// One line per task: "ok NAME", "refused NAME: reason" or "wrong NAME: reason", and "note NAME: field: ..." for each field that is
+// not honoured. A task is tried twice, in rooms as runs have them: the solution must give a reward of 1, and an agent that
+// does nothing must not. Returns 0 if every task that runs here is right, 1 otherwise, 2 if the folder cannot be read.
 int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& errors);
 
 }  // namespace ingot::app

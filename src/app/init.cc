@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <system_error>
 
+#include "app/shell_word.h"
 #include "app/templates.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace ingot::app {
 namespace {
@@ -16,15 +18,25 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 10> kDigits = {"zero", "one", "two",   "three", "four",
                                                       "five", "six", "seven", "eight", "nine"};
 
-std::string Question(size_t digit) { return absl::StrCat("What comes after ", base::View(kDigits[digit]), "?"); }
+constexpr size_t kWordings = 3;
 
-// Each digit's successor, some times over: a task is a line.
-std::string Tasks(int repeats) {
+std::string Question(size_t digit, size_t wording) {
+  const std::string name(kDigits[digit]);
+  if (wording == 0) return "What comes after " + name + "?";
+  return wording == 1 ? "Which digit follows " + name + "?" : "Count on from " + name + ".";
+}
+
+// Each digit is asked for in every wording; one of them, another one from digit to digit, is held out for evaluations.
+bool HeldOut(size_t digit, size_t wording) { return digit % kWordings == wording; }
+
+// Each digit's successor: a task is a line.
+std::string Tasks(bool held_out) {
   std::string lines;
-  for (int i = 0; i < repeats; ++i) {
+  for (size_t wording = 0; wording < kWordings; ++wording) {
     for (size_t digit = 0; digit < kDigits.size(); ++digit) {
-      base::json::object task{{"task_id", absl::StrCat("after-", base::View(kDigits[digit]), "-", i)},
-                              {"prompt", Question(digit)},
+      if (HeldOut(digit, wording) != held_out) continue;
+      base::json::object task{{"task_id", absl::StrCat("after-", base::View(kDigits[digit]), "-", wording)},
+                              {"prompt", Question(digit, wording)},
                               {"answer", std::string(kDigits[(digit + 1) % kDigits.size()])}};
       lines += base::PrintJson(task) + "\n";
     }
@@ -35,10 +47,12 @@ std::string Tasks(int repeats) {
 // Conversations that teach the form of an answer. Every second answer is wrong: the reward alone says which are right.
 std::string Conversations() {
   std::string lines;
-  for (size_t digit = 0; digit < kDigits.size(); ++digit) {
+  for (size_t asked = 0; asked < kDigits.size() * kWordings; ++asked) {
+    const size_t digit = asked / kWordings, wording = asked % kWordings;
+    if (HeldOut(digit, wording)) continue;
     for (const size_t said : {digit + 1, digit + 3, digit + 7}) {
       base::json::array messages;
-      messages.push_back(base::json::object{{"role", "user"}, {"content", Question(digit)}});
+      messages.push_back(base::json::object{{"role", "user"}, {"content", Question(digit, wording)}});
       messages.push_back(
           base::json::object{{"role", "assistant"}, {"content", std::string(kDigits[said % kDigits.size()])}});
       lines += base::PrintJson(base::json::object{{"messages", std::move(messages)}}) + "\n";
@@ -71,8 +85,8 @@ std::string NameOf(const std::string& folder) {
 std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& name) {
   return {{"run.yaml", WithName(templates::kRunYaml, name)},
           {"agent.py", std::string(templates::kAgent)},
-          {"tasks.jsonl", Tasks(4)},
-          {"eval.jsonl", Tasks(1)},
+          {"tasks.jsonl", Tasks(/*held_out=*/false)},
+          {"eval.jsonl", Tasks(/*held_out=*/true)},
           {"conversations.jsonl", Conversations()},
           {"README.md", WithName(templates::kReadme, name)},
           {"AGENTS.md", WithName(templates::kAgents, name)},
@@ -98,6 +112,11 @@ absl::Status WriteInitFiles(const std::string& folder) {
     INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path.string(), content));
   }
   return absl::OkStatus();
+}
+
+std::string InitHint(const std::string& folder) {
+  const std::string shown = base::Printable(folder);
+  return absl::StrCat(shown, " holds a small run: cd ", Quoted(shown), " && ingot train run.yaml\n");
 }
 
 }  // namespace ingot::app

@@ -17,4 +17,7 @@ std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& na
 // UNAVAILABLE: the folder or a file cannot be written.
 absl::Status WriteInitFiles(const std::string& folder);
 
+// How to go on, for a shell: "FOLDER holds a small run: cd FOLDER && ingot train run.yaml", with the folder quoted.
+std::string InitHint(const std::string& folder);
+
 }  // namespace ingot::app

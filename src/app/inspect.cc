@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/run_config.h"
 #include "app/stored_episodes.h"
 #include "app/stored_run.h"
@@ -30,6 +31,7 @@ struct OpenRun {
 };
 
 absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
+  const Underway reading("inspect: reading " + run_dir);
   OpenRun run;
   INGOT_ASSIGN_OR_RETURN(run.stored, OpenStoredRun(run_dir));
   run.pool = run.stored.pool.get();
@@ -82,7 +84,11 @@ absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
     const auto note = [&](const v1::Episode& episode) { ids.push_back(episode.episode_id()); };
     INGOT_RETURN_IF_ERROR(VisitEpisodes(*run.pool, purpose, std::max(limit, 0), note).status());
   }
+  // Lines that scroll by are progress enough.
+  Progress progress("inspect", stderr, base::Clock::Real(), OutputGoesElsewhere() ? 1 : 0);
+  int64_t printed = 0;
   for (const std::string& id : ids) {
+    progress.Show("episodes", printed++, std::ssize(ids));
     INGOT_ASSIGN_OR_RETURN(const std::string text, ToJson(*run.pool, id, /*lines=*/false));
     std::printf("%s\n", text.c_str());
   }
@@ -91,8 +97,10 @@ absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
 
 absl::StatusOr<int> PrintJournal(const OpenRun& run) {
   v1::ReadJournalRequest request;
+  Progress progress("inspect", stderr, base::Clock::Real(), OutputGoesElsewhere() ? 1 : 0);
   while (true) {
     INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse response, run.pool->ReadJournal(request));
+    progress.Show("records", request.from_index(), response.end_index());
     for (const v1::JournalRecord& record : response.records()) {
       std::string text;
       const auto status = google::protobuf::util::MessageToJsonString(record, &text);

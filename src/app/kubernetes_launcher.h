@@ -17,6 +17,8 @@ class KubernetesLauncher final : public JobLauncher {
   KubernetesLauncher(const RunConfig& config, std::string text, std::string file, JobOptions options);
 
   absl::StatusOr<std::string> Plan() const override;
+  // Objects with the run's label, in its namespace.
+  absl::StatusOr<std::string> Present() override;
   // UNAVAILABLE: kubectl's error. Objects that were applied before it are deleted.
   absl::Status Start() override;
   absl::Status Stop() override;
@@ -27,6 +29,9 @@ class KubernetesLauncher final : public JobLauncher {
   absl::StatusOr<State> Look() override;
 
  private:
+  std::string Selector() const;  // of the run's objects
+  // The Job's own state, and which pods do not run and why. Notes code_ of a Job that is over.
+  absl::StatusOr<State> LookAtJob();
   absl::StatusOr<std::string> Kubectl(std::vector<std::string> argv) const;
 
   const RunConfig& config_;

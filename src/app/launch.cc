@@ -66,6 +66,9 @@ absl::Status CheckPortsFree(const RunConfig& config) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", OwnHost(cluster), RolePort(cluster, "datapool", i)));
   }
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
+  if (cluster.rewards_role) {
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rewards_port", OwnHost(cluster), cluster.rewards_port));
+  }
   for (int i = 0; i < cluster.gateways; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", OwnHost(cluster), RolePort(cluster, "gateway", i)));
   }
@@ -307,9 +310,14 @@ absl::Status CheckJob(const RunConfig& config) {
       "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`)");
 }
 
-// Writes the job's file into the run's folder.
-absl::Status PrepareJob(const RunArgs& args, const LoadedConfig& loaded, const JobPlan& job) {
+// Writes the job's file into the run's folder. A job that waits in its queue holds no folder, so its launcher is asked.
+absl::Status PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
   const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const std::string present, job.launcher->Present());
+  if (!present.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the run '", config.name, "' is launched already: ", present, ", or choose another run.name"));
+  }
   INGOT_ASSIGN_OR_RETURN(const std::string text, job.launcher->Plan());
   // The node with the trainer holds the folder while the job runs.
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
@@ -358,9 +366,14 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
 }
 
 // Why no role of the run answers, and what to do: one line.
-std::string DescribeNoRun(const RunConfig& config, const std::string& file) {
-  const std::string folder = absl::StrCat(config.root, "/", config.name);
+std::string DescribeNoRun(const LoadedConfig& loaded, const std::string& file) {
+  const RunConfig& config = *loaded.config;
+  const std::string folder = FolderOf(config);
   const std::string none = absl::StrCat("none of the roles of run '", config.name, "' answers: ");
+  if (config.cluster.launcher != LauncherKind::kLocal && CheckJob(config).ok() && CheckGroups(config).ok()) {
+    const absl::StatusOr<std::string> present = PlanJob(loaded, "").launcher->Present();
+    if (present.ok() && !present->empty()) return absl::StrCat(none, *present);
+  }
   const absl::StatusOr<bool> held = RunDir::IsHeld(config.root, config.name);
   if (!held.ok()) {
     return absl::StrCat(none, held.status().message(), "; `ingot launch ", file, "` starts the run");
@@ -396,7 +409,7 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
     const bool local = config.cluster.registry.kind == RegistryKind::kLocal;
     if (local && !RunDir::IsHeld(config.root, config.name).ok()) {
-      return absl::UnavailableError(DescribeNoRun(config, args.config));
+      return absl::UnavailableError(DescribeNoRun(loaded, args.config));
     }
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
                            RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
@@ -412,7 +425,7 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
     if (launched.ok() && !refused) return print(*launched);
     if (absl::IsDeadlineExceeded(launched.status())) roles.push_back({"launch", "-", launched.status()});
     if (std::all_of(roles.begin(), roles.end(), is_silent)) {
-      return absl::UnavailableError(DescribeNoRun(config, args.config));
+      return absl::UnavailableError(DescribeNoRun(loaded, args.config));
     }
     std::printf("%s", FormatRoles(roles).c_str());
     return AllAnswer(roles) ? 0 : 1;
@@ -420,7 +433,7 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   const absl::StatusOr<LaunchedStatus> launched = asked.get();
   if (launched.ok()) return print(*launched);
   if (absl::IsDeadlineExceeded(launched.status())) return launched.status();
-  return absl::UnavailableError(absl::StrCat(DescribeNoRun(config, args.config),
+  return absl::UnavailableError(absl::StrCat(DescribeNoRun(loaded, args.config),
                                              "; roles that were started by hand are asked with cluster.token_file"));
 }
 

@@ -5,7 +5,7 @@
 //   kubernetes   objects, whose pods run the agents (kubernetes_launcher.h)
 //
 // Each implementation keeps these rules:
-//  1. Plan has no effect: no file, no process, no call.
+//  1. Plan has no effect: no file, no process, no call. Present asks alone.
 //  2. After an error of Start nothing of the run is left behind, or the error says what.
 //  3. Stop gives the run the time that its configuration grants, and is safe when the run is over.
 //  4. Watch returns once nothing of the run computes any more.
@@ -30,6 +30,9 @@ class Launcher {
 
   // The processes or objects that Start would start, for people.
   virtual absl::StatusOr<std::string> Plan() const = 0;
+  // What runs or waits of this run by now, whoever started it, and how to end it: "job 7 is PENDING (Resources); ...".
+  // Empty = nothing, as far as others than the holder of the run's folder can tell.
+  virtual absl::StatusOr<std::string> Present() { return std::string(); }
   virtual absl::Status Start() = 0;
   // Blocks until the run is over; returns its exit code. Once `stop` is set it calls Stop, and waits on. CANCELLED: the run
   // was stopped. ABORTED: it ended without an exit code.

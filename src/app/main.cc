@@ -439,6 +439,7 @@ std::vector<Command> Commands() {
        .declare = DeclareNode,
        .holds_keys = true},
       RoleCommand("datapool"),
+      RoleCommand("rewards"),
       RoleCommand("scheduler"),
       RoleCommand("rollout"),
       RoleCommand("gateway"),

@@ -17,6 +17,7 @@
 #include "app/full_disk.h"
 #include "app/machine_memory.h"
 #include "app/model_setup.h"
+#include "app/node_clocks.h"
 #include "app/port_check.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
@@ -152,6 +153,7 @@ class Agent {
     const RoleSpecs specs(config_, parts);
     parts.existed = true;  // of roles that moved here: the run goes on
     const RoleSpecs moved(config_, parts);
+    const std::unique_ptr<NodeClocks> clocks = WatchClocks();
     INGOT_RETURN_IF_ERROR(ClaimEngines());
     std::vector<std::unique_ptr<Takeover>> takeovers = WatchOthers(moved);
     SupervisorOptions options;
@@ -195,6 +197,7 @@ class Agent {
     base::InitLogging("node " + name_, config_.log_level, absl::StrCat(dir_->logs(), "/node-", name_, ".log"));
     if (!TrainerAlone(config_) || config_.cluster.trainer_ranks > 1) {
       INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access));
+      INGOT_RETURN_IF_ERROR(CheckClock(*registry_, name_));
       if (drives_) INGOT_RETURN_IF_ERROR(registry_->ClaimRun());
       // An entry of this node's agent of before is there until its lease is over.
       INGOT_RETURN_IF_ERROR(registry_->RegisterNode(name_, "", registry_->ttl() + std::chrono::seconds(3)));
@@ -283,6 +286,19 @@ class Agent {
     if (!roles_.empty() || refused.ok()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("other nodes have taken all engines of node ", name_, " over: ", refused.message()));
+  }
+
+  // The clocks of the other nodes, from now on.
+  std::unique_ptr<NodeClocks> WatchClocks() {
+    if (registry_ == nullptr) return nullptr;
+    NodeClocks::Options options;
+    options.own = name_;
+    options.retell = [this] { TellRegistry(); };
+    options.on_gap = [this](const std::string& line) {
+      INGOT_LOG(warn, "{}", line);
+      Print(line);
+    };
+    return std::make_unique<NodeClocks>(*registry_, std::move(options));
   }
 
   // What can move here, from now on.

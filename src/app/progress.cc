@@ -51,6 +51,8 @@ void Progress::Clear() {
   stands_ = false;
 }
 
+bool OutputGoesElsewhere() { return isatty(STDERR_FILENO) == 1 && isatty(STDOUT_FILENO) != 1; }
+
 Underway::Underway(std::string what, std::FILE* out, int terminal, std::chrono::milliseconds after,
                    std::chrono::milliseconds every) {
   if (terminal < 0 ? isatty(fileno(out)) != 1 : terminal == 0) return;

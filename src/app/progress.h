@@ -3,13 +3,16 @@
 //
 //   Progress   a bar of a job that counts its steps
 //   Underway   the seconds of a job that does not: the file system or torch has it
+//   Between    the same between the lines that a job prints
 //
-// Neither is thread safe.
+// None is thread safe.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <thread>
 
@@ -58,6 +61,24 @@ class Underway {
  private:
   std::jthread thread_;  // of a terminal; ends with this
 };
+
+// A job that prints its lines through this: "bench tree  12 s" stands while none comes.
+class Between {
+ public:
+  explicit Between(std::string what) : what_(std::move(what)) { waits_.emplace(what_); }
+  void Print(std::ostream& out, const std::string& line) {
+    waits_.reset();
+    out << line << std::endl;
+    waits_.emplace(what_);
+  }
+
+ private:
+  const std::string what_;
+  std::optional<Underway> waits_;
+};
+
+// Whether a line on stderr stands alone on its terminal: stdout goes elsewhere.
+bool OutputGoesElsewhere();
 
 // "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes. Pure.
 std::string FormatProgress(const std::string& name, const std::string& what, int64_t done, int64_t total);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "app/asked_models.h"
 #include "app/commands.h"
 #include "app/grading.h"
@@ -20,6 +20,7 @@
 #include "app/terminal.h"
 #include "app/text_parts.h"
 #include "base/json.h"
+#include "reward/history.h"
 #include "reward/rule.h"
 #include "tree/episode_return.h"
 
@@ -30,11 +31,11 @@ namespace {
 struct JournalledGroup {
   int64_t admitted_version = 0;
   int64_t step = -1;  // of its batch; of a dropped group: of the next batch
-  bool dropped = false;
 };
 
 struct Journal {
   std::map<int64_t, JournalledGroup> groups;  // those that ended with a reward
+  std::vector<int64_t> rewarded;              // groups in the order in which they got their rewards
   int64_t steps = 0;
 };
 
@@ -47,14 +48,14 @@ absl::StatusOr<Journal> ReadJournal(datapool::Client& pool) {
     for (const v1::JournalRecord& record : page.records()) {
       request.set_from_index(record.index() + 1);
       if (record.has_admitted()) admitted[record.admitted().group_id()] = record.admitted().admitted_version();
+      if (record.has_rewarded()) journal.rewarded.push_back(record.rewarded().group_id());
       if (record.has_begun()) journal.steps = record.begun().step();
       if (record.has_closed() && record.closed().outcome() == v1::GROUP_DROPPED) {
         const int64_t id = record.closed().group_id();
-        journal.groups[id] = {admitted[id], journal.steps, true};
+        journal.groups[id] = {admitted[id], journal.steps};
       }
       if (!record.has_batch()) continue;
-      for (const int64_t id : record.batch().group_ids())
-        journal.groups[id] = {admitted[id], record.batch().step(), false};
+      for (const int64_t id : record.batch().group_ids()) journal.groups[id] = {admitted[id], record.batch().step()};
       journal.steps = record.batch().step() + 1;
     }
     if (page.records().empty() || request.from_index() >= page.end_index()) return journal;
@@ -75,10 +76,10 @@ struct Mean {
 struct Comparison {
   Mean before, after;
   int64_t groups = 0;
-  int64_t turned = 0;      // groups in which an episode's advantage changes its sign
-  int64_t now_equal = 0;   // groups that would teach nothing
-  int64_t now_useful = 0;  // groups that taught nothing
-  int64_t ungraded = 0;    // episodes that the terms cannot judge
+  std::set<int64_t> turned;  // groups in which an episode's advantage changes its sign
+  int64_t now_equal = 0;     // groups that would teach nothing
+  int64_t now_useful = 0;    // groups that taught nothing
+  int64_t ungraded = 0;      // episodes that the terms cannot judge
   std::map<std::string, Mean> terms;
   std::map<std::string, Mean> reverse_kl;  // of teachers: nats per token
 };
@@ -122,10 +123,11 @@ void Compare(const v1::Group& group, const reward::GroupGrades& regraded, Compar
   const auto signs_before = SignsOf(before), signs_after = SignsOf(after);
   ++out.groups;
   out.ungraded += std::ssize(regraded.ungraded);
-  out.turned += std::any_of(signs_after.begin(), signs_after.end(), [&](const auto& sign) {
+  const bool turned = std::any_of(signs_after.begin(), signs_after.end(), [&](const auto& sign) {
     const auto old = signs_before.find(sign.first);
     return old != signs_before.end() && old->second != sign.second;
   });
+  if (turned) out.turned.insert(group.group_id());
   out.now_equal += !AllZero(signs_before) && AllZero(signs_after);
   out.now_useful += AllZero(signs_before) && !AllZero(signs_after);
 }
@@ -135,7 +137,8 @@ base::json::object ToJson(const Comparison& of) {
   fields["reward"] = of.before.value();
   fields["regraded"] = of.after.value();
   fields["groups"] = of.groups;
-  fields["groups_that_change_sign"] = of.turned;
+  fields["groups_that_change_sign"] = std::ssize(of.turned);
+  fields["changed_groups"] = base::json::array(of.turned.begin(), of.turned.end());
   fields["groups_now_equal"] = of.now_equal;
   fields["groups_now_useful"] = of.now_useful;
   fields["episodes_ungraded"] = of.ungraded;
@@ -148,13 +151,29 @@ base::json::object ToJson(const Comparison& of) {
   return fields;
 }
 
-void Print(const std::map<int64_t, Comparison>& steps, const Comparison& all, int64_t trimmed,
-           const std::string& first) {
+struct Regraded {
+  std::map<int64_t, Comparison> steps;
+  Comparison all;
+  int64_t trimmed = 0;         // groups that the pool lacks
+  std::string first_ungraded;  // why
+};
+
+// The first 20 of the groups.
+std::string FirstOf(const std::set<int64_t>& groups) {
+  constexpr int64_t kPrinted = 20;
+  const int64_t printed = std::min(kPrinted, std::ssize(groups));
+  std::string text = absl::StrJoin(groups.begin(), std::next(groups.begin(), printed), ", ");
+  if (printed < std::ssize(groups)) absl::StrAppend(&text, " and ", std::ssize(groups) - printed, " more (--json)");
+  return text;
+}
+
+void Print(const Regraded& regraded) {
+  const Comparison& all = regraded.all;
   std::printf("%8s %10s %10s %8s %12s\n", "step", "reward", "regraded", "groups", "change sign");
   std::vector<double> before, after;
-  for (const auto& [step, of] : steps) {
+  for (const auto& [step, of] : regraded.steps) {
     std::printf("%8ld %10.4f %10.4f %8ld %12ld\n", static_cast<long>(step), of.before.value(), of.after.value(),
-                static_cast<long>(of.groups), static_cast<long>(of.turned));
+                static_cast<long>(of.groups), static_cast<long>(of.turned.size()));
     before.push_back(of.before.value());
     after.push_back(of.after.value());
   }
@@ -170,14 +189,31 @@ void Print(const std::map<int64_t, Comparison>& steps, const Comparison& all, in
   std::printf(
       "%ld groups: %ld change the sign of an episode's advantage, %ld would teach nothing, %ld that taught nothing "
       "would teach\n",
-      static_cast<long>(all.groups), static_cast<long>(all.turned), static_cast<long>(all.now_equal),
+      static_cast<long>(all.groups), static_cast<long>(all.turned.size()), static_cast<long>(all.now_equal),
       static_cast<long>(all.now_useful));
+  if (!all.turned.empty()) {
+    std::printf("groups that change sign: %s\n", FirstOf(all.turned).c_str());
+  }
   if (all.ungraded > 0) {
-    std::printf("%ld episodes could not be judged; one: %s\n", static_cast<long>(all.ungraded), first.c_str());
+    std::printf("%ld episodes could not be judged; one: %s\n", static_cast<long>(all.ungraded),
+                regraded.first_ungraded.c_str());
   }
-  if (trimmed > 0) {
-    std::printf("%ld groups are not in the pool any more (datapool.keep_steps)\n", static_cast<long>(trimmed));
+  if (regraded.trimmed > 0) {
+    std::printf("%ld groups are not in the pool any more (datapool.keep_steps)\n", static_cast<long>(regraded.trimmed));
   }
+}
+
+void PrintAsJson(const Regraded& regraded) {
+  base::json::object out = ToJson(regraded.all);
+  base::json::array curve;
+  for (const auto& [step, of] : regraded.steps) {
+    base::json::object fields = ToJson(of);
+    fields["step"] = step;
+    curve.push_back(std::move(fields));
+  }
+  out["steps"] = std::move(curve);
+  out["groups_trimmed"] = regraded.trimmed;
+  std::printf("%s\n", base::PrintJson(out).c_str());
 }
 
 // Teachers and judges of gateway.models are asked where they are, if they are external. No engine runs here that could hold a pinned
@@ -210,63 +246,82 @@ absl::StatusOr<reward::TermParts> PartsOf(const RunConfig& config) {
   return parts;
 }
 
+// What is scored again.
+struct Work {
+  v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
+  std::map<int64_t, JournalledGroup> groups;
+  std::vector<int64_t> order;  // of `groups`: as they were judged
+  int64_t total_steps = 0;     // of the run
+};
+
+absl::StatusOr<Work> WorkOf(const StoredRun& run) {
+  Work work;
+  work.total_steps = run.config().scheduler.total_steps;
+  INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
+  if (journal.groups.empty()) {  // a collection: nothing was trained
+    INGOT_ASSIGN_OR_RETURN(StoredGroupIds stored, ListGroups(*run.pool));
+    work.purpose = stored.purpose;
+    for (const int64_t id : stored.ids) work.groups[id] = {.admitted_version = 0, .step = 0};
+    work.order = std::move(stored.ids);
+    return work;
+  }
+  std::set<int64_t> left;
+  for (const auto& [id, group] : journal.groups) left.insert(id);
+  for (const int64_t id : journal.rewarded) {
+    if (left.erase(id) > 0) work.order.push_back(id);
+  }
+  work.order.insert(work.order.end(), left.begin(), left.end());
+  work.groups = std::move(journal.groups);
+  return work;
+}
+
+// An estimate of the run's own rule stays as the run fixed it; another rule makes its own, of the groups in their order.
+absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work) {
+  Regraded out;
+  INGOT_ASSIGN_OR_RETURN(reward::TaskHistory history, reward::ReadHistory(pool, work.purpose, rule.key()));
+  Progress progress("regrade");
+  int64_t looked_at = 0;
+  for (const int64_t id : work.order) {
+    progress.Show("groups", looked_at++, std::ssize(work.order));
+    v1::GetGroupRequest request;
+    request.set_group_id(id);
+    request.set_purpose(work.purpose);
+    const absl::StatusOr<v1::Group> group = pool.GetGroup(request);
+    if (absl::IsNotFound(group.status())) {
+      ++out.trimmed;
+      continue;
+    }
+    INGOT_RETURN_IF_ERROR(group.status());
+    const JournalledGroup& of = work.groups.at(id);
+    INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts, reward::FactsOf(*group, of.admitted_version, work.total_steps));
+    facts.history = history.Of(group->task().task_id());
+    const absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
+    if (!grades.ok()) return base::Annotate(grades.status(), absl::StrCat("group ", id));
+    for (const auto& [sample, grade] : grades->grades) history.Add(group->task().task_id(), grade);
+    if (out.first_ungraded.empty() && !grades->ungraded.empty()) out.first_ungraded = grades->ungraded.begin()->second;
+    Compare(*group, *grades, out.steps[of.step]);
+    Compare(*group, *grades, out.all);
+  }
+  return out;
+}
+
 absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir, args.overrides));
   const RunConfig& config = run.config();
   INGOT_ASSIGN_OR_RETURN(const reward::TermParts parts, PartsOf(config));
   INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
                          reward::Rule::Make(config.rewards, RewardsText(config.rewards), parts));
-  INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
-  v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
-  if (journal.groups.empty()) {  // a collection: nothing was trained
-    INGOT_ASSIGN_OR_RETURN(const StoredGroupIds stored, ListGroups(*run.pool));
-    purpose = stored.purpose;
-    for (const int64_t id : stored.ids) journal.groups[id] = {.admitted_version = 0, .step = 0};
-  }
-  std::map<int64_t, Comparison> steps;
-  Comparison all;
-  int64_t trimmed = 0;
-  std::string first_ungraded;
-  Progress progress("regrade");
-  int64_t looked_at = 0;
-  for (const auto& [id, of] : journal.groups) {
-    progress.Show("groups", looked_at++, std::ssize(journal.groups));
-    v1::GetGroupRequest request;
-    request.set_group_id(id);
-    request.set_purpose(purpose);
-    const absl::StatusOr<v1::Group> group = run.pool->GetGroup(request);
-    if (absl::IsNotFound(group.status())) {
-      ++trimmed;
-      continue;
-    }
-    INGOT_RETURN_IF_ERROR(group.status());
-    INGOT_ASSIGN_OR_RETURN(const reward::GroupFacts facts,
-                           reward::FactsOf(*group, of.admitted_version, config.scheduler.total_steps));
-    const absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
-    if (!grades.ok()) return base::Annotate(grades.status(), absl::StrCat("group ", id));
-    if (first_ungraded.empty() && !grades->ungraded.empty()) first_ungraded = grades->ungraded.begin()->second;
-    Compare(*group, *grades, steps[of.step]);
-    Compare(*group, *grades, all);
-  }
-  progress.Clear();
-  if (all.groups == 0) {
+  INGOT_ASSIGN_OR_RETURN(const Work work, WorkOf(run));
+  INGOT_ASSIGN_OR_RETURN(const Regraded regraded, RegradeGroups(*run.pool, rule, work));
+  if (regraded.all.groups == 0) {
     return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",
-                                            trimmed, " are not in the pool any more)"));
+                                            regraded.trimmed, " are not in the pool any more)"));
   }
-  if (!args.json) {
-    Print(steps, all, trimmed, first_ungraded);
-    return 0;
+  if (args.json) {
+    PrintAsJson(regraded);
+  } else {
+    Print(regraded);
   }
-  base::json::object out = ToJson(all);
-  base::json::array curve;
-  for (const auto& [step, of] : steps) {
-    base::json::object fields = ToJson(of);
-    fields["step"] = step;
-    curve.push_back(std::move(fields));
-  }
-  out["steps"] = std::move(curve);
-  out["groups_trimmed"] = trimmed;
-  std::printf("%s\n", base::PrintJson(out).c_str());
   return 0;
 }
 

@@ -37,6 +37,7 @@ absl::StatusOr<RpcAccess> AccessTo(const gateway::ModelOptions& model, bool allo
 int RolePort(const ClusterOptions& cluster, const std::string& role, int index) {
   if (role == "datapool") return cluster.datapool_port == 0 ? 0 : cluster.datapool_port + index;
   if (role == "scheduler") return cluster.scheduler_port;
+  if (role == "rewards") return cluster.rewards_port;
   if (role == "gateway") return cluster.gateway_port == 0 ? 0 : cluster.gateway_port + index;
   return cluster.rollout_port == 0 ? 0 : cluster.rollout_port + index;
 }
@@ -47,7 +48,9 @@ std::string AtHost(const ClusterOptions& cluster, int port) { return absl::StrCa
 
 int MetricsPort(const RunConfig& config, const std::string& role, int index) {
   if (config.metrics.port == 0) return 0;
-  const int pools_end = config.metrics.port + MetricsPorts(config);
+  const int all_end = config.metrics.port + MetricsPorts(config);
+  if (role == "rewards") return all_end - 1;
+  const int pools_end = all_end - (config.cluster.rewards_role ? 1 : 0);
   if (role == "datapool" && index > 0) return pools_end - config.cluster.datapools + index;
   const int gateways_end = pools_end - (config.cluster.datapools - 1);
   if (role == "gateway" && index > 0) return gateways_end - config.cluster.gateways + index;
@@ -57,7 +60,8 @@ int MetricsPort(const RunConfig& config, const std::string& role, int index) {
 }
 
 int MetricsPorts(const RunConfig& config) {
-  return 5 + config.cluster.rollout_engines + (config.cluster.gateways - 1) + (config.cluster.datapools - 1);
+  return 5 + config.cluster.rollout_engines + (config.cluster.gateways - 1) + (config.cluster.datapools - 1) +
+         (config.cluster.rewards_role ? 1 : 0);
 }
 
 v1::RoleChannel ConnectPool(RunRegistry& registry, int datapools) {

@@ -23,7 +23,7 @@ std::string OwnHost(const ClusterOptions& cluster);
 std::string AtHost(const ClusterOptions& cluster, int port);
 
 // The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,
-// trainer 3, agents 4, engine i 5 + i, behind the engines further gateways, then further pools). 0 = it has none: metrics.port is 0.
+// trainer 3, agents 4, engine i 5 + i, behind the engines further gateways, further pools, and last the role rewards). 0 = it has none: metrics.port is 0.
 int MetricsPort(const RunConfig& config, const std::string& role, int index);
 // Of all roles together, the number of such ports.
 int MetricsPorts(const RunConfig& config);

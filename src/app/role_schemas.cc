@@ -45,7 +45,7 @@ void BindSampling(base::Schema& schema, scheduler::SamplingOptions& o, std::map<
                "weight of each of the tasks' domains; empty: every task weighs the same");
   schema.Field("scheduler.sampling.once", &o.once, "no task is used twice in the run, through restarts");
   schema.Field("scheduler.sampling.difficulty_field", &o.difficulty_field,
-               "curriculum: the number of a task that says how hard it is");
+               "curriculum: the number of a task that says how hard it is; pass_rate_field counts if no task has it");
   schema.Field("scheduler.sampling.curriculum_start", &o.curriculum_start,
                "curriculum: share of the tasks, easiest first, at the start; (0, 1]");
   schema.Field("scheduler.sampling.curriculum_until", &o.curriculum_until,
@@ -89,7 +89,8 @@ void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
   schema.Field("rollout.halt.certain_above", &o.halt.certain_above, "see certain_tokens");
   schema.Field("rollout.halt.max_period", &o.halt.max_period, "tokens of a phrase whose repetition ends a call");
   schema.Field("rollout.halt.periods", &o.halt.periods, "times that the phrase comes before it ends the call");
-  schema.Field("rollout.halt.min_repeated", &o.halt.min_repeated, "tokens that the repeated phrases have together");
+  schema.Field("rollout.halt.min_repeated", &o.halt.min_repeated,
+               "least tokens of the repeated phrases together; 0: as many as they are");
 }
 
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {

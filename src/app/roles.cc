@@ -52,7 +52,9 @@
 #include "rollout/grpc_client.h"
 #include "rollout/service.h"
 #include "rollout/torch_runner.h"
+#include "scheduler/grader_service.h"
 #include "scheduler/grpc_client.h"
+#include "scheduler/grpc_grader.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/service.h"
 #include "trainer/parallel/ranks.h"
@@ -191,6 +193,29 @@ absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context) {
   return servers;
 }
 
+absl::Status RunRewards(const RoleContext& context) {
+  const std::unique_ptr<datapool::Client> pool =
+      datapool::NewGrpcClient(ConnectPool(*context.registry, context.config.cluster.datapools), kRoleDeadline);
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
+  INGOT_ASSIGN_OR_RETURN(const auto stage, MakeStageGrader(context.config, *pool, servers));
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(scheduler::NewGraderService(*stage));
+  INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "rewards", std::move(services)));
+  WaitForStop();
+  return absl::OkStatus();
+}
+
+// The stage as the scheduler asks it: in this process, or the role `rewards`.
+absl::StatusOr<std::unique_ptr<scheduler::Grader>> GraderOf(const RoleContext& context, datapool::Client& pool) {
+  const RunConfig& config = context.config;
+  if (config.cluster.rewards_role) {
+    const milliseconds deadline(static_cast<int64_t>(config.rewards.deadline_s * 1e3));
+    return scheduler::NewGrpcGrader(context.registry->To("rewards"), deadline);
+  }
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
+  return MakeStageGrader(config, pool, servers);
+}
+
 absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool =
       datapool::NewGrpcClient(ConnectPool(*context.registry, context.config.cluster.datapools), kRoleDeadline);
@@ -202,9 +227,8 @@ absl::Status RunScheduler(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
     INGOT_ASSIGN_OR_RETURN(resume, ResumePointOf(dir, true));
   }
-  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RewardGrading> rewards,
-                         RewardGrading::Make(context.config, *pool, servers));
+  INGOT_ASSIGN_OR_RETURN(auto grader, GraderOf(context, *pool));
+  RewardGrading rewards(context.config.rewards, std::move(grader));
   // An earlier scheduler that was paused, or cut off, writes nothing from here on.
   int64_t leadership = 0;
   INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "taking the lead in the run's registry", [&]() -> absl::Status {
@@ -216,13 +240,17 @@ absl::Status RunScheduler(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(*pool, leadership));
     INGOT_ASSIGN_OR_RETURN(
         scheduler, scheduler::Scheduler::Recover(context.config.scheduler, tasks, *pool, base::Clock::Real(), resume,
-                                                 &context.metrics, rewards->grading(), token));
+                                                 &context.metrics, rewards.grading(), token));
     return absl::OkStatus();
   }));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(scheduler::NewSchedulerService(*scheduler));
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "scheduler", std::move(services)));
   base::Executor timers({.name = "timers"});
+  base::Timer connecting;  // of no task where the stage is in this process
+  if (context.config.cluster.rewards_role) {
+    connecting = KeepConnecting(timers, {context.registry->To("rewards")});
+  }
   std::atomic<bool> replaced{false};
   const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler, &replaced] {
     const absl::Status status = scheduler->Tick();
@@ -231,7 +259,7 @@ absl::Status RunScheduler(const RoleContext& context) {
   });
   WaitForStop([&replaced] { return replaced.load(); });
   scheduler->Shutdown();
-  rewards->Stop();
+  rewards.Stop();
   if (!replaced) return absl::OkStatus();
   return absl::AbortedError("another scheduler leads this run by now; the journal took nothing from this one since");
 }
@@ -604,6 +632,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   if (role == "trainer") return RunTrainer(context);
   absl::Status status;
   if (role == "datapool") status = RunDataPool(context);
+  if (role == "rewards") status = RunRewards(context);
   if (role == "scheduler") status = RunScheduler(context);
   if (role == "rollout") status = RunRollout(context);
   if (role == "gateway") status = RunGateway(context);

@@ -78,20 +78,20 @@ class Bench {
 
   void Print(const char* figure, int streams, const char* unit, int tokens, std::vector<double> rates) {
     std::sort(rates.begin(), rates.end());
-    out_ << base::PrintJson(base::json::value{{"figure", figure},
-                                              {"streams", streams},
-                                              {unit, tokens},
-                                              {"tokens_per_second", rates[rates.size() / 2]},
-                                              {"threads", engine_.options().threads},
-                                              {"parameters", config_.ParameterCount()},
-                                              {"dtype", config_.torch_dtype}})
-         << std::endl;
+    lines_.Print(out_, base::PrintJson(base::json::value{{"figure", figure},
+                                                         {"streams", streams},
+                                                         {unit, tokens},
+                                                         {"tokens_per_second", rates[rates.size() / 2]},
+                                                         {"threads", engine_.options().threads},
+                                                         {"parameters", config_.ParameterCount()},
+                                                         {"dtype", config_.torch_dtype}}));
   }
 
   const RolloutBenchArgs& args_;
   const model::ModelConfig& config_;
   rollout::Engine& engine_;
   std::ostream& out_;
+  Between lines_{"bench rollout"};
   uint64_t drawn_ = 0;
 };
 

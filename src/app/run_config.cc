@@ -204,6 +204,12 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
+  if (config.cluster.rewards_role && config.rewards.outcome_alone()) {
+    return absl::InvalidArgumentError(
+        "cluster.rewards_role is true, and the reward is the outcome alone, which no stage judges: give rewards.terms, "
+        "or "
+        "set it to false");
+  }
   return base::Annotate(config.agents.Validate(), "agents");
 }
 

@@ -115,8 +115,10 @@ struct ClusterOptions {
   int32_t scheduler_port = 0;
   int32_t gateway_port = 0;  // HTTP is http.port
   int32_t rollout_port = 0;  // of the first engine; engine i listens on rollout_port + i
+  int32_t rewards_port = 0;
   int32_t rollout_engines = 1;
   int32_t gateways = 1;
+  bool rewards_role = false;      // the reward stage is a process of its own; false = it is in the scheduler's
   int32_t trainer_ranks = 1;      // processes that train each batch together
   int32_t min_trainer_ranks = 1;  // least number of ranks with which the run goes on after others were lost
   // The ranks' meeting place, if there are several: where rank 0 runs. Empty = `host`; 0 = a free port.

@@ -35,16 +35,19 @@ std::string PlaceText(const std::string& address, int64_t began, const std::stri
 std::string NodesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/nodes/"); }
 std::string EnginesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/engines/"); }
 
-std::string NodeText(const std::string& roles) {
-  return base::PrintJson(json::object{{"node", MachineName()},
-                                      {"pid", static_cast<int64_t>(getpid())},
-                                      {"roles", roles},
-                                      {"began", base::Clock::Real().UnixNanos()}});
+std::string NodeText(const std::string& roles, int64_t unix_ns) {
+  return base::PrintJson(json::object{
+      {"node", MachineName()}, {"pid", static_cast<int64_t>(getpid())}, {"roles", roles}, {"told", unix_ns}});
 }
 
 std::string TextField(const json::value& parsed, const char* field) {
   const json::value* const found = base::Find(parsed, field);
   return found != nullptr && found->is_string() ? std::string(found->as_string().c_str()) : "";
+}
+
+int64_t NumberField(const json::value& parsed, const char* field) {
+  const json::value* const found = base::Find(parsed, field);
+  return found != nullptr && found->is_int64() ? found->as_int64() : 0;
 }
 
 // INVALID_ARGUMENT: the value is none of PlaceText's.
@@ -55,8 +58,7 @@ absl::StatusOr<RolePlace> ParsePlace(const std::string& name, const std::string&
                   .node = TextField(parsed, "node"),
                   .http = TextField(parsed, "http"),
                   .waits = TextField(parsed, "waits")};
-  const json::value* const pid = base::Find(parsed, "pid");
-  if (pid != nullptr && pid->is_int64()) place.pid = pid->as_int64();
+  place.pid = NumberField(parsed, "pid");
   if (!place.address.empty()) return place;
   return absl::InvalidArgumentError(absl::StrCat(name, ": the registry's entry names no address"));
 }
@@ -93,21 +95,23 @@ std::string RoleName(const std::string& role, int index) {
 }
 
 absl::StatusOr<std::unique_ptr<RunRegistry>> RunRegistry::Open(const RunConfig& config, const std::string& folder,
-                                                               RpcAccess access) {
+                                                               RpcAccess access, const base::Clock& clock) {
   const RegistryConfig& options = config.cluster.registry;
   auto opened = options.kind == RegistryKind::kEtcd ? OpenEtcd(options)
                                                     : registry::OpenLocalRegistry({.folder = folder + "/registry"});
   if (!opened.ok()) return base::Annotate(opened.status(), "cluster.registry");
-  return std::unique_ptr<RunRegistry>(new RunRegistry(config.name, options, std::move(access), *std::move(opened)));
+  return std::unique_ptr<RunRegistry>(
+      new RunRegistry(config.name, options, std::move(access), *std::move(opened), clock));
 }
 
 RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess access,
-                         std::unique_ptr<registry::Registry> registry)
+                         std::unique_ptr<registry::Registry> registry, const base::Clock& clock)
     : run_(std::move(run)),
       config_(std::move(config)),
       access_(std::move(access)),
       registry_(std::move(registry)),
-      began_(base::Clock::Real().UnixNanos()) {}
+      clock_(clock),
+      began_(clock.UnixNanos()) {}
 
 RunRegistry::~RunRegistry() {
   watcher_.reset();
@@ -313,7 +317,8 @@ std::chrono::milliseconds RunRegistry::ttl() const {
 
 absl::Status RunRegistry::RegisterNode(const std::string& name, const std::string& roles,
                                        std::chrono::milliseconds patience) {
-  const auto kept = Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles), patience);
+  const auto kept =
+      Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles, clock_.UnixNanos()), patience);
   if (absl::IsAlreadyExists(kept.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message()));
@@ -325,7 +330,7 @@ absl::Status RunRegistry::RegisterNode(const std::string& name, const std::strin
 }
 
 void RunRegistry::UpdateNodes(const std::string& roles) {
-  const std::string value = NodeText(roles);
+  const std::string value = NodeText(roles, clock_.UnixNanos());
   base::MutexLock lock(mu_);
   for (registry::Registration* node : nodes_) node->Update(value);
 }
@@ -335,14 +340,18 @@ absl::StatusOr<std::vector<NodePlace>> RunRegistry::Nodes() {
   std::vector<NodePlace> nodes;
   for (const registry::Entry& entry : listing.entries) {
     INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(entry.value));
-    nodes.push_back(
-        {entry.key.substr(NodesPrefix(run_).size()), TextField(parsed, "node"), TextField(parsed, "roles")});
+    nodes.push_back({.name = entry.key.substr(NodesPrefix(run_).size()),
+                     .machine = TextField(parsed, "node"),
+                     .roles = TextField(parsed, "roles"),
+                     .told_unix_ns = NumberField(parsed, "told"),
+                     .token = entry.create_revision});
   }
   return nodes;
 }
 
 absl::Status RunRegistry::ClaimEngine(const std::string& engine, std::chrono::milliseconds patience) {
-  return Keep(EnginesPrefix(run_) + engine, "the node of " + engine, NodeText(engine), patience).status();
+  return Keep(EnginesPrefix(run_) + engine, "the node of " + engine, NodeText(engine, clock_.UnixNanos()), patience)
+      .status();
 }
 
 absl::StatusOr<std::set<std::string>> RunRegistry::ClaimedEngines() {

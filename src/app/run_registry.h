@@ -23,6 +23,7 @@
 
 #include "app/grpc_access.h"
 #include "app/run_config.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "proto/grpc_channel.h"
 #include "registry/registration.h"
@@ -44,7 +45,9 @@ struct RolePlace {
 struct NodePlace {
   std::string name;  // GROUP-NUMBER
   std::string machine;
-  std::string roles;  // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
+  std::string roles;         // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
+  int64_t told_unix_ns = 0;  // its machine's clock when it told this
+  int64_t token = 0;         // of this agent of the node: another one has a greater one
 };
 
 // "rollout-INDEX", or the role itself.
@@ -58,7 +61,8 @@ class RunRegistry {
   // Opens the registry that the configuration names. `folder`: the run's, for kind local. UNAVAILABLE, and errors of
   // credentials: one line that names the registry.
   static absl::StatusOr<std::unique_ptr<RunRegistry>> Open(const RunConfig& config, const std::string& folder,
-                                                           RpcAccess access);
+                                                           RpcAccess access,
+                                                           const base::Clock& clock = base::Clock::Real());
   // REQUIRES: the clients of its channels are gone.
   ~RunRegistry();
 
@@ -125,7 +129,8 @@ class RunRegistry {
     std::shared_ptr<grpc::Channel> channel;
   };
 
-  RunRegistry(std::string run, RegistryConfig config, RpcAccess access, std::unique_ptr<registry::Registry> registry);
+  RunRegistry(std::string run, RegistryConfig config, RpcAccess access, std::unique_ptr<registry::Registry> registry,
+              const base::Clock& clock);
   void Note(const registry::Event& event);
   void NoteGone(const std::string& name);
   // A new channel to the role's place; returns the rpcs of the earlier one, to be closed without the lock.
@@ -141,7 +146,8 @@ class RunRegistry {
   const RegistryConfig config_;
   const RpcAccess access_;
   const std::unique_ptr<registry::Registry> registry_;
-  const int64_t began_;  // Unix time in ns: tells registries of one process apart
+  const base::Clock& clock_;  // this machine's
+  const int64_t began_;       // Unix time in ns: tells registries of one process apart
   struct Following {
     std::string kind;
     std::function<void(const std::string& name)> observer;

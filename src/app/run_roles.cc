@@ -8,6 +8,7 @@
 #include <map>
 
 #include "app/run_registry.h"
+#include "app/shell_word.h"
 
 namespace ingot::app {
 namespace {
@@ -33,10 +34,11 @@ int CountOf(const RunConfig& config, const std::string& role) {
   if (role == "rollout") return config.cluster.rollout_engines;
   if (role == "gateway") return config.cluster.gateways;
   if (role == "datapool") return config.cluster.datapools;
+  if (role == "rewards") return config.cluster.rewards_role ? 1 : 0;
   return role == "agents" && !StartsAgents(config) ? 0 : 1;
 }
 
-constexpr const char* kStartOrder[] = {"datapool", "scheduler", "rollout", "gateway", "trainer", "agents"};
+constexpr const char* kStartOrder[] = {"datapool", "rewards", "scheduler", "rollout", "gateway", "trainer", "agents"};
 
 }  // namespace
 
@@ -132,6 +134,7 @@ absl::Status CheckGroups(const RunConfig& config) {
                                                    std::string_view(role) == "rollout"    ? " (cluster.rollout_engines)"
                                                    : std::string_view(role) == "gateway"  ? " (cluster.gateways)"
                                                    : std::string_view(role) == "datapool" ? " (cluster.datapools)"
+                                                   : std::string_view(role) == "rewards"  ? " (cluster.rewards_role)"
                                                                                           : ""));
   }
   if (StartsAgents(config) && group_of["agents"] != group_of["gateway"] && config.gateway.admin_key_file.empty()) {
@@ -208,17 +211,6 @@ RoleSpec RoleSpecs::Plain(const RoleProcess& role) const {
   if (name == "rollout") spec.stop_grace += Milliseconds(config_.cluster.drain_s);
   if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
   return spec;
-}
-
-std::string Quoted(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_-./=:,@%+").find(c) != std::string::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string DescribeSpecs(const std::vector<RoleSpec>& specs) {

@@ -75,9 +75,6 @@ class RoleSpecs {
   const Parts parts_;
 };
 
-// A word that a shell reads as itself.
-std::string Quoted(const std::string& word);
-
 // A line for each process: its name and command, for people. Secrets are in neither.
 std::string DescribeSpecs(const std::vector<RoleSpec>& specs);
 

@@ -11,18 +11,21 @@
 #include "datapool/grpc_client.h"
 #include "proto/gateway.grpc.pb.h"
 #include "proto/grpc_status.h"
+#include "proto/reward.grpc.pb.h"
 #include "rollout/grpc_client.h"
 #include "scheduler/grpc_client.h"
 
 namespace ingot::app {
 namespace {
 
-absl::StatusOr<v1::GatewayStatusResponse> GatewayStatus(const std::string& address, const RpcAccess& access) {
-  const auto stub = v1::Gateway::NewStub(Connect(address, access));
+// Of a service whose clients ask it for nothing but its state here.
+template <typename Service, typename Request, typename Response>
+absl::StatusOr<Response> StatusOf(const std::string& address, const RpcAccess& access) {
+  const auto stub = Service::NewStub(Connect(address, access));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kRoleAnswersWithin);
-  v1::GatewayStatusResponse response;
-  INGOT_RETURN_IF_ERROR(v1::FromGrpc(stub->Status(&context, v1::GatewayStatusRequest(), &response)));
+  Response response;
+  INGOT_RETURN_IF_ERROR(v1::FromGrpc(stub->Status(&context, Request(), &response)));
   return response;
 }
 
@@ -35,6 +38,10 @@ std::string Describe(const v1::SchedulerStatusResponse& s) {
   return fmt::format("step {}{}, groups {}/{} from {}, {} episodes running, {} dropped, {} failed", s.next_step(),
                      s.finished() ? " (all fed)" : "", s.stats().admitted_unreleased(), s.stats().budget(),
                      s.stats().head(), s.stats().running_episodes(), s.stats().dropped(), s.stats().failed());
+}
+
+std::string Describe(const v1::RewardsStatusResponse& s) {
+  return fmt::format("{} groups judged, {} being judged", s.judged(), s.judging());
 }
 
 std::string Describe(const v1::EngineStatusResponse& s) {
@@ -77,6 +84,11 @@ std::vector<Question> QuestionsOf(const std::vector<RolePlace>& places, const Cl
       return datapool::NewGrpcClient(Connect(at, access), kRoleAnswersWithin)->Status();
     });
   }
+  if (cluster.rewards_role) {
+    add("rewards", [&access](const std::string& at) {
+      return StatusOf<v1::Rewards, v1::RewardsStatusRequest, v1::RewardsStatusResponse>(at, access);
+    });
+  }
   add("scheduler", [&access](const std::string& at) {
     return scheduler::NewGrpcClient(Connect(at, access), kRoleAnswersWithin)->Status();
   });
@@ -85,7 +97,9 @@ std::vector<Question> QuestionsOf(const std::vector<RolePlace>& places, const Cl
     if (EngineNumber(place.name).value_or(0) >= cluster.rollout_engines) add(place.name, ask_engine);
   }
   for (int i = 0; i < cluster.gateways; ++i) {
-    add(RoleName("gateway", i), [&access](const std::string& at) { return GatewayStatus(at, access); });
+    add(RoleName("gateway", i), [&access](const std::string& at) {
+      return StatusOf<v1::Gateway, v1::GatewayStatusRequest, v1::GatewayStatusResponse>(at, access);
+    });
   }
   return questions;
 }

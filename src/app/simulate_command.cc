@@ -5,6 +5,7 @@
 #include <map>
 
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/stored_episodes.h"
 #include "app/stored_run.h"
 #include "base/json.h"
@@ -62,7 +63,10 @@ std::string Histogram(const SimulationReport& report) {
 
 absl::Status SimulateOrError(const SimulateArgs& args) {
   scheduler::SimulationOptions options = args.options;
-  if (!args.run_dir.empty()) INGOT_RETURN_IF_ERROR(UseRecorded(args, options));
+  if (!args.run_dir.empty()) {
+    const Underway reading("simulate: reading " + args.run_dir);
+    INGOT_RETURN_IF_ERROR(UseRecorded(args, options));
+  }
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (!args.json) {
     std::printf(
@@ -75,7 +79,11 @@ absl::Status SimulateOrError(const SimulateArgs& args) {
   for (const auto& [name, order] : kOrders) {
     if (!args.orders.empty() && std::find(args.orders.begin(), args.orders.end(), name) == args.orders.end()) continue;
     options.window.order = order;
-    INGOT_ASSIGN_OR_RETURN(const SimulationReport report, scheduler::Simulate(options));
+    absl::StatusOr<SimulationReport> simulated = [&options, order_name = std::string(name)] {
+      const Underway simulating("simulate: " + order_name);
+      return scheduler::Simulate(options);
+    }();
+    INGOT_ASSIGN_OR_RETURN(const SimulationReport report, std::move(simulated));
     if (args.json) {
       std::printf("%s\n", SimulationJson(name, report).c_str());
       continue;

@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
+#include <utility>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "app/run_roles.h"
+#include "app/shell_word.h"
 
 namespace ingot::app {
 namespace {
@@ -26,13 +32,37 @@ bool Mixed(const std::vector<NodeGroup>& groups) {
 // Where the script writes its exit code.
 std::string ExitFile(const SlurmScript& script) { return script.folder + "/launch.exit"; }
 
-// The state of a job among lines of "ID STATE"; a part of a heterogeneous one is ID+I. Empty = it is over.
-std::string StateOf(const std::string& lines, const std::string& job) {
-  std::istringstream rest(lines);
-  for (std::string id, state; rest >> id >> state;) {
-    if (id.substr(0, id.find('+')) == job) return state;
+// A line of squeue.
+struct JobLine {
+  std::string id;       // without the number of a part of a heterogeneous job
+  std::string state;    // such as PENDING
+  std::string reason;   // of that state; None = it needs none
+  std::string command;  // the script's path
+};
+
+// The jobs of this user. The parts of a heterogeneous job are lines with one id.
+absl::StatusOr<std::vector<JobLine>> ListJobs(const RunCommand& run) {
+  INGOT_ASSIGN_OR_RETURN(const std::string listed, run({"squeue", "--noheader", "--me", "--format=%i|%T|%r|%o"}));
+  std::vector<JobLine> jobs;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(listed, '\n', absl::SkipWhitespace()))) {
+    std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits('|', 3));
+    fields.resize(4);
+    jobs.push_back({fields[0].substr(0, fields[0].find('+')), fields[1], fields[2], fields[3]});
   }
-  return "";
+  return jobs;
+}
+
+// "PENDING (Resources)"; empty = the job is over. Each part of a heterogeneous job has a reason of its own.
+std::string StateOf(const std::vector<JobLine>& jobs, const std::string& id) {
+  std::string state;
+  std::vector<std::string> reasons;
+  for (const JobLine& job : jobs) {
+    if (job.id != id) continue;
+    if (state.empty()) state = job.state;
+    const bool told = std::find(reasons.begin(), reasons.end(), job.reason) != reasons.end();
+    if (!told && !job.reason.empty() && job.reason != "None") reasons.push_back(job.reason);
+  }
+  return reasons.empty() ? state : absl::StrCat(state, " (", absl::StrJoin(reasons, ", "), ")");
 }
 
 }  // namespace
@@ -106,16 +136,26 @@ absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunComman
 SlurmLauncher::SlurmLauncher(SlurmScript script, JobOptions options, std::string job)
     : JobLauncher(std::move(options)), script_(std::move(script)), job_(std::move(job)) {}
 
+absl::StatusOr<std::string> SlurmLauncher::Present() {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<JobLine> jobs, ListJobs([this](const auto& argv) { return Run(argv); }));
+  for (const JobLine& job : jobs) {
+    std::error_code none;
+    if (!std::filesystem::equivalent(job.command, ScriptFile(), none)) continue;
+    return absl::StrCat("job ", job.id, " is ", StateOf(jobs, job.id), "; `scancel ", job.id, "` ends it");
+  }
+  return std::string();
+}
+
 absl::Status SlurmLauncher::Start() {
-  INGOT_ASSIGN_OR_RETURN(
-      job_, SubmitSlurm(script_.folder + "/launch.sbatch", [this](const auto& argv) { return Run(argv); }));
+  INGOT_ASSIGN_OR_RETURN(job_, SubmitSlurm(ScriptFile(), [this](const auto& argv) { return Run(argv); }));
+  pending_ = true;
   return absl::OkStatus();
 }
 
 absl::Status SlurmLauncher::Stop() {
   INGOT_RETURN_IF_ERROR(Run({"scancel", "--signal=INT", job_}).status());
   // A job that waits in the queue has no task to signal.
-  return last_ == "PENDING" ? Run({"scancel", job_}).status() : absl::OkStatus();
+  return pending_ ? Run({"scancel", job_}).status() : absl::OkStatus();
 }
 
 std::string SlurmLauncher::Advice() const {
@@ -123,9 +163,10 @@ std::string SlurmLauncher::Advice() const {
 }
 
 absl::StatusOr<JobLauncher::State> SlurmLauncher::Look() {
-  INGOT_ASSIGN_OR_RETURN(const std::string listed, Run({"squeue", "--noheader", "--me", "--format=%i %T"}));
-  last_ = StateOf(listed, job_);
-  State state{last_, last_.empty(), std::nullopt};
+  INGOT_ASSIGN_OR_RETURN(const std::vector<JobLine> jobs, ListJobs([this](const auto& argv) { return Run(argv); }));
+  State state{StateOf(jobs, job_), false, std::nullopt};
+  state.over = state.text.empty();
+  pending_ = state.text.starts_with("PENDING");
   if (int code = -1; state.over && std::ifstream(ExitFile(script_)) >> code) state.code = code;
   return state;
 }

@@ -44,9 +44,9 @@ class SlurmLauncher final : public JobLauncher {
   // `job`: one that was submitted before; empty = Start submits it.
   SlurmLauncher(SlurmScript script, JobOptions options, std::string job = "");
 
-  const std::string& job() const { return job_; }
-
   absl::StatusOr<std::string> Plan() const override { return RenderSlurm(script_); }
+  // A job of this user with the script of this run's folder. Runs of one name in several folders are several runs.
+  absl::StatusOr<std::string> Present() override;
   // REQUIRES: the script is in FOLDER/launch.sbatch.
   absl::Status Start() override;
   absl::Status Stop() override;
@@ -57,9 +57,11 @@ class SlurmLauncher final : public JobLauncher {
   absl::StatusOr<State> Look() override;
 
  private:
+  std::string ScriptFile() const { return script_.folder + "/launch.sbatch"; }
+
   const SlurmScript script_;
   std::string job_;
-  std::string last_;  // state, as Slurm names it; empty = it is over, or was not asked for
+  bool pending_ = false;  // it waits in the queue, as far as was asked
 };
 
 }  // namespace ingot::app

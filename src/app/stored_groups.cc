@@ -17,9 +17,13 @@ absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool) {
   return groups;
 }
 
-absl::Status VisitGroups(datapool::Client& pool, const std::function<absl::Status(const v1::Group&)>& visit) {
+absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
+                         const std::function<absl::Status(const v1::Group&)>& visit) {
+  progress.Show("listing groups");
   INGOT_ASSIGN_OR_RETURN(const StoredGroupIds groups, ListGroups(pool));
+  int64_t visited = 0;
   for (const int64_t id : groups.ids) {
+    progress.Show("groups", visited++, std::ssize(groups.ids));
     v1::GetGroupRequest request;
     request.set_group_id(id);
     request.set_purpose(groups.purpose);
@@ -28,6 +32,7 @@ absl::Status VisitGroups(datapool::Client& pool, const std::function<absl::Statu
     INGOT_RETURN_IF_ERROR(group.status());
     INGOT_RETURN_IF_ERROR(visit(*group));
   }
+  progress.Clear();
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "app/progress.h"
 #include "base/status.h"
 #include "datapool/client.h"
 
@@ -16,7 +17,8 @@ struct StoredGroupIds {
 };
 absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool);
 
-// Visits every group with its trees. Groups that are deleted meanwhile are left out.
-absl::Status VisitGroups(datapool::Client& pool, const std::function<absl::Status(const v1::Group&)>& visit);
+// Visits every group with its trees, and shows how many. Groups that are deleted meanwhile are left out.
+absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
+                         const std::function<absl::Status(const v1::Group&)>& visit);
 
 }  // namespace ingot::app

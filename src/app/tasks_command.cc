@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "app/commands.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/stored_groups.h"
 #include "app/stored_run.h"
 #include "base/json.h"
@@ -32,7 +33,8 @@ struct PoolTries {
 absl::StatusOr<PoolTries> TriesIn(const std::string& run_dir, double above, int64_t most) {
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(run_dir));
   PoolTries rated;
-  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, [&](const v1::Group& group) {
+  Progress progress("tasks");
+  INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, progress, [&](const v1::Group& group) {
     for (const v1::EpisodeTree& tree : group.episodes()) {
       const v1::Episode& episode = tree.episode();
       if (episode.state() != v1::EPISODE_FINISHED) continue;
@@ -114,8 +116,10 @@ absl::StatusOr<int> FilterOrError(const TasksFilterArgs& args) {
                                            .question_field = args.question_field,
                                            .answer_field = args.answer_field};
   std::map<std::string, int64_t> dropped;
-  int64_t kept = 0, unrated = 0;
+  int64_t kept = 0, unrated = 0, read = 0;
+  Progress progress("tasks filter");
   for (const v1::Task& task : tasks) {
+    progress.Show("tasks", read++, std::ssize(tasks));
     INGOT_ASSIGN_OR_RETURN(const value line, base::ParseJson(task.payload_json()));
     std::optional<TaskTries> tries;
     if (rated.has_value()) {
@@ -136,6 +140,7 @@ absl::StatusOr<int> FilterOrError(const TasksFilterArgs& args) {
     ++kept;
     out << task.payload_json() << '\n';
   }
+  progress.Clear();
   INGOT_RETURN_IF_ERROR(Close(out, args.out));
   std::printf("%ld of %zu tasks stay, in %s\n", static_cast<long>(kept), tasks.size(), args.out.c_str());
   for (const auto& [reason, count] : dropped)

@@ -107,6 +107,7 @@ int ThreadsOfLaunch(const RunConfig& config) {
   threads += config.cluster.rollout_engines * ThreadsOfRole(config, "rollout");
   threads += config.cluster.datapools * ThreadsOfRole(config, "datapool") + ThreadsOfRole(config, "scheduler") +
              config.cluster.gateways * ThreadsOfRole(config, "gateway");
+  if (config.cluster.rewards_role) threads += ThreadsOfRole(config, "rewards");
   return threads + (config.agents.recipes.empty() ? 0 : ThreadsOfRole(config, "agents"));
 }
 

@@ -1,6 +1,7 @@
 // `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "app/commands.h"
 #include "app/device.h"
@@ -8,6 +9,7 @@
 #include "app/embedded.h"
 #include "app/init.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/resume_check.h"
 #include "app/run_loggers.h"
 #include "app/run_metrics.h"
@@ -81,10 +83,12 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
 }
 
 absl::Status CheckConfig(const RunArgs& args) {
+  std::optional<Underway> checking("config check: " + args.config);
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(loaded.config->model));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check,
                          CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
+  checking.reset();
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.
@@ -144,8 +148,7 @@ int Doctor(const RunArgs& args) {
 
 int Init(const std::string& folder) {
   if (const absl::Status written = WriteInitFiles(folder); !written.ok()) return Fail(written);
-  std::printf("%s holds a small run: cd %s && ingot train run.yaml\n", base::Printable(folder).c_str(),
-              base::Printable(folder).c_str());
+  std::printf("%s", InitHint(folder).c_str());
   return 0;
 }
 

@@ -7,7 +7,8 @@
 //   FOLDER/NAME/solution/solve.sh     a solution, for `ingot tasks check`
 //
 // FOLDER may be one such task itself. The payload of a task has these fields: instruction, task_dir, tests_dir, image (for
-// sandbox/image.h: "docker://NAME" or "dockerfile:FOLDER"), agent_timeout_s, verifier_timeout_s, cpus, memory_mb, storage_mb.
+// sandbox/image.h: "docker://NAME" or "dockerfile:FOLDER"); and of those that it names (reward/harbor_task.h): agent_timeout_s,
+// verifier_timeout_s, cpus, memory_mb, storage_mb, workdir, env, verifier_env, solution_env, healthcheck.
 #pragma once
 
 #include <string>
@@ -20,11 +21,12 @@ namespace ingot::dataset {
 
 struct HarborFolder {
   std::vector<v1::Task> tasks;  // by name
-  struct Refusal {
-    std::string name;
-    std::string reason;  // what this build cannot honour, or the field that is missing
+  struct Remark {
+    std::string name;  // of the task
+    std::string text;
   };
-  std::vector<Refusal> refused;
+  std::vector<Remark> refused;  // each with what this build cannot honour, or the field that is missing
+  std::vector<Remark> notes;    // of `tasks`: a field that is not honoured, and what is done instead
 };
 
 // True: `path` is a folder.
@@ -32,7 +34,7 @@ bool IsHarborFolder(const std::string& path);
 
 // INVALID_ARGUMENT: no folder in it has a task.toml. Tasks that ask for what rooms cannot give are refused, each with its
 // reason: several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP servers, several steps,
-// an environment of the tests' own.
+// an environment of the tests' own, variables of this machine.
 absl::StatusOr<HarborFolder> ReadHarborFolder(const std::string& path);
 
 }  // namespace ingot::dataset

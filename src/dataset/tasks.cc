@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const J
     INGOT_ASSIGN_OR_RETURN(HarborFolder folder, ReadHarborFolder(path));
     if (!folder.tasks.empty()) return std::move(folder.tasks);
     return absl::InvalidArgumentError(absl::StrCat(path, ": none of its ", folder.refused.size(), " tasks runs here; '",
-                                                   folder.refused[0].name, "': ", folder.refused[0].reason,
+                                                   folder.refused[0].name, "': ", folder.refused[0].text,
                                                    " (`ingot tasks check` lists all)"));
   }
   std::vector<v1::Task> tasks;

@@ -137,6 +137,8 @@ std::string_view EndingName(sandbox::Ending ending) {
       return "output_overflow";
     case sandbox::Ending::kDiskFull:
       return "disk_full";
+    case sandbox::Ending::kNoSpace:
+      return "no_space";
     case sandbox::Ending::kCancelled:
       return "cancelled";
   }

@@ -81,6 +81,8 @@ std::string EndOfRoom(const absl::StatusOr<sandbox::Outcome>& outcome) {
   switch (outcome->ending) {
     case sandbox::Ending::kDiskFull:
       return "the disk of the session's room is full";
+    case sandbox::Ending::kNoSpace:
+      return "the disk of this machine is full";
     case sandbox::Ending::kTimedOut:
       return "the session's longest life is over";
     default:

@@ -8,6 +8,19 @@
 #include "gateway/recorded_calls.h"
 
 namespace ingot::gateway {
+namespace {
+
+// The Unix time that an episode has reached, for sure: its own records' times are of the clock that opened it, and this
+// gateway's clock may be another machine's, behind it.
+int64_t ReachedUnixNanos(const v1::EpisodeTree& tree, int64_t now_unix_ns) {
+  for (const v1::Call& call : tree.calls()) {
+    now_unix_ns = std::max({now_unix_ns, call.times().arrival_unix_ns(), call.times().end_unix_ns()});
+  }
+  return std::max(now_unix_ns, tree.episode().opened_unix_ns());
+}
+
+}  // namespace
+
 absl::Status Gateway::Recover() {
   if (core_.parts.pool == nullptr || core_.parts.admission == nullptr) return absl::OkStatus();
   std::vector<std::string> others;
@@ -62,12 +75,13 @@ absl::Status Gateway::GoOnAlone(const std::string& episode_id) {
 absl::Status Gateway::GoOn(v1::EpisodeTree tree) {
   INGOT_ASSIGN_OR_RETURN(Episode::EarlierCalls recorded, EarlierCallsOf(*core_.parts.pool, tree));
   const auto now = core_.parts.clock->Now();
-  const std::chrono::nanoseconds age(core_.parts.clock->UnixNanos() - tree.episode().opened_unix_ns());
+  const std::chrono::nanoseconds age(ReachedUnixNanos(tree, core_.parts.clock->UnixNanos()) -
+                                     tree.episode().opened_unix_ns());
   v1::EpisodeLimits limits = LimitsFor(tree.episode().limits());
   limits.set_fork_at(tree.episode().limits().fork_at());
   const bool admitted = tree.episode().purpose() != v1::PURPOSE_SERVE;
   auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, std::move(recorded),
-                                           now - std::max(age, std::chrono::nanoseconds(0)), *core_.parts.clock);
+                                           now - age, *core_.parts.clock);
   base::MutexLock lock(mu_);
   // This gateway may have had it before another one took it for a while.
   if (const auto earlier = by_id_.find(episode->id()); earlier != by_id_.end()) earlier->second->MarkTaken();

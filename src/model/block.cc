@@ -9,6 +9,7 @@
 #include "kernels/torch/experts.h"
 #include "kernels/torch/layers.h"
 #include "kernels/torch/linear.h"
+#include "model/dispatch.h"
 
 namespace ingot::model {
 namespace {
@@ -33,7 +34,7 @@ kernels::RoutingShape RoutingOf(const ExpertsConfig& experts) {
 // The load-balancing term (Switch Transformer, arXiv 2101.03961, equations 4 to 6): experts * sum over e of f_e P_e,
 // with f_e the share of routed rows and P_e the mean score, both weighted by the calls through each row. Fills in what
 // `aux` tells.
-void TellRoutes(const kernels::Routed& routed, Aux* aux) {
+void TellRoutes(const kernels::Routed& routed, Communicator& communicator, Aux* aux) {
   const int64_t rows = routed.scores.size(0), experts = routed.scores.size(1), per_token = routed.routes.size(1);
   const at::Tensor weights = aux->weights.defined() ? aux->weights.to(routed.scores.scalar_type())
                                                     : at::ones({rows}, routed.scores.options().requires_grad(false));
@@ -44,10 +45,12 @@ void TellRoutes(const kernels::Routed& routed, Aux* aux) {
   const at::Tensor p = shares / shares.sum(1, true);
   aux->entropy = -(wide.unsqueeze(1) * at::xlogy(p, p)).sum().item<double>();
   if (aux->balance == 0) return;
-  const at::Tensor total = weights.sum();
-  const at::Tensor f = aux->load.to(weights.scalar_type()) / (total * static_cast<double>(per_token));
+  // The term is of all rows of a context, wherever they are; load and entropy stay this rank's.
+  const auto whole = [&](const at::Tensor& own) { return communicator.Sum(Axis::kContext, own); };
+  const at::Tensor total = whole(weights.sum());
+  const at::Tensor f = whole(aux->load).to(weights.scalar_type()) / (total * static_cast<double>(per_token));
   const at::Tensor scores = routed.scores / routed.scores.sum(1, true);  // of sigmoids; a softmax's sum is 1
-  const at::Tensor mean = (scores * weights.unsqueeze(1)).sum(0) / total;
+  const at::Tensor mean = whole((scores * weights.unsqueeze(1)).sum(0)) / total;
   aux->balance_loss = (f * mean).sum() * (aux->balance * static_cast<double>(experts));
 }
 
@@ -104,11 +107,11 @@ at::Tensor Block::Adapted(const at::Tensor& product, const at::Tensor& x, const 
   return product + kernels::LinearOp(kernels::LinearOp(x, adapter.a, {}), adapter.b, {}) * spec_.alpha_over_rank;
 }
 
-std::vector<at::Tensor> Block::Products(const at::Tensor& x, std::initializer_list<Part> parts) const {
+std::vector<at::Tensor> Block::Products(const at::Tensor& x, std::initializer_list<Part> parts, bool biased) const {
   std::vector<at::Tensor> weights, biases;
   for (const Part part : parts) {
     weights.push_back(at(part));
-    const bool attention = part >= Part::kQuery && part <= Part::kOutput;
+    const bool attention = biased && part >= Part::kQuery && part <= Part::kOutput;
     biases.push_back(attention ? tensors_[static_cast<size_t>(part) + 4] : at::Tensor());
   }
   std::vector<at::Tensor> results = kernels::LinearsOp(x, weights, biases);
@@ -124,16 +127,30 @@ at::Tensor Block::Norm(const at::Tensor& x, Part weight) const {
   return kernels::RmsNormOp(x, spec_.gemma ? at(weight) + 1 : at(weight), eps_);
 }
 
+// The norm over the heads of all ranks: this rank has its own heads and weights, and the sum of squares is everyone's.
+at::Tensor Block::NormOverHeads(const at::Tensor& flat, const at::Tensor& weight, Communicator& communicator) const {
+  const int ranks = communicator.size(Axis::kTensor);
+  if (ranks == 1) return kernels::RmsNormOp(flat, weight, eps_);
+  const at::Tensor wide = flat.scalar_type() == at::kDouble ? flat : flat.to(at::kFloat);
+  // Every rank scales its own heads by the sum, so that the ranks' gradients by it add up.
+  const at::Tensor squares =
+      communicator.Enter(Axis::kTensor, communicator.Sum(Axis::kTensor, wide.square().sum(1, true)));
+  return (wide * at::rsqrt(squares / (flat.size(1) * ranks) + eps_)).to(flat.scalar_type()) * weight;
+}
+
 // flat [N, heads * head_dim] -> [N, heads, head_dim], normed and rotated.
 at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const at::Tensor& positions,
-                        const RopeTables& rope) const {
+                        const RopeTables& rope, Communicator& communicator) const {
   const AttentionSpec& spec = spec_.attention;
   const int64_t rows = flat.size(0);
   const at::Tensor &cos = rope.cos(spec.local_rope), &sin = rope.sin(spec.local_rope);
   const at::Tensor weight = !at(norm).defined() || !spec_.gemma ? at(norm) : at(norm) + 1;
-  const at::Tensor shaped = spec.norm_whole ? kernels::RmsNormOp(flat, weight, eps_).view({rows, heads, spec.head_dim})
-                                            : flat.view({rows, heads, spec.head_dim});
-  const at::Tensor per_head = spec.norm_whole ? at::Tensor() : weight;
+  const at::Tensor shaped = spec.norm_whole
+                                ? NormOverHeads(flat, weight, communicator).view({rows, heads, spec.head_dim})
+                                : flat.view({rows, heads, spec.head_dim});
+  // Every rank's heads share the weights of a head's norm.
+  const at::Tensor per_head =
+      spec.norm_whole || !weight.defined() ? at::Tensor() : communicator.Enter(Axis::kTensor, weight);
   if (spec.rotary_dim == spec.head_dim) {
     return kernels::NormRotateOp(shaped, per_head, eps_, cos, sin, positions);
   }
@@ -180,8 +197,8 @@ at::Tensor Block::ToValues(const at::Tensor& attended) const {
   return at::cat(results, 1);
 }
 
-std::array<at::Tensor, 2> Block::Latent(const at::Tensor& h, const at::Tensor& positions,
-                                        const RopeTables& rope) const {
+std::array<at::Tensor, 2> Block::Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope,
+                                        Communicator& communicator) const {
   constexpr double kNarrowEps = 1e-6;  // of the narrow vectors' norms, whatever the file says
   const LatentConfig& latent = spec_.attention.latent;
   const int64_t rows = h.size(0), heads = spec_.attention.heads, width = latent.plain_dim + latent.rotary_dim;
@@ -194,37 +211,45 @@ std::array<at::Tensor, 2> Block::Latent(const at::Tensor& h, const at::Tensor& p
   if (latent.query_rank > 0) {
     q = kernels::RmsNormOp(Products(h, {Part::kQueryDown})[0], at(Part::kQueryDownNorm), kNarrowEps);
   }
-  q = Products(q, {Part::kQuery})[0].view({rows, heads, width});
+  // Every rank makes the narrow vectors, then keys and queries of its own heads.
+  q = Products(communicator.Enter(Axis::kTensor, q), {Part::kQuery})[0].view({rows, heads, width});
   const at::Tensor down = Products(h, {Part::kLatentDown})[0];
   const at::Tensor narrow =
       kernels::RmsNormOp(down.narrow(1, 0, latent.kv_rank).contiguous(), at(Part::kLatentNorm), kNarrowEps);
   const at::Tensor common = rotated(down.narrow(1, latent.kv_rank, latent.rotary_dim).unsqueeze(1));
+  const at::Tensor keys = communicator.Enter(Axis::kTensor, at::cat({narrow.unsqueeze(1), common}, 2));
   return {
       at::cat({ToLatents(q.narrow(2, 0, latent.plain_dim)), rotated(q.narrow(2, latent.plain_dim, latent.rotary_dim))},
               2),
-      at::cat({narrow.unsqueeze(1), common}, 2)};
+      keys};
 }
 
 at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
                             AttentionBackend& attention, Communicator& communicator) const {
   const AttentionSpec& spec = spec_.attention;
   const int64_t rows = x.size(0);
-  const at::Tensor h = communicator.Enter(Axis::kTensor, Norm(x, Part::kInputNorm));
+  const bool biased = communicator.rank(Axis::kTensor) == 0;  // a bias counts once in the sum over ranks
+  const at::Tensor normed = Norm(x, Part::kInputNorm);
   if (spec.latent.kv_rank > 0) {
-    const auto [q, k] = Latent(h, positions, rope);
+    const auto [q, own] = Latent(normed, positions, rope, communicator);
+    const at::Tensor k = communicator.Gather(Axis::kContext, own, 0);
     const at::Tensor attended = attention.Attend(index_, {.spec = spec, .q = q, .k = k, .v = k, .sinks = {}});
     const at::Tensor values = ToValues(attended.narrow(2, 0, spec.latent.kv_rank));
-    return communicator.Sum(Axis::kTensor, Products(values, {Part::kOutput})[0]);
+    return communicator.Sum(Axis::kTensor, Products(values, {Part::kOutput}, biased)[0]);
   }
+  const at::Tensor h = communicator.Enter(Axis::kTensor, normed);
   const std::vector<at::Tensor> qkv = Products(h, {Part::kQuery, Part::kKey, Part::kValue});
-  const at::Tensor q = Heads(qkv[0], spec.heads, Part::kQueryNorm, positions, rope);
-  const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope);
+  const at::Tensor q = Heads(qkv[0], spec.heads, Part::kQueryNorm, positions, rope, communicator);
+  const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope, communicator);
+  // Rows of a context that is divided see the keys of all its ranks.
+  const at::Tensor v = qkv[2].view({rows, spec.kv_heads, spec.head_dim});
   const at::Tensor attended = attention.Attend(index_, {.spec = spec,
                                                         .q = q,
-                                                        .k = k,
-                                                        .v = qkv[2].view({rows, spec.kv_heads, spec.head_dim}),
+                                                        .k = communicator.Gather(Axis::kContext, k, 0),
+                                                        .v = communicator.Gather(Axis::kContext, v, 0),
                                                         .sinks = at(Part::kSinks)});
-  return communicator.Sum(Axis::kTensor, Products(attended.reshape({rows, spec.queries()}), {Part::kOutput})[0]);
+  return communicator.Sum(Axis::kTensor,
+                          Products(attended.reshape({rows, spec.queries()}), {Part::kOutput}, biased)[0]);
 }
 
 at::Tensor Block::Activated(const at::Tensor& gate, const at::Tensor& up) const {
@@ -232,12 +257,12 @@ at::Tensor Block::Activated(const at::Tensor& gate, const at::Tensor& up) const 
   return activation == "silu" ? kernels::SwiGluOp(gate, up) : kernels::GatedOp(GateOf(activation), gate, up);
 }
 
-at::Tensor Block::RunExpert(const Expert& expert, const at::Tensor& x) const {
+at::Tensor Block::RunExpert(const Expert& expert, const at::Tensor& x, bool biased) const {
   const std::vector<at::Tensor> products =
       kernels::LinearsOp(x, {expert.gate, expert.up}, {expert.gate_bias, expert.up_bias});
   const auto& [of_gate, of_up, of_down] = expert.adapters;
   const at::Tensor inner = Activated(Adapted(products[0], x, of_gate), Adapted(products[1], x, of_up));
-  return Adapted(kernels::LinearOp(inner, expert.down, expert.down_bias), inner, of_down);
+  return Adapted(kernels::LinearOp(inner, expert.down, biased ? expert.down_bias : at::Tensor()), inner, of_down);
 }
 
 // Rows are sorted by the expert that they take, so that each expert is one product over its rows.
@@ -248,25 +273,29 @@ at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* 
   if (at(Part::kRouterBias).defined()) logits = logits + at(Part::kRouterBias).to(logits.scalar_type());
   const kernels::Routed routed = RouteRows(logits, at(Part::kCorrectionBias), RoutingOf(spec), aux);
   if (aux != nullptr) aux->routes = routed.routes;
-  if (aux != nullptr && aux->measure) TellRoutes(routed, aux);
+  if (aux != nullptr && aux->measure) TellRoutes(routed, communicator, aux);
   const at::Tensor flat = routed.routes.reshape({-1});
   const at::Tensor order = flat.argsort(/*stable=*/true, /*dim=*/0);
   const at::Tensor counts = at::bincount(flat, {}, spec.count);
   const at::Tensor entered = communicator.Enter(Axis::kTensor, h);
-  const at::Tensor gathered = entered.index_select(0, order.floor_divide(spec.per_token));
+  const at::Tensor weights = communicator.Enter(Axis::kTensor, routed.weights);  // they scale partial sums
+  const bool biased = communicator.rank(Axis::kTensor) == 0;
+  const Dispatch dispatch(communicator, counts);
+  const at::Tensor gathered = dispatch.Send(entered.index_select(0, order.floor_divide(spec.per_token)));
   std::vector<at::Tensor> results;
-  const int64_t* count = counts.const_data_ptr<int64_t>();
-  for (int64_t e = 0, begin = 0; e < spec.count; begin += count[e++]) {
+  const int64_t* count = dispatch.counts().const_data_ptr<int64_t>();
+  for (int64_t e = 0, begin = 0; e < dispatch.counts().size(0); begin += count[e++]) {
     if (count[e] == 0) continue;
-    results.push_back(RunExpert(experts_[static_cast<size_t>(e)], gathered.narrow(0, begin, count[e])));
+    results.push_back(
+        RunExpert(experts_[static_cast<size_t>(dispatch.first() + e)], gathered.narrow(0, begin, count[e]), biased));
   }
+  const at::Tensor ran = results.empty() ? gathered : at::cat(results);
   const at::Tensor inverse = at::empty_like(order).scatter_(0, order, at::arange(order.size(0), order.options()));
-  const at::Tensor slots = at::cat(results).index_select(0, inverse).view({rows, spec.per_token, width});
+  const at::Tensor slots = dispatch.Return(ran).index_select(0, inverse).view({rows, spec.per_token, width});
   // Added up in the order of a row's choice, in the type of the scores.
   at::Tensor sum;
   for (int64_t k = 0; k < spec.per_token; ++k) {
-    const at::Tensor part =
-        slots.select(1, k).to(routed.weights.scalar_type()) * routed.weights.select(1, k).unsqueeze(1);
+    const at::Tensor part = slots.select(1, k).to(weights.scalar_type()) * weights.select(1, k).unsqueeze(1);
     sum = sum.defined() ? sum + part : part;
   }
   at::Tensor result = sum.to(h.scalar_type());

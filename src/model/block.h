@@ -61,7 +61,8 @@ class Block {
   at::Tensor Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
                        AttentionBackend& attention, Communicator& communicator) const;
   // q and k of latent attention from the normed rows; k is v too.
-  std::array<at::Tensor, 2> Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope) const;
+  std::array<at::Tensor, 2> Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope,
+                                   Communicator& communicator) const;
   // Per head, x [rows, heads, in] by its slice of the matrix from latents to keys and values (Part::kKey), with its
   // adapter: from the numbers of q without RoPE to latents, and from attended latents to values.
   at::Tensor ToLatents(const at::Tensor& q) const;
@@ -69,13 +70,14 @@ class Block {
   at::Tensor FeedForward(const at::Tensor& h, Communicator& communicator, Aux* aux) const;
   // A product of x with what the adapter adds to it.
   at::Tensor Adapted(const at::Tensor& product, const at::Tensor& x, const Adapter& adapter) const;
-  // Rows through one expert.
-  at::Tensor RunExpert(const Expert& expert, const at::Tensor& x) const;
-  // Products of one input, with their biases and adapters.
-  std::vector<at::Tensor> Products(const at::Tensor& x, std::initializer_list<Part> parts) const;
+  // Rows through one expert; not `biased`: without the bias of the result.
+  at::Tensor RunExpert(const Expert& expert, const at::Tensor& x, bool biased) const;
+  // Products of one input, with their biases (unless not `biased`) and adapters.
+  std::vector<at::Tensor> Products(const at::Tensor& x, std::initializer_list<Part> parts, bool biased = true) const;
   at::Tensor Norm(const at::Tensor& x, Part weight) const;
+  at::Tensor NormOverHeads(const at::Tensor& flat, const at::Tensor& weight, Communicator& communicator) const;
   at::Tensor Heads(const at::Tensor& flat, int64_t heads, Part norm, const at::Tensor& positions,
-                   const RopeTables& rope) const;
+                   const RopeTables& rope, Communicator& communicator) const;
   at::Tensor Activated(const at::Tensor& gate, const at::Tensor& up) const;
   at::Tensor Experts(const at::Tensor& h, Communicator& communicator, Aux* aux) const;
 

@@ -1,7 +1,10 @@
 // Communicator joins the ranks that hold one model together. A block calls it at every border where tensor, expert or
 // context parallelism cuts a layer; with one rank each function returns its input.
 //
-//   x ──Enter──▶ products cut by rows (q, k, v, gate, up) ──▶ products cut by columns (o, down) ──Sum──▶ x
+//   tensor    x ──Enter──▶ products cut by rows (q, k, v, gate, up) ──▶ products cut by columns (o, down) ──Sum──▶ x
+//             squares of a norm over all heads ──Sum──Enter──▶ the scale of this rank's heads
+//   expert    rows of an expert ──Exchange──▶ the rank that holds it ──Exchange──▶ back (dispatch.h)
+//   context   keys and values of this rank's rows ──Gather──▶ those that its queries see; a term over all rows ──Sum──▶
 //
 // The functions take part in autograd. All ranks of an axis call the same functions in the same order.
 #pragma once
@@ -25,7 +28,8 @@ class Communicator {
   virtual at::Tensor Enter(Axis axis, const at::Tensor& x) = 0;
   // The sum over the ranks' partial results, on every rank, after work that was divided. Backward passes the gradient.
   virtual at::Tensor Sum(Axis axis, const at::Tensor& x) = 0;
-  // The ranks' tensors, joined along `dim`. Backward takes this rank's slice.
+  // The ranks' tensors, joined along `dim`. Each rank uses the whole in work of its own: backward adds up the ranks'
+  // gradients and takes this rank's slice.
   virtual at::Tensor Gather(Axis axis, const at::Tensor& x, int64_t dim) = 0;
   // Rows for other ranks against theirs for this one. counts[r]: rows of x for rank r, in order; `received` gets the
   // rows that come from each. Backward sends gradients the way back.

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "absl/strings/str_join.h"
-#include "base/process_memory.h"
 #include "model/rope.h"
 
 namespace ingot::model {
@@ -197,17 +196,18 @@ absl::StatusOr<Plan> PlanTensors(const File& file, const ModelConfig& config) {
   return plan;
 }
 
-absl::Status CheckMemory(const File& file, const Plan& plan, at::ScalarType dtype) {
-  uint64_t all = 0, largest = 0;
+absl::Status CheckMemory(const File& file, const Plan& plan, at::ScalarType dtype, int64_t available) {
+  uint64_t all = 0;
+  const TensorInfo* largest = nullptr;
   for (const auto& [name, info] : plan) {
     all += info->elements * c10::elementSize(dtype);
-    largest = std::max(largest, info->elements * 2 * sizeof(float));
+    if (largest == nullptr || info->elements > largest->elements) largest = info;
   }
-  const int64_t there = base::AvailableMemory();
-  if (std::cmp_less_equal(all + largest, there)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(file.path(), ": its tensors need ", all, " bytes as ",
-                                                   c10::toString(dtype), " and ", largest,
-                                                   " to decode the largest, and ", there, " are there"));
+  const uint64_t decoding = largest->elements * 2 * sizeof(float);
+  if (std::cmp_less_equal(all + decoding, available)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      file.path(), ": its tensors need ", all, " bytes as ", c10::toString(dtype), " and ", decoding,
+      " to decode the largest, '", largest->name, "' ", Text(largest->shape), ", and ", available, " are there"));
 }
 
 // The rows 2i and 2i + 1 of every head -> its rows i and i + head_dim / 2.
@@ -265,9 +265,10 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const File& file) {
   return config;
 }
 
-absl::StatusOr<Parameters> ParametersFromGguf(const File& file, const ModelConfig& config, at::ScalarType dtype) {
+absl::StatusOr<Parameters> ParametersFromGguf(const File& file, const ModelConfig& config, at::ScalarType dtype,
+                                              int64_t available) {
   INGOT_ASSIGN_OR_RETURN(const Plan plan, PlanTensors(file, config));
-  INGOT_RETURN_IF_ERROR(CheckMemory(file, plan, dtype));
+  INGOT_RETURN_IF_ERROR(CheckMemory(file, plan, dtype, available));
   try {
     const at::NoGradGuard no_history;
     std::map<std::string, at::Tensor> tensors;

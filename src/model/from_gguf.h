@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/process_memory.h"
 #include "base/status.h"
 #include "gguf/file.h"
 #include "model/config.h"
@@ -18,7 +19,9 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const gguf::File& file);
 // The parameters of a model of that configuration, decoded and converted to `dtype`. llama.cpp stores the rows of q and k
 // of Llama's architecture in pairs; here they are in halves again, as Hugging Face has them. Every name and shape, and
 // the machine's memory, is checked before a tensor is allocated. INVALID_ARGUMENT names the file and the first tensor
-// that is missing, unknown or of the wrong shape; RESOURCE_EXHAUSTED gives the bytes that are needed and there.
-absl::StatusOr<Parameters> ParametersFromGguf(const gguf::File& file, const ModelConfig& config, at::ScalarType dtype);
+// that is missing, unknown or of the wrong shape; RESOURCE_EXHAUSTED names the largest
+// tensor and gives the bytes that are needed and the `available` ones.
+absl::StatusOr<Parameters> ParametersFromGguf(const gguf::File& file, const ModelConfig& config, at::ScalarType dtype,
+                                              int64_t available = base::AvailableMemory());
 
 }  // namespace ingot::model

@@ -24,15 +24,42 @@ int64_t LayerSpec::products() const {
   return sum;
 }
 
+namespace {
+
+// A mean over the experts, of which a row takes some.
+double Share(const LayerSpec& layer, const TensorSpec& tensor) {
+  const ExpertsConfig& experts = layer.feed_forward.experts;
+  return tensor.expert < 0 ? 1 : static_cast<double>(experts.per_token) / static_cast<double>(experts.count);
+}
+
+// 2 for each multiplication of a row by a product.
+double ForwardFlops(const LayerSpec& layer, const TensorSpec& tensor) {
+  if (!tensor.is_product()) return 0;
+  // The adapter between latents and heads runs head by head, on the way to scores and on the way from values.
+  const bool by_head = layer.attention.keys_are_values() && tensor.part == Part::kKey && tensor.factor == Factor::kA;
+  const double times = by_head ? 2 * static_cast<double>(layer.attention.heads) : Share(layer, tensor);
+  return 2 * times * static_cast<double>(tensor.elements());
+}
+
+}  // namespace
+
 double LayerSpec::row_products() const {
-  const ExpertsConfig& experts = feed_forward.experts;
   double sum = 0;
   for (const TensorSpec& tensor : tensors) {
-    if (!tensor.is_product()) continue;
-    const double share =
-        tensor.expert < 0 ? 1 : static_cast<double>(experts.per_token) / static_cast<double>(experts.count);
-    sum += share * static_cast<double>(tensor.elements());
+    if (tensor.is_product()) sum += Share(*this, tensor) * static_cast<double>(tensor.elements());
   }
+  return sum;
+}
+
+double LayerSpec::row_flops() const {
+  double sum = 0;
+  for (const TensorSpec& tensor : tensors) sum += (tensor.trained ? 3 : 2) * ForwardFlops(*this, tensor);
+  return sum;
+}
+
+double LayerSpec::row_forward_flops() const {
+  double sum = 0;
+  for (const TensorSpec& tensor : tensors) sum += ForwardFlops(*this, tensor);
   return sum;
 }
 

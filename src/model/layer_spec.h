@@ -108,6 +108,9 @@ struct AttentionSpec {
   bool keys_are_values() const { return latent.kv_rank > 0; }
   int64_t queries() const { return heads * head_dim; }
   int64_t keys() const { return kv_heads * head_dim; }
+  // Multiplications and additions of a visible pair, forward and backward: 14 for each number of a head, 4 forward and 10
+  // backward. A latent is key and value, so both products run over all of it.
+  double pair_flops() const { return 14.0 * static_cast<double>(queries()); }
 };
 
 // A layer's feed-forward part.
@@ -130,7 +133,11 @@ struct LayerSpec {
 
   int64_t elements() const;     // of all tensors
   int64_t products() const;     // of the trained matrices
-  double row_products() const;  // multiplications of one row, with the experts that it takes
+  double row_products() const;  // elements of the products of one row, with the experts that it takes
+  // Multiplications and additions of one row in the products, forward and backward: 6 for each element of a trained
+  // matrix, 4 for one of a frozen one.
+  double row_flops() const;
+  double row_forward_flops() const;  // the forward pass's 2 for each
 };
 
 struct ModelSpec {

@@ -4,14 +4,17 @@
 #include <absl/strings/numbers.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
 
 #include "base/checksum.h"
+#include "base/process_memory.h"
 #include "base/rng.h"
 #include "model/families/family.h"
 #include "model/layer_spec.h"
+#include "model/stored_tensors.h"
 
 namespace ingot::model {
 namespace {
@@ -55,6 +58,41 @@ int64_t LayerOf(const std::string& name) {
   int64_t number = -1;
   const size_t end = name.find('.', kLayers.size());
   return absl::SimpleAtoi(name.substr(kLayers.size(), end - kLayers.size()), &number) ? number : -1;
+}
+
+// Whether the contents differ; of tensors without contents, the shapes.
+bool Differ(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() != b.sizes() || (!a.is_meta() && !at::equal(a, b));
+}
+
+// The bytes at the fullest moment of loading. A family that lays tensors out anew holds both forms of a layer, and wide
+// numbers of a part of it.
+int64_t LoadBytes(const StoredTensors& stored, const std::map<std::string, at::Tensor>& laid_out) {
+  int64_t all = 0;
+  std::map<int64_t, int64_t> by_layer = {{-1, 0}};
+  for (const auto& [name, tensor] : laid_out) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    all += bytes;
+    by_layer[LayerOf(name)] += bytes;
+  }
+  const bool anew = std::any_of(laid_out.begin(), laid_out.end(),
+                                [&](const auto& named) { return !stored.tensors.contains(named.first); });
+  if (!anew) return stored.bytes;
+  const auto largest = std::max_element(by_layer.begin(), by_layer.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  return std::max(all, stored.bytes) + 2 * largest->second;
+}
+
+// To the tensors of the table, by name.
+absl::StatusOr<Parameters> FromFile(const std::string& path, const ModelConfig& config,
+                                    std::map<std::string, at::Tensor> tensors) {
+  const Family* const family = FindFamily(config.model_type);
+  if (family != nullptr && family->from_file != nullptr) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(family->from_file(config, &tensors), path));
+  }
+  auto parameters = Parameters::FromTensors(config, std::move(tensors));
+  if (!parameters.ok()) return base::Annotate(parameters.status(), path);
+  return parameters;
 }
 
 bool Exists(const std::string& path) {
@@ -117,7 +155,7 @@ absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
   // Some checkpoints store the tied head a second time.
   if (auto head = tensors.find("lm_head.weight"); config.tie_word_embeddings && head != tensors.end()) {
     auto embedding = tensors.find("model.embed_tokens.weight");
-    if (embedding != tensors.end() && !at::equal(head->second, embedding->second)) {
+    if (embedding != tensors.end() && Differ(head->second, embedding->second)) {
       return absl::InvalidArgumentError(
           "tensor 'lm_head.weight' differs from the embedding though tie_word_embeddings is true");
     }
@@ -154,19 +192,28 @@ const at::Tensor& Parameters::at(const std::string& name) const {
   return found->second;
 }
 
+absl::Status CheckModelFile(const std::string& path, const ModelConfig& config, int64_t available) {
+  INGOT_ASSIGN_OR_RETURN(const StoredTensors stored, DescribeSafetensors(path));
+  try {
+    INGOT_ASSIGN_OR_RETURN(const Parameters parameters, FromFile(path, config, stored.tensors));
+    return CheckFits(path, stored, LoadBytes(stored, parameters.tensors()), available);
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
 absl::StatusOr<ModelFolder> LoadModelDir(const std::string& dir) {
   ModelFolder model;
   INGOT_ASSIGN_OR_RETURN(model.config, ModelConfig::FromFile(dir + "/config.json"));
   std::string path = dir + "/model.safetensors";
   if (!Exists(path) && Exists(path + ".index.json")) path += ".index.json";
+  INGOT_RETURN_IF_ERROR(CheckModelFile(path, model.config, base::AvailableMemory()));
   INGOT_ASSIGN_OR_RETURN(auto tensors, LoadSafetensors(path));
-  const Family* const family = FindFamily(model.config.model_type);
-  if (family != nullptr && family->from_file != nullptr) {
-    INGOT_RETURN_IF_ERROR(base::Annotate(family->from_file(model.config, &tensors), path));
+  try {
+    INGOT_ASSIGN_OR_RETURN(model.parameters, FromFile(path, model.config, std::move(tensors)));
+  } catch (const std::exception& error) {  // out of memory, as torch words it
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
   }
-  auto parameters = Parameters::FromTensors(model.config, std::move(tensors));
-  if (!parameters.ok()) return base::Annotate(parameters.status(), path);
-  model.parameters = *std::move(parameters);
   return model;
 }
 

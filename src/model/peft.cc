@@ -12,8 +12,10 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/process_memory.h"
 #include "model/config_json.h"
 #include "model/layer_spec.h"
+#include "model/stored_tensors.h"
 
 namespace ingot::model {
 namespace {
@@ -108,6 +110,22 @@ absl::Status CheckFactors(const AdapterFolder& adapter, const ModelConfig& base)
   return absl::OkStatus();
 }
 
+// An adapter's tensors under the names of the base's table; sets the targets that they name.
+absl::Status TakeFactors(const std::map<std::string, at::Tensor>& tensors, const ModelConfig& base,
+                         AdapterFolder* adapter) {
+  std::set<std::string> targets;
+  for (const auto& [name, tensor] : tensors) {
+    const std::string own = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+    const std::string target = TargetOf(own);
+    if (target.empty()) return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is no factor of LoRA"));
+    targets.insert(target);
+    adapter->tensors[own] = tensor;
+  }
+  adapter->lora.targets.assign(targets.begin(), targets.end());
+  if (targets.empty()) return absl::InvalidArgumentError("has no tensors");
+  return CheckFactors(*adapter, base);
+}
+
 absl::StatusOr<AdapterFolder> Load(const std::string& dir, const ModelConfig& given) {
   ModelConfig base = given;
   base.lora = {};
@@ -118,20 +136,13 @@ absl::StatusOr<AdapterFolder> Load(const std::string& dir, const ModelConfig& gi
   auto lora = ReadConfig(*json);
   if (!lora.ok()) return base::Annotate(lora.status(), dir + kConfigFile);
   adapter.lora = *std::move(lora);
-  INGOT_ASSIGN_OR_RETURN(const auto tensors, LoadSafetensors(dir + kTensorFile));
-  std::set<std::string> targets;
-  for (const auto& [name, tensor] : tensors) {
-    const std::string own = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
-    const std::string target = TargetOf(own);
-    if (target.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(dir, kTensorFile, ": tensor '", name, "' is no factor of LoRA"));
-    }
-    targets.insert(target);
-    adapter.tensors[own] = tensor;
-  }
-  adapter.lora.targets.assign(targets.begin(), targets.end());
-  if (targets.empty()) return absl::InvalidArgumentError(absl::StrCat(dir, kTensorFile, ": has no tensors"));
-  INGOT_RETURN_IF_ERROR(base::Annotate(CheckFactors(adapter, base), dir + kTensorFile));
+  const std::string path = dir + kTensorFile;
+  INGOT_ASSIGN_OR_RETURN(const StoredTensors stored, DescribeSafetensors(path));
+  AdapterFolder described = adapter;
+  INGOT_RETURN_IF_ERROR(base::Annotate(TakeFactors(stored.tensors, base, &described), path));
+  INGOT_RETURN_IF_ERROR(CheckFits(path, stored, stored.bytes, base::AvailableMemory()));
+  INGOT_ASSIGN_OR_RETURN(const auto tensors, LoadSafetensors(path));
+  INGOT_RETURN_IF_ERROR(base::Annotate(TakeFactors(tensors, base, &adapter), path));
   return adapter;
 }
 

@@ -1,66 +1,26 @@
-// The safetensors format: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then
-// the data. Offsets count from the end of the header and must cover the data without gap or overlap.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <absl/strings/str_join.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <set>
 
 #include "model/parameters.h"
+#include "model/safetensors_format.h"
+#include "model/stored_tensors.h"
 
 namespace ingot::model {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensors are stored little-endian");
-
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
-
-struct DType {
-  std::string_view name;
-  at::ScalarType type;
-};
-constexpr std::array<DType, 10> kDTypes = {{{"F64", at::kDouble},
-                                            {"F32", at::kFloat},
-                                            {"F16", at::kHalf},
-                                            {"BF16", at::kBFloat16},
-                                            {"I64", at::kLong},
-                                            {"I32", at::kInt},
-                                            {"I16", at::kShort},
-                                            {"I8", at::kChar},
-                                            {"U8", at::kByte},
-                                            {"BOOL", at::kBool}}};
 
 absl::Status Bad(const std::string& path, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": not a usable safetensors file: ", base::View(what)));
 }
-
-absl::Status System(const std::string& path, const char* doing) {
-  const int code = errno;
-  return absl::ErrnoToStatus(code, absl::StrCat(path, ": ", doing, " failed"));
-}
-
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 absl::Status ReadAt(const File& file, const std::string& path, uint64_t offset, void* to, uint64_t count) {
   char* at = static_cast<char*>(to);
@@ -72,18 +32,6 @@ absl::Status ReadAt(const File& file, const std::string& path, uint64_t offset, 
     at += got;
     offset += got;
     count -= got;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WriteAll(const File& file, const std::string& path, const void* from, uint64_t count) {
-  const char* at = static_cast<const char*>(from);
-  while (count > 0) {
-    const ssize_t put = ::write(file.get(), at, std::min<uint64_t>(count, 1 << 30));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return System(path, "writing");
-    at += put;
-    count -= put;
   }
   return absl::OkStatus();
 }
@@ -202,15 +150,17 @@ absl::Status VisitFile(const std::string& path, const Visit& visit) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadFile(const std::string& path) {
-  std::map<std::string, at::Tensor> tensors;
-  INGOT_RETURN_IF_ERROR(VisitFile(path, [&](const Entry& entry, const auto& read) -> absl::Status {
-    at::Tensor tensor = at::empty(entry.shape, entry.type);
-    INGOT_RETURN_IF_ERROR(read(tensor));
-    tensors[entry.name] = std::move(tensor);
+// Adds the tensors of a file, of `names` alone unless that is null; with their contents, or on the meta device.
+absl::Status AddFile(const std::string& path, const std::set<std::string>* names, bool contents, StoredTensors* to) {
+  return VisitFile(path, [&](const Entry& entry, const auto& read) -> absl::Status {
+    if (names != nullptr && !names->contains(entry.name)) return absl::OkStatus();
+    at::Tensor tensor = at::empty(entry.shape, at::dtype(entry.type).device(contents ? at::kCPU : at::kMeta));
+    if (contents) INGOT_RETURN_IF_ERROR(read(tensor));
+    to->tensors[entry.name] = std::move(tensor);
+    to->files[entry.name] = path;
+    to->bytes += entry.end - entry.begin;
     return absl::OkStatus();
-  }));
-  return tensors;
+  });
 }
 
 absl::StatusOr<std::set<std::string>> LoadFileInto(const std::string& path,
@@ -247,7 +197,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t most) {
   return text;
 }
 
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& path) {
+absl::Status AddShards(const std::string& path, bool contents, StoredTensors* to) {
   INGOT_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxHeaderBytes));
   auto json = base::ParseJson(text);
   if (!json.ok()) return base::Annotate(json.status(), path);
@@ -265,87 +215,51 @@ absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& 
     names_by_file[file].insert(std::string(field.key()));
   }
   const std::string folder = path.substr(0, path.rfind('/') + 1);
-  std::map<std::string, at::Tensor> all;
   for (const auto& [file, names] : names_by_file) {
-    INGOT_ASSIGN_OR_RETURN(auto tensors, LoadFile(folder + file));
+    INGOT_RETURN_IF_ERROR(AddFile(folder + file, &names, contents, to));
     for (const std::string& name : names) {
-      const auto found = tensors.find(name);
-      if (found == tensors.end()) {
+      const auto found = to->files.find(name);
+      if (found == to->files.end() || found->second != folder + file) {
         return absl::InvalidArgumentError(absl::StrCat(path, ": tensor '", name, "' is not in ", file));
       }
-      all[name] = found->second;
     }
   }
-  return all;
-}
-
-// Renames `from` to `to`. After a crash, `to` is the old file or the whole new one.
-absl::Status Publish(const File& file, const std::string& from, const std::string& to) {
-  if (::fsync(file.get()) != 0) return System(from, "fsync");
-  if (::rename(from.c_str(), to.c_str()) != 0) return System(to, "renaming into place");
-  const size_t slash = to.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : to.substr(0, slash + 1);
-  const File directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0 || ::fsync(directory.get()) != 0) return System(folder, "fsync");
   return absl::OkStatus();
 }
 
-// write(file, temporary name) fills the file, which then replaces `path`.
-template <typename Write>
-absl::Status Replace(const std::string& path, const Write& write) {
-  const std::string temporary = absl::StrCat(path, ".", ::getpid(), ".tmp");
-  const File file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) return System(temporary, "creating");
-  absl::Status status = write(file, temporary);
-  if (status.ok()) status = Publish(file, temporary, path);
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status;
-}
-
-absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tensors,
-                                   const std::map<std::string, std::string>& metadata) {
-  base::json::object header;
-  if (!metadata.empty()) {
-    base::json::object fields;
-    for (const auto& [key, text] : metadata) fields[key] = text;
-    header["__metadata__"] = std::move(fields);
+absl::StatusOr<StoredTensors> Read(const std::string& path, bool contents) {
+  StoredTensors stored;
+  try {
+    INGOT_RETURN_IF_ERROR(path.ends_with(".json") ? AddShards(path, contents, &stored)
+                                                  : AddFile(path, nullptr, contents, &stored));
+  } catch (const std::exception& error) {  // out of memory, as torch or the library words it
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
   }
-  uint64_t at = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const auto known =
-        std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DType& d) { return d.type == tensor.scalar_type(); });
-    if (known == kDTypes.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "': dtype ", c10::toString(tensor.scalar_type()),
-                                                     " cannot be stored as safetensors"));
-    }
-    base::json::array shape;
-    for (int64_t size : tensor.sizes()) shape.emplace_back(size);
-    const uint64_t end = at + tensor.nbytes();
-    header[name] = base::json::object{
-        {"dtype", std::string(known->name)}, {"shape", std::move(shape)}, {"data_offsets", base::json::array{at, end}}};
-    at = end;
-  }
-  std::string text = base::PrintJson(header);
-  text.append((8 - text.size() % 8) % 8, ' ');  // the data begins aligned
-  return text;
-}
-
-absl::Status SaveText(const std::string& path, const std::string& text) {
-  return Replace(
-      path, [&](const File& file, const std::string& name) { return WriteAll(file, name, text.data(), text.size()); });
+  return stored;
 }
 
 }  // namespace
 
 absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path) {
-  try {
-    constexpr std::string_view kIndex = ".json";
-    const bool shards =
-        path.size() > kIndex.size() && path.compare(path.size() - kIndex.size(), kIndex.size(), kIndex) == 0;
-    return shards ? LoadShards(path) : LoadFile(path);
-  } catch (const std::exception& error) {  // out of memory, as torch or the library words it
-    return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
+  INGOT_ASSIGN_OR_RETURN(StoredTensors stored, Read(path, /*contents=*/true));
+  return std::move(stored.tensors);
+}
+
+absl::StatusOr<StoredTensors> DescribeSafetensors(const std::string& path) { return Read(path, /*contents=*/false); }
+
+absl::Status CheckFits(const std::string& path, const StoredTensors& stored, int64_t need, int64_t available) {
+  if (need <= available) return absl::OkStatus();
+  std::string largest;
+  int64_t most = -1;
+  for (const auto& [name, tensor] : stored.tensors) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    if (bytes <= most) continue;
+    most = bytes;
+    largest = absl::StrCat("'", name, "' [", absl::StrJoin(tensor.sizes(), ", "), "] of ", stored.files.at(name));
   }
+  return absl::ResourceExhaustedError(absl::StrCat(path, ": ", stored.tensors.size(), " tensors need ", need,
+                                                   " bytes, the largest ", largest, " ", most, " of them, and ",
+                                                   available, " are there"));
 }
 
 absl::StatusOr<std::set<std::string>> LoadSafetensorsInto(const std::string& path,
@@ -355,42 +269,6 @@ absl::StatusOr<std::set<std::string>> LoadSafetensorsInto(const std::string& pat
   } catch (const std::exception& error) {
     return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
   }
-}
-
-absl::Status SaveSafetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
-                             const std::map<std::string, std::string>& metadata) {
-  try {
-    INGOT_ASSIGN_OR_RETURN(const std::string header, Header(tensors, metadata));
-    return Replace(path, [&](const File& file, const std::string& name) -> absl::Status {
-      const uint64_t length = header.size();
-      INGOT_RETURN_IF_ERROR(WriteAll(file, name, &length, sizeof(length)));
-      INGOT_RETURN_IF_ERROR(WriteAll(file, name, header.data(), length));
-      for (const auto& [key, tensor] : tensors) {
-        const at::Tensor plain = tensor.detach().cpu().contiguous();
-        INGOT_RETURN_IF_ERROR(WriteAll(file, name, plain.const_data_ptr(), plain.nbytes()));
-      }
-      return absl::OkStatus();
-    });
-  } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat(path, ": ", error.what()));
-  }
-}
-
-std::string ShardFile(const char* of, int shard, int shards) {
-  char number[32] = "";
-  if (shards > 1) std::snprintf(number, sizeof(number), "-%05d-of-%05d", shard + 1, shards);
-  return absl::StrCat(of, number, ".safetensors");
-}
-
-absl::Status SaveModelConfig(const std::string& dir, const ModelConfig& config) {
-  return SaveText(dir + "/config.json", base::PrintJson(config.ToJson()) + "\n");
-}
-
-absl::Status SaveWeightsIndex(const std::string& dir, const std::map<std::string, std::string>& files, int64_t bytes) {
-  base::json::object map;
-  for (const auto& [tensor, file] : files) map[tensor] = file;
-  const base::json::value index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", std::move(map)}};
-  return SaveText(absl::StrCat(dir, "/", kWeightsIndex), base::PrintJson(index) + "\n");
 }
 
 }  // namespace ingot::model

@@ -49,8 +49,8 @@ struct GroupFacts {
   std::vector<EpisodeFacts> episodes;  // the finished ones, by sample index
   int64_t version = 0;                 // live at the group's admission
   int64_t total_steps = 0;             // of the run; > 0
-  // Measures of earlier groups of the same task (TermValue.measures), by the names of term and measure. Of several
-  // groups the one with the least id counts. A term that estimates something once per task goes by it.
+  // Measures of groups of the same task that were judged before (TermValue.measures), by the names of term and measure. The
+  // first number counts (reward/history.h). A term that estimates something once per task goes by it.
   std::map<std::string, std::map<std::string, double>> history;
 
   // A number of `history`; nullopt = no earlier group measured it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "tree/episode_return.h"
@@ -35,32 +36,57 @@ absl::StatusOr<v1::Group> Stage::Read(int64_t group_id) {
   return pool_.GetGroup(request);
 }
 
-void Stage::AddMeasures(const v1::Grade& grade, History::OfTask& history) {
-  for (const v1::TermValue& term : grade.terms()) {
-    for (const auto& [measure, number] : term.measures()) history[term.term()].emplace(measure, number);
+class Stage::Turn {
+ public:
+  Turn(History& history, std::string of) : history_(history), of_(std::move(of)) {
+    base::MutexLock lock(history_.mu);
+    while (!history_.in_turn.insert(of_).second) {
+      waited_ = true;
+      history_.judged.Wait(history_.mu);
+    }
   }
-}
+  ~Turn() {
+    base::MutexLock lock(history_.mu);
+    history_.in_turn.erase(of_);
+    history_.judged.SignalAll();
+  }
+  bool waited() const { return waited_; }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
 
-absl::StatusOr<Stage::History::OfTask> Stage::HistoryOf(const std::string& task_id) {
-  if (!rule_.uses_history()) return History::OfTask();
+ private:
+  History& history_;
+  const std::string of_;
+  bool waited_ = false;
+};
+
+absl::StatusOr<TaskHistory::OfTask> Stage::HistoryOf(const std::string& task_id) {
   base::MutexLock lock(history_->mu);
   if (!history_->read) {
-    for (datapool::EpisodePages pages(pool_, v1::PURPOSE_TRAIN, 0, -1); !pages.done();) {  // groups ascend
-      INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
-      for (const v1::Episode& episode : page.episodes()) {
-        if (episode.has_grade()) AddMeasures(episode.grade(), history_->tasks[episode.task().task_id()]);
-      }
-    }
+    INGOT_ASSIGN_OR_RETURN(history_->tasks, ReadHistory(pool_, v1::PURPOSE_TRAIN, ""));
     history_->read = true;
   }
-  return history_->tasks[task_id];
+  return history_->tasks.Of(task_id);
 }
 
 absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(v1::Group group, Read(request.group_id()));
   if (const auto stored = StoredGrades(group)) return Answer(group, *stored);
+  const Turn turn(*history_, rule_.uses_history() ? absl::StrCat("task ", group.task().task_id())
+                                                  : absl::StrCat("group ", request.group_id()));
+  if (turn.waited()) {
+    INGOT_ASSIGN_OR_RETURN(group, Read(request.group_id()));
+    if (const auto stored = StoredGrades(group)) return Answer(group, *stored);
+  }
+  return Judge(request, std::move(group));
+}
+
+absl::StatusOr<v1::GradeResponse> Stage::Judge(const v1::GradeRequest& request, v1::Group group) {
+  const std::string task_id = group.task().task_id();
   INGOT_ASSIGN_OR_RETURN(GroupFacts facts, FactsOf(group, request.admitted_version(), options_.total_steps));
-  INGOT_ASSIGN_OR_RETURN(facts.history, HistoryOf(group.task().task_id()));
+  if (rule_.uses_history()) {
+    INGOT_ASSIGN_OR_RETURN(facts.history, HistoryOf(task_id));
+  }
   INGOT_ASSIGN_OR_RETURN(const GroupGrades grades, rule_.Apply(facts));
   if (grades.grades.empty()) return Answer(group, grades);  // nothing to store
   v1::GradeGroupRequest store;
@@ -76,8 +102,10 @@ absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) 
     if (const auto others = StoredGrades(group)) return Answer(group, *others);
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(stored, "storing the grades of a group"));
-  base::MutexLock lock(history_->mu);
-  for (const auto& [sample, grade] : grades.grades) AddMeasures(grade, history_->tasks[group.task().task_id()]);
+  if (rule_.uses_history()) {
+    base::MutexLock lock(history_->mu);
+    for (const auto& [sample, grade] : grades.grades) history_->tasks.Add(task_id, grade);
+  }
   return Answer(group, grades);
 }
 

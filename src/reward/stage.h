@@ -3,12 +3,13 @@
 //   Grade --> read the group --> facts --> terms over the whole group --> grades in the pool --> the group's returns
 //
 // The pool is the stage's only durable memory: a group that has grades is answered from them, and no judge is asked twice.
-// Measures of earlier groups (GroupFacts.history) are read from it once. Thread safe; Grade blocks for the pool and for
-// terms that ask other servers.
+// Measures of earlier groups (GroupFacts.history) are read from it once. A second question about a group waits for the first
+// judgement. If a term reads measures, groups of one task are judged one after the other, so that one group alone fixes an
+// estimate. Thread safe; Grade blocks for the pool, for terms that ask other servers, and for such a turn.
 #pragma once
 
-#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "base/status.h"
 #include "datapool/client.h"
 #include "proto/reward.pb.h"
+#include "reward/history.h"
 #include "reward/rule.h"
 
 namespace ingot::reward {
@@ -35,17 +37,19 @@ class Stage {
   absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request);
 
  private:
-  // Measures by task, of the judged group with the least id that has them.
   struct History {
-    using OfTask = std::map<std::string, std::map<std::string, double>>;  // term -> measure -> number
     base::Mutex mu;
+    base::CondVar judged;
     bool read ABSL_GUARDED_BY(mu) = false;  // from the pool
-    std::map<std::string, OfTask> tasks ABSL_GUARDED_BY(mu);
+    TaskHistory tasks ABSL_GUARDED_BY(mu);
+    std::set<std::string> in_turn ABSL_GUARDED_BY(mu);  // groups that are being judged, or their tasks
   };
+  // The turn of a question; waits for it. Destroying it ends the turn.
+  class Turn;
 
   absl::StatusOr<v1::Group> Read(int64_t group_id);
-  absl::StatusOr<History::OfTask> HistoryOf(const std::string& task_id);
-  static void AddMeasures(const v1::Grade& grade, History::OfTask& history);
+  absl::StatusOr<v1::GradeResponse> Judge(const v1::GradeRequest& request, v1::Group group);
+  absl::StatusOr<TaskHistory::OfTask> HistoryOf(const std::string& task_id);
   v1::GradeResponse Answer(const v1::Group& group, const GroupGrades& grades) const;
 
   Rule rule_;

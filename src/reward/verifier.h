@@ -110,8 +110,8 @@ struct VerifierOptions {
   // INVALID_ARGUMENT names the option, its value and its allowed values.
   absl::Status Validate() const;
 
-  // True = Verify runs a program that the model wrote.
-  bool runs_model_code() const { return kind == "code" || kind == "harbor"; }
+  // True = Verify runs a program that the model wrote, on any rung. (harbor needs the rung `namespaces`.)
+  bool runs_model_code() const { return kind == "code"; }
 };
 
 struct VerifierInput {
@@ -121,9 +121,10 @@ struct VerifierInput {
   sandbox::Room* room = nullptr;            // the episode's, in which a command runs; null = the verifier runs none
   sandbox::Substrate* substrate = nullptr;  // prepares rooms of the verifier's own; null = the verifier needs none
   std::string workdir;
-  std::string home;      // the agent's
-  std::string own_home;  // HOME of a command: an empty folder that no agent has used
-  std::string own_tmp;   // TMPDIR of a command: another one
+  std::string home;                        // the agent's
+  std::string own_home;                    // HOME of a command: an empty folder that no agent has used
+  std::string own_tmp;                     // TMPDIR of a command: another one
+  std::map<std::string, std::string> env;  // of the room's image, for harbor
   std::string episode_id;
   std::string cwd;                                // the folder in which ingot was started
   const sandbox::Cancellation* cancel = nullptr;  // ends a running command; null = nothing ends it early

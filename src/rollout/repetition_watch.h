@@ -2,8 +2,8 @@
 //
 //   certainty   so many tokens in a row, each with a probability above `certain_above` (MiniMax-M1, arXiv 2506.13585,
 //               section 3.2: 3,000 tokens above 0.99)
-//   a period    the last tokens are one phrase of at most `max_period` tokens, `periods` times over, and at least
-//               `min_repeated` tokens long (ours)
+//   a period    the last tokens are one phrase of at most `max_period` tokens, `periods` times over, and together at least
+//               `min_repeated` tokens (ours)
 //
 // A byte-level model is certain of most bytes of a word, so the watch is off for it.
 #pragma once
@@ -23,7 +23,7 @@ struct HaltOptions {
   double certain_above = 0.99;     // in (0, 1)
   int32_t max_period = 64;         // tokens, 1 to 1024
   int32_t periods = 16;            // > 1
-  int32_t min_repeated = 256;      // tokens; keeps short runs of one token, such as a ruled line, from counting
+  int32_t min_repeated = 0;        // tokens; more keeps short runs of one token, such as a ruled line, from counting
 
   absl::Status Validate() const;
   // Whether calls of a model with so many ids are watched.

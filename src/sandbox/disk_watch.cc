@@ -1,6 +1,7 @@
 #include "sandbox/disk_watch.h"
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,15 +10,34 @@ namespace ingot::sandbox {
 
 namespace fs = std::filesystem;
 
-bool DiskWatch::IsExceeded(SteadyClock::time_point now) {
-  if (!watches() || now < next_) return false;
-  const bool exceeded = Count();
-  const auto took = SteadyClock::now() - now;
-  next_ = SteadyClock::now() + std::max<SteadyClock::duration>(std::chrono::seconds(1), 5 * took);
-  return exceeded;
+namespace {
+
+constexpr uint64_t kLeastFreeBytes = 1 << 20;
+
+}  // namespace
+
+bool IsFull(const std::string& folder) {
+  struct statvfs info;
+  if (statvfs(folder.c_str(), &info) != 0) return false;
+  // File systems without a table of files say 0 of 0.
+  return uint64_t{info.f_bavail} * info.f_frsize < kLeastFreeBytes || (info.f_files > 0 && info.f_favail == 0);
 }
 
-bool DiskWatch::Count() {
+std::optional<Ending> DiskWatch::Fault(SteadyClock::time_point now) {
+  if (now < next_) return std::nullopt;
+  const auto fault = FaultAtEnd();
+  const auto took = SteadyClock::now() - now;
+  next_ = SteadyClock::now() + std::max<SteadyClock::duration>(std::chrono::seconds(1), 5 * took);
+  return fault;
+}
+
+std::optional<Ending> DiskWatch::FaultAtEnd() const {
+  if (ExceedsLimits()) return Ending::kDiskFull;
+  return IsFull(folder_) ? std::optional(Ending::kNoSpace) : std::nullopt;
+}
+
+bool DiskWatch::ExceedsLimits() const {
+  if (limits_.bytes <= 0 && limits_.files <= 0) return false;
   int64_t bytes = 0, files = 0;
   std::error_code error;
   // Folders that come and go meanwhile are no error.

@@ -43,6 +43,12 @@ std::string LastLineOf(const std::string& text) {
   return lines.empty() ? "it said nothing" : lines.back();
 }
 
+// Of a fault of the disk while an image is unpacked.
+absl::Status StatusOf(Ending fault) {
+  return absl::ResourceExhaustedError(fault == Ending::kNoSpace ? "the disk of the image store is full"
+                                                                : "the image is larger than the store's limits");
+}
+
 // Waits for a tool, and ends it when its folder is too large or it takes too long. Returns the wait status.
 absl::StatusOr<int> AwaitTool(pid_t pid, const std::string& name, DiskWatch& disk) {
   const auto deadline = DiskWatch::SteadyClock::now() + kToolPatience;
@@ -52,15 +58,14 @@ absl::StatusOr<int> AwaitTool(pid_t pid, const std::string& name, DiskWatch& dis
   pollfd end{process.get(), POLLIN, 0};
   while (ended.ok() && poll(&end, 1, 200) == 0) {
     const auto now = DiskWatch::SteadyClock::now();
-    if (disk.IsExceeded(now)) ended = absl::ResourceExhaustedError("the image is larger than the store's limits");
+    if (const auto fault = disk.Fault(now)) ended = StatusOf(*fault);
     if (now >= deadline)
       ended = absl::DeadlineExceededError(absl::StrCat(name, " ran for half an hour, and was ended"));
   }
   if (!ended.ok()) kill(-pid, SIGKILL);
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-  if (ended.ok() && disk.IsExceededAtEnd())
-    ended = absl::ResourceExhaustedError("the image is larger than the store's limits");
-  if (!ended.ok()) return ended;
+  INGOT_RETURN_IF_ERROR(ended);
+  if (const auto fault = disk.FaultAtEnd()) return StatusOf(*fault);
   return status;
 }
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/log.h"
-#include "sandbox/merge_layers.h"
+#include "sandbox/layers.h"
 #include "sandbox/running_command.h"
 
 namespace ingot::sandbox {
@@ -22,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kEndPatienceMs = 5'000;
-constexpr std::chrono::minutes kCopyPatience{30};
 constexpr size_t kMostLayers = 32;  // more are merged into one: every layer costs each look at a file
 
 std::vector<LaunchLimit> LaunchLimits(const Limits& limits, int64_t processes) {
@@ -67,16 +66,6 @@ void AwaitEnd(const Fd& socket) {
   }
 }
 
-absl::Status RunCopier(const std::vector<std::string>& argv) {
-  const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  const Command command{.argv = argv, .env = {{"PATH", "/usr/bin:/bin"}}, .working_dir = "/", .stdin_text = ""};
-  INGOT_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, {null.get(), null.get(), null.get()}, {}));
-  INGOT_ASSIGN_OR_RETURN(const int status, AwaitChild(pid, argv.front(), kCopyPatience));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("cannot copy ", argv[argv.size() - 2], " to ", argv.back(), ": is the disk full?"));
-}
-
 absl::Status ChownTree(const std::string& folder, uid_t uid) {
   std::error_code error;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -87,10 +76,6 @@ absl::Status ChownTree(const std::string& folder, uid_t uid) {
 }
 
 }  // namespace
-
-absl::Status CopyFiles(const std::string& from, const std::string& to) {
-  return RunCopier({"cp", "-a", "--reflink=auto", "--remove-destination", from + "/.", to});
-}
 
 absl::Status LocalSnapshot::WriteTar(const ByteSink& sink) const {
   std::vector<TarPart> parts = {{.name = "work", .layers = {}}, {.name = "home", .layers = {}}};
@@ -160,6 +145,8 @@ absl::Status LocalRoom::MakeFolders() {
   return absl::OkStatus();
 }
 
+const char* LocalRoom::MarkOfOpaque() const { return ground_.grant.user_namespace ? kOpaqueOfUsers : kOpaqueOfRoot; }
+
 std::vector<std::string> LocalRoom::LayerParts() const {
   std::vector<std::string> parts = {"work", "home"};
   if (!image_.empty()) parts.push_back("root");
@@ -183,6 +170,11 @@ absl::Status LocalRoom::MakeUpper() {
 
 absl::Status LocalRoom::FillFromSnapshot(const LocalSnapshot& snapshot) {
   layers_ = snapshot.layers;
+  if (!image_.empty() && options_.is_pristine) {
+    for (auto& layer : layers_) {
+      INGOT_ASSIGN_OR_RETURN(layer, OneFolderOf(layer, options_.kept_folder, ground_.work_root, MarkOfOpaque()));
+    }
+  }
   if (layered_) return absl::OkStatus();
   for (const std::string part : {"work", "home"}) {
     const std::string to = absl::StrCat(path_, "/", part);
@@ -373,7 +365,9 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
   INGOT_RETURN_IF_ERROR(CheckCommand(command));
   if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
   const StartOptions start = StartOf(command, limits);
-  DiskWatch disk(path_, ground_.options.disk);
+  const DiskLimits& usual = ground_.options.disk;
+  DiskWatch disk(path_, {.bytes = options_.disk.bytes > 0 ? options_.disk.bytes : usual.bytes,
+                         .files = options_.disk.files > 0 ? options_.disk.files : usual.files});
   {
     base::MutexLock lock(mu_);
     INGOT_RETURN_IF_ERROR(EnsureOpen());

@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "sandbox/control_groups.h"
 #include "sandbox/launcher.h"
+#include "sandbox/layers.h"
 #include "sandbox/substrate.h"
 #include "sandbox/uid_range.h"
 #include "sandbox/workdir.h"
@@ -30,9 +31,6 @@ class UidLease {
   UidRange& range_;
   const int64_t uid_;
 };
-
-// The frozen files between two snapshots, or all files of a copy: work/, home/ and, of an image, root/.
-using Layer = WorkDir;
 
 class LocalSnapshot final : public Snapshot {
  public:
@@ -54,9 +52,6 @@ struct LocalGround {
   std::unique_ptr<ControlGroups> groups;  // null: rooms have no totals
   std::unique_ptr<Launcher> launcher;
 };
-
-// Copies the entries of a folder with owners, modes and times into another one, as clones where the file system has them.
-absl::Status CopyFiles(const std::string& from, const std::string& to);
 
 class LocalRoom final : public Room {
  public:
@@ -99,6 +94,7 @@ class LocalRoom final : public Room {
   absl::Status Merge(std::vector<std::shared_ptr<const Layer>>& layers) const;
   absl::Status Stop(char order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::string> LayerParts() const;
+  const char* MarkOfOpaque() const;
   bool has_uid_per_snapshot() const { return ground_.grant.root_folder; }
 
   LocalGround& ground_;

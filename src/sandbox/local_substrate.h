@@ -31,6 +31,7 @@ class LocalSubstrate final : public Substrate {
   // `refused`: a WallPart set that counts as refused by the machine, for tests of weaker ones.
   static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t refused = 0);
   const Grant& grant() const override { return ground_.grant; }
+  const SubstrateOptions& options() const override { return ground_.options; }
   using Substrate::Prepare;
   absl::StatusOr<std::unique_ptr<Room>> Prepare(const RoomOptions& options) override;
 

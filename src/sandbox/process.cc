@@ -66,6 +66,8 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
       return absl::StrCat("wrote more than its limit of ", limits.output_bytes, " bytes");
     case Ending::kDiskFull:
       return "used more disk than its room may (sandbox.disk_bytes, sandbox.files)";
+    case Ending::kNoSpace:
+      return "ran while the disk of agents.work_root was full";
     case Ending::kCancelled:
       return "was cancelled";
   }

@@ -43,7 +43,8 @@ struct Limits {
   absl::Status Validate() const;
 };
 
-enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kDiskFull, kCancelled };
+// kDiskFull: the room used more than its own limit. kNoSpace: the machine's disk below the room was full, whoever filled it.
+enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kDiskFull, kNoSpace, kCancelled };
 
 struct Outcome {
   Ending ending = Ending::kExited;

@@ -11,7 +11,8 @@ namespace {
 constexpr std::chrono::milliseconds kPauseAfterFailure{500};
 
 bool IsAlike(const RoomOptions& a, const RoomOptions& b) {
-  return a.image == b.image && a.binds == b.binds && a.takes_snapshots == b.takes_snapshots && a.totals == b.totals;
+  return a.image == b.image && a.binds == b.binds && a.takes_snapshots == b.takes_snapshots && a.totals == b.totals &&
+         a.disk == b.disk;
 }
 
 }  // namespace

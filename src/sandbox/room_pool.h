@@ -1,4 +1,4 @@
-// A RoomPool opens rooms before they are asked for. Rooms are of one kind if their image, binds, totals and use of snapshots
+// A RoomPool opens rooms before they are asked for. Rooms are of one kind if their image, binds, limits and use of snapshots
 // are the same. A room that begins at a snapshot is of no kind, and is not held.
 //
 // Each request has a room of its kind opened, whether it found one or not, and the oldest room makes place for it. So the

@@ -89,7 +89,9 @@ std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancella
   bool terminated = false;
   while (true) {
     const SteadyClock::time_point now = SteadyClock::now();
-    if (disk != nullptr && disk->IsExceeded(now)) return Ending::kDiskFull;
+    if (disk != nullptr) {
+      if (const auto fault = disk->Fault(now)) return fault;
+    }
     nanoseconds left = deadline - now;
     if (left.count() <= 0) {
       if (terminated || limits.term_grace.count() == 0) return Ending::kTimedOut;
@@ -98,7 +100,7 @@ std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancella
       deadline = SteadyClock::now() + limits.term_grace;
       continue;
     }
-    if (disk != nullptr && disk->watches()) left = std::clamp<nanoseconds>(disk->next() - now, nanoseconds(0), left);
+    if (disk != nullptr) left = std::clamp<nanoseconds>(disk->next() - now, nanoseconds(0), left);
     pollfd fds[4] = {{control_.get(), POLLIN, 0},
                      {out_.get(), POLLIN, 0},
                      {err_.get(), POLLIN, 0},
@@ -112,7 +114,9 @@ std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancella
       TakeReport();
       // Its last output may have come after the reads above.
       if (!Read(out_, out_text_, limits) || !Read(err_, err_text_, limits)) return Ending::kOutputOverflow;
-      if (disk != nullptr && report_.has_value() && disk->IsExceededAtEnd()) return Ending::kDiskFull;
+      if (disk != nullptr && report_.has_value()) {
+        if (const auto fault = disk->FaultAtEnd()) return fault;
+      }
       return terminated && report_.has_value() ? std::optional(Ending::kTimedOut) : std::nullopt;
     }
   }

@@ -15,7 +15,7 @@
 #include <set>
 #include <system_error>
 
-#include "sandbox/merge_layers.h"
+#include "sandbox/layers.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {

@@ -142,10 +142,16 @@ struct RoomOptions {
   std::vector<Bind> binds;
   // A fork: the room begins with the snapshot's files, and with its image. Null = with empty folders.
   std::shared_ptr<const Snapshot> from;
+  // Of a fork with an image: true = the root folder is the image as it was, and of the snapshot's changes in it those in
+  // `kept_folder` (absolute; empty = none) alone are there. False = all of them are.
+  bool is_pristine = false;
+  std::string kept_folder;
   // True: snapshots of this room will be taken. Without it they are copies.
   bool takes_snapshots = false;
   // Limits of this room in place of SubstrateOptions::totals; 0 = those.
   GroupLimits totals;
+  // The same in place of SubstrateOptions::disk.
+  DiskLimits disk;
 };
 
 // A command that runs beside the next one and ends with it.
@@ -213,6 +219,8 @@ class Substrate {
   virtual ~Substrate() = default;
 
   virtual const Grant& grant() const = 0;
+  // As it was made.
+  virtual const SubstrateOptions& options() const = 0;
 
   // UNAVAILABLE, RESOURCE_EXHAUSTED: no folder, uid or process; worth another try.
   // FAILED_PRECONDITION: this rung has no images; INVALID_ARGUMENT: there is no such image.

@@ -13,12 +13,12 @@ namespace ingot::scheduler {
 // Which tasks new groups get (scheduler/task_sampler.h); `scheduler.sampling` in the YAML.
 struct SamplingOptions {
   // uniform      shuffled passes over the list
-  // curriculum   from the easiest tasks to all of them; `difficulty_field` is a number of every task
+  // curriculum   from the easiest tasks to all of them; `difficulty_field` or `pass_rate_field` is a number of each
   // prioritized  in proportion to 1 - success rate
   std::string order = "uniform";
   std::map<std::string, double> domains = {};   // weight of each domain, >= 0; empty = every task weighs the same
   bool once = false;                            // no task is used twice in the run, through restarts
-  std::string difficulty_field = "difficulty";  // curriculum: larger = harder
+  std::string difficulty_field = "difficulty";  // curriculum: larger = harder; 1 - pass rate where no task has it
   double curriculum_start = 0.2;                // share of the tasks, easiest first, at the run's start; in (0, 1]
   double curriculum_until = 0.6;                // share of the run's steps after which all tasks are in; in (0, 1]
   std::string pass_rate_field = "";             // a number in [0, 1] of every task: its success rate before the run

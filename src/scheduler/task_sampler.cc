@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/json.h"
@@ -23,16 +24,35 @@ const std::string& DomainOf(const v1::Task& task) {
   return task.domain().empty() ? *none : task.domain();
 }
 
-absl::StatusOr<double> NumberOf(const v1::Task& task, const std::string& field) {
+// nullopt = the task has no such number.
+std::optional<double> NumberOf(const v1::Task& task, const std::string& field) {
   const auto payload = base::ParseJson(task.payload_json());
-  const base::json::value* found = payload.ok() ? base::Find(*payload, field) : nullptr;
-  if (found != nullptr && found->is_number()) {
-    const double value = found->to_number<double>();
-    if (std::isfinite(value)) return value;
-  }
+  const base::json::value* found = payload.ok() && !field.empty() ? base::Find(*payload, field) : nullptr;
+  if (found == nullptr || !found->is_number()) return std::nullopt;
+  const double value = found->to_number<double>();
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+absl::Status Lacks(const v1::Task& task, const std::string& number, const std::string& setting) {
   return absl::InvalidArgumentError(
-      absl::StrCat("task '", task.task_id(), "' has no number '", field,
-                   "', which scheduler.sampling needs; `ingot tasks rate` measures pass rates"));
+      absl::StrCat("task '", task.task_id(), "' has no number '", number, "', which scheduler.sampling.", setting,
+                   " needs; `ingot tasks rate` measures pass rates (scheduler.sampling.pass_rate_field)"));
+}
+
+// How hard each task is for a curriculum, larger = harder: its difficulty, or where no task has one, its rate of failures.
+absl::StatusOr<std::vector<double>> Difficulties(const std::vector<v1::Task>& tasks, const SamplingOptions& options) {
+  const auto labelled = std::count_if(tasks.begin(), tasks.end(), [&](const v1::Task& task) {
+    return NumberOf(task, options.difficulty_field).has_value();
+  });
+  const bool by_rate = labelled == 0 && !options.pass_rate_field.empty();
+  std::vector<double> difficulties;
+  for (const v1::Task& task : tasks) {
+    const auto number = NumberOf(task, by_rate ? options.pass_rate_field : options.difficulty_field);
+    if (!number.has_value() && by_rate) return Lacks(task, options.pass_rate_field, "pass_rate_field");
+    if (!number.has_value()) return Lacks(task, options.difficulty_field, "order: curriculum");
+    difficulties.push_back(by_rate ? 1 - *number : *number);
+  }
+  return difficulties;
 }
 
 }  // namespace
@@ -72,10 +92,7 @@ absl::Status TaskSampler::ReadTasks() {
     }
   }
   if (options_.order == "curriculum") {
-    std::vector<double> difficulty(tasks_.size());
-    for (size_t i = 0; i < tasks_.size(); ++i) {
-      INGOT_ASSIGN_OR_RETURN(difficulty[i], NumberOf(tasks_[i], options_.difficulty_field));
-    }
+    INGOT_ASSIGN_OR_RETURN(const std::vector<double> difficulty, Difficulties(tasks_, options_));
     std::vector<double> sorted = difficulty;
     std::sort(sorted.begin(), sorted.end());
     for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -85,8 +102,9 @@ absl::Status TaskSampler::ReadTasks() {
   }
   if (!options_.pass_rate_field.empty()) {
     for (size_t i = 0; i < tasks_.size(); ++i) {
-      INGOT_ASSIGN_OR_RETURN(const double rate, NumberOf(tasks_[i], options_.pass_rate_field));
-      known_[i].success = std::clamp(rate, 0.0, 1.0);
+      const auto rate = NumberOf(tasks_[i], options_.pass_rate_field);
+      if (!rate.has_value()) return Lacks(tasks_[i], options_.pass_rate_field, "pass_rate_field");
+      known_[i].success = std::clamp(*rate, 0.0, 1.0);
     }
   }
   return absl::OkStatus();

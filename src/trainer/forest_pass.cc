@@ -8,6 +8,7 @@
 
 #include "trainer/head_pass.h"
 #include "trainer/part_run.h"
+#include "trainer/window_pairs.h"
 #include "tree/cut.h"
 
 namespace ingot::trainer {
@@ -59,6 +60,9 @@ class Pass {
       part.run->Forward(PartRun::History::kNone);
       result_.repeated_rows += parts_[i].size();
       result_.repeated_pairs += parts_[i].visible_pairs;
+      const auto depths = std::span(forest_.positions)
+                              .subspan(static_cast<size_t>(parts_[i].begin), static_cast<size_t>(parts_[i].size()));
+      result_.repeated_window_pairs += WindowPairs(depths, model_.config().sliding_window);
     } else {
       part.grad = Head(parts_[i], part.run->Forward(HistoryToHold()));
     }

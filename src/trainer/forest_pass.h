@@ -59,9 +59,10 @@ absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch, std::sp
 
 struct PassResult : HeadResult {
   int64_t parts = 0;
-  int64_t head_rows = 0;       // unique (row, temperature) pairs
-  int64_t repeated_rows = 0;   // rows that recompute_prefix ran forward a second time
-  int64_t repeated_pairs = 0;  // their visible (query, key) pairs
+  int64_t head_rows = 0;              // unique (row, temperature) pairs
+  int64_t repeated_rows = 0;          // rows that recompute_prefix ran forward a second time
+  int64_t repeated_pairs = 0;         // their visible (query, key) pairs
+  int64_t repeated_window_pairs = 0;  // those within the model's window
 };
 
 // Log-probs and entropies alone: no gradient is computed, and `model` does not change.

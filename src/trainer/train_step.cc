@@ -101,8 +101,9 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   plain.pass_seconds += passing;
   plain.busy_seconds += passing - exchanging;
   plain.longest_busy_seconds = plain.busy_seconds;
-  plain.work = WorkOf(forest, result, options);
-  plain.unmerged = UnmergedWork(batch.calls, forest.call_indices, static_cast<int64_t>(forest.entries.size()));
+  plain.work = WorkOf(config(), forest, result, options);
+  plain.unmerged =
+      UnmergedWork(config(), batch.calls, forest.call_indices, static_cast<int64_t>(forest.entries.size()));
   plain.loss = result.loss;
   plain.merged_tokens = plain.computed_tokens = static_cast<int64_t>(forest.size());
   plain.parts = result.parts;
@@ -366,7 +367,7 @@ void Trainer::MeasureRates() {
                  : KnownRates{measured, at::get_num_threads(), 1};
   const StepRates& best = rates_->best;
   INGOT_LOG(info, "rates of the bound: layers {:.1f}, head {:.1f}, attention {:.1f} GFLOP/s", 1e-9 / best.per_flop.wall,
-            1e-9 / best.per_head_flop.wall, 1e-9 * PairFlops(config()) / best.per_pair.wall);
+            1e-9 / best.per_head_flop.wall, 1e-9 * AttentionFlopsPerSecond(config(), best));
 }
 
 void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {

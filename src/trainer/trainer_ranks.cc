@@ -11,6 +11,7 @@
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
 #include "trainer/weights_of.h"
+#include "trainer/window_pairs.h"
 #include "tree/cut.h"
 
 namespace ingot::trainer {
@@ -29,8 +30,12 @@ std::vector<std::string> AllGather(Ranks& ranks, Writer own) {
 
 // Floating-point operations, forward and backward.
 RowCosts CostsOf(const model::ModelConfig& config) {
-  return {LayerFlops(config, 1), PairFlops(config) * static_cast<double>(config.num_hidden_layers),
-          HeadFlops(config, 1)};
+  const PairFlops pairs(config);
+  return {.row = LayerFlops(config, 1),
+          .pair = pairs.full,
+          .loss_entry = HeadFlops(config, 1),
+          .window_pair = pairs.windowed,
+          .window = config.sliding_window};
 }
 
 // An entry's log-probs, exchanged for objectives of whole batches.
@@ -213,6 +218,7 @@ void Trainer::MergeTallies(const PreparedBatch& batch, StepTally& tally) {
   OrThrow(whole.status());
   tally.plain.merged_tokens = tally.plain.work.rows = static_cast<int64_t>(whole->size());
   tally.plain.work.visible_pairs = whole->visible_pairs;
+  tally.plain.work.window_pairs = WindowPairs(whole->positions, config().sliding_window);
 }
 
 double Trainer::SumOfRanks(double own) {

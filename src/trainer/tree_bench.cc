@@ -188,8 +188,7 @@ class ShapeBench {
           for (const int32_t call : document) {
             length = std::max(length, batch_.calls[static_cast<size_t>(call)].size());
           }
-          work.rows += length;
-          work.visible_pairs += length * (length + 1) / 2;
+          work.Add(SequenceWork(config_, length));
         }
         work.head_rows += batch_.loss_tokens;
       }
@@ -255,7 +254,8 @@ class ShapeBench {
 
   StepRates MedianRates() const {
     StepRates rates;
-    for (ProcessSeconds StepRates::* of : {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair}) {
+    for (ProcessSeconds StepRates::* of :
+         {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair, &StepRates::per_window_pair}) {
       std::vector<ProcessSeconds> values;
       for (const StepRates& round : rates_) values.push_back(round.*of);
       rates.*of = Median(values);
@@ -267,10 +267,10 @@ class ShapeBench {
     const StepRates rates = MedianRates();
     emit(Common("rates") + absl::StrFormat(R"("linear_gflops":%.1f,"head_gflops":%.1f,"attention_gflops":%.1f})",
                                            1e-9 / rates.per_flop.wall, 1e-9 / rates.per_head_flop.wall,
-                                           1e-9 * PairFlops(config_) / rates.per_pair.wall));
+                                           1e-9 * AttentionFlopsPerSecond(config_, rates)));
     std::vector<ProcessSeconds> bounds, seconds;
     for (const Variant& v : variants_) {
-      bounds.push_back(BoundSeconds(config_, WorkOf(v.forest, v.result, pass_), rates));
+      bounds.push_back(BoundSeconds(config_, WorkOf(config_, v.forest, v.result, pass_), rates));
       seconds.push_back(Median(v.seconds));
       const ProcessSeconds &bound = bounds.back(), &step = seconds.back();
       std::vector<double> wall;
@@ -291,7 +291,7 @@ class ShapeBench {
     if (!o_.baselines) {
       std::vector<int32_t> all(batch_.calls.size());
       std::iota(all.begin(), all.end(), 0);
-      const StepWork separate = UnmergedWork(batch_.calls, all, batch_.loss_tokens);
+      const StepWork separate = UnmergedWork(config_, batch_.calls, all, batch_.loss_tokens);
       const double bound = BoundSeconds(config_, separate, rates).wall;
       emit(Common("least_speedup") +
            absl::StrFormat(R"("against":"separate","tokens":%d,"bound_seconds":%.4f,"least_speedup":%.2f})",

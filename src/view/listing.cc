@@ -92,17 +92,22 @@ absl::StatusOr<base::json::object> ListEvaluations(Search& search, const Episode
 
 }  // namespace
 
-EpisodeFilter EpisodeFilter::Of(const Query& query) {
+absl::StatusOr<EpisodeFilter> EpisodeFilter::Of(const Query& query) {
   EpisodeFilter filter;
-  if (query.Text("kind") == "eval") filter.purpose = v1::PURPOSE_EVAL;
-  filter.step = query.Integer("step");
-  filter.group = query.Integer("group");
-  filter.version = query.Integer("version");
-  filter.reward_min = query.Number("reward_min");
-  filter.reward_max = query.Number("reward_max");
+  INGOT_ASSIGN_OR_RETURN(const std::string kind, query.OneOf("kind", {"train", "eval"}));
+  if (kind == "eval") filter.purpose = v1::PURPOSE_EVAL;
+  INGOT_ASSIGN_OR_RETURN(filter.step, query.Integer("step"));
+  INGOT_ASSIGN_OR_RETURN(filter.group, query.Integer("group"));
+  INGOT_ASSIGN_OR_RETURN(filter.version, query.Integer("version"));
+  INGOT_ASSIGN_OR_RETURN(filter.reward_min, query.Number("reward_min"));
+  INGOT_ASSIGN_OR_RETURN(filter.reward_max, query.Number("reward_max"));
+  std::vector<std::string> states;
+  for (int state = v1::EPISODE_UNSPECIFIED + 1; state <= v1::EpisodeState_MAX; ++state) {
+    states.push_back(tree::StateName(static_cast<v1::EpisodeState>(state)));
+  }
+  INGOT_ASSIGN_OR_RETURN(filter.state, query.OneOf("state", states));
   filter.domain = query.Text("domain");
   filter.scaffold = query.Text("scaffold");
-  filter.state = query.Text("state");
   filter.task = query.Text("task");
   filter.cause = query.Text("cause");
   filter.fork = query.Text("fork");

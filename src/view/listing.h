@@ -29,7 +29,8 @@ struct EpisodeFilter {
   std::string fork;                           // an episode with a call that forked for this cause; "any" = any cause
   std::string text;                           // text of a call, letters of either case alike
 
-  static EpisodeFilter Of(const Query& query);
+  // INVALID_ARGUMENT: a value that its key does not take; the error names both.
+  static absl::StatusOr<EpisodeFilter> Of(const Query& query);
   bool NeedsCalls() const { return !fork.empty() || !text.empty(); }
   // Whether an episode meets the conditions that need no calls, but for step, group and version.
   bool Allows(const v1::Episode& episode) const;

@@ -1,8 +1,12 @@
 #include "view/query.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "view/safe_text.h"
 
 namespace ingot::view {
 namespace {
@@ -24,6 +28,12 @@ std::string Decoded(std::string_view text) {
     }
   }
   return decoded;
+}
+
+absl::Status Malformed(const std::string& key, const std::string& value, const std::string& wanted) {
+  constexpr size_t kShown = 64;  // bytes of the value
+  return absl::InvalidArgumentError(
+      absl::StrCat(SafeText(key), ": '", SafeText(value.substr(0, kShown)), "' is not ", wanted));
 }
 
 }  // namespace
@@ -48,14 +58,34 @@ std::string Query::Text(const std::string& key) const {
   return found == values_.end() ? "" : found->second;
 }
 
-std::optional<int64_t> Query::Integer(const std::string& key) const {
+absl::StatusOr<std::optional<int64_t>> Query::Integer(const std::string& key) const {
+  const std::string text = Text(key);
+  if (text.empty()) return std::nullopt;
   int64_t value = 0;
-  return absl::SimpleAtoi(Text(key), &value) ? std::optional(value) : std::nullopt;
+  if (!absl::SimpleAtoi(text, &value)) return Malformed(key, text, "a whole number");
+  return value;
 }
 
-std::optional<double> Query::Number(const std::string& key) const {
+absl::StatusOr<std::optional<double>> Query::Number(const std::string& key) const {
+  const std::string text = Text(key);
+  if (text.empty()) return std::nullopt;
   double value = 0;
-  return absl::SimpleAtod(Text(key), &value) ? std::optional(value) : std::nullopt;
+  if (!absl::SimpleAtod(text, &value) || !std::isfinite(value)) return Malformed(key, text, "a number");
+  return value;
+}
+
+absl::StatusOr<std::string> Query::OneOf(const std::string& key, const std::vector<std::string>& choices) const {
+  const std::string text = Text(key);
+  if (text.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return text;
+  return Malformed(key, text, "one of: " + absl::StrJoin(choices, ", "));
+}
+
+absl::Status Query::Only(const std::vector<std::string>& known) const {
+  for (const auto& [key, value] : values_) {
+    if (key.empty() || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    return Malformed("query", key, known.empty() ? "taken: nothing is" : "one of: " + absl::StrJoin(known, ", "));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::view

@@ -1,4 +1,5 @@
-// The query of a target: KEY=VALUE joined by '&', percent-encoded. Pure.
+// The query of a target: KEY=VALUE joined by '&', percent-encoded. Pure. A value that is not what its key takes is
+// INVALID_ARGUMENT, and the error names the key and the value.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/status.h"
 
 namespace ingot::view {
 
@@ -14,8 +18,13 @@ class Query {
   // The part of `target` behind its question mark. Of a repeated key the last value counts.
   static Query Of(std::string_view target);
   std::string Text(const std::string& key) const;  // empty = absent
-  std::optional<int64_t> Integer(const std::string& key) const;
-  std::optional<double> Number(const std::string& key) const;
+  // nullopt = absent or empty, as a form sends what is left out.
+  absl::StatusOr<std::optional<int64_t>> Integer(const std::string& key) const;
+  absl::StatusOr<std::optional<double>> Number(const std::string& key) const;  // finite
+  // One of `choices`; empty = absent.
+  absl::StatusOr<std::string> OneOf(const std::string& key, const std::vector<std::string>& choices) const;
+  // OK: every key is one of `known`.
+  absl::Status Only(const std::vector<std::string>& known) const;
 
  private:
   std::map<std::string, std::string> values_;

@@ -47,7 +47,7 @@ struct Chart {
 };
 const std::vector<Chart>& Charts() {
   static const std::vector<Chart> charts = {
-      {"Reward", {"reward/mean", "eval/reward_mean"}},
+      {"Reward", {"reward/mean", "eval/reward_mean", "eval/graded_mean"}},
       {"Entropy, nats", {"actor/entropy"}},
       {"Clipped tokens, share", {"actor/clipfrac_low", "actor/clipfrac_high"}},
       {"Gradient norm", {"actor/grad_norm"}},
@@ -67,6 +67,24 @@ SvgSeries SeriesOf(const Rows& rows, const std::string& metric, const std::strin
   return {label, curve.steps, curve.mean};
 }
 
+// Every curve whose name is `prefix` and a term's name: as many charts as keep the curves of each one apart by colour.
+std::string TermCharts(const Rows& rows, const std::string& title, const std::string& prefix) {
+  std::vector<SvgSeries> terms;
+  for (const std::string& name : rows.Names()) {
+    const bool whole = name.find_first_of("/@", std::min(prefix.size(), name.size())) == std::string::npos;
+    if (name.starts_with(prefix) && whole) terms.push_back(SeriesOf(rows, name, name.substr(prefix.size())));
+  }
+  std::string html;
+  for (size_t i = 0; i < terms.size(); i += kSvgColours) {
+    const size_t end = std::min(i + kSvgColours, terms.size());
+    const std::string part =
+        terms.size() > kSvgColours ? fmt::format(", {} to {} of {}", i + 1, end, terms.size()) : "";
+    html += SvgChart(title + part, {terms.begin() + static_cast<std::ptrdiff_t>(i),
+                                    terms.begin() + static_cast<std::ptrdiff_t>(end)});
+  }
+  return html;
+}
+
 std::string Curves(const Rows& rows) {
   std::string html = "<h2>Curves</h2>\n";
   for (const Chart& chart : Charts()) {
@@ -77,12 +95,8 @@ std::string Curves(const Rows& rows) {
     }
     if (!series.empty()) html += SvgChart(chart.title, series);
   }
-  std::vector<SvgSeries> terms;
-  for (const std::string& name : rows.Names()) {
-    if (name.starts_with("reward/term/") && name.find('@') == std::string::npos)
-      terms.push_back(SeriesOf(rows, name, name));
-  }
-  return terms.empty() ? html : html + SvgChart("Reward by term, before weights", terms);
+  return html + TermCharts(rows, "Reward by term, before weights", "reward/term/") +
+         TermCharts(rows, "Evaluation by reward term, before weights", "eval/term/");
 }
 
 std::string Seconds(const Rows& rows) {

@@ -63,6 +63,23 @@ object EngineJson(const std::string& name, const absl::StatusOr<v1::EngineStatus
   return fields;
 }
 
+// The keys that each question takes.
+const std::map<std::string_view, std::vector<std::string>>& Questions() {
+  static const std::map<std::string_view, std::vector<std::string>> questions = {
+      {"/api/run", {}},
+      {"/api/curves", {"names", "points"}},
+      {"/api/window", {}},
+      {"/api/time", {"steps"}},
+      {"/api/step", {"step"}},
+      {"/api/episodes",
+       {"kind", "step", "group", "version", "reward_min", "reward_max", "state", "domain", "scaffold", "task", "cause",
+        "fork", "text", "after", "limit"}},
+      {"/api/group", {"group", "kind"}},
+      {"/api/episode", {"id"}},
+      {"/api/tokens", {"id", "call"}}};
+  return questions;
+}
+
 }  // namespace
 
 RunView::RunView(RunSource source, const base::Clock& clock)
@@ -85,6 +102,9 @@ absl::StatusOr<std::string> RunView::Answer(std::string_view target) {
 }
 
 absl::StatusOr<std::string> RunView::Make(std::string_view path, const Query& query) {
+  const auto question = Questions().find(path);
+  if (question == Questions().end()) return absl::NotFoundError("the page has no such question");
+  INGOT_RETURN_IF_ERROR(query.Only(question->second));
   INGOT_RETURN_IF_ERROR(rows_.Refresh());
   if (path == "/api/tokens") return Tokens(query);
   INGOT_ASSIGN_OR_RETURN(const value made, MakeValue(path, query));
@@ -99,8 +119,7 @@ absl::StatusOr<value> RunView::MakeValue(std::string_view path, const Query& que
   if (path == "/api/step") return Step(query);
   if (path == "/api/episodes") return Episodes(query);
   if (path == "/api/group") return Group(query);
-  if (path == "/api/episode") return Episode(query);
-  return absl::NotFoundError("the page has no such question");
+  return Episode(query);
 }
 
 absl::StatusOr<std::shared_ptr<datapool::Client>> RunView::Pool() {
@@ -168,7 +187,8 @@ absl::StatusOr<value> RunView::Run() {
 }
 
 absl::StatusOr<value> RunView::Curves(const Query& query) {
-  const auto points = static_cast<size_t>(std::clamp<int64_t>(query.Integer("points").value_or(400), 2, 4000));
+  INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> asked, query.Integer("points"));
+  const auto points = static_cast<size_t>(std::clamp<int64_t>(asked.value_or(400), 2, 4000));
   const std::vector<std::string> names = absl::StrSplit(query.Text("names"), ',', absl::SkipEmpty());
   if (names.size() > kMostCurves) {
     return absl::InvalidArgumentError(absl::StrCat("names: at most ", kMostCurves, " curves at a time"));
@@ -186,12 +206,19 @@ absl::StatusOr<value> RunView::Curves(const Query& query) {
 
 absl::StatusOr<value> RunView::Window() {
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
-  INGOT_ASSIGN_OR_RETURN(object window, WindowJson(source_.facts, journal_, *pool, clock_.UnixNanos()));
+  bool rest = source_.live != nullptr;  // whether no engine has a call
+  if (rest) {
+    for (const auto& [name, engine] : source_.live().engines) {
+      rest = rest && engine.ok() && engine->running() == 0 && engine->waiting() == 0;
+    }
+  }
+  INGOT_ASSIGN_OR_RETURN(object window, WindowJson(source_.facts, journal_, *pool, clock_.UnixNanos(), rest));
   return window;
 }
 
 absl::StatusOr<value> RunView::Time(const Query& query) {
-  const auto most = static_cast<size_t>(std::clamp<int64_t>(query.Integer("steps").value_or(100'000), 1, 1'000'000));
+  INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> asked, query.Integer("steps"));
+  const auto most = static_cast<size_t>(std::clamp<int64_t>(asked.value_or(100'000), 1, 1'000'000));
   const std::vector<Row> rows = rows_.Last("perf/step_seconds", most);
   const SecondsAccount account = AccountSeconds(rows);
   array parts;
@@ -275,7 +302,7 @@ object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
 }
 
 absl::StatusOr<value> RunView::Step(const Query& query) {
-  const std::optional<int64_t> step = query.Integer("step");
+  INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> step, query.Integer("step"));
   if (!step) return absl::InvalidArgumentError("step: a number is expected");
   INGOT_RETURN_IF_ERROR(Pool().status());
   const std::optional<JournalBatch> batch = journal_.Batch(*step);
@@ -297,19 +324,22 @@ absl::StatusOr<value> RunView::Step(const Query& query) {
 
 absl::StatusOr<value> RunView::Episodes(const Query& query) {
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
-  const auto limit = static_cast<size_t>(std::clamp<int64_t>(query.Integer("limit").value_or(100), 1, 1000));
-  INGOT_ASSIGN_OR_RETURN(object list, ListJson(EpisodeFilter::Of(query), query.Text("after"), journal_, *pool,
-                                               *source_.tokenizer, {.limit = limit}, clock_));
+  INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> asked, query.Integer("limit"));
+  const auto limit = static_cast<size_t>(std::clamp<int64_t>(asked.value_or(100), 1, 1000));
+  INGOT_ASSIGN_OR_RETURN(const EpisodeFilter filter, EpisodeFilter::Of(query));
+  INGOT_ASSIGN_OR_RETURN(object list, ListJson(filter, query.Text("after"), journal_, *pool, *source_.tokenizer,
+                                               {.limit = limit}, clock_));
   return list;
 }
 
 absl::StatusOr<value> RunView::Group(const Query& query) {
-  const std::optional<int64_t> id = query.Integer("group");
+  INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> id, query.Integer("group"));
+  INGOT_ASSIGN_OR_RETURN(const std::string kind, query.OneOf("kind", {"train", "eval"}));
   if (!id) return absl::InvalidArgumentError("group: a number is expected");
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
   v1::GetGroupRequest request;
   request.set_group_id(*id);
-  request.set_purpose(query.Text("kind") == "eval" ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN);
+  request.set_purpose(kind == "eval" ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN);
   INGOT_ASSIGN_OR_RETURN(const v1::Group group, pool->GetGroup(request));
   std::vector<std::vector<double>> advantages;
   if (source_.advantages != nullptr && request.purpose() == v1::PURPOSE_TRAIN) advantages = source_.advantages(group);
@@ -368,7 +398,8 @@ absl::StatusOr<value> RunView::Episode(const Query& query) {
 absl::StatusOr<std::string> RunView::Tokens(const Query& query) {
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, source_.pool());
   INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, Tree(*pool, query));
-  const std::optional<int64_t> call = query.Integer("call");
+  INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> call, query.Integer("call"));
+  if (!call) return absl::InvalidArgumentError("call: a number is expected");
   for (int i = 0; i < tree.calls_size(); ++i) {
     if (call == tree.calls(i).sequence()) return CallTokensJson(tree, i, source_.tokenizer);
   }

@@ -10,8 +10,8 @@
 namespace ingot::view {
 namespace {
 
-constexpr std::array<const char*, 8> kColours = {"#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5",
-                                                 "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"};
+constexpr std::array<const char*, kSvgColours> kColours = {"#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5",
+                                                           "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"};
 constexpr double kWidth = 460, kHeight = 180, kLeft = 8, kTop = 8;
 
 struct Range {

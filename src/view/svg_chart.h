@@ -1,6 +1,7 @@
 // A chart of curves as an SVG element, for pages without scripts. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ struct SvgSeries {
 
 // Text made fit for an HTML page: SafeText, with the characters of markup escaped.
 std::string HtmlText(const std::string& text);
+
+inline constexpr size_t kSvgColours = 8;  // a chart of more series repeats its colours
 
 // The series with a legend and the least and greatest values of both axes. `title` is untrusted. Without a finite value:
 // the title and "no values".

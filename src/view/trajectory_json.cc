@@ -11,6 +11,7 @@
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
 #include "tree/render.h"
+#include "view/origins.h"
 #include "view/safe_text.h"
 
 namespace ingot::view {
@@ -61,6 +62,10 @@ int64_t SampledTokens(const v1::EpisodeTree& tree, const v1::Call& call) {
   return tokens;
 }
 
+const char* NameOf(OriginKind kind) {
+  return kind == OriginKind::kSummary ? "summary" : kind == OriginKind::kSubAgent ? "sub-agent" : "";
+}
+
 object CallJson(const v1::EpisodeTree& tree, const v1::Call& call, const std::map<std::string, int>& sequences) {
   const v1::CallTimes& times = call.times();
   const auto parent = sequences.find(call.parent_call_id());
@@ -72,6 +77,7 @@ object CallJson(const v1::EpisodeTree& tree, const v1::Call& call, const std::ma
           {"branch", SafeText(call.branch())},
           {"parent_branch", SafeText(call.parent_branch())},
           {"fork_cause", SafeText(call.fork_cause())},
+          {"behind_trunk", !call.parent_call_id().empty() && parent == sequences.end()},
           {"finish", tree::FinishName(call.finish())},
           {"model", SafeText(call.model())},
           {"trained", call.weights() == v1::WEIGHTS_FOLLOW},
@@ -172,10 +178,13 @@ absl::StatusOr<object> EpisodeTreeJson(const v1::EpisodeTree& tree, const text::
   fields["facts"] = std::move(facts);
   std::map<std::string, int> sequences;
   for (const v1::Call& call : tree.calls()) sequences.emplace(call.call_id(), call.sequence());
+  const std::vector<Origin> origins = OriginsOf(tree, tokenizer);
   array calls;
   int64_t sampled = 0, unique = 0;
   for (const v1::Call& call : tree.calls()) {
     object one = CallJson(tree, call, sequences);
+    one["origin"] = NameOf(origins[calls.size()].kind);
+    one["origin_call"] = origins[calls.size()].call;
     if (calls.size() < advantages.size()) one["advantage"] = advantages[calls.size()];
     sampled += one["sampled_tokens"].to_number<int64_t>();
     calls.push_back(std::move(one));

@@ -4,12 +4,16 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
 namespace ingot::view {
 namespace {
 
 constexpr char kStart[] = "start of an episode", kQueue[] = "engine: queue and prompt", kDecode[] = "engine: decoding",
                kAgent[] = "agent and its tools", kGrading[] = "grading", kScheduler[] = "scheduler",
-               kReading[] = "reading trees", kDeleted[] = "rollout (its trees are deleted)";
+               kReading[] = "reading trees", kUnrecorded[] = "an agent at work, or a call that has not ended",
+               kDeleted[] = "rollout (its trees are deleted)";
 
 double Overlap(int64_t from, int64_t to, int64_t begin, int64_t end) {
   return static_cast<double>(std::max<int64_t>(0, std::min(to, end) - std::max(from, begin))) * 1e-9;
@@ -76,6 +80,25 @@ std::map<std::string, double> CausesWithin(const v1::EpisodeTree& episode, int64
   const double rest = static_cast<double>(to - from) * 1e-9 - start - engine;
   if (rest > 0) causes[kAgent] = rest;
   return causes;
+}
+
+std::string HeldUpBy(const v1::EpisodeTree& episode, int64_t now_ns, bool engines_rest) {
+  const int64_t opened = episode.episode().opened_unix_ns();
+  int64_t ended = opened;
+  for (const v1::Call& call : episode.calls()) ended = std::max(ended, call.times().end_unix_ns());
+  std::map<std::string, double> causes = CausesWithin(episode, opened, ended);
+  causes[engines_rest ? kAgent : kUnrecorded] += Overlap(ended, now_ns, ended, now_ns);
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [name, seconds] : causes) {
+    if (seconds > 0) parts.emplace_back(seconds, name);
+  }
+  std::sort(parts.rbegin(), parts.rend());
+  std::string text;
+  for (const auto& [seconds, name] : parts) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", name, " ",
+                    fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0));
+  }
+  return text;
 }
 
 std::vector<Part> Waits::CausesOf(const Row& row, const Journal& journal, datapool::Client& pool) {

@@ -33,4 +33,8 @@ class Waits {
 // The same, of an episode with its calls, for one stretch [from, to) of nanoseconds: pure.
 std::map<std::string, double> CausesWithin(const v1::EpisodeTree& episode, int64_t from, int64_t to);
 
+// What the time of an episode that runs went to so far, the most first: "agent and its tools 31 s, engine: decoding 4 s".
+// A call is recorded when it ends. `engines_rest`: no engine has a call, so what follows the last one is the agent's. Pure.
+std::string HeldUpBy(const v1::EpisodeTree& episode, int64_t now_ns, bool engines_rest);
+
 }  // namespace ingot::view

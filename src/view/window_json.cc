@@ -7,6 +7,7 @@
 #include "tree/episode_return.h"
 #include "tree/render.h"
 #include "view/safe_text.h"
+#include "view/waits.h"
 
 namespace ingot::view {
 namespace {
@@ -40,6 +41,8 @@ struct Samples {
   array list;
   int begun = 0, running = 0, finished = 0, failed_attempts = 0;
   double oldest_running_s = 0;
+  int oldest_sample = 0;
+  std::string oldest_id;   // of the running episodes
   std::string last_cause;  // of a failed attempt
 };
 
@@ -77,7 +80,12 @@ absl::StatusOr<std::map<int64_t, Samples>> ReadSamples(datapool::Client& pool, i
       group.finished += episode.state() == v1::EPISODE_FINISHED ? 1 : 0;
       if (episode.state() == v1::EPISODE_OPEN) {
         ++group.running;
-        group.oldest_running_s = std::max(group.oldest_running_s, AgeSeconds(episode.opened_unix_ns(), now_ns));
+        const double age = AgeSeconds(episode.opened_unix_ns(), now_ns);
+        if (group.oldest_id.empty() || age > group.oldest_running_s) {
+          group.oldest_running_s = age;
+          group.oldest_id = episode.episode_id();
+          group.oldest_sample = index;
+        }
       }
       group.list.push_back(SampleJson(episode, now_ns));
     }
@@ -104,10 +112,22 @@ std::string CauseOf(const JournalGroup& group, const Samples& samples) {
   return cause;
 }
 
+// What holds a straggler's oldest running sample up; empty = none runs, or its tree is gone.
+std::string NamedCause(const Samples& samples, datapool::Client& pool, int64_t now_ns, bool engines_rest) {
+  if (samples.oldest_id.empty()) return "";
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(samples.oldest_id);
+  request.set_with_calls(true);
+  const absl::StatusOr<v1::EpisodeTree> tree = pool.GetEpisode(request);
+  if (!tree.ok()) return "";
+  return absl::StrCat("; sample ", samples.oldest_sample, ", ", tree->calls_size(),
+                      " calls: ", HeldUpBy(*tree, now_ns, engines_rest));
+}
+
 }  // namespace
 
-absl::StatusOr<object> WindowJson(const RunFacts& facts, const Journal& journal, datapool::Client& pool,
-                                  int64_t now_ns) {
+absl::StatusOr<object> WindowJson(const RunFacts& facts, const Journal& journal, datapool::Client& pool, int64_t now_ns,
+                                  bool engines_rest) {
   std::vector<JournalGroup> groups = journal.FromHead();
   const int64_t head = groups.empty() ? journal.next_group() : groups.front().group_id;
   if (groups.size() > kMostGroups) groups.resize(kMostGroups);
@@ -116,12 +136,19 @@ absl::StatusOr<object> WindowJson(const RunFacts& facts, const Journal& journal,
     INGOT_ASSIGN_OR_RETURN(samples, ReadSamples(pool, head, groups.back().group_id, now_ns));
   }
   const double median = MedianAge(journal);
+  size_t named = 0;
   array list;
   for (const JournalGroup& group : groups) {
     Samples& own = samples[group.group_id];
     const bool ended = group.state != GroupState::kOpen && group.state != GroupState::kFinished;
     const int64_t until = group.rewarded_ns != 0 ? group.rewarded_ns : ended ? group.ended_ns : now_ns;
     const double age = AgeSeconds(group.admitted_ns, until);
+    const bool straggles = group.state == GroupState::kOpen && median > 0 && age > 2 * median;
+    std::string cause = CauseOf(group, own);
+    if (straggles && named < kMostNamed && !own.oldest_id.empty()) {
+      ++named;
+      cause += NamedCause(own, pool, now_ns, engines_rest);
+    }
     list.push_back(object{{"group", group.group_id},
                           {"task", SafeText(group.task_id)},
                           {"domain", SafeText(group.domain)},
@@ -133,8 +160,8 @@ absl::StatusOr<object> WindowJson(const RunFacts& facts, const Journal& journal,
                           {"size", group.group_size},
                           {"finished", own.finished},
                           {"running", own.running},
-                          {"straggler", group.state == GroupState::kOpen && median > 0 && age > 2 * median},
-                          {"cause", CauseOf(group, own)},
+                          {"straggler", straggles},
+                          {"cause", std::move(cause)},
                           {"samples", std::move(own.list)}});
   }
   array unreleased;

@@ -12,11 +12,14 @@ namespace ingot::view {
 
 // {"head", "window", "budget", "live_version", "unreleased": [...],
 //  "groups": [{"group", "task", "state", "age_s", "in_window", "version", "straggler", "cause", "samples": [...]}]}
+// The cause of a straggler names what its oldest running sample spends its time on (waits.h, HeldUpBy), of the first
+// kMostNamed stragglers. `engines_rest`: no engine has a call now.
 // A straggler is an open group whose age is more than twice the median of the last groups that finished. `now_ns`: of the
 // clock, nanoseconds since the Unix epoch. At most kMostGroups groups are told. Errors are the pool's.
 absl::StatusOr<base::json::object> WindowJson(const RunFacts& facts, const Journal& journal, datapool::Client& pool,
-                                              int64_t now_ns);
+                                              int64_t now_ns, bool engines_rest);
 
 inline constexpr size_t kMostGroups = 2000;
+inline constexpr size_t kMostNamed = 8;  // each reads a tree
 
 }  // namespace ingot::view

@@ -184,11 +184,11 @@ TEST_F(RunnerTest, AFreshVerifierHasTheAgentsFilesAndNothingElseOfTheAgent) {
   SetScript("echo kept > result; mkdir -p $HOME/bin; echo planted > $TMPDIR/note; echo 42");
   recipe().verifier.kind = "command";
   recipe().verifier.command = {"/bin/sh", "-c", "test \"$(cat result)\" = kept && ! test -e ../tmp/note"};
-  for (const bool fresh : {false, true}) {
-    recipe().fresh_verifier = fresh;
+  for (const std::string room : {"auto", "agent", "changed", "pristine"}) {
+    recipe().verifier_room = room;
     FakeEpisodes episodes(1);
     EXPECT_EQ(RunAll(episodes).finished, 1);
-    EXPECT_EQ(episodes.rewards().at("ep0").reward(), fresh ? 1 : 0);
+    EXPECT_EQ(episodes.rewards().at("ep0").reward(), room == "changed" || room == "pristine" ? 1 : 0) << room;
   }
   EXPECT_TRUE(WorkRootIsEmpty());
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "app/role_schemas.h"
 #include "app/run_config.h"
 #include "trainer/presets.h"
 
@@ -133,6 +134,43 @@ TEST(RunConfig, AgentsMayComeFromElsewhere) {
   EXPECT_EQ(Load(kAgents, {"scheduler.give_up_unstarted=0"})->config->scheduler.give_up_unstarted, 0);
   EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
               HasSubstr("agents.concurrency is 0: 1 to 4096"));
+}
+
+absl::Status LoadVerifier(const std::string& verifier, agents::RunnerOptions& options) {
+  base::Schema schema;
+  BindAgents(schema, options);
+  return schema.LoadText(absl::StrCat("agents: {recipes: [{name: a, command: [b], verifier: ", verifier, "}]}"),
+                         "run.yaml");
+}
+
+TEST(Verifiers, AnOptionIsOfItsKindsAlone) {
+  agents::RunnerOptions options;
+  for (const char* wrong : {"{kind: exact, math: {workers: 3}}", "{kind: math, ignore_case: true}",
+                            "{kind: regex, tolerance: 1}", "{kind: exact, timeout_s: 5}",
+                            "{kind: code, code: {tests: x}, command: [a]}", "{kind: agent_posted, expected: x}"}) {
+    EXPECT_NE(LoadVerifier(wrong, options).message().find("it is an option of verifiers of kind"), std::string::npos)
+        << wrong;
+  }
+  EXPECT_EQ(
+      LoadVerifier("{kind: exact, math: {workers: 3}}", options).message(),
+      "run.yaml:1: verifier.math.workers: it is an option of verifiers of kind math, and this one is of kind exact "
+      "(in agents.recipes[0])");
+  for (const char* right :
+       {"{kind: exact, ignore_case: true}", "{kind: math, math: {workers: 3}, expected: x}",
+        "{kind: json_field, field: a, tolerance: 1}", "{kind: command, command: [a], timeout_s: 5}",
+        "{kind: code, code: {tests: x}, timeout_s: 5}", "{kind: harbor, harbor: {tests: x}, timeout_is_zero: true}"}) {
+    const absl::Status loaded = LoadVerifier(right, options);
+    EXPECT_TRUE(loaded.ok()) << right << loaded;
+  }
+  EXPECT_EQ(options.recipes[0].verifier.harbor.tests, "x");
+}
+
+TEST(RunConfig, AStageOfItsOwnNeedsTermsToJudge) {
+  const auto fault = [](const char* terms) {
+    return std::string(Load(kAgents, {"cluster.rewards_role=true", terms}).status().message());
+  };
+  EXPECT_THAT(fault("rewards.terms=[{kind: outcome}]"), HasSubstr("cluster.rewards_role is true"));
+  EXPECT_EQ(fault("rewards.terms=[{kind: outcome}, {kind: length}]"), "");
 }
 
 TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {

@@ -5,6 +5,7 @@ collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, re
 cases     the filter of test cases on the shipped example
 graded_eval  the terms of a run beside the outcome of its evaluations
 recall    export by the recall of episodes
+choose    export of the shortest correct answer, and of pairs
 vendor    a collection from a server that gives text alone
 pinned_teacher  a launched run that is held to its own start
 judge     a model of gateway.models as a judge
@@ -149,6 +150,45 @@ def case_recall(ingot):
     check("no episode has the signal 'recal'" in output and "precision, recall" in output, output)
     for argv in (["--recall", "recall", "--shortest"], ["--recall", "recall", "--as", "dpo"]):
         check("--shortest and --recall" in command(ingot, "export", folder / "found", rows, *argv, code=2), argv)
+
+
+def case_choose(ingot):
+    """Export of the shortest correct answer, and of pairs: which answers are chosen and rejected is k1.5's section 2.4."""
+    folder = pathlib.Path(ingot.folder)
+
+    def answer(task, name, outcome, *lengths):
+        """An episode of a call for each length. Each later call begins anew, so that the history forks."""
+        steps = [{"step_id": i + 1, "source": "agent", "message": name, "metrics": {
+            "prompt_token_ids": [65 + i, 66], "completion_token_ids": [97] * length}} for i, length in enumerate(lengths)]
+        return {"schema_version": "ATIF-v1.7", "session_id": name, "agent": {"name": "a", "version": "1"}, "steps": steps,
+                "extra": {"outcome": outcome, "task_id": task}}
+
+    trajectories = [
+        # The shortest correct answer has 10 tokens: 15 are 1.5 times as many.
+        answer("sums", "right-14", 1, 14), answer("sums", "right-10", 1, 10), answer("sums", "right-15", 1, 15),
+        answer("sums", "wrong-9", 0, 9), answer("sums", "wrong-10", 0, 10), answer("sums", "wrong-11", 0, 11),
+        # The shortest correct one forked: it is a row each, and of no pair. So is the wrong one that forked.
+        answer("forks", "right-2+2", 1, 2, 2), answer("forks", "right-6", 1, 6), answer("forks", "wrong-7", 0, 7),
+        answer("forks", "wrong-20+20", 0, 20, 20),
+        # Nothing is correct, and nothing is longer.
+        answer("hard", "wrong-1", 0, 1), answer("hard", "wrong-2", 0, 2),
+        answer("easy", "right-30", 1, 30), answer("easy", "wrong-3", 0, 3),
+    ]
+    names = {f"atif-{number}": one["session_id"] for number, one in enumerate(trajectories)}  # by episode
+    (folder / "answers.jsonl").write_text("".join(json.dumps(one) + "\n" for one in trajectories), encoding="utf-8")
+    command(ingot, "import", ingot.config, folder / "answers.jsonl", *sets(folder, {**SMALL, "run.name": "answers"}))
+
+    output = command(ingot, "export", folder / "answers", folder / "all.jsonl")
+    check(sorted(names[row["episode"]] for row in lines(folder / "all.jsonl")) == [
+        "right-10", "right-14", "right-15", "right-2+2", "right-2+2", "right-30", "right-6"], output)
+    output = command(ingot, "export", folder / "answers", folder / "shortest.jsonl", "--shortest")
+    shortest = lines(folder / "shortest.jsonl")
+    check([names[row["episode"]] for row in shortest] == ["right-10", "right-2+2", "right-2+2", "right-30"], output)
+    check(shortest[0]["learnt"] == [[2, 12]], shortest[0])
+    output = command(ingot, "export", folder / "answers", folder / "pairs.jsonl", "--as", "dpo")
+    pairs = [(names[pair["chosen"]["episode"]], names[pair["rejected"]["episode"]]) for pair in lines(folder / "pairs.jsonl")]
+    check(pairs == [("right-10", "wrong-11"), ("right-10", "right-15"), ("right-6", "wrong-7")], pairs)
+    check("14 finished episodes, 6 with an outcome above" in output and "2 episodes are in no pair" in output, output)
 
 
 @contextlib.contextmanager

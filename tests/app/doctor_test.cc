@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "base/listening_socket.h"
+
 namespace ingot::app {
 namespace {
 
@@ -29,6 +33,27 @@ TEST(Doctor, ExaminesThisMachineAndLeavesNothingBehind) {
   for (const char* subject : {"processor", "memory", "disk", "sandbox", "ports", "GPU"}) {
     EXPECT_THAT(text, testing::HasSubstr(subject));
   }
+}
+
+TEST(Doctor, NamesEveryPortThatIsTaken) {
+  RunConfig config;
+  config.http.port = config.cluster.datapool_port = config.cluster.scheduler_port = 0;
+  config.cluster.gateway_port = config.cluster.rollout_port = 0;
+  EXPECT_EQ(ExaminePorts(config).health, Health::kGood) << ExaminePorts(config).text;
+  const base::testing::ListeningSocket taken;
+  const int port = std::stoi(taken.place().substr(taken.place().find(':') + 1));
+  config.page.host = config.metrics.host = "127.0.0.1";
+  config.page.port = port;
+  config.page.enabled = false;
+  EXPECT_EQ(ExaminePorts(config).health, Health::kGood) << "a run without a page needs no port for it";
+  config.page.enabled = true;
+  EXPECT_THAT(ExaminePorts(config).text, testing::HasSubstr("http.dashboard_port: cannot listen on 127.0.0.1:"));
+  config.metrics.port = port;
+  const Finding both = ExaminePorts(config);
+  EXPECT_EQ(both.health, Health::kLimited);
+  EXPECT_THAT(both.text, testing::HasSubstr("metrics.port: cannot listen on 127.0.0.1:"));
+  EXPECT_THAT(both.text, testing::HasSubstr(absl::StrCat("http.dashboard_port and metrics.port are both ", port)));
+  EXPECT_THAT(both.remedy, testing::HasSubstr("http.dashboard_port=0"));
 }
 
 }  // namespace

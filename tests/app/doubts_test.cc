@@ -50,6 +50,33 @@ TEST(StartDoubts, ASoundRunHasNone) {
   EXPECT_THAT(StartDoubts(SoundRun(), {}), IsEmpty()) << "data that is not known";
 }
 
+// An outcome, Toggle, and critical steps in one of the domains.
+std::vector<reward::TermOptions> TwoBudgets() {
+  std::vector<reward::TermOptions> terms(3);
+  terms[1].kind = "toggle";
+  terms[2].kind = "critical_steps";
+  terms[2].domains = {"orchestrate"};
+  return terms;
+}
+
+TEST(StartDoubts, BudgetsThatNeverMeetOrTakeNoMoreThanTheOutcomeAreSound) {
+  RunConfig config = SoundRun();
+  config.rewards.terms = TwoBudgets();
+  config.rewards.terms[1].domains = {"lookup"};
+  EXPECT_THAT(StartDoubts(config, SoundData()), IsEmpty()) << "other domains";
+  config.rewards.terms = TwoBudgets();
+  config.rewards.terms[1].schedule = {.phase_steps = 20, .phase = 0};
+  EXPECT_THAT(StartDoubts(config, SoundData()), ::testing::SizeIs(1)) << "even phases alone";
+  config.rewards.terms[2].schedule = {.phase_steps = 20, .phase = 1};
+  EXPECT_THAT(StartDoubts(config, SoundData()), IsEmpty()) << "other phases";
+  config.rewards.terms = TwoBudgets();
+  config.rewards.terms[1].schedule.until = config.rewards.terms[2].schedule.from = 0.5;
+  EXPECT_THAT(StartDoubts(config, SoundData()), IsEmpty()) << "other times";
+  config.rewards.terms = TwoBudgets();
+  config.rewards.terms[1].weight = config.rewards.terms[2].weight = 0.5;
+  EXPECT_THAT(StartDoubts(config, SoundData()), IsEmpty()) << "half of the outcome each";
+}
+
 TEST(StartDoubts, EachNamesItsFigureAndAWayOn) {
   const StartCase cases[] = {
       {"fast",
@@ -98,6 +125,9 @@ TEST(StartDoubts, EachNamesItsFigureAndAWayOn) {
          c.scheduler.group_deadline_seconds = 200;
        },
        {"a group may take 300 s", "scheduler.group_deadline_s=200", "raise the deadline"}},
+      {"the outcome is taken twice",
+       [](RunConfig& c, DataFacts&) { c.rewards.terms = TwoBudgets(); },
+       {"toggle and critical_steps each take the outcome away", "earns -1", "domains without overlap"}},
   };
   for (const StartCase& one : cases) {
     RunConfig config = SoundRun();

@@ -3,8 +3,9 @@
 SOURCE_DIR.
 
 Each object is checked by kubernetes-validate, which carries the API's own schemas, with unknown fields refused. A JobSet is
-a kind of its own: the Job inside is checked. Exits with 77 where kubernetes-validate is not installed (`scripts/setup.sh
-services` installs it into .venv-services).
+a kind of its own: the Job inside is checked so, and the whole by JobSet's own schema. Exits with 77 where
+kubernetes-validate is not installed. `scripts/setup.sh services` installs it into .venv-services, and fetches that schema
+where `go` is there.
 """
 import json
 import pathlib
@@ -45,9 +46,25 @@ def rendered(binary, source, more):
 
 
 # Reads YAML documents, by another library than the one that printed them, and prints them with the faults that the API's
-# schemas find in each, as JSON. One process for all: each start of the library costs seconds.
+# schemas find in each, as JSON: VALIDATE JOBSET VERSION ... One process for all: each start of the library costs seconds.
+# JOBSET: the file that defines the kind JobSet; missing = its schema finds nothing. The API server drops unknown fields, so
+# a definition does not forbid them: here they are faults.
 VALIDATE = """
-import json, sys, kubernetes_validate, yaml
+import json, os, sys, jsonschema, kubernetes_validate, yaml
+def closed(schema):
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        schema.setdefault("additionalProperties", False)
+    return schema
+jobset = None
+if os.path.exists(sys.argv[1]):
+    kind = yaml.load(open(sys.argv[1]), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    version = next(one for one in kind["spec"]["versions"] if one["name"] == "v1alpha2" and one["served"])
+    jobset = jsonschema.Draft202012Validator(closed(version["schema"]["openAPIV3Schema"]))
 def fault(one, version):
     try:
         kubernetes_validate.validate(one, version, strict=True)
@@ -57,21 +74,30 @@ def fault(one, version):
 answer = []
 for text in json.load(sys.stdin):
     for one in yaml.safe_load_all(text):
-        checked = one
+        checked, own = one, []
         if one["kind"] == "JobSet":
             checked = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "inner"},
                        **one["spec"]["replicatedJobs"][0]["template"]}
-        answer.append([one, [fault(checked, version) for version in sys.argv[1:]]])
+            own = [f"{error.json_path}: {error.message[:300]}" for error in jobset.iter_errors(one)] if jobset else []
+        answer.append([one, [fault(checked, version) for version in sys.argv[2:]], own])
 print(json.dumps(answer))
 """
 
 
-def validated(python, texts):
-    """Each object of the texts with what the schema of each version says against it; empty = nothing."""
-    done = subprocess.run([python, "-c", VALIDATE, *VERSIONS], input=json.dumps(texts), capture_output=True, text=True,
-                          timeout=240)
+def validated(python, jobset, texts):
+    """Each object of the texts, what the schema of each version says against it (empty = nothing), and JobSet's own."""
+    done = subprocess.run([python, "-c", VALIDATE, jobset, *VERSIONS], input=json.dumps(texts), capture_output=True,
+                          text=True, timeout=240)
     check(done.returncode == 0, done.stderr[-3000:])
     return json.loads(done.stdout)
+
+
+def check_jobsets(sets):
+    """The JobSet as it is printed, and with a slip of the pen each: of the set, of its Job, of a pod, of a kind."""
+    right, *wrong = [(one["metadata"]["name"], faults) for one, _, faults in sets]
+    check(right == ("ingot-math-1-trainer", []), f"the JobSet: {right}")
+    for place, (_, faults) in zip(("maxRestart", "parallelsim", "readinessProb", "replicas"), wrong, strict=True):
+        check(len(faults) == 1 and place in faults[0], f"a wrong {place}: {faults}")
 
 
 def main():
@@ -85,7 +111,14 @@ def main():
                                      "cluster.kubernetes.pull_secret": "pull"})
     pools = rendered(binary, source, {"cluster.groups": json.dumps(POOLS), "cluster.datapools": 3,
                                       "datapool.backend": "postgres", "datapool.postgres.url": "host=db.team dbname=ingot"})
-    objects = validated(python, [plain, full, plain.replace("readinessProbe", "readinessProb"), pools])
+    jobset = python.parent.parent / "jobset.yaml"
+    sets = [full, full.replace("maxRestarts", "maxRestart"), full.replace("parallelism", "parallelsim"),
+            full.replace("readinessProbe", "readinessProb"), full.replace("replicas: 1", "replicas: one")]
+    only = [document for text in sets for document in text.split("---\n") if 'kind: "JobSet"' in document]
+    answers = validated(python, jobset, [plain, full, plain.replace("readinessProbe", "readinessProb"), pools, *only])
+    if jobset.exists():
+        check_jobsets(answers[-len(sets):])
+    objects = [(one, faults) for one, faults, _ in answers[:-len(sets)]]
     first = next(i for i, (one, _) in enumerate(objects) if one["metadata"]["name"] == "ingot-math-1-pools")
     first = max(i for i in range(first) if objects[i][0]["kind"] == "ConfigMap")
     objects, with_pools = objects[:first], objects[first:]
@@ -108,7 +141,8 @@ def main():
     check("math-1" in config and config.count("\n") > 50, f"the configuration: {config}")
     # The check itself finds a slip of the pen.
     check(all(any(faults) for one, faults in objects[2 * third:] if one["kind"] == "Deployment"), "a wrong field passed")
-    print(f"kubernetes_objects: passed, {2 * third + len(with_pools)} objects under {len(VERSIONS)} versions")
+    print(f"kubernetes_objects: passed, {2 * third + len(with_pools)} objects under {len(VERSIONS)} versions"
+          f"{'' if jobset.exists() else '; the schema of JobSet is not here (`scripts/setup.sh services` with go)'}")
 
 
 if __name__ == "__main__":

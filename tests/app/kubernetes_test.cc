@@ -185,44 +185,99 @@ TEST(Kubernetes, WhatCannotRunThereIsRefusedWithWhatToDo) {
   EXPECT_THAT(Fault(config), HasSubstr("cluster.groups"));
 }
 
-// kubectl as a list of answers; it notes what it was asked.
+// kubectl as lists of answers; it notes what it was asked.
 class KubernetesLauncherTest : public ::testing::Test {
  protected:
-  absl::StatusOr<int> Launch() {
+  KubernetesLauncher Launcher() {
     JobOptions options;
     options.poll = std::chrono::milliseconds(0);
     options.on_status = [this](const std::string& line) { lines_.push_back(line); };
     options.run = [this](const std::vector<std::string>& argv) -> absl::StatusOr<std::string> {
       EXPECT_EQ(argv[0], "kubectl");
-      verbs_.push_back(argv[3]);
+      verbs_.push_back(argv[3] == "get" ? argv[3] + " " + argv[4] : argv[3]);
       if (argv[3] == "apply") return applied_;
       if (argv[3] == "delete") return std::string();
-      std::vector<std::string>& answers = argv[4] == "pods" ? pods_ : conditions_;
-      if (answers.empty()) return std::string();
-      const std::string answer = answers.front();
-      answers.erase(answers.begin());
-      return answer;
+      if (argv.back() == "json") return Next(pods_, R"({"items": []})");
+      return Next(argv[4] == "job" ? conditions_ : names_, "");
     };
-    KubernetesLauncher launcher(config_, "run: {}\n", "/runs/math-1/kubernetes.yaml", options);
+    return {config_, "run: {}\n", "/runs/math-1/kubernetes.yaml", options};
+  }
+
+  absl::StatusOr<int> Launch() {
+    KubernetesLauncher launcher = Launcher();
     INGOT_RETURN_IF_ERROR(launcher.Start());
     return launcher.Watch(stop_);
   }
 
+  static std::string Next(std::vector<std::string>& answers, const std::string& last) {
+    if (answers.empty()) return last;
+    const std::string answer = answers.front();
+    answers.erase(answers.begin());
+    return answer;
+  }
+
   const RunConfig config_ = Clustered();
   absl::StatusOr<std::string> applied_ = std::string();
-  std::vector<std::string> conditions_, pods_, lines_, verbs_;
+  // Answers about the Job, the pods (JSON), and the names of objects.
+  std::vector<std::string> conditions_, pods_, names_;
+  std::vector<std::string> lines_, verbs_;
   std::atomic<bool> stop_ = false;
 };
 
 TEST_F(KubernetesLauncherTest, FollowsTheTrainersJobAndThenRemovesTheOthers) {
   conditions_ = {"", "0", "1", "SuccessCriteriaMet=True Complete=True 0"};
-  pods_ = {"pod/ingot-math-1-engines-0", ""};
+  names_ = {"pod/ingot-math-1-engines-0", ""};
   const auto code = Launch();
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 0);
   EXPECT_THAT(lines_, ElementsAre("job ingot-math-1-trainer is starting", "job ingot-math-1-trainer is running",
                                   "job ingot-math-1-trainer is complete", "job ingot-math-1-trainer is being stopped"));
-  EXPECT_THAT(verbs_, ElementsAre("apply", "get", "get", "get", "get", "delete", "get", "get"));
+  EXPECT_THAT(verbs_, ElementsAre("apply", "get job", "get pods", "get job", "get pods", "get job", "get pods",
+                                  "get job", "delete", "get pods", "get pods"));
+}
+
+TEST_F(KubernetesLauncherTest, SaysWhichPodsDoNotRunAndWhy) {
+  conditions_ = {"Suspended=True ", "0", "1", "1", "Complete=True 0"};
+  const std::string unscheduled = R"("status": {"phase": "Pending", "conditions": [
+      {"type": "PodReadyToStartContainers", "status": "False"},
+      {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: 3 Insufficient cpu."}]})";
+  const std::string scheduled = R"("conditions": [{"type": "PodScheduled", "status": "True"},
+      {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "containers: [ingot]"}])";
+  const std::string unpulled = R"("status": {)" + scheduled + R"(, "containerStatuses": [
+      {"name": "ingot", "ready": false, "state": {"waiting": {"reason": "PodInitializing"}}}], "initContainerStatuses": [
+      {"name": "secrets", "ready": false, "state": {"waiting": {"reason": "ImagePullBackOff",
+                                                             "message": "Back-off pulling image \"a:1\""}}}]})";
+  const std::string crashed = R"("status": {)" + scheduled + R"(, "initContainerStatuses": [
+      {"name": "secrets", "ready": true, "state": {"terminated": {"exitCode": 0}}}], "containerStatuses": [
+      {"name": "ingot", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}}]})";
+  const std::string runs = R"("status": {"conditions": [{"type": "PodScheduled", "status": "True"}],
+      "containerStatuses": [{"name": "ingot", "ready": true, "state": {"running": {"startedAt": "2026"}}}]})";
+  const auto pod = [](const std::string& name, const std::string& status) {
+    return R"({"metadata": {"name": ")" + name + "\"}, " + status + "}";
+  };
+  pods_ = {
+      R"({"items": []})",
+      R"({"items": [)" + pod("e-0", unscheduled) + "," + pod("t-0", unpulled) + "," + pod("e-1", unscheduled) + "]}",
+      R"({"items": [)" + pod("e-0", runs) + "," + pod("t-0", runs) + "," + pod("e-1", crashed) + "]}",
+      R"({"items": [)" + pod("e-0", runs) + "," + pod("t-0", runs) + "," + pod("e-1", runs) + "]}"};
+  EXPECT_EQ(*Launch(), 0);
+  ASSERT_EQ(lines_.size(), 5U);
+  EXPECT_EQ(lines_[0], "job ingot-math-1-trainer is suspended, until its queue admits it");
+  EXPECT_EQ(lines_[1],
+            "job ingot-math-1-trainer is starting (pods e-0, e-1: Unschedulable: 0/3 nodes: 3 Insufficient cpu.; "
+            "pod t-0: ImagePullBackOff: Back-off pulling image \"a:1\")");
+  EXPECT_EQ(lines_[2], "job ingot-math-1-trainer is running (pod e-1: CrashLoopBackOff: back-off 10s)");
+  EXPECT_EQ(lines_[3], "job ingot-math-1-trainer is running");
+}
+
+TEST_F(KubernetesLauncherTest, FindsTheObjectsOfAnEarlierLaunch) {
+  EXPECT_EQ(*Launcher().Present(), "");
+  names_ = {"configmap/ingot-math-1\njob.batch/ingot-math-1-trainer"};
+  EXPECT_EQ(*Launcher().Present(),
+            "job ingot-math-1-trainer is starting, and the namespace default holds configmap/ingot-math-1, "
+            "job.batch/ingot-math-1-trainer; `kubectl --namespace default delete --filename "
+            "/runs/math-1/kubernetes.yaml` ends it");
+  EXPECT_THAT(verbs_, ElementsAre("get configmaps,jobs,pods", "get configmaps,jobs,pods", "get job", "get pods"));
 }
 
 TEST_F(KubernetesLauncherTest, AFailedJobFailsTheRun) {
@@ -238,9 +293,9 @@ TEST_F(KubernetesLauncherTest, WhatWasAppliedInVainIsRemoved) {
 
 TEST_F(KubernetesLauncherTest, StopsInOrderAndWaitsForThePods) {
   stop_ = true;
-  pods_ = {"pod/ingot-math-1-trainer-0-x7k2p", ""};
+  names_ = {"pod/ingot-math-1-trainer-0-x7k2p", ""};
   EXPECT_TRUE(absl::IsCancelled(Launch().status()));
-  EXPECT_THAT(verbs_, ElementsAre("apply", "delete", "get", "get"));
+  EXPECT_THAT(verbs_, ElementsAre("apply", "delete", "get pods", "get pods"));
 }
 
 }  // namespace

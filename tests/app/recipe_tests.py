@@ -27,16 +27,26 @@ OF = {
 }
 
 
+def check_marks(name, text):
+    """Each line with a value names its source, one of those that the file's head declares, or says that it is ours. The
+    programs of a stand-in agent are marked where it has its name."""
+    sources = set(re.findall(r"\[([A-Z][A-Z0-9]*)\]", text.split("run:")[0])) | {"ours"}
+    check(len(sources) > 1, f"{name}: the head names no source")
+    for line in text.splitlines():
+        value, _, mark = line.partition("#")
+        if not re.search(r"[a-z_0-9.]+: \S", value) or re.match(r"\s+(command|files|task\.json): ", value):
+            continue
+        marks = {words.split(",")[0] for words in re.findall(r"\[([^\]]+)\]", mark)}
+        check(marks & sources, f"{name}: a value without its source: {line}")
+
+
 def case(ingot, name):
     ingot.config = f"configs/recipes/{name}.yaml"
     checked = subprocess.run([ingot.binary, "config", "check", ingot.config], cwd=ingot.source, capture_output=True,
                              text=True, timeout=120)
     check(checked.returncode == 0, f"{name}: config check: {checked.stderr}")
-    text = pathlib.Path(ingot.source, ingot.config).read_text(encoding="utf-8")
-    for line in text.splitlines():
-        value = re.match(r"\s+[a-z_0-9]+: [^{\[#]*[0-9a-z]", line)
-        named = "#" in line or re.match(r"\s+(name|command|files|chat_format|timeout_s|answer_f|kind|task\.json)", line)
-        check(not value or named, f"{name}: a value without its source: {line}")
+    check("take the outcome away" not in checked.stdout + checked.stderr, f"{name}: a right answer may earn less than a wrong one")
+    check_marks(name, pathlib.Path(ingot.source, ingot.config).read_text(encoding="utf-8"))
     code, output = ingot.run("train", {**SMALL, "run.name": name}, timeout=280)
     check(code == 0, f"{name}: exit code {code}: {output}")
     rows = check_run(ingot, name, 2)

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "app/grpc_server.h"
+#include "app/node_clocks.h"
 #include "app/takeover.h"
+#include "base/mutex.h"
 #include "datapool/grpc_client.h"
 #include "proto/datapool.grpc.pb.h"
 #include "proto/grpc_status.h"
@@ -60,8 +62,8 @@ class RunRegistryTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  std::unique_ptr<RunRegistry> Open() {
-    auto opened = RunRegistry::Open(config_, folder_, access_);
+  std::unique_ptr<RunRegistry> Open(const base::Clock& clock = base::Clock::Real()) {
+    auto opened = RunRegistry::Open(config_, folder_, access_, clock);
     EXPECT_TRUE(opened.ok()) << opened.status();
     return *std::move(opened);
   }
@@ -364,6 +366,58 @@ TEST_F(RunRegistryTest, TheEnginesOfADeadNodeMoveToNodesWithRoom) {
     moved.push_back(engine);
   }
   EXPECT_EQ(moved, rest);
+}
+
+TEST_F(RunRegistryTest, ANodeWhoseClockIsBehindDoesNotJoin) {
+  const base::ManualClock ahead(seconds(1'000'063)), behind(seconds(1'000'000)), close(seconds(1'000'059));
+  auto control = Open(ahead), engines = Open();
+  ASSERT_TRUE(control->RegisterNode("control-0", "", milliseconds(0)).ok());
+  const absl::Status refused = CheckClock(*engines, "engines-0", behind);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(absl::StrCat(MachineName(), " (node engines-0) is 63.0 s or more behind that of ",
+                                     MachineName(), " (node control-0)")));
+  EXPECT_TRUE(CheckClock(*engines, "engines-0", close).ok());
+  EXPECT_TRUE(CheckClock(*engines, "control-0", behind).ok()) << "its own entry of before its clock was set";
+}
+
+// Each node knows of the other what it told when it began, an hour ago: no clock seems to be ahead.
+TEST_F(RunRegistryTest, NodesTellTheirTimeAgainWhenOneJoinsAndTheOneBehindFindsIt) {
+  base::ManualClock ahead(seconds(1'000'063)), behind(seconds(1'000'000));
+  auto control = Open(ahead);
+  ASSERT_TRUE(control->RegisterNode("control-0", "", milliseconds(0)).ok());
+  ahead.Advance(std::chrono::hours(1));
+  behind.Advance(std::chrono::hours(1));
+  base::Mutex mu;
+  std::vector<std::string> by_control, by_engines;
+  const auto watch = [&](RunRegistry& registry, const std::string& own, const base::Clock& clock,
+                         std::vector<std::string>& lines) {
+    NodeClocks::Options options;
+    options.own = own;
+    options.poll = milliseconds(5);
+    options.retell = [&registry] { registry.UpdateNodes("roles"); };
+    options.on_gap = [&mu, &lines](const std::string& line) {
+      base::MutexLock lock(mu);
+      lines.push_back(line);
+    };
+    return std::make_unique<NodeClocks>(registry, std::move(options), clock);
+  };
+  auto control_clocks = watch(*control, "control-0", ahead, by_control);
+  auto engines = Open(behind);
+  EXPECT_TRUE(CheckClock(*engines, "engines-0", behind).ok()) << "an old time proves nothing";
+  ASSERT_TRUE(engines->RegisterNode("engines-0", "", milliseconds(0)).ok());
+  auto engine_clocks = watch(*engines, "engines-0", behind, by_engines);
+  const auto found = [&] {
+    base::MutexLock lock(mu);
+    return by_engines.size();
+  };
+  const auto end = std::chrono::steady_clock::now() + seconds(30);
+  while (found() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(2));
+  std::this_thread::sleep_for(milliseconds(50));  // it is told once
+  engine_clocks.reset();
+  control_clocks.reset();
+  EXPECT_THAT(by_engines, ElementsAre(HasSubstr("(node engines-0) is 63.0 s or more behind")));
+  EXPECT_THAT(by_control, ElementsAre());
 }
 
 TEST_F(RunRegistryTest, OneLauncherAtATimeDrivesARun) {

@@ -441,9 +441,42 @@ def finish_launched(ingot, launch, name, steps):
     return output, check_run(ingot, name, steps)
 
 
+def check_simulate(ingot, name, groups_per_step, group_size, max_staleness):
+    """`ingot simulate` on a recorded run takes its durations and its scheduler's keys; given options go before those."""
+    folder = f"{ingot.folder}/{name}"
+
+    def simulate(*argv):
+        done = subprocess.run([ingot.binary, "simulate", *argv], capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+    code, output, _ = simulate("--from", folder, "--workers", "3", "--steps", "40")
+    head, _, *lines = output.splitlines()
+    check(code == 0 and head == f"40 steps of {groups_per_step} groups of {group_size}, 3 workers, S {max_staleness}, seed 0"
+          and [line.split()[0] for line in lines] == ["strict", "windowed", "greedy"], f"simulate: {code}: {output}")
+    code, output, _ = simulate("--from", folder, "--max-staleness", "5", "--group-size", "3", "--order", "greedy")
+    check(code == 0 and f" of {groups_per_step} groups of 3, " in output and ", S 5, " in output and "greedy" in output
+          and "strict" not in output, f"given options: {code}: {output}")
+    asked = ("--from", folder, "--json", "--workers", "1", "--steps", "100", "--step-s", "0.001", "--publish-s", "0")
+    code, output, _ = simulate(*asked)
+    rows = [json.loads(line) for line in output.splitlines()]
+    check(code == 0 and [row["order"] for row in rows] == ["strict", "windowed", "greedy"], f"--json: {code}: {output}")
+    check(simulate(*asked)[1] == output, "equal options gave other figures")
+    check(simulate(*asked, "--seed", "2")[1] != output, "another seed gave equal figures")
+    episodes = [StoredTree(line).episode for line in ingot.inspect(name, "--json", "--limit", "0").splitlines()]
+    times = [(int(one["endedUnixNs"]) - int(one["openedUnixNs"])) * 1e-9 for one in episodes
+             if one["state"] == "EPISODE_FINISHED" and "purpose" not in one]
+    for row in rows:  # one worker without a pause
+        check(sum(row["ages"]) == row["groups"] == 100 * groups_per_step, f"the groups: {row}")
+        check(min(times) < 3600 / row["episodes_per_hour"] < max(times), f"seconds {min(times)} to {max(times)}: {row}")
+    for argv, word in ((("--from", f"{folder}/logs"), "is not a run folder"),
+                       (("--from", folder, "--durations", "constant:1"), "--durations")):
+        code, output, fault = simulate(*argv)
+        check(code == 2 and output == "" and word in fault and fault.count("\n") == 1, f"{argv}: {code}: {output}{fault}")
+
+
 def case_launch(ingot, options):
     """A restarted role uses the run's own configuration, even if the file that it came from has changed. A role that
-    got SIGTERM from outside, while the run goes on, is restarted too."""
+    got SIGTERM from outside, while the run goes on, is restarted too. A second launch of the run changes nothing."""
     config = pathlib.Path(ingot.folder) / "launched.yaml"
     config.write_text((pathlib.Path(ingot.source) / ingot.config).read_text())
     ingot.config = str(config)
@@ -470,6 +503,10 @@ def case_launch(ingot, options):
     # Behind them may stand roles that only wait: on a busy machine the trainer, for its batch.
     check([line.split()[0] for line in answer.stdout.splitlines()][:4] == ["datapool", "scheduler", "rollout-0", "gateway"],
           f"ingot status: {answer.stdout}")
+    for command in ("launch", "train"):
+        code, output = ingot.run(command, settings, timeout=60)
+        check(code == 1 and len(errors(output)) == 1 and "is in use by another process" in output,
+              f"a second `ingot {command}`: {code}: {output}")
     alone = subprocess.run(ingot.argv("datapool", {"run.name": "launched"}), cwd=ingot.source, capture_output=True,
                            text=True, timeout=60)
     check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
@@ -488,6 +525,7 @@ def case_launch(ingot, options):
     print(output)
     for role in ("scheduler", "gateway", "trainer"):
         check(f"{role} started again (1 of" in output, f"{role} was not started again: {output}")
+    check_simulate(ingot, "launched", groups_per_step=2, group_size=4, max_staleness=1)
 
 
 def write_asking_config(ingot, cleanup=(), agent_seconds=0.3):

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Runs whose agents stand behind a wall: sandbox_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: rung, harbor. Exits with 0 if every check of the case holds, with 77 if this machine lacks what it needs.
+Cases: rung, harbor, image, bench. Exits with 0 if every check of the case holds, with 77 if this machine lacks what it needs.
 """
+import hashlib
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -41,6 +43,7 @@ def case_rung(ingot, folder):
     check(not pathlib.Path(f"{ingot.folder}/refused/metrics.jsonl").exists() or ingot.rows("refused") == 0, "it trained")
 
 
+TOOLS = ("sh", "cat", "ls", "test", "grep", "mkdir", "wget")
 DOCKERFILE = """FROM scratch
 COPY busybox /bin/busybox
 COPY root/ /
@@ -55,7 +58,7 @@ def write_task(folder, name, test, solution, extra=""):
     for part in ("environment/root/bin", "environment/root/app", "environment/root/tmp", "tests", "solution"):
         (task / part).mkdir(parents=True)
     shutil.copy("/bin/busybox", task / "environment/busybox")
-    for tool in ("sh", "cat", "ls", "test", "grep", "mkdir"):
+    for tool in TOOLS:
         (task / "environment/root/bin" / tool).symlink_to("busybox")
     (task / "environment/root/app/.keep").write_text("")
     (task / "environment/root/tmp/.keep").write_text("")
@@ -71,10 +74,90 @@ if grep -q Hello /app/hello.txt; then echo 1 > /logs/verifier/reward.txt; else e
 """
 
 
+# Runs in an image with a static shell alone: it asks the model, and writes the answer.
+AGENT = """wget -q -O reply --header "Authorization: Bearer $OPENAI_API_KEY" --header "Content-Type: application/json" \
+  --post-data '{"model": "default", "messages": [{"role": "user", "content": "Greet."}]}' $OPENAI_BASE_URL/chat/completions
+grep -o Hello reply > /app/hello.txt
+cat /app/hello.txt
+"""
+CONFIG = """
+run: {name: imaged}
+model: {chat_format: hermes, hidden_size: 32, intermediate_size: 64, layers: 1, heads: 1, kv_heads: 1, head_dim: 32, context_length: 1024}
+rollout: {max_running: 2, kv_cache_tokens: 8192}
+scheduler: {groups_per_step: 1, group_size: 2}
+http: {port: 0}
+"""
+
+
+def collect(ingot, folder, tasks, recipe):
+    """Collects an episode of each task over an image. The scripted model greets."""
+    (folder / "script.jsonl").write_text(json.dumps({"content": "Hello", "repeat": True}) + "\n")
+    config = folder / "run.yaml"
+    agents = {"work_root": str(folder / "work"), "image_store": str(folder / "store"), "concurrency": 2,
+              "recipes": [{"name": "greeter", "command": ["sh", "-c", AGENT], "timeout_s": 60, **recipe}]}
+    config.write_text(f"{CONFIG}agents: {json.dumps(agents)}\ndata: {{tasks: {tasks}}}\n")
+    done = subprocess.run([ingot.binary, "collect", str(config), "--script", str(folder / "script.jsonl"), "--samples", "1",
+                           "--set", f"run.root={folder}"], cwd=ingot.source, capture_output=True, text=True, timeout=300)
+    output = done.stdout + done.stderr
+    check(done.returncode == 0, output)
+    return output
+
+
+def needs(*programs):
+    missing = [name for name in programs if shutil.which(name) is None]
+    if missing or not pathlib.Path("/bin/busybox").exists():
+        skip(f"needs busybox-static and {', '.join(programs)}")
+
+
+def case_image(ingot, folder):
+    """An episode runs on the image of an archive, and its verifier in the same image."""
+    needs("skopeo", "umoci")
+    layer, archive = folder / "layer.tar", folder / "image.tar"
+    with tarfile.open(layer, "w") as tar:
+        tar.add("/bin/busybox", "bin/busybox")
+        for tool in TOOLS:
+            link = tarfile.TarInfo(f"bin/{tool}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+        for name in ("app", "tmp", "etc"):
+            made = tarfile.TarInfo(name)
+            made.type, made.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(made)
+    digest = hashlib.sha256(layer.read_bytes()).hexdigest()
+    image = {"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/bin"], "WorkingDir": "/app"},
+             "rootfs": {"type": "layers", "diff_ids": ["sha256:" + digest]}}
+    (folder / "config.json").write_text(json.dumps(image))
+    (folder / "manifest.json").write_text(json.dumps([{"Config": "config.json", "RepoTags": ["t:1"], "Layers": ["layer.tar"]}]))
+    with tarfile.open(archive, "w") as tar:
+        for name in ("manifest.json", "config.json", "layer.tar"):
+            tar.add(folder / name, name)
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text(json.dumps({"task_id": "t", "image": f"docker-archive:{archive}"}) + "\n")
+    verifier = {"kind": "command", "command": ["sh", "-c", "grep -q Hello /app/hello.txt && test ! -e /usr"]}
+    for room in ("agent", "pristine"):
+        output = collect(ingot, folder, tasks, {"image": "${task.image}", "verifier": verifier, "verifier_room": room})
+        check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
+
+
+def case_bench(ingot, folder):
+    """`ingot bench sandbox` measures every way that this machine has, and says it as JSON."""
+    def bench(*words):
+        done = subprocess.run([ingot.binary, "bench", "sandbox", *words], cwd=folder, capture_output=True, text=True, timeout=120)
+        check(done.returncode == 0, done.stdout + done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+    rows = bench("--starts", "6", "--repeat", "2", "--threads", "2")
+    ways = [row["way"] for row in rows]
+    check(set(ways) >= {"pool", "room", "second", "spawn"} and len(ways) == len(set(ways)), ways)
+    for row in rows:
+        check(row["failed"] == 0 and row["threads"] == 2, row)
+        check(0 < row["p50_ms"] <= row["p99_ms"] and row["starts_per_s"] > 0, row)
+    (idle,) = bench("--idle", "3")
+    check(idle["idle_rooms"] == 3, idle)
+
+
 def case_harbor(ingot, folder):
     """`ingot tasks check` tries the solution and nothing, and names what it cannot run."""
-    if not (shutil.which("buildah") and shutil.which("umoci") and pathlib.Path("/bin/busybox").exists()):
-        skip("needs buildah, skopeo, umoci and busybox-static")
+    needs("buildah", "skopeo", "umoci")
     tasks = folder / "tasks"
     tasks.mkdir()
     write_task(tasks, "good", JUDGE, "#!/bin/sh\necho Hello > /app/hello.txt\n")
@@ -82,6 +165,15 @@ def case_harbor(ingot, folder):
     write_task(tasks, "free", "echo 1 > /logs/verifier/reward.txt\n", "#!/bin/sh\n:\n")
     write_task(tasks, "peeks", JUDGE, "#!/bin/sh\nls /tests/* && echo Hello > /app/hello.txt\n")
     write_task(tasks, "card", JUDGE, "#!/bin/sh\n", "[environment]\ngpus = 1\n")
+    write_task(tasks, "installs", "test -e /installed && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n",
+               "#!/bin/sh\necho > /installed\n")
+    write_task(tasks, "armed", "test \"$A$B\" = ab && grep -q s /app/hello.txt && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n",
+               "#!/bin/sh\necho $S > /app/hello.txt\n",
+               "[verifier.env]\nB = \"b\"\n[solution.env]\nS = \"s\"\n[environment]\nworkdir = \"/app\"\nenv = {A = \"a\"}\n"
+               "memory_mb = 64\n")
+    write_task(tasks, "sick", JUDGE, "#!/bin/sh\necho Hello > /app/hello.txt\n",
+               "[environment.healthcheck]\ncommand = \"exit 4\"\ninterval_sec = 0\nretries = 2\n")
+    write_task(tasks, "named", JUDGE, "#!/bin/sh\necho Hello > /app/hello.txt\n", "user = \"dev\"\n")
     done = subprocess.run([ingot.binary, "tasks", "check", str(tasks), "--store", str(folder / "store")], cwd=ingot.source,
                           capture_output=True, text=True, timeout=400)
     if "sandbox.require is namespaces" in done.stderr:
@@ -89,9 +181,20 @@ def case_harbor(ingot, folder):
     lines = set(done.stdout.splitlines())
     print(done.stdout, done.stderr)
     for line in ("refused card: it asks for environment.gpus", "ok good", "wrong unsolved: its solution gives 0, not 1",
-                 "wrong free: doing nothing gives 1", "wrong peeks: its solution gives 0, not 1", "1 of 5 tasks run here"):
+                 "wrong free: doing nothing gives 1", "wrong peeks: its solution gives 0, not 1", "ok armed", "ok named",
+                 "wrong installs: its tests look at what the solution changed outside of the work folder: recipes need "
+                 "verifier_room: changed", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",
+                 "note named: verifier.user: commands run as the room's only user, which they see as root",
+                 "3 of 9 tasks run here"):
         check(line in lines, f"no line '{line}'")
     check(done.returncode == 1, f"exit code {done.returncode}")
+    # The run judges as the check did.
+    (folder / "run").mkdir()
+    for name in ("good", "unsolved"):
+        (tasks / name).rename(folder / "run" / name)
+    output = collect(ingot, folder, folder / "run", {
+        "image": "${task.image}", "verifier": {"kind": "harbor", "harbor": {"tests": "${task.tests_dir}"}}})
+    check("2 episodes, 0 failed, mean outcome 1.0" in output, output)
 
 
 def main():
@@ -99,7 +202,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ingot-sandbox-") as name:
         folder = pathlib.Path(name)
         os.chmod(folder, 0o755)
-        {"rung": case_rung, "harbor": case_harbor}[case](Ingot(binary, source, folder), folder)
+        cases = {"rung": case_rung, "harbor": case_harbor, "image": case_image, "bench": case_bench}
+        cases[case](Ingot(binary, source, folder), folder)
 
 
 if __name__ == "__main__":

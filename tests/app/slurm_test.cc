@@ -98,7 +98,7 @@ TEST(RunHere, GivesTheOutputOrTheError) {
   EXPECT_THAT(std::string(late.message()), HasSubstr("/bin/sleep has not ended within 50 ms, and was killed"));
 }
 
-// Slurm as a list of the states that squeue shows one after the other.
+// Slurm as a list of the states that squeue shows one after the other: lines of ID|STATE|REASON|SCRIPT.
 class WatchSlurmTest : public ::testing::Test {
  protected:
   WatchSlurmTest() {
@@ -112,20 +112,21 @@ class WatchSlurmTest : public ::testing::Test {
         states_.clear();
         return std::string();
       }
-      if (states_.empty()) return std::string("70 RUNNING\n");  // somebody else's job
+      if (states_.empty()) return std::string("70|RUNNING|None|/other\n");  // another run's job
       const std::string state = states_.front();
       states_.erase(states_.begin());
       if (state == "busy") return absl::UnavailableError("slurmctld is busy");
-      return "70 RUNNING\n" + state;
+      return "70|RUNNING|None|/other\n" + state;
     };
   }
   ~WatchSlurmTest() override { std::filesystem::remove_all(folder_); }
 
-  absl::StatusOr<int> Watch() {
+  SlurmLauncher Launcher(const std::string& job) {
     SlurmScript script;
     script.folder = folder_;
-    return SlurmLauncher(script, watch_, "7").Watch(stop_);
+    return {script, watch_, job};
   }
+  absl::StatusOr<int> Watch() { return Launcher("7").Watch(stop_); }
 
   std::string folder_;
   JobOptions watch_;
@@ -133,32 +134,47 @@ class WatchSlurmTest : public ::testing::Test {
   std::atomic<bool> stop_ = false;
 };
 
-TEST_F(WatchSlurmTest, FollowsAJobToItsExitCode) {
-  states_ = {"7 PENDING", "7 PENDING", "busy", "7 RUNNING", "7 COMPLETING"};
+TEST_F(WatchSlurmTest, FollowsAJobToItsExitCodeAndSaysWhyItWaits) {
+  states_ = {
+      "7|PENDING|Priority|/s", "7|PENDING|Priority|/s", "7|PENDING|ReqNodeNotAvail, UnavailableNodes:node1|/s", "busy",
+      "7|RUNNING|None|/s",     "7|COMPLETING|None|/s"};
   std::ofstream(folder_ + "/launch.exit") << "3\n";
   const auto code = Watch();
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 3);
-  EXPECT_THAT(lines_, ElementsAre("job 7 is PENDING", "slurmctld is busy", "job 7 is RUNNING", "job 7 is COMPLETING"));
+  EXPECT_THAT(lines_,
+              ElementsAre("job 7 is PENDING (Priority)", "job 7 is PENDING (ReqNodeNotAvail, UnavailableNodes:node1)",
+                          "slurmctld is busy", "job 7 is RUNNING", "job 7 is COMPLETING"));
 }
 
-TEST_F(WatchSlurmTest, KnowsTheFirstPartOfAHeterogeneousJob) {
-  states_ = {"7+0 RUNNING\n7+1 RUNNING"};
+TEST_F(WatchSlurmTest, KnowsThePartsOfAHeterogeneousJob) {
+  states_ = {"7+0|PENDING|None|/s\n7+1|PENDING|Resources|/s\n", "7+0|RUNNING|None|/s\n7+1|RUNNING|None|/s"};
   std::ofstream(folder_ + "/launch.exit") << "0\n";
   EXPECT_EQ(*Watch(), 0);
-  EXPECT_THAT(lines_, ElementsAre("job 7 is RUNNING"));
+  EXPECT_THAT(lines_, ElementsAre("job 7 is PENDING (Resources)", "job 7 is RUNNING"));
 }
 
 TEST_F(WatchSlurmTest, AJobThatWasKilledHasNoExitCode) {
-  states_ = {"7 RUNNING"};
+  states_ = {"7|RUNNING|None|/s"};
   EXPECT_TRUE(absl::IsAborted(Watch().status()));
 }
 
 TEST_F(WatchSlurmTest, StopsTheJobOnceAndInOrder) {
-  states_ = {"7 RUNNING", "7 RUNNING"};
+  states_ = {"7|RUNNING|None|/s", "7|RUNNING|None|/s"};
   stop_ = true;
   EXPECT_TRUE(absl::IsCancelled(Watch().status()));
   EXPECT_THAT(cancels_, ElementsAre("--signal=INT"));
+}
+
+TEST_F(WatchSlurmTest, FindsAJobOfTheRunsFolderThatWasSubmittedBefore) {
+  const std::string script = folder_ + "/launch.sbatch";
+  std::ofstream(script) << "#!/bin/bash\n";
+  states_ = {"8|PENDING|Resources|" + folder_ + "/../" + folder_.substr(folder_.rfind('/') + 1) + "/launch.sbatch"};
+  EXPECT_EQ(*Launcher("").Present(), "job 8 is PENDING (Resources); `scancel 8` ends it");
+  states_ = {"8|PENDING|Resources|/elsewhere/launch.sbatch"};
+  EXPECT_EQ(*Launcher("").Present(), "") << "a run in another folder";
+  states_ = {"busy"};
+  EXPECT_TRUE(absl::IsUnavailable(Launcher("").Present().status()));
 }
 
 }  // namespace

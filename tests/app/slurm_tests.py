@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Runs the ingot binary on a posed Slurm cluster, four nodes on this machine: slurm_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: slurm (a run on three nodes, of which one dies), slurm_stop (a job that is told to stop drains, and goes on later),
+Cases: slurm (a run on three nodes, of which one dies, that was launched twice), slurm_stop (a job that is told to stop drains, and goes on later),
 slurm_limit (so does one that comes to its time limit), slurm_mixed (groups with options of their own: a heterogeneous job,
-of which a node dies), slurm_plain (a Slurm that takes no heterogeneous jobs).
+of which a node dies), slurm_plain (a Slurm that takes no heterogeneous jobs), slurm_smoke (the whole smoke run, on four
+nodes of three kinds).
 Exits with 0 if every check holds, and with 77 where Slurm is not installed or this user is not root.
 """
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -165,13 +167,44 @@ def kill_engines(cluster):
     cluster.kill_node(victims[-1])
 
 
+def check_second_launch(ingot, cluster, own, launch):
+    """While a job waits in the queue the terminal and `ingot status` say why, and a second launch changes nothing."""
+    wait_until(lambda: "JobHeldUser" in cluster.ask("squeue", "--noheader", "--format=%r"), "a job in the queue", launch)
+    folder = pathlib.Path(ingot.folder) / own["run.name"]
+    before = [((folder / name).stat().st_ino, (folder / name).read_text()) for name in ("config.yaml", "launch.sbatch")]
+    (job,) = cluster.ask("squeue", "--noheader", "--format=%i").split()
+    waits = f"job {job} is PENDING (JobHeldUser)"
+    code, output = ingot.run("launch", own | {"run.seed": 2}, timeout=60)
+    check(code == 1 and output.count("\n") == 1 and f"'{own['run.name']}' is launched already: {waits}" in output
+          and f"`scancel {job}`" in output, f"a second launch: {code}: {output}")
+    check(before == [((folder / name).stat().st_ino, (folder / name).read_text())
+                     for name in ("config.yaml", "launch.sbatch")], "a second launch changed the run's files")
+    check(cluster.ask("squeue", "--noheader", "--format=%i") == job, "a second job was submitted")
+    code, output = ingot.run("status", own, timeout=60)
+    check(code == 1 and waits in output, f"ingot status: {code}: {output}")
+    cluster.ask("scontrol", "release", job)
+    return waits
+
+
+def check_prefixes(ingot, name, nodes):
+    """Every line of the nodes' agents has the number of its task, the run's and its node's name before it."""
+    lines = [line for line in output_of(ingot, name).splitlines() if f"[{name} " in line]
+    heads = [re.match(rf"(\d+): \[{name} (\S+)\] \S", line) for line in lines]
+    check(all(heads), f"lines without a prefix: {[line for line, head in zip(lines, heads) if not head]}")
+    check({head[2] for head in heads} == set(nodes), f"nodes in the log: {sorted({head[2] for head in heads})}")
+    # The tasks of each group have numbers from 0 on.
+    check(all(head[1] == head[2].rpartition("-")[2] for head in heads), f"numbers of tasks: {lines}")
+
+
 def case_slurm(ingot, cluster):
-    """A run on three nodes trains all its steps, though a node with an engine dies in its middle."""
-    own = settings(ingot, "job")
+    """A run on three nodes trains all its steps, though it waits in the queue first, is launched a second time meanwhile,
+    and a node with an engine dies in its middle."""
+    own = settings(ingot, "job") | {"cluster.slurm": "['--time=01:00:00', '--hold']"}
     plan = ingot.run("launch", own, ("--dry-run",), timeout=60)
     check(plan[0] == 0 and plan[1].startswith("#!/bin/bash") and not (pathlib.Path(ingot.folder) / "job").exists(),
           f"the plan: {plan}")
     launch = ingot.start("launch", own)
+    waits = check_second_launch(ingot, cluster, own, launch)
     wait_until(lambda: ingot.rows("job") >= 3, "row 3", launch)
     status = subprocess.run(ingot.argv("status", own), cwd=ingot.source, capture_output=True, text=True, timeout=60)
     check(status.returncode == 0 and [line.split()[0] for line in status.stdout.splitlines()] ==
@@ -179,7 +212,9 @@ def case_slurm(ingot, cluster):
     kill_engines(cluster)
     output, _ = launch.communicate(timeout=400)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}\n{output_of(ingot, 'job')}")
+    check(waits in output, f"the launcher does not say why its job waits: {output}")
     check_run(ingot, "job", 12)
+    check_prefixes(ingot, "job", ("engines-0", "engines-1", "control-0"))
     check("Node failure" in output_of(ingot, "job"), output_of(ingot, "job"))
 
 
@@ -235,6 +270,31 @@ def case_slurm_mixed(ingot, cluster):
     output, _ = launch.communicate(timeout=500)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}\n{output_of(ingot, 'mixed')}")
     check_run(ingot, "mixed", 12)
+
+
+def case_slurm_smoke(ingot, cluster):
+    """The smoke run as it is, with its goal, as a heterogeneous job: two nodes with engines, one with the trainer, and one
+    with the other roles."""
+    groups = [{"name": "engines", "nodes": 2, "roles": ["rollout"], "slurm": ["--mem=500"]},
+              {"name": "control", "roles": ["datapool", "scheduler", "gateway", "agents"], "slurm": ["--mem=1000"]},
+              {"name": "trainer", "roles": ["trainer"], "slurm": ["--mem=1500", "--cpus-per-task=2"]}]
+    own = {key: value for key, value in settings(ingot, "smoke").items() if key.startswith(("run.", "cluster."))}
+    own |= {"http.port": 0, "cluster.groups": json.dumps(groups)}
+    started = time.time()
+    launch = ingot.start("launch", own)
+    wait_until(lambda: ingot.rows("smoke") >= 1, "row 1", launch, seconds=600)
+    nodes = cluster.ask("squeue", "--noheader", "--me", "--format=%N").splitlines()
+    names = cluster.ask("scontrol", "show", "hostnames", ",".join(nodes)).split()
+    check(len(nodes) == 3 and sorted(names) == sorted(cluster.nodes), f"the nodes of the job's parts: {nodes}")
+    output, _ = launch.communicate(timeout=3000)
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}\n{output_of(ingot, 'smoke')}")
+    rows = check_run(ingot, "smoke", 48)
+    check_prefixes(ingot, "smoke", ("engines-0", "engines-1", "control-0", "trainer-0"))
+    evals = [row["eval/reward_mean"] for row in ingot.metrics("smoke") if "eval/reward_mean" in row]
+    check(evals and evals[-1] > 0.7, f"held-out reward: {evals}")
+    rewards = [row["reward/mean"] for row in rows]
+    print(f"reward {sum(rewards[:2]) / 2:.3f} in the first two steps, {sum(rewards[-5:]) / 5:.3f} in the last five; "
+          f"held out {evals[0]:.3f} to {evals[-1]:.3f}; {time.time() - started:.0f} s")
 
 
 def case_slurm_plain(ingot, cluster):

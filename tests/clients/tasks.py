@@ -272,6 +272,51 @@ def train_harbor(runs):
     return "; ".join(runs.faults("harbor")) if code == 0 else output
 
 
+# Asks the model with what a static shell has, and leaves the answer's letters.
+ASKING_SHELL = r"""wget -q -O reply --header "Authorization: Bearer $OPENAI_API_KEY" \
+  --header "Content-Type: application/json" \
+  --post-data '{"model": "default", "messages": [{"role": "user", "content": "Say a word."}]}' $OPENAI_BASE_URL/chat/completions
+sed -n 's/.*"content":"\([^"]*\)".*/\1/p' reply > /app/answer.txt
+"""
+# The share of lower-case letters in the answer, by the image's own programs.
+SHELL_TEST = r"""cd /tmp; A=$(tr -d '\n' < /app/answer.txt); L=$(printf %s "$A" | tr -cd a-z)
+test -e /tests/test.sh && echo "${#L} ${#A}" | awk '{print $2 > 0 ? $1 / $2 : 0}' > /logs/verifier/reward.txt
+"""
+SHELL_IMAGE = """FROM scratch
+COPY busybox /bin/busybox
+RUN ["/bin/busybox", "sh", "-c", "for each in sh sed tr wget awk test; do /bin/busybox ln -s busybox /bin/$each; done"]
+ENV PATH=/bin
+WORKDIR /app
+RUN /bin/busybox mkdir -p /tmp /etc
+"""
+
+
+@case
+def train_harbor_images(runs):
+    """Each task's own image, built from its Dockerfile, is the root folder of its agents and of its tests."""
+    missing = [name for name in ("buildah", "skopeo", "umoci") if shutil.which(name) is None]
+    if missing or not os.path.exists("/bin/busybox"):
+        raise Skip(f"needs busybox-static and {', '.join(missing)}")
+    tasks = runs.folder / "tasks"
+    shutil.copytree(SOURCE / "examples/harbor/tasks", tasks)
+    for task in tasks.iterdir():
+        shutil.copy("/bin/busybox", task / "environment/busybox")
+        (task / "environment/Dockerfile").write_text(SHELL_IMAGE)
+        (task / "tests/test.sh").write_text(SHELL_TEST)
+        (task / "solution/solve.sh").write_text("echo green > /app/answer.txt\n")
+    store = runs.folder / "store"
+    code, output = sh([runs.binary, "tasks", "check", str(tasks), "--store", str(store)], cwd=SOURCE, timeout=600)
+    if code != 0 or "2 of 2 tasks run here" not in output:
+        return output
+    config = (SOURCE / "examples/harbor/run.yaml").read_text(encoding="utf-8")
+    command = json.dumps(["sh", "-c", ASKING_SHELL])
+    config = re.sub(r"command: \[.*\]", lambda _: f"command: {command}", config).replace("work_at: /app", 'image: "${task.image}"')
+    place = runs.folder / "images.yaml"
+    place.write_text(config)
+    code, output = runs.train(str(place), dict(os.environ), {"data.tasks": tasks, "agents.image_store": store})
+    return "; ".join(runs.faults("harbor")) if code == 0 else output
+
+
 @case
 def train_mcp(runs):
     """OpenCode with an MCP server of the recipe."""

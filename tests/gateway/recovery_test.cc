@@ -269,6 +269,27 @@ TEST(Recovery, AnEpisodeThatTheSchedulerWillNeverKnowIsGivenUpOnce) {
   EXPECT_EQ(world.admission.ended().size(), 1u);
 }
 
+// Another machine's clock, an hour behind: the time of the episode's last call counts.
+TEST(Recovery, AClockThatIsBehindDoesNotProlongAnEpisodeByMoreThanItsLastPause) {
+  World world(Author);
+  v1::EpisodeOpenRequest open;
+  open.mutable_limits()->set_deadline_s(60);
+  const auto episode = world.gateway().OpenEpisode(open).value();
+  world.clock.Advance(std::chrono::seconds(50));
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body({Msg("user", "1+2?")})).status.ok());
+  world.wall.SetWall(-std::chrono::hours(1));
+  ASSERT_TRUE(world.Restart().ok());
+  world.clock.Advance(std::chrono::seconds(9));
+  world.gateway().Tick();
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+  world.clock.Advance(std::chrono::seconds(2));
+  world.gateway().Tick();
+  while (world.gateway().Status().open_episodes() != 0) std::this_thread::yield();
+  const v1::Episode stored = world.pool.episode(episode.episode_id());
+  EXPECT_EQ(stored.state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(stored.ended_unix_ns() - stored.opened_unix_ns(), 61'000'000'000);
+}
+
 TEST(Recovery, AnEpisodeThatCannotBeReadEndsAsLost) {
   World world(Author);
   const auto lost = world.Open(), kept = world.Open();

@@ -214,6 +214,20 @@ TEST_F(FromGguf, RefusesMissingUnknownAndMisshapenTensorsByName) {
   ExpectRefused(shape, "tensor 'token_embd.weight' has the shape [6, 32], the file's fields ask for [5, 32]");
 }
 
+// 8 bytes a value of the largest tensor are its decoding, in fp32 and turned.
+TEST_F(FromGguf, RefusesAModelBeyondTheMemoryByItsLargestTensor) {
+  const auto file = Open(Whole("llama"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const ModelConfig config = *ConfigFromGguf(*file);
+  const int64_t need = 4 * config.ParameterCount() + 8 * kInner * kHidden;
+  EXPECT_TRUE(ParametersFromGguf(*file, config, at::kFloat, need).ok());
+  const absl::Status refused = ParametersFromGguf(*file, config, at::kFloat, need - 1).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              ::testing::AllOf(HasSubstr(dir_ + "/m.gguf: "), HasSubstr("'blk.0.ffn_down.weight' [32, 64]"),
+                               HasSubstr(std::to_string(need - 1) + " are there")));
+}
+
 // The sizes of a configuration are not believed: a huge model with a small file is refused before anything is allocated.
 TEST_F(FromGguf, RefusesAModelThatTheFileCannotHold) {
   gguf::FileMaker maker = Fields("qwen2");

@@ -3,7 +3,7 @@
 import { Session, check } from "./session.mjs";
 import { keepsFocus, keyboard, narrow, plain, rules } from "./reading.mjs";
 import { hostileText, longEpisode } from "./texts.mjs";
-import { drill, links, lost, overview, tabs, tenTabs } from "./views.mjs";
+import { branches, drill, links, lost, overview, straggler, tabs, tenTabs, terms } from "./views.mjs";
 
 const [kind, link, folder, json] = process.argv.slice(2);
 const session = new Session(link, folder);
@@ -27,6 +27,8 @@ const kWalks = {
     await overview(session, kind);
     await drill(session, kind);
     await tabs(session, kind);
+    await straggler(session);
+    await terms(session, kind);
     await keepsFocus(session);
     await tenTabs(session);
     await lost(session);
@@ -39,6 +41,8 @@ const kWalks = {
     await overview(session, kind);
     await drill(session, kind);
     await tabs(session, kind);
+    await terms(session, kind);
+    await branches(session, kind);
     await links(session);
     const views = await everyView();
     await rules(session, views);

@@ -15,6 +15,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "app"))
+sys.path.insert(0, str(HERE))
+import agent  # noqa: E402
 import page_tests  # noqa: E402
 import run_tests  # noqa: E402
 from run_tests import check, wait_until  # noqa: E402
@@ -128,8 +130,27 @@ class Served:
         self.process.wait(30)
 
 
+TERMS = [{"kind": "outcome"}, {"kind": "length", "weight": 0.1}, {"kind": "effort", "weight": 0.01}, {"kind": "completion_time", "weight": 0.1},
+         {"kind": "overlong", "weight": 0.1}, {"kind": "repetition", "weight": 0.1, "repetition": {"ngram": 32}}, {"kind": "malformed_call", "weight": 0.1},
+         {"kind": "failed_call", "weight": 0.1}, {"kind": "parl_parallel", "weight": 0.1}, {"kind": "parl_finish", "weight": 0.1}]
+
+
+def rich_run(folder):
+    """Settings of a run that has everything that the page shows: more terms than one chart holds, branches, trunks and stragglers."""
+    names = [f"{first}{second}" for first in "abcdef" for second in "xyz"]
+    files = {"tasks": [{"task_id": name, "name": name} for name in names], "eval": [{"task_id": f"held-out {name}", "name": name} for name in names[:2]],
+             "sft": list(agent.examples(names))}
+    for file, rows in files.items():
+        pathlib.Path(folder, f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    recipe = {"name": "rich", "command": ["/usr/bin/python3", "-I", str(HERE / "agent.py"), "${task.name}"], "resumes": True, "timeout_s": 60,
+              "verifier": {"kind": "exact", "expected": "1"}}
+    return {"data.tasks": f"{folder}/tasks.jsonl", "data.sft": f"{folder}/sft.jsonl", "sft.max_steps": 60, "eval.tasks": f"{folder}/eval.jsonl",
+            "eval.every_versions": 10, "scheduler.total_steps": 4000, "agents.recipes": json.dumps([recipe]), "agents.branching.at": 1, "agents.branching.width": 2,
+            "rewards.terms": json.dumps(TERMS)}
+
+
 def case_live(ingot, shots):
-    settings = {"scheduler.total_steps": 4000, "eval.tasks": "examples/smoke/eval.jsonl", "eval.every_versions": 10}
+    settings = rich_run(ingot.folder)
     with Running(ingot, "live", settings) as run:
         wait_until(lambda: ingot.rows("live") >= 12, "twelve steps", run.process)
         drive("live", run.link, shots)

@@ -31,11 +31,20 @@ export async function drill(session, kind) {
   await page.keyboard.press("Enter");
   await page.waitForSelector("h2:has-text('Step')");
   await session.shot(`step-${kind}`);
-  await page.locator("td a").first().click();
-  await page.waitForSelector("article.card");
-  check((await page.locator("article.card").count()) >= 2, "fewer than two episodes stand side by side");
+  const groups = await page.locator("td a").evaluateAll((all) => all.map((one) => one.getAttribute("href")));
+  let differ = false;
+  for (let i = 0; i < groups.length && !differ; ++i) {
+    if (i > 0) await page.goBack();
+    await page.locator(`td a[href="${groups[i]}"]`).click();
+    await page.waitForSelector("article.card");
+    await session.drawn();
+    check((await page.locator("article.card").count()) >= 2, "fewer than two episodes stand side by side");
+    differ = await unequal(session);
+  }
+  check(differ, "no group of a step has unequal rewards and advantages");
   await session.shot(`group-${kind}`);
   await page.locator("article.card h3 a").first().click();
+  await page.waitForSelector("h2:has-text('Episode')");
   await page.waitForSelector(".tree li");
   await session.shot(`episode-${kind}`);
   await page.locator("a:has-text('its tokens')").first().click();
@@ -56,6 +65,63 @@ export async function drill(session, kind) {
   await page.waitForSelector("h2:has-text('Step')");
 }
 
+// Every term is drawn, eight to a chart, for training and for evaluations.
+export async function terms(session, kind) {
+  const { page } = session;
+  await session.open("#/overview");
+  for (const title of ["Reward by term, before weights", "Evaluation by reward term, before weights"]) {
+    for (const part of [", 1 to 8 of 10", ", 9 to 10 of 10"]) await page.waitForSelector(`.chart h3:text-is("${title}${part}")`, { timeout: 90000 });
+  }
+  const legend = async (title) => (await page.locator(`.chart:has(h3:text-is("${title}")) .u-legend .u-label`).allTextContents()).slice(1);
+  const shown = [...await legend("Reward by term, before weights, 1 to 8 of 10"), ...await legend("Reward by term, before weights, 9 to 10 of 10")];
+  check(shown.length === 10 && shown.includes("outcome") && shown.includes("parl_finish"), `the terms drawn are ${shown}`);
+  check((await legend("Evaluation on held-out tasks")).join() === "eval/reward_mean,eval/graded_mean", "the graded mean of evaluations is not drawn");
+  await page.locator(".chart:has(h3:text-is(\"Evaluation by reward term, before weights, 1 to 8 of 10\"))").scrollIntoViewIfNeeded();
+  await session.shot(`terms-${kind}`);
+}
+
+// Waits for a straggler; its cause names what it spends its time on.
+export async function straggler(session) {
+  const { page } = session;
+  await session.open("#/window");
+  await page.waitForSelector("td:has-text('straggler: ')", { timeout: 90000 });
+  await session.shot("straggler");
+  const cause = await page.locator("td:has-text('straggler: ')").first().textContent();
+  check(/sample \d+, \d+ calls: .*(agent|engine)/.test(cause), `the cause of a straggler is '${cause}'`);
+}
+
+// The branches of episodes: a sub-agent, a summary, a retry, and a trunk with its leaves.
+export async function branches(session, kind) {
+  const { page } = session;
+  await session.open("#/episodes?fork=new_conversation&state=finished");
+  await page.waitForSelector("tbody tr a");
+  const addresses = await page.locator("tbody tr td:first-child a").evaluateAll((all) => all.slice(0, 12).map((one) => one.getAttribute("href")));
+  const wanted = new Set(["sub-agent helper, started by main", "goes on from a summary: the answer of call", "fork: retry", "goes on from the trunk"]);
+  let seen = "";
+  for (const address of addresses) {
+    await session.open(address);
+    const texts = (await page.locator(".tree .begins").allTextContents()).join("\n");
+    for (const one of wanted) if (texts.includes(one)) wanted.delete(one);
+    seen += texts;
+    if (wanted.size === 0) break;
+  }
+  check(wanted.size === 0, `no tree says ${[...wanted].join(", ")}; seen: ${seen}`);
+  await session.shot(`branches-${kind}`);
+  await page.locator("a:has-text('episode ')").first().click();
+  await page.waitForSelector("p:has-text('It is a trunk')");
+  await page.waitForSelector(".message.tool b:text-is('task')");
+  await session.shot(`trunk-${kind}`);
+}
+
+// Samples of one group have other rewards, and advantages of either sign.
+export async function unequal(session) {
+  const { page } = session;
+  const cards = await page.locator("article.card").evaluateAll((all) => all.map((one) => one.innerText));
+  const rewards = new Set(cards.map((text) => /reward (\S+)/.exec(text)?.[1]));
+  const advantages = cards.flatMap((text) => [...text.matchAll(/advantage (-?[\d.]+)/g)].map((one) => Number(one[1])));
+  return rewards.size > 1 && advantages.some((one) => one > 0) && advantages.some((one) => one < 0);
+}
+
 export async function tabs(session, kind) {
   const { page } = session;
   for (const [tab, text] of [["window", "The window"], ["time", "Where every second"], ["episodes", "Episodes"]]) {
@@ -64,12 +130,19 @@ export async function tabs(session, kind) {
     if (tab === "episodes") await page.waitForSelector("tbody tr");
     await session.shot(`${tab}-${kind}`);
   }
-  await page.locator("input[name=text]").fill("tool");
+  await page.locator("input[name=text]").fill("COUNT all rows");
   await page.locator("input[name=reward_min]").fill("0.5");
   await page.locator("button[type=submit]").click();
-  await page.waitForFunction(() => location.hash.includes("text=tool"));
-  await page.waitForSelector("caption:has-text('that were read')");
+  await page.waitForFunction(() => location.hash.includes("text=COUNT"));
+  await page.waitForSelector("tbody tr a");
   await session.shot(`search-${kind}`);
+  const found = await page.locator("tbody tr td:nth-child(6)").allTextContents();
+  check(found.length > 0 && found.every((reward) => Number(reward) >= 0.5), `the search found rewards of ${found}`);
+  session.expected = /status of 400/;
+  await session.open("#/episodes?reward_min=abc");
+  check((await page.locator("main [role=alert]").textContent()).includes("reward_min: 'abc' is not a number"), "a malformed filter is not named");
+  await session.open("#/overview");
+  session.expected = null;
 }
 
 // Opens links as they are found, a few of each kind, until none is left: each leads to a view without an error.

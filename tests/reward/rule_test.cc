@@ -91,6 +91,30 @@ TEST(Rule, ATermCountsInItsDomainsAlone) {
   EXPECT_EQ(Rewards(Judge(options, group))[0], 1.5);
 }
 
+// The rewards of K2.5's recipe: Toggle in one domain, critical steps in the other. By hand: the budget of tokens is 10, the
+// shortest right answer's; each episode has 4 critical steps of 3.
+TEST(Rule, ARightAnswerBeyondItsBudgetEarnsAsMuchAsAWrongOne) {
+  RewardOptions options;
+  options.terms = {Term("outcome", 1), Term("toggle", 1), Term("critical_steps", 1)};
+  options.terms[1].toggle.rho = 1;
+  options.terms[1].domains = {"lookup"};
+  options.terms[2].critical_steps.budget = 3;
+  options.terms[2].domains = {"orchestrate"};
+  v1::Group group = FourAnswers();
+  for (v1::EpisodeTree& tree : *group.mutable_episodes()) {
+    for (int i = 0; i < 3; ++i) AddCall(tree, 0);
+    for (v1::Call& call : *tree.mutable_calls()) call.set_finish(v1::FINISH_STOP);
+    (*tree.mutable_episode()->mutable_facts())["stages"] = R"([{"main": 4}])";
+  }
+  group.mutable_task()->set_domain("lookup");
+  EXPECT_EQ(Rewards(Judge(options, group)), (std::vector<double>{1, 0, 0, 0}));
+  group.mutable_task()->set_domain("orchestrate");
+  EXPECT_EQ(Rewards(Judge(options, group)), (std::vector<double>{0, 0, 0, 0}));
+  group.mutable_task()->set_domain("lookup");
+  options.terms[2].domains = {};
+  EXPECT_EQ(Rewards(Judge(options, group))[1], -1) << "both take the outcome away, which app/doubts.cc warns of";
+}
+
 TEST(TermSchedule, BeginsAfterItsWarmUpAndFallsLinearly) {
   TermSchedule schedule{.from = 0.2, .until = 0.6, .linear = true};
   EXPECT_EQ(schedule.At(19, 100), 0);

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <future>
 #include <memory>
 
 #include "../datapool/make_pool.h"
@@ -96,6 +98,160 @@ TEST_F(StageTest, TellsWhichTermsJudgedAGroupOrWhichOneFailed) {
   ASSERT_TRUE(graded.ok()) << graded.status();
   EXPECT_THAT(graded->terms(), ElementsAre());
   EXPECT_EQ(graded->failed_term(), "mine");
+}
+
+// A pool of groups that are all of one task, whose answers are right and of these lengths.
+class OneTaskTest : public ::testing::Test {
+ protected:
+  void SetUp() override { pool_ = *datapool::Store::Open(pool::QuickOptions(dir_.path())); }
+  void Add(int64_t group, const std::vector<int32_t>& lengths) {
+    for (int sample = 0; sample < std::ssize(lengths); ++sample) {
+      const std::string id = absl::StrCat("g", group, "s", sample);
+      v1::OpenEpisodeRequest open = pool::Open(id, group, sample);
+      open.mutable_episode()->mutable_task()->set_task_id("the task");
+      open.mutable_episode()->mutable_task()->set_payload_json(R"({"question": "why?", "answer": "so"})");
+      ASSERT_TRUE(pool_->OpenEpisode(open).ok());
+      std::vector<int32_t> ids(static_cast<size_t>(lengths[static_cast<size_t>(sample)]), 7);
+      ids[0] = sample;
+      v1::AppendCallRequest call = pool::Append(id, 0, {pool::Prompt({9})}, {pool::Sampled(ids)});
+      call.mutable_call()->set_weights(v1::WEIGHTS_FOLLOW);
+      call.mutable_call()->set_delivered_json(absl::StrCat(R"({"role": "assistant", "content": ")", id, R"("})"));
+      ASSERT_TRUE(pool_->AppendCall(call).ok());
+      ASSERT_TRUE(pool_->EndEpisode(pool::End(id, v1::EPISODE_FINISHED, 1)).ok());
+    }
+  }
+  // Outcome, Toggle with the shortest right answer as its budget, and more.
+  static RewardOptions Toggle(std::vector<TermOptions> more = {}) {
+    RewardOptions options;
+    options.terms.resize(2);
+    options.terms[1].kind = "toggle";
+    options.terms[1].toggle.rho = 1;
+    options.terms.insert(options.terms.end(), more.begin(), more.end());
+    return options;
+  }
+  Stage Make(const RewardOptions& options, const TermParts& parts = {}) {
+    return Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10});
+  }
+  static absl::StatusOr<v1::GradeResponse> Grade(Stage& stage, int64_t group) {
+    v1::GradeRequest request;
+    request.set_group_id(group);
+    return stage.Grade(request);
+  }
+
+  pool::TempDir dir_;
+  std::unique_ptr<datapool::Store> pool_;
+};
+
+// By hand: group 5 is judged first, so the budget is 6 tokens. Group 3 would set 2, and take the outcome of its second
+// answer away.
+TEST_F(OneTaskTest, TheFirstJudgedGroupFixesTheBudgetThroughRestarts) {
+  Add(3, {2, 6});
+  Add(5, {6, 8});
+  Add(6, {2, 7});
+  Stage first = Make(Toggle());
+  EXPECT_THAT(Grade(first, 5)->returns(), ElementsAre(1, 0));
+  EXPECT_THAT(Grade(first, 3)->returns(), ElementsAre(1, 1));
+  Stage after = Make(Toggle());
+  EXPECT_THAT(Grade(after, 6)->returns(), ElementsAre(1, 0)) << "the budget of a new process is 6 too";
+}
+
+// Holds the first request until another one comes, or for a while: groups that are not judged together never meet.
+class MeetingScorer final : public ExternalScorer {
+ public:
+  absl::StatusOr<std::string> Post(const std::string&, const std::string&, double) const override {
+    if (come_.fetch_add(1) > 0) {
+      other_.set_value();
+      return std::string(R"({"score": 0})");
+    }
+    first_.set_value();
+    met = other_.get_future().wait_for(std::chrono::milliseconds(300)) == std::future_status::ready;
+    return std::string(R"({"score": 0})");
+  }
+  void WaitForFirst() { first_.get_future().wait(); }
+  mutable std::atomic<bool> met = false;
+
+ private:
+  mutable std::atomic<int> come_ = 0;
+  mutable std::promise<void> first_, other_;
+};
+
+TEST_F(OneTaskTest, GroupsOfOneTaskAreJudgedOneAfterTheOther) {
+  Add(3, {2});
+  Add(5, {6});
+  TermOptions external;
+  external.kind = "external";
+  external.external.url = "http://localhost/";
+  const auto scorer = std::make_shared<MeetingScorer>();
+  Stage stage = Make(Toggle({external}), {.external = scorer});
+  auto first = std::async(std::launch::async, [&] { return Grade(stage, 5); });
+  scorer->WaitForFirst();
+  EXPECT_THAT(Grade(stage, 3)->returns(), ElementsAre(1));
+  EXPECT_THAT(first.get()->returns(), ElementsAre(1));
+  EXPECT_FALSE(scorer->met);
+  v1::GetGroupRequest request;
+  request.set_group_id(3);
+  request.set_purpose(v1::PURPOSE_TRAIN);
+  EXPECT_EQ(pool_->GetGroup(request)->episodes(0).episode().grade().terms(1).measures().at("budget"), 6);
+}
+
+// The first question is answered only when the second one waits, or after a while.
+TEST_F(OneTaskTest, ASecondQuestionAboutAGroupWaitsForTheFirstJudgement) {
+  Add(3, {2});
+  TermOptions external;
+  external.kind = "external";
+  external.external.url = "http://localhost/";
+  RewardOptions options;
+  options.terms = {external};
+  const auto scorer = std::make_shared<MeetingScorer>();
+  Stage stage = Make(options, {.external = scorer});
+  auto first = std::async(std::launch::async, [&] { return Grade(stage, 3); });
+  scorer->WaitForFirst();
+  EXPECT_THAT(Grade(stage, 3)->returns(), ElementsAre(0));
+  EXPECT_THAT(first.get()->returns(), ElementsAre(0));
+  EXPECT_FALSE(scorer->met) << "the server was asked about one group twice";
+}
+
+class CountingJudge final : public JudgeModel {
+ public:
+  absl::StatusOr<std::string> Ask(const JudgeServer&, const JudgeQuestion&) const override {
+    if (++asked >= down_from) return absl::UnavailableError("down");
+    return std::string(R"({"reasoning": "because", "verdict": "correct", "score": 1})");
+  }
+  mutable std::atomic<int> asked = 0;
+  int down_from = 1 << 30;
+};
+
+RewardOptions Judged() {
+  RewardOptions options;
+  options.terms.resize(1);
+  options.terms[0].kind = "judge";
+  options.terms[0].judge.server.model = "j";
+  options.terms[0].judge.concurrency = 1;
+  return options;
+}
+
+TEST_F(OneTaskTest, AStoredGroupAsksNoJudgeAgainInANewProcess) {
+  Add(3, {2, 6, 4});
+  const auto judge = std::make_shared<CountingJudge>();
+  Stage first = Make(Judged(), {.judge = judge});
+  ASSERT_TRUE(Grade(first, 3).ok());
+  EXPECT_EQ(judge->asked, 3);
+  Stage after = Make(Judged(), {.judge = judge});
+  EXPECT_THAT(Grade(after, 3)->returns(), ElementsAre(1, 1, 1));
+  EXPECT_EQ(judge->asked, 3);
+}
+
+// The verdicts of a group that is not stored yet are in the memory of its process.
+TEST_F(OneTaskTest, ARetryAsksTheJudgeOnlyWhatItDidNotAnswer) {
+  Add(3, {2, 6, 4});
+  const auto judge = std::make_shared<CountingJudge>();
+  Stage stage = Make(Judged(), {.judge = judge});
+  judge->down_from = 3;
+  EXPECT_EQ(Grade(stage, 3).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(judge->asked, 4) << "two answers, and the third question twice";
+  judge->down_from = 1 << 30;
+  ASSERT_TRUE(Grade(stage, 3).ok());
+  EXPECT_EQ(judge->asked, 5);
 }
 
 TEST_F(StageTest, AGroupThatThePoolLacksIsAnError) {

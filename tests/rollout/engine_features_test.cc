@@ -316,7 +316,6 @@ TEST(ShapedRequestTest, ARowOfNotANumberIsAnErrorForEveryKindOfRequest) {
 
 TEST(HaltTest, ACallThatRepeatsItselfEndsAsARepetition) {
   EngineOptions options = Options();
-  options.halt.min_repeated = 0;
   v1::GenerateRequest ask = Ask({1, 2, 3}, 60);
   (*ask.mutable_sampling()->mutable_logit_bias())[7] = 100;  // it samples nothing else
   const auto run = [&](const EngineOptions& with) {

@@ -24,8 +24,7 @@ int EndsAfter(
 }
 
 TEST(RepetitionWatch, EndsAPhraseThatComesSixteenTimes) {
-  HaltOptions options;
-  options.min_repeated = 0;
+  const HaltOptions options;
   EXPECT_EQ(EndsAfter(options, 2000, [](int i) { return i % 5; }), 5 * 16);
   EXPECT_EQ(EndsAfter(options, 2000, [](int i) { return i % 64; }), 64 * 16);
   EXPECT_EQ(EndsAfter(options, 5000, [](int i) { return i % 65; }), 0) << "the phrase is too long";
@@ -33,14 +32,16 @@ TEST(RepetitionWatch, EndsAPhraseThatComesSixteenTimes) {
       << "it begins anywhere";
 }
 
-TEST(RepetitionWatch, ShortRunsOfOneTokenDoNotCount) {
-  EXPECT_EQ(EndsAfter({}, 255, [](int) { return 7; }), 0);
-  EXPECT_EQ(EndsAfter({}, 2000, [](int) { return 7; }), 256);
+TEST(RepetitionWatch, ShortRunsOfOneTokenCountUnlessALengthIsAsked) {
+  EXPECT_EQ(EndsAfter({}, 2000, [](int) { return 7; }), 16);
+  HaltOptions options;
+  options.min_repeated = 256;
+  EXPECT_EQ(EndsAfter(options, 255, [](int) { return 7; }), 0);
+  EXPECT_EQ(EndsAfter(options, 2000, [](int) { return 7; }), 256);
 }
 
 TEST(RepetitionWatch, APhraseThatChangesOnceBeginsAnew) {
-  HaltOptions options;
-  options.min_repeated = 0;
+  const HaltOptions options;
   // Of 15 times and then another id; then 16 times.
   EXPECT_EQ(EndsAfter(options, 2000, [](int i) { return i == 30 ? 9 : i > 30 ? (i - 31) % 2 : i % 2; }), 31 + 32);
 }

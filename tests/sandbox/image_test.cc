@@ -95,6 +95,82 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
   EXPECT_EQ((*room)->ReadBound("logs", "seen", 100).value(), "changed\n");
 }
 
+// What a fork of a room on the image sees, whose root folder is pristine but for `kept`.
+class PristineTest : public ImageTest {
+ protected:
+  void SetUp() override {
+    ImageTest::SetUp();
+    if (IsSkipped()) return;
+    ImageStore store(Path("store"));
+    image_ = store.Resolve("docker-archive:" + Path("image.tar")).value();
+    SubstrateOptions options;
+    options.work_root = Path("work");
+    options.images = Path("store");
+    substrate_ = LocalSubstrate::Make(options).value();
+    if (!substrate_->grant().layers) GTEST_SKIP() << "this machine grants no rooms with images";
+    RoomOptions wish;
+    wish.image = image_.rootfs;
+    room_ = substrate_->Prepare(wish).value();
+  }
+  std::string Run(Room& room, const std::string& script) const {
+    const Command command{
+        .argv = {"sh", "-c", script}, .env = {{"PATH", "/bin"}}, .working_dir = "/", .stdin_text = ""};
+    const auto outcome = room.Run(command, Limits{}, nullptr);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    return outcome.ok() ? outcome->out + outcome->err : "";
+  }
+  // A fork now; takes a snapshot.
+  std::unique_ptr<Room> Fork(const std::string& kept) {
+    RoomOptions wish;
+    wish.from = room_->TakeSnapshot().value();
+    wish.is_pristine = true;
+    wish.kept_folder = kept;
+    auto fork = substrate_->Prepare(wish);
+    EXPECT_TRUE(fork.ok()) << fork.status();
+    return fork.ok() ? *std::move(fork) : nullptr;
+  }
+
+  Image image_;
+  std::unique_ptr<Substrate> substrate_;
+  std::unique_ptr<Room> room_;
+};
+
+// A verifier's room is such a fork: no program that it starts is one that the agent put there.
+TEST_F(PristineTest, AForkHasTheImagesOwnShellAndTheWorkFolder) {
+  const std::string attack =
+      "echo made > /app/made; echo changed > /app/greeting; mkdir /app/d; echo x > /app/d/x; echo w > \"$1\"; "
+      "echo note > /etc/note; /bin/busybox rm /bin/cat; "
+      "printf '#!/bin/busybox sh\\necho fooled\\n' > /tmp/evil; /bin/busybox chmod 755 /tmp/evil; "
+      "/bin/busybox cp /tmp/evil /bin/fake; /bin/busybox mv /bin/fake /bin/sh";
+  EXPECT_EQ(Run(*room_, "set -- " + room_->work() + "/w; " + attack), "");
+  const auto judge = Fork("/app");
+  ASSERT_NE(judge, nullptr);
+  EXPECT_EQ(Run(*judge, "cat /app/made /app/greeting /app/d/x " + judge->work() + "/w; ls /etc; ls /tmp/evil 2>&1"),
+            "made\nchanged\nx\nw\nls: /tmp/evil: No such file or directory\n")
+      << "the image's own shell ran";
+  // All changes of a usual fork are there: it is fooled.
+  RoomOptions usual;
+  usual.from = room_->TakeSnapshot().value();
+  EXPECT_EQ(Run(*substrate_->Prepare(usual).value(), "echo honest"), "fooled\n");
+  EXPECT_EQ(Run(*Fork(""), "cat /app/greeting; ls /app"), "from the image\ngreeting\n");
+}
+
+TEST_F(PristineTest, AWorkFolderThatWasRemovedReplacedOrMadeAnewIsSeenSo) {
+  // Removed and made anew, over two snapshots.
+  Run(*room_, "busybox rm -r /app; busybox mkdir /app; echo 1 > /app/one");
+  EXPECT_EQ(Run(*Fork("/app"), "ls /app"), "one\n") << "the image's greeting is gone";
+  Run(*room_, "echo 2 > /app/two; busybox rm /app/one");
+  EXPECT_EQ(Run(*Fork("/app"), "ls /app"), "two\n");
+  // A folder below one that was made anew.
+  Run(*room_, "busybox mkdir -p /app/a/b; echo 3 > /app/a/b/three");
+  EXPECT_EQ(Run(*Fork("/app/a/b"), "ls /app/a/b; ls /app"), "three\na\ngreeting\n");
+  // Links in its place lead nowhere.
+  Run(*room_, "busybox rm -r /app; busybox ln -s /bin /app");
+  EXPECT_EQ(Run(*Fork("/app"), "ls -A /app; busybox test -d /app && echo folder"), "folder\n");
+  Run(*room_, "busybox rm /app");
+  EXPECT_EQ(Run(*Fork("/app"), "ls -A /app"), "");
+}
+
 TEST_F(ImageTest, FaultsNameTheImage) {
   ImageStore store(Path("store"));
   EXPECT_THAT(std::string(store.Resolve("docker-archive:" + Path("nothing.tar")).status().message()),

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -256,6 +260,44 @@ TEST_F(StrongTest, ACommandThatEndsBeforeItsDiskIsCountedIsCountedAtItsEnd) {
   EXPECT_EQ(substrate->Prepare().value()->Run(Shell("true"), Limits{}, nullptr)->ending, Ending::kExited);
 }
 
+// Whoever filled the disk: the command did not fail by itself.
+TEST_F(StrongTest, AFullDiskBelowTheRoomsEndsTheCommandAsNobodysFault) {
+  const std::string disk = folder_.path() + "/disk";
+  std::filesystem::create_directories(disk);
+  // In a mount namespace of this process, so that nothing stays mounted.
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("ingot-test", disk.c_str(), "tmpfs", 0, "size=16m,mode=0777") != 0) {
+    GTEST_SKIP() << "a small disk needs root: " << std::strerror(errno);
+  }
+  options_.work_root = disk + "/work";
+  options_.disk.bytes = 1 << 30;
+  for (const char* rung : {"process", "auto"}) {
+    options_.rung = rung;
+    const auto substrate = LocalSubstrate::Make(options_).value();
+    auto room = substrate->Prepare().value();
+    // It hides its failure, as agents do.
+    const auto outcome = room->Run(Shell("cat /dev/zero > fill 2>&1; exit 0", room.get()), Limits{}, nullptr);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->ending, Ending::kNoSpace) << rung;
+    EXPECT_THAT(Describe(*outcome, Limits{}), HasSubstr("disk of agents.work_root was full"));
+    room.reset();
+    EXPECT_EQ(substrate->Prepare().value()->Run(Shell("true"), Limits{}, nullptr)->ending, Ending::kExited);
+  }
+  umount2(disk.c_str(), MNT_DETACH);
+}
+
+TEST_F(StrongTest, ALimitOfTheRoomsOwnReplacesTheUsualOne) {
+  options_.disk.files = 1000;
+  const auto substrate = Make("process");
+  RoomOptions wish;
+  wish.disk.files = 50;
+  auto room = substrate->Prepare(wish).value();
+  const std::string make = "i=0; while [ $i -lt 100 ]; do : > f$i; i=$((i+1)); done";
+  EXPECT_EQ(room->Run(Shell(make, room.get()), Limits{}, nullptr)->ending, Ending::kDiskFull);
+  auto usual = substrate->Prepare().value();
+  EXPECT_EQ(usual->Run(Shell(make, usual.get()), Limits{}, nullptr)->ending, Ending::kExited);
+}
+
 TEST_F(StrongTest, ARoomOfThePoolIsReadyAndUnused) {
   options_.pool = 2;
   const auto substrate = Make();
@@ -361,13 +403,13 @@ TEST_F(StrongTest, TheArchiveOfASnapshotHasTheFilesOfAFork) {
     ASSERT_TRUE(room.ok()) << room.status();
     std::shared_ptr<const Snapshot> last;
     const std::string deep(60, 'd'), name(90, 'n');
-    for (const std::string& step :
-         {"mkdir -p empty full/sub turn gone; echo a > full/old; echo b > full/sub/old; echo x > turn/x; echo y > "
-          "gone/y",
-          "rm -rf full; mkdir full; echo c > full/new; rm -rf turn gone; echo file > turn; chmod 750 turn",
-          "mkdir -p " + deep + "/" + deep + "; echo long > " + deep + "/" + deep + "/" + name + "; ln -s " + deep +
-              "/" + deep + "/" + name +
-              " link; mkfifo pipe; head -c 700000 /dev/zero | tr '\\0' z > big; echo h > ~/h"}) {
+    for (const std::string& step : std::initializer_list<std::string>{
+             "mkdir -p empty full/sub turn gone; echo a > full/old; echo b > full/sub/old; echo x > turn/x; echo y > "
+             "gone/y",
+             "rm -rf full; mkdir full; echo c > full/new; rm -rf turn gone; echo file > turn; chmod 750 turn",
+             "mkdir -p " + deep + "/" + deep + "; echo long > " + deep + "/" + deep + "/" + name + "; ln -s " + deep +
+                 "/" + deep + "/" + name +
+                 " link; mkfifo pipe; head -c 700000 /dev/zero | tr '\\0' z > big; echo h > ~/h"}) {
       const auto made = (*room)->Run(Shell(step, room->get()), Limits{}, nullptr);
       ASSERT_TRUE(made.ok() && made->ok()) << made.status() << made->err;
       auto snapshot = (*room)->TakeSnapshot();

@@ -2,13 +2,19 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "base/cause.h"
 #include "base/retry.h"
+#include "proto/reward.grpc.pb.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "scheduler/grader_service.h"
 #include "scheduler/grpc_client.h"
+#include "scheduler/grpc_grader.h"
 #include "scheduler/makers.h"
 #include "scheduler/service.h"
 
@@ -88,6 +94,84 @@ TEST_F(SchedulerGrpcTest, AWaitingNextBatchCanBeCancelled) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
   canceller.join();
   server_->Shutdown();  // returns once the handler has noticed and returned
+}
+
+class OneAnswer final : public Grader {
+ public:
+  absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request) override {
+    asked = request;
+    return answer;
+  }
+  v1::GradeRequest asked;
+  absl::StatusOr<v1::GradeResponse> answer;
+};
+
+class GraderGrpcTest : public ::testing::Test {
+ protected:
+  GraderGrpcTest() : service_(NewGraderService(stage_)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port_), grpc::InsecureChannelCredentials());
+    grader_ = NewGrpcGrader(channel_, std::chrono::seconds(30));
+    request_.set_group_id(7);
+    request_.set_admitted_version(3);
+  }
+
+  OneAnswer stage_;
+  std::unique_ptr<grpc::Service> service_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<Grader> grader_;
+  v1::GradeRequest request_;
+};
+
+TEST_F(GraderGrpcTest, CarriesTheQuestionAndTheAnswer) {
+  v1::GradeResponse response;
+  response.add_returns(0.5);
+  response.add_returns(std::numeric_limits<double>::quiet_NaN());
+  (*response.mutable_ungraded())[1] = "unsure";
+  response.set_equal(true);
+  stage_.answer = response;
+  const auto answer = grader_->Grade(request_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(stage_.asked.group_id(), 7);
+  EXPECT_EQ(stage_.asked.admitted_version(), 3);
+  EXPECT_EQ(answer->returns(0), 0.5);
+  EXPECT_TRUE(std::isnan(answer->returns(1)));
+  EXPECT_EQ(answer->ungraded().at(1), "unsure");
+  EXPECT_TRUE(answer->equal());
+  grpc::ClientContext context;
+  v1::RewardsStatusResponse status;
+  ASSERT_TRUE(v1::Rewards::NewStub(channel_)->Status(&context, {}, &status).ok());
+  EXPECT_EQ(status.judged(), 1);
+  EXPECT_EQ(status.judging(), 0);
+}
+
+TEST_F(GraderGrpcTest, AnErrorKeepsItsCodeItsTextAndTheTermThatItBlames) {
+  stage_.answer = base::WithCause(absl::UnavailableError("the judge is down"), "judge");
+  const absl::Status status = grader_->Grade(request_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "the judge is down");
+  EXPECT_EQ(base::CauseOf(status), "judge");
+}
+
+TEST_F(GraderGrpcTest, AStageThatIsGoneIsUnavailableAtOnceAndAskedAgainAtItsNewPlace) {
+  stage_.answer = v1::GradeResponse();
+  ASSERT_TRUE(grader_->Grade(request_).ok());
+  server_->Shutdown();
+  server_.reset();
+  EXPECT_EQ(grader_->Grade(request_).status().code(), absl::StatusCode::kUnavailable) << "within 30 s, without a wait";
+  service_ = NewGraderService(stage_);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:" + std::to_string(port_), grpc::InsecureServerCredentials());
+  builder.RegisterService(service_.get());
+  server_ = builder.BuildAndStart();
+  ASSERT_NE(server_, nullptr);
+  ASSERT_TRUE(channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(30)));
+  EXPECT_TRUE(grader_->Grade(request_).ok());
 }
 
 }  // namespace

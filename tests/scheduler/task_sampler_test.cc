@@ -89,6 +89,22 @@ TEST(TaskSamplerTest, ACurriculumBeginsWithTheEasiestAndEndsWithAll) {
   EXPECT_EQ(Counts(sampler, 300, 0.5).size(), 10u);
 }
 
+// Tasks t0 to t9 pass in 0 to 0.9 of their samples, so t9 is the easiest.
+TEST(TaskSamplerTest, ACurriculumGoesByPassRatesWhereNoTaskHasADifficulty) {
+  SamplingOptions options{.order = "curriculum",
+                          .difficulty_field = "label",
+                          .curriculum_start = 0.2,
+                          .curriculum_until = 0.5,
+                          .pass_rate_field = "rate"};
+  TaskSampler sampler = Make(Graded(10), options);
+  const auto first = Counts(sampler, 300, 0);
+  EXPECT_EQ(first.size(), 3u);
+  for (const char* easy : {"t9", "t8", "t7"}) EXPECT_TRUE(first.contains(easy)) << easy;
+  options.difficulty_field = "difficulty";
+  TaskSampler labelled = Make(Graded(10), options);
+  EXPECT_TRUE(Counts(labelled, 300, 0).contains("t0")) << "a label goes before a rate";
+}
+
 TEST(TaskSamplerTest, PrioritizedTasksAreDrawnByTheirFailures) {
   TaskSampler sampler = Make(MakeTasks(3), {.order = "prioritized"});
   sampler.Ended("t0", 0.75);
@@ -158,6 +174,13 @@ TEST(TaskSamplerTest, AReplayedHistoryGivesTheSameNextTask) {
 
 TEST(TaskSamplerTest, ErrorsNameTheTaskTheFieldAndTheWayOn) {
   EXPECT_THAT(Fault(MakeTasks(2), {.order = "curriculum"}), HasSubstr("task 't0' has no number 'difficulty'"));
+  std::vector<v1::Task> half = Graded(2);
+  half[1].set_payload_json("{\"rate\": 0.5}");
+  EXPECT_THAT(Fault(half, {.order = "curriculum", .pass_rate_field = "rate"}),
+              HasSubstr("task 't1' has no number 'difficulty'"));
+  half[1].set_payload_json("{}");
+  EXPECT_THAT(Fault(half, {.order = "curriculum", .difficulty_field = "label", .pass_rate_field = "rate"}),
+              HasSubstr("task 't1' has no number 'rate'"));
   EXPECT_THAT(Fault(MakeTasks(2), {.pass_rate_field = "rate"}), HasSubstr("ingot tasks rate"));
   EXPECT_THAT(Fault(MakeTasks(2), {.domains = {{"maths", 1}}}), HasSubstr("names 'maths', and no task"));
   EXPECT_THAT(Fault(MakeTasks(2), {.order = "hardest"}), HasSubstr("order is 'hardest'"));

@@ -14,8 +14,8 @@ class ListingTest : public ::testing::Test {
   ListingTest() { EXPECT_TRUE(journal_.Refresh(run_.pool()).ok()); }
 
   base::json::object List(const std::string& query, const ListBounds& bounds = {}, const std::string& after = "") {
-    return ListJson(EpisodeFilter::Of(Query::Of("/?" + query)), after, journal_, run_.pool(), *run_.Source().tokenizer,
-                    bounds, base::Clock::Real())
+    return ListJson(EpisodeFilter::Of(Query::Of("/?" + query)).value(), after, journal_, run_.pool(),
+                    *run_.Source().tokenizer, bounds, base::Clock::Real())
         .value();
   }
   std::string Ids(const base::json::object& list) {
@@ -46,6 +46,24 @@ TEST_F(ListingTest, EveryConditionCounts) {
   EXPECT_EQ(Ids(List("text=X1")), "g1s0 g1s1");
   EXPECT_EQ(Ids(List("scaffold=other")), "");
   EXPECT_EQ(Ids(List("task=task-2")), "g2s0 g2s1");
+}
+
+TEST(EpisodeFilter, NamesTheValueThatItsKeyDoesNotTake) {
+  const auto refused = [](const std::string& query) {
+    const absl::Status status = EpisodeFilter::Of(Query::Of("/?" + query)).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << query;
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refused("reward_min=abc"), "reward_min: 'abc' is not a number");
+  EXPECT_EQ(refused("reward_max=nan"), "reward_max: 'nan' is not a number");
+  EXPECT_EQ(refused("step=1.5"), "step: '1.5' is not a whole number");
+  EXPECT_EQ(refused("version=99999999999999999999"), "version: '99999999999999999999' is not a whole number");
+  EXPECT_EQ(refused("group=%1b"), "group: '\\x1b' is not a whole number");
+  EXPECT_EQ(refused("kind=evil"), "kind: 'evil' is not one of: train, eval");
+  EXPECT_EQ(refused("state=ended").substr(0, 36), "state: 'ended' is not one of: open, ");
+  // A form sends what is left out as an empty value.
+  EXPECT_TRUE(EpisodeFilter::Of(Query::Of("/?reward_min=&step=&kind=&state=")).ok());
+  EXPECT_TRUE(EpisodeFilter::Of(Query::Of("/?state=infrastructure+failed")).ok());
 }
 
 TEST_F(ListingTest, APageThatIsFullSaysWhereTheNextBegins) {

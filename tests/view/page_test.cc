@@ -105,6 +105,16 @@ TEST_F(PageTest, AFaultIsOneClearError) {
   EXPECT_EQ(Ask("/api/tokens?id=g0s0&call=7").status, 404);
   EXPECT_EQ(Ask("/api/nothing").status, 404);
   EXPECT_THAT(Ask("/api/episodes?after=x").body, HasSubstr("not a cursor"));
+  for (const char* malformed :
+       {"/api/episodes?reward_min=abc", "/api/episodes?state=ended", "/api/episodes?limit=all", "/api/step?step=one",
+        "/api/group?group=0x1", "/api/group?group=0&kind=test", "/api/curves?points=many", "/api/time?steps=-",
+        "/api/tokens?id=g0s0&call=last", "/api/tokens?id=g0s0", "/api/episodes?rewardmin=1", "/api/window?x=1"}) {
+    const http::Response refused = Ask(malformed);
+    EXPECT_EQ(refused.status, 400) << malformed;
+    EXPECT_THAT(refused.body, HasSubstr("{\"error\":\"")) << malformed;
+  }
+  EXPECT_THAT(Ask("/api/episodes?reward_min=abc").body, HasSubstr("reward_min: 'abc' is not a number"));
+  EXPECT_THAT(Ask("/api/episodes?rewardmin=1").body, HasSubstr("'rewardmin' is not one of: kind, "));
   EXPECT_EQ(Ask("/api/run", kKey, "POST").headers.at("allow"), "GET, HEAD");
   EXPECT_EQ(Ask("/api/run", kKey, "HEAD").status, 200);
 }

@@ -72,7 +72,9 @@ class ReportTest : public ::testing::Test {
               "1000, "
               "\"perf/tokens_per_second\": 500, \"reward/term/<i>\": 1}\n";
     }
-    file << "{\"step\": 12, \"eval/reward_mean\": 0.75, \"eval/version\": 12}\n";
+    file << "{\"step\": 12, \"eval/reward_mean\": 0.75, \"eval/graded_mean\": 0.5, \"eval/version\": 12";
+    for (int term = 0; term < 9; ++term) file << ", \"eval/term/t" << term << "\": " << term;
+    file << "}\n";
     file.close();
     EXPECT_TRUE(rows_.Refresh().ok());
     EXPECT_TRUE(journal_.Refresh(run_.pool()).ok());
@@ -95,6 +97,11 @@ TEST_F(ReportTest, IsOneFileWithoutAScriptOrAnythingFromElsewhere) {
   EXPECT_THAT(html, HasSubstr("group 0, sample 1: reward 1"));
   EXPECT_THAT(html, HasSubstr("0.75"));
   EXPECT_THAT(html, HasSubstr("key: &lt;value&gt;"));
+  for (const char* chart :
+       {"Reward by term, before weights<", "Evaluation by reward term, before weights, 1 to 8 of 9<",
+        "Evaluation by reward term, before weights, 9 to 9 of 9<", ">t8<", "eval/graded_mean"}) {
+    EXPECT_THAT(html, HasSubstr(chart));
+  }
 }
 
 TEST_F(ReportTest, AComparisonHasIntervalsAndThePairedDifference) {

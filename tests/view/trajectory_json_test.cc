@@ -59,6 +59,8 @@ TEST_F(TrajectoryJsonTest, AnEpisodeHasItsCallsItsTreeAndItsAdvantages) {
   const base::json::array& calls = json.at("calls").as_array();
   ASSERT_EQ(calls.size(), 2u);
   EXPECT_EQ(calls[1].at("fork_cause"), "edited");
+  EXPECT_EQ(calls[1].at("origin"), "");
+  EXPECT_FALSE(calls[1].at("behind_trunk").as_bool());
   EXPECT_EQ(calls[1].at("advantage").as_double(), -0.5);
   EXPECT_EQ(calls[0].at("delivered").at("content"), "cd");
   EXPECT_EQ(json.at("sampled_tokens").to_number<int>(), 4);
@@ -66,6 +68,25 @@ TEST_F(TrajectoryJsonTest, AnEpisodeHasItsCallsItsTreeAndItsAdvantages) {
   const base::json::array& nodes = json.at("nodes").as_array();
   EXPECT_EQ(nodes.front().at("text"), "ab");
   EXPECT_EQ(nodes.back().at("text"), "no");
+}
+
+TEST_F(TrajectoryJsonTest, ACallSaysHowItsBranchBegan) {
+  v1::EpisodeTree tree = Tree("ab", "cd", R"({"content": "what was said so far"})");
+  v1::Call& second = *tree.mutable_calls(1);
+  second.set_fork_cause("new_conversation");
+  second.set_parent_call_id("of-a-trunk");
+  const v1::Segment quote = pools::Prompt(Ids("summary: what was said so far"));
+  (*tree.mutable_segments())["71"] = quote;  // "q"
+  second.clear_continued_segments();
+  second.clear_context_keys();
+  second.add_context_keys("q");
+  tree.mutable_episode()->mutable_fork()->set_episode_id("trunk");
+  const base::json::object json = EpisodeTreeJson(tree, *Bytes(), {}, 100).value();
+  EXPECT_EQ(json.at("trunk"), "trunk");
+  EXPECT_EQ(json.at("calls").as_array()[1].at("origin"), "summary");
+  EXPECT_EQ(json.at("calls").as_array()[1].at("origin_call").to_number<int>(), 0);
+  EXPECT_TRUE(json.at("calls").as_array()[1].at("behind_trunk").as_bool());
+  EXPECT_FALSE(json.at("calls").as_array()[0].at("behind_trunk").as_bool());
 }
 
 TEST_F(TrajectoryJsonTest, ATokenThatEndsWithinACharacterLeavesItToTheNext) {

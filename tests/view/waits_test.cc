@@ -38,6 +38,20 @@ TEST(CausesWithin, EveryInstantHasOneCause) {
               UnorderedElementsAre(Pair("engine: decoding", DoubleNear(1, 1e-9))));
 }
 
+TEST(HeldUpBy, NamesTheLongestCauseFirstAndTheTimeBehindTheLastCall) {
+  v1::EpisodeTree tree;
+  tree.mutable_episode()->set_opened_unix_ns(10 * kSecond);
+  EXPECT_EQ(HeldUpBy(tree, 12 * kSecond, true), "agent and its tools 2.0 s");
+  AddCall(tree, 11, 12, 16);
+  AddCall(tree, 17, 17.5, 18);
+  EXPECT_EQ(HeldUpBy(tree, 48 * kSecond, true),
+            "agent and its tools 32 s, engine: decoding 4.5 s, engine: queue and prompt 1.5 s");
+  EXPECT_EQ(
+      HeldUpBy(tree, 48 * kSecond, false),
+      "an agent at work, or a call that has not ended 30 s, engine: decoding 4.5 s, agent and its tools 2.0 s, engine: "
+      "queue and prompt 1.5 s");
+}
+
 TEST(Waits, OfABatchAddUpToTheWaitWhatever) {
   pools::TempDir dir;
   const auto pool = datapool::OpenPool(pools::QuickOptions(dir.path())).value();

@@ -16,7 +16,7 @@ TEST(WindowJson, ShowsTheGroupsFromTheHeadOnWithTheirCauses) {
   ASSERT_TRUE(journal.Refresh(run.pool()).ok());
   const RunFacts facts = run.Source().facts;
   const int64_t now = base::Clock::Real().UnixNanos() + 5'000'000'000;
-  const base::json::object window = WindowJson(facts, journal, run.pool(), now).value();
+  const base::json::object window = WindowJson(facts, journal, run.pool(), now, false).value();
   EXPECT_EQ(window.at("head").to_number<int>(), 2);  // 0 was trained, 1 was dropped
   EXPECT_EQ(window.at("trained").to_number<int>(), 1);
   EXPECT_EQ(window.at("dropped").to_number<int>(), 1);
@@ -26,7 +26,13 @@ TEST(WindowJson, ShowsTheGroupsFromTheHeadOnWithTheirCauses) {
   EXPECT_EQ(groups[0].at("state"), "finished");
   EXPECT_GE(groups[0].at("waits_s").to_number<double>(), 4.9);
   EXPECT_EQ(groups[1].at("state"), "open");
-  EXPECT_EQ(groups[1].at("cause"), "1 of 2 samples run, the oldest for 5 s");
+  EXPECT_EQ(
+      groups[1].at("cause"),
+      "1 of 2 samples run, the oldest for 5 s; sample 1, 1 calls: an agent at work, or a call that has not ended 5.0 "
+      "s");
+  const base::json::object rests = WindowJson(facts, journal, run.pool(), now, true).value();
+  EXPECT_EQ(rests.at("groups").as_array()[1].at("cause"),
+            "1 of 2 samples run, the oldest for 5 s; sample 1, 1 calls: agent and its tools 5.0 s");
   EXPECT_TRUE(groups[1].at("straggler").as_bool());  // the others were done within milliseconds
   EXPECT_TRUE(groups[1].at("in_window").as_bool());
   EXPECT_EQ(groups[1].at("samples").as_array().size(), 2u);

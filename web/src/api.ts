@@ -59,13 +59,14 @@ export interface Time {
 export interface Episode {
   id: string; kind: string; group: number; sample: number; attempt: number; state: string; reward: number; seconds: number;
   opened: number; task: string; domain: string; scaffold: string; cause: string; detail: string; version: number;
-  pinned: number; rung: string; signals: Record<string, number>;
+  pinned: number; rung: string; trunk: string; signals: Record<string, number>;
   terms: { term: string; weight: number; value: number; detail: string }[];
 }
 export interface ToolCall { function?: { name?: string; arguments?: unknown } }
 export interface Message { role?: string; content?: unknown; reasoning_content?: unknown; tool_calls?: ToolCall[] }
 export interface Call {
-  call: number; id: string; parent: number; branch: string; parent_branch: string; fork_cause: string; finish: string;
+  call: number; id: string; parent: number; branch: string; parent_branch: string; fork_cause: string;
+  behind_trunk: boolean; origin: "" | "summary" | "sub-agent"; origin_call: number; finish: string;
   model: string; trained: boolean; malformed: boolean; temperature: number; context_tokens: number; cached_tokens: number;
   sampled_tokens: number; started_s: number; queue_s: number; decode_s: number; ended_s: number; reward: number;
   advantage?: number; delivered: Message | null;

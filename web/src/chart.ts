@@ -7,11 +7,12 @@ import { h, hash, number, replace } from "./dom";
 export interface ChartSpec {
   title: string;
   names: string[];
+  labels?: string[];  // of the curves, shorter than their names
   opens: "step" | "eval" | null;
 }
 
 const kWholeSteps = [0, 1, 2, 3, 4, 5, 6, 7].flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
-const kColours = ["#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5", "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"];
+export const kColours = ["#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5", "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"];
 
 function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -56,7 +57,10 @@ export class Chart {
   private at = -1;
   private readonly told = h("p", { class: "unseen", role: "status" });  // the values that the arrow keys reach
 
+  private readonly labels: string[];
+
   constructor(readonly spec: ChartSpec) {
+    this.labels = spec.labels ?? spec.names;
     this.place = h("div", { class: "plot" });
     this.element = h("div", { class: "chart", role: "group", tabindex: 0, "aria-label": spec.title,
       onkeydown: ((event: KeyboardEvent) => this.key(event)) as (event: never) => void }, h("h3", {}, spec.title), this.place, this.told);
@@ -65,7 +69,7 @@ export class Chart {
   update(curves: Record<string, Curve>): void {
     const own = this.spec.names.map((name) => curves[name] ?? { steps: [], mean: [], low: [], high: [] });
     this.data = aligned(own);
-    const last = own.map((curve, i) => `${this.spec.names[i]} ${number(curve.mean[curve.mean.length - 1])}`);
+    const last = own.map((curve, i) => `${this.labels[i]} ${number(curve.mean[curve.mean.length - 1])}`);
     this.element.setAttribute("aria-label", `${this.spec.title}: ${last.join(", ")}; arrow keys move, Enter opens the groups`);
     if (this.plot) this.plot.setData(this.data);
     else this.draw();
@@ -80,7 +84,7 @@ export class Chart {
       scales: { x: { time: false }, y: { range: valueRange } },
       cursor: { points: { size: 7 } },
       axes: [{ ...axis, incrs: kWholeSteps }, { ...axis, size: axisWidth, values: (_, ticks, __, ___, step) => tickLabels(ticks, step) }],
-      series: [{ label: "step", value: (_, value, __, at) => String((at === null ? this.data[0][this.data[0].length - 1] : value) ?? "–") }, ...this.spec.names.map((name, i) => ({
+      series: [{ label: "step", value: (_, value, __, at) => String((at === null ? this.data[0][this.data[0].length - 1] : value) ?? "–") }, ...this.labels.map((name, i) => ({
         label: name, stroke: kColours[i % kColours.length], width: 1.5, spanGaps: true,
         points: { show: this.data[0].length < 40, size: 5 },
         value: (_: uPlot, value: number | null, __: number, at: number | null) => number(at === null ? this.newest(i + 1) : value),
@@ -117,7 +121,7 @@ export class Chart {
     event.preventDefault();
     const from = this.at < 0 ? count - 1 : this.at;
     this.at = Math.min(count - 1, Math.max(0, from + (event.key === "ArrowLeft" ? -1 : 1)));
-    replace(this.told, `step ${this.data[0][this.at]}: `, this.spec.names.map((name, i) => `${name} ${number(this.data[i + 1][this.at])} `));
+    replace(this.told, `step ${this.data[0][this.at]}: `, this.labels.map((name, i) => `${name} ${number(this.data[i + 1][this.at])} `));
     this.plot.setCursor({ left: this.plot.valToPos(this.data[0][this.at], "x"), top: 20 });
   }
 }

@@ -1,7 +1,7 @@
 // One episode: its calls with their times, and its tree.
 import { EpisodeTree, Run, TreeNode, ask } from "./api";
 import { count, h, hash, link, number, replace, seconds, table } from "./dom";
-import { callLink, describeCall, message, raw, rewards, timeline } from "./message";
+import { beginning, callLink, describeCall, message, raw, rewards, timeline } from "./message";
 import { View } from "./view";
 
 const kNodes = 400;  // of the tree, at a time
@@ -15,6 +15,38 @@ function nesting(nodes: TreeNode[]): number[] {
     depth[i] = node.parent < 0 ? 0 : depth[node.parent] + (children[node.parent] > 1 ? 1 : 0);
   });
   return depth;
+}
+
+// The first call whose path has each run: an index into the episode's calls.
+function firstCalls(episode: EpisodeTree): number[] {
+  const index = new Map(episode.calls.map((call, i) => [call.call, i]));
+  const first = episode.nodes.map((node) => Math.min(Infinity, ...node.ends.map((call) => index.get(call) ?? Infinity)));
+  for (let i = first.length - 1; i >= 0; --i) {  // in pre-order a child stands behind its parent
+    const { parent } = episode.nodes[i];
+    if (parent >= 0) first[parent] = Math.min(first[parent], first[i]);
+  }
+  return first;
+}
+
+// How the branches began that a run begins: that of the first call which leaves the path there, and those of calls that only
+// repeat the tokens of an earlier one.
+function branchesBegin(episode: EpisodeTree, first: number[], i: number): string[] {
+  const { parent, ends } = episode.nodes[i];
+  const begun: string[] = [];
+  if (first[i] !== Infinity && (parent < 0 || first[parent] !== first[i])) {
+    begun.push(beginning(episode.calls[first[i]], parent >= 0 ? episode.calls[first[parent]] : undefined));
+  }
+  for (const call of ends) {
+    const index = episode.calls.findIndex((one) => one.call === call);
+    if (index >= 0 && !first.includes(index)) begun.push(`call ${call} again · ${beginning(episode.calls[index], episode.calls[first[i]])}`);
+  }
+  return begun.filter((text) => text);
+}
+
+function sampledBy(episode: EpisodeTree, node: TreeNode): string {
+  const calls = node.calls ?? [];
+  const branch = episode.calls.find((call) => call.call === calls[0])?.branch;
+  return `, call ${calls.join(", ")}${branch ? `, branch ${branch}` : ""}`;
 }
 
 function versions(node: TreeNode): string {
@@ -34,9 +66,10 @@ export class EpisodeView implements View {
       const call = episode.calls[index];
       if (!call) return;
       replace(detail, h("div", { class: "card" },
-        h("h3", {}, `Call ${call.call}`, call.branch ? ` · branch ${call.branch}${call.parent_branch ? ` of ${call.parent_branch}` : ""}` : ""),
+        h("h3", {}, `Call ${call.call}`),
+        beginning(call) ? h("p", {}, h("span", { class: "begins" }, beginning(call))) : null,
         h("p", { class: "soft" }, describeCall(call), call.parent >= 0 ? `; continues call ${call.parent}` : "",
-          call.fork_cause ? `; forked: ${call.fork_cause}` : "", call.malformed ? "; its tool call is malformed" : "",
+          call.malformed ? "; its tool call is malformed" : "",
           call.trained ? "" : "; not trained", `; temperature ${number(call.temperature)}`,
           call.advantage === undefined ? "" : `; advantage ${number(call.advantage)}`, call.reward ? `; reward ${number(call.reward)}` : ""),
         h("p", {}, link(hash("call", { id: episode.id, call: call.call }), "its tokens")),
@@ -47,6 +80,9 @@ export class EpisodeView implements View {
         `, sample ${episode.sample}, attempt ${episode.attempt}: ${episode.state} after ${seconds(episode.seconds)}; scaffold ${episode.scaffold || "–"}, ` +
         `task ${episode.task}, ${count(episode.calls.length, "call")}, ${count(episode.sampled_tokens, "sampled token")}, ${number(episode.tree_tokens)} in its tree` +
         (episode.rung ? `, sandbox ${episode.rung}` : "")),
+      episode.trunk ? h("p", {}, "It goes on from a fork of its trunk, ", link(hash("episode", { id: episode.trunk }), `episode ${episode.trunk}`), ".") : null,
+      episode.state === "forked" ? h("p", {}, "It is a trunk: the episodes of its ",
+        link(hash("group", { group: episode.group, kind: episode.kind }), "group"), " go on from its last call.") : null,
       rewards(episode),
       episode.terms.some((term) => term.detail) ? table("Reward terms", ["term", "#weight", "#value", "words"],
         episode.terms.map((term) => [term.term, number(term.weight), number(term.value), raw(term.detail)])) : null,
@@ -62,12 +98,14 @@ export class EpisodeView implements View {
 
   private tree(episode: EpisodeTree): HTMLElement {
     const depth = nesting(episode.nodes);
+    const first = firstCalls(episode);
     const list = h("ul", { class: "tree", tabindex: 0, "aria-label": "runs of tokens, forks indented" });
     const more = (from: number) => {
       episode.nodes.slice(from, from + kNodes).forEach((node, i) => list.append(h("li", { class: node.sampled ? "sampled" : "",
         "style.margin-left": `${Math.min(24, depth[from + i]) * 14}px` },
+      branchesBegin(episode, first, from + i).map((text) => [h("span", { class: "begins" }, text), " "]),
       h("span", { class: "soft" }, node.sampled ? `sampled ${node.tokens} tokens, ${versions(node)}, log-prob ${number(node.logprob)}` +
-        `${node.kv_mixed ? ", mixed KV" : ""}, call ${(node.calls ?? []).join(", ")}` : `prompt ${node.tokens} tokens`,
+        `${node.kv_mixed ? ", mixed KV" : ""}${sampledBy(episode, node)}` : `prompt ${node.tokens} tokens`,
       node.ends.length ? h("span", {}, " · ends ", node.ends.map((call) => [link(hash("call", { id: episode.id, call }), `call ${call}`), " "])) : null),
       raw(node.text))));
       if (from + kNodes >= episode.nodes.length) return;

@@ -1,7 +1,7 @@
 // Lists of episodes with their filters, the groups of a step, and the episodes of a group side by side.
 import { Episode, Group, Run, ask } from "./api";
 import { Child, h, hash, link, number, replace, seconds, table } from "./dom";
-import { callLink, describeCall, message, raw, rewards } from "./message";
+import { beginning, callLink, describeCall, message, raw, rewards } from "./message";
 import { View } from "./view";
 
 interface List { episodes: Episode[]; next: string | null; looked_at: number }
@@ -38,7 +38,7 @@ export class Episodes implements View {
     }) as (event: never) => void },
     choice("kind", "kind", ["train", "eval"]), field("step", "step", "number"), field("version", "version (eval)", "number"),
     field("reward_min", "reward from", "number"), field("reward_max", "to", "number"),
-    choice("state", "state", ["", "open", "finished", "failed", "fenced"]),
+    choice("state", "state", ["", "open", "finished", "failed", "infrastructure failed", "forked", "fenced"]),
     choice("scaffold", "scaffold", ["", ...run.facts.scaffolds]), field("domain", "domain"), field("task", "task"),
     field("cause", "cause of failure"), field("fork", "fork cause (any)"), field("text", "text in a call"),
     h("button", { type: "submit" }, "Search"));
@@ -90,11 +90,11 @@ export class GroupView implements View {
       h("div", { class: "side", tabindex: 0, role: "region", "aria-label": "episodes side by side" },
         group.episodes.map((episode) => h("article", { class: "card" },
           h("h3", {}, link(hash("episode", { id: episode.id }), `sample ${episode.sample}`), ` · ${episode.state} · ${seconds(episode.seconds)}`),
+          episode.trunk ? h("p", { class: "soft" }, "from the trunk ", link(hash("episode", { id: episode.trunk }), episode.trunk.slice(0, 12))) : null,
           rewards(episode),
           episode.detail ? raw(episode.detail) : null,
           episode.calls.map((call) => h("section", {},
-            h("p", { class: "soft" }, callLink(episode, call), call.fork_cause ? ` (fork: ${call.fork_cause})` : "",
-              call.branch ? ` branch ${call.branch}` : "", call.advantage === undefined ? "" : ` advantage ${number(call.advantage)}`, " · ", describeCall(call)),
+            h("p", { class: "soft" }, callLink(episode, call), " ", beginning(call) ? h("span", { class: "begins" }, beginning(call)) : null, call.advantage === undefined ? "" : ` advantage ${number(call.advantage)}`, " · ", describeCall(call)),
             message(call.delivered)))))));
   }
 }

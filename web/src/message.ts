@@ -35,6 +35,19 @@ export function describeCall(call: Call): string {
     `queue and prompt ${seconds(call.queue_s)}, decoding ${seconds(call.decode_s)}`;
 }
 
+// How a call's branch began; empty = it goes on where another call of the same thread ended. `before`: the call whose path it leaves.
+export function beginning(call: Call, before?: Call): string {
+  const thread = call.branch && call.branch !== before?.branch;
+  const from = call.origin_call >= 0 ? ` of call ${call.origin_call}` : "";
+  const words = [
+    call.behind_trunk ? "goes on from the trunk" : "",
+    call.origin === "summary" ? `goes on from a summary: the answer${from}` : "",
+    call.origin === "sub-agent" ? `sub-agent${thread ? ` ${call.branch}` : ""}${thread && call.parent_branch ? `, started by ${call.parent_branch}` : from ? `, started by a tool call${from}` : ""}` :
+      thread ? `branch ${call.branch}` : "",
+    call.fork_cause ? `fork: ${call.fork_cause}` : ""];
+  return words.filter((word) => word).join(" · ");
+}
+
 export function callLink(episode: Episode, call: Call): HTMLElement {
   return link(hash("call", { id: episode.id, call: call.call }), `call ${call.call}`);
 }

@@ -1,24 +1,39 @@
 // The first view: progress, efficiency, roles and curves.
 import { Curve, Run, ask } from "./api";
-import { Chart, ChartSpec } from "./chart";
+import { Chart, ChartSpec, kColours } from "./chart";
 import { Child, h, hash, link, number, percent, refresh, replace, seconds, table } from "./dom";
 import { View } from "./view";
 
 const kPoints = 400;
 const kAtATime = 60;  // curves of one question
+const kMostAlike = 64;  // curves of one kind that is not a reward term, such as domains
 
 // The charts for the metrics that the record has.
 export function chartsFor(names: string[]): ChartSpec[] {
   const has = new Set(names);
-  const like = (prefix: string) => names.filter((name) => name.startsWith(prefix)).slice(0, 8);
+  const like = (prefix: string, wanted: (rest: string) => boolean = () => true) =>
+    names.filter((name) => name.startsWith(prefix) && wanted(name.slice(prefix.length)));
   const chart = (title: string, wanted: string[], opens: ChartSpec["opens"] = "step"): ChartSpec =>
     ({ title, names: wanted.filter((name) => has.has(name)), opens });
+  // All curves whose names begin with `prefix`: as many charts as keep the curves of each one apart by colour.
+  const every = (title: string, prefix: string, found: string[], opens: ChartSpec["opens"] = "step", most = Infinity): ChartSpec[] => {
+    const shown = found.slice(0, most), charts: ChartSpec[] = [];
+    for (let i = 0; i < shown.length; i += kColours.length) {
+      const some = shown.slice(i, i + kColours.length);
+      const part = shown.length > kColours.length ? `, ${i + 1} to ${i + some.length} of ${found.length}` : "";
+      charts.push({ title: title + part, names: some, labels: some.map((name) => name.slice(prefix.length)), opens });
+    }
+    return charts;
+  };
+  const whole = (rest: string) => !/[/@]/.test(rest);  // neither a measure of a term nor a part of the episodes
   return [
     chart("Reward", ["reward/mean", "reward/batch_mean"]),
-    chart("Reward by term, before weights", like("reward/term/")),
-    chart("Evaluation on held-out tasks", ["eval/reward_mean"], "eval"),
-    chart("Reward by domain", like("reward/batch_mean@domain:")),
-    chart("Signals", like("signal/").filter((name) => !name.includes("@"))),
+    ...every("Reward by term, before weights", "reward/term/", like("reward/term/", whole)),
+    chart("Evaluation on held-out tasks", ["eval/reward_mean", "eval/graded_mean"], "eval"),
+    ...every("Evaluation by reward term, before weights", "eval/term/", like("eval/term/"), "eval"),
+    ...every("Reward by domain", "reward/batch_mean@domain:", like("reward/batch_mean@domain:"), "step", kMostAlike),
+    ...every("Measures of reward terms", "reward/term/", like("reward/term/", (rest) => rest.includes("/") && !rest.includes("@")), "step", kMostAlike),
+    ...every("Signals", "signal/", like("signal/", (rest) => !rest.includes("@")), "step", kMostAlike),
     chart("Entropy, nats", ["actor/entropy"]),
     chart("Clipped tokens, share", ["actor/clipfrac_low", "actor/clipfrac_high"]),
     chart("Importance ratio", ["cispo/ratio_mean", "cispo/ratio_max"]),

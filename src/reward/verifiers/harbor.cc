@@ -1,15 +1,13 @@
 #include "reward/verifiers/harbor.h"
 
-#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
-#include <random>
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "reward/harbor_task.h"
 #include "reward/verifiers/answer_verifier.h"
 #include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
@@ -21,35 +19,31 @@ namespace fs = std::filesystem;
 using base::json::value;
 using sandbox::Template;
 
-constexpr int64_t kLargestTests = 64 << 20;  // bytes of a task's tests
-constexpr size_t kMostFiles = 2000;
 constexpr int64_t kLargestReport = 1 << 20;
+constexpr char kTests[] = "tests", kLogs[] = "logs";
 
-bool IsText(std::string_view bytes) { return bytes.substr(0, 8192).find('\0') == std::string_view::npos; }
+// Folders in which an agent can have put programs are no place to look for those of the tests.
+std::string PathOutside(const std::string& path, const std::string& folder) {
+  const auto normal = [](std::string_view text) { return (fs::path(text) / "").lexically_normal().string(); };
+  std::vector<std::string> kept;
+  const std::vector<std::string> places = absl::StrSplit(path, ':');
+  for (const std::string& each : places) {
+    const bool is_outside = folder == "/" || !normal(each).starts_with(normal(folder));
+    if (each.starts_with('/') && is_outside) kept.push_back(each);
+  }
+  return absl::StrJoin(kept, ":");
+}
 
-// The files of the folder, by relative path.
-absl::StatusOr<std::map<std::string, std::string>> ReadTests(const std::string& folder) {
-  std::map<std::string, std::string> files;
-  int64_t bytes = 0;
-  std::error_code error;
-  fs::recursive_directory_iterator at(folder, error), end;
-  for (; !error && at != end; at.increment(error)) {
-    if (!at->is_regular_file()) continue;
-    std::ifstream file(at->path(), std::ios::binary);
-    std::string content((std::istreambuf_iterator<char>(file)), {});
-    if (file.bad()) return absl::UnavailableError(absl::StrCat("cannot read ", at->path().string()));
-    bytes += static_cast<int64_t>(content.size());
-    files[fs::relative(at->path(), folder).generic_string()] = std::move(content);
-    if (bytes > kLargestTests || files.size() > kMostFiles) {
-      return absl::ResourceExhaustedError(absl::StrCat("verifier.harbor.tests: ", folder, " has more than ", kMostFiles,
-                                                       " files or ", kLargestTests, " bytes"));
-    }
-  }
-  if (error) return absl::NotFoundError(absl::StrCat("verifier.harbor.tests: ", folder, ": ", error.message()));
-  if (!files.contains("test.sh")) {
-    return absl::NotFoundError(absl::StrCat("verifier.harbor.tests: ", folder, " holds no test.sh"));
-  }
-  return files;
+// /logs has an empty folder verifier/.
+absl::Status MakeLogs(sandbox::Room& room) {
+  std::string made = (fs::temp_directory_path() / "ingot-logs-XXXXXX").string();
+  if (mkdtemp(made.data()) == nullptr) return absl::UnavailableError(absl::StrCat("cannot make ", made));
+  std::error_code ignored;
+  fs::permissions(made, fs::perms::all, ignored);
+  fs::create_directory(made + "/verifier", ignored);
+  absl::Status filled = room.FillBound(kLogs, made);
+  fs::remove_all(made, ignored);
+  return filled;
 }
 
 absl::StatusOr<double> NumberOf(const value& json, const std::string& what) {
@@ -99,53 +93,60 @@ class HarborVerifier final : public Verifier {
 
   absl::StatusOr<Verdict> Verify(const VerifierInput& input) const override {
     if (input.room == nullptr) return absl::InternalError("test.sh has no room to run in");
+    INGOT_ASSIGN_OR_RETURN(const HarborTask task, ReadHarborTask(input.task));
     INGOT_ASSIGN_OR_RETURN(const std::string source, FolderOf(input));
-    INGOT_ASSIGN_OR_RETURN(const auto files, ReadTests(source));
-    std::random_device device;
-    // A name that no agent can have prepared.
-    const std::string name = absl::StrCat(".verifier-", absl::Hex(device()), absl::Hex(device()), absl::Hex(device()));
-    const std::string folder = absl::StrCat(input.room->work(), "/", name);
-    for (const auto& [path, content] : files) {
-      const std::string text = IsText(content) ? WithHarborPaths(content, folder) : content;
-      INGOT_RETURN_IF_ERROR(input.room->WriteFile(absl::StrCat(name, "/tests/", path), text));
-    }
-    const std::string logs = name + "/logs/verifier/";
-    INGOT_RETURN_IF_ERROR(input.room->WriteFile(logs + "started", ""));
-    sandbox::Command command{.argv = {"sh", "-c", kRunHarborScript, "sh", folder + "/tests/test.sh"},
+    INGOT_RETURN_IF_ERROR(base::Annotate(input.room->FillBound(kTests, source), "verifier.harbor.tests"));
+    INGOT_RETURN_IF_ERROR(MakeLogs(*input.room));
+    sandbox::Command command{.argv = {"sh", "-c", kRunHarborScript, "sh", "/tests/test.sh"},
                              .env = EnvironmentOf(input),
-                             .working_dir = "",
+                             .working_dir = input.workdir,
                              .stdin_text = ""};
-    command.working_dir = input.workdir;
-    const auto outcome = input.room->Run(command, limits_, input.cancel);
+    for (const auto& [name, text] : input.env) {
+      if (name == "PATH" || !command.env.contains(name)) command.env[name] = text;
+    }
+    for (const auto* const more : {&task.env, &task.verifier_env}) {
+      for (const auto& [name, text] : *more) command.env[name] = text;
+    }
+    command.env["PATH"] = PathOutside(sandbox::SearchPath(command.env), input.workdir);
+    sandbox::Limits limits = limits_;
+    if (task.verifier_timeout_s > 0)
+      limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(task.verifier_timeout_s * 1e9));
+    const auto outcome = input.room->Run(command, limits, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "test.sh did not run");
     if (outcome->ending == sandbox::Ending::kCancelled) return absl::CancelledError("test.sh was cancelled");
     if (outcome->ending == sandbox::Ending::kTimedOut && options_.timeout_is_zero) {
       return Judged(false, "test.sh ran past its time limit");
     }
-    const std::string described = sandbox::Describe(*outcome, limits_);
+    const std::string described = sandbox::Describe(*outcome, limits);
     if (outcome->ending != sandbox::Ending::kExited) return absl::InternalError(absl::StrCat("test.sh ", described));
-    const auto json = input.room->ReadFile(logs + "reward.json", kLargestReport);
-    if (json.ok()) return ParseObject(*json);
-    const auto text = input.room->ReadFile(logs + "reward.txt", kLargestReport);
-    if (text.ok()) return ParseText(*text);
-    return absl::InternalError(absl::StrCat("test.sh ", described, " and left neither /logs/verifier/reward.json nor ",
-                                            "reward.txt; its stderr: ", Quoted(Trimmed(outcome->err))));
+    return Read(*input.room,
+                absl::StrCat(described, " and left neither /logs/verifier/reward.json nor reward.txt; its ",
+                             "stderr: ", Quoted(Trimmed(outcome->err))));
   }
 
   absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
-    INGOT_ASSIGN_OR_RETURN(const std::string folder, FolderOf(input));
-    std::error_code none;
-    if (!fs::exists(folder + "/test.sh", none)) {
-      return absl::NotFoundError(absl::StrCat("verifier.harbor.tests: ", folder, " holds no test.sh"));
-    }
+    INGOT_RETURN_IF_ERROR(ReadHarborTask(input.task).status());
+    INGOT_RETURN_IF_ERROR(FolderOf(input).status());
     return sandbox::Command();
   }
 
  private:
+  // `neither`: the error's text where there is no report.
+  static absl::StatusOr<Verdict> Read(sandbox::Room& room, const std::string& neither) {
+    const auto json = room.ReadBound(kLogs, "verifier/reward.json", kLargestReport);
+    if (json.ok()) return ParseObject(*json);
+    const auto text = room.ReadBound(kLogs, "verifier/reward.txt", kLargestReport);
+    if (text.ok()) return ParseText(*text);
+    return absl::InternalError(absl::StrCat("test.sh ", neither));
+  }
+
   absl::StatusOr<std::string> FolderOf(const VerifierInput& input) const {
     const auto rendered = tests_.Render(VariablesOf(input));
     if (!rendered.ok()) return base::Annotate(rendered.status(), "verifier.harbor.tests");
-    return rendered->starts_with('/') ? *rendered : absl::StrCat(input.cwd, "/", *rendered);
+    const std::string folder = rendered->starts_with('/') ? *rendered : absl::StrCat(input.cwd, "/", *rendered);
+    std::error_code none;
+    if (fs::exists(folder + "/test.sh", none)) return folder;
+    return absl::NotFoundError(absl::StrCat("verifier.harbor.tests: ", folder, " holds no test.sh"));
   }
 
   const VerifierOptions options_;
@@ -155,24 +156,7 @@ class HarborVerifier final : public Verifier {
 
 }  // namespace
 
-std::string WithHarborPaths(std::string_view text, const std::string& folder) {
-  const auto is_name = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.' || c == '/'; };
-  std::string replaced;
-  for (size_t i = 0; i < text.size();) {
-    size_t length = 0;
-    if (text[i] == '/' && (i == 0 || !is_name(text[i - 1]))) {
-      for (const std::string_view path : {"/tests", "/logs"}) {
-        if (!text.substr(i).starts_with(path)) continue;
-        const size_t after = i + path.size();
-        if (after == text.size() || text[after] == '/' || !is_name(text[after])) length = path.size();
-      }
-    }
-    if (length > 0) replaced += folder;
-    replaced += text.substr(i, std::max<size_t>(length, 1));
-    i += std::max<size_t>(length, 1);
-  }
-  return replaced;
-}
+std::vector<sandbox::Bind> HarborBinds() { return {{kTests, "/tests"}, {kLogs, "/logs"}}; }
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeHarbor(const VerifierOptions& options) {
   auto tests = Template::Parse(options.harbor.tests, VerifierVariables());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "trainer/window_pairs.h"
 #include "tree/trie.h"
 
 namespace ingot::trainer {
@@ -40,8 +41,11 @@ std::vector<CallPlace> InTrieOrder(std::span<const tree::CallPath> calls) {
 
 // The cost that a call adds to a run that already holds its first `shared` tokens.
 double CostOf(const CallPlace& place, int64_t shared, const RowCosts& costs) {
-  const auto pairs = [](int64_t length) { return static_cast<double>(length) * static_cast<double>(length + 1) / 2; };
-  return costs.row * static_cast<double>(place.length - shared) + costs.pair * (pairs(place.length) - pairs(shared)) +
+  const auto pairs = [&](int64_t window) {
+    return static_cast<double>(SequencePairs(place.length, window) - SequencePairs(shared, window));
+  };
+  return costs.row * static_cast<double>(place.length - shared) + costs.pair * pairs(0) +
+         (costs.window > 0 ? costs.window_pair * pairs(costs.window) : 0) +
          costs.loss_entry * static_cast<double>(place.entries);
 }
 

@@ -18,9 +18,11 @@ namespace ingot::trainer {
 
 // Relative costs, forward and backward together.
 struct RowCosts {
-  double row = 1;         // of a merged row through the layers
-  double pair = 0;        // of a (query, key) pair that is not masked
-  double loss_entry = 0;  // of a row of logits
+  double row = 1;          // of a merged row through the layers
+  double pair = 0;         // of a (query, key) pair that is not masked, in layers without a window
+  double loss_entry = 0;   // of a row of logits
+  double window_pair = 0;  // of a pair within the window, in layers with one
+  int64_t window = 0;      // 0 = none
 };
 
 // The rank of each call, in [0, ranks); -1 = the call sampled nothing and bears no loss. Rank 0 gets calls if any rank

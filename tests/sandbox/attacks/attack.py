@@ -204,6 +204,17 @@ def note():
     return False  # the test looks for it from outside
 
 
+def inotify():
+    """Holds all instances that a uid may have, until the test has tried to get one."""
+    while LIBC.inotify_init1(os.O_CLOEXEC) >= 0:
+        pass
+    with open("held", "w"):
+        pass
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    return False
+
+
 def cpu():
     end = time.monotonic() + 1
     while time.monotonic() < end:
@@ -257,6 +268,7 @@ ATTACKS = {
     "many_empty_files": lambda: disk(8000, 0),
     "shared_memory": shared_memory,
     "cpu": cpu,
+    "inotify": inotify,
     "keyctl": lambda: call(250, 0, -3, 0, 0, 0),
     "add_key": lambda: call(248, b"user", b"x", b"y", 1, -2),
     "io_uring": lambda: call(425, 1, 0),

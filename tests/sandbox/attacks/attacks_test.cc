@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -22,6 +23,7 @@
 #include <set>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "base/random.h"
 #include "sandbox/marked_processes.h"
@@ -44,6 +46,7 @@ bool Promised(const std::string& attack, const Grant& grant) {
   if (attack.starts_with("outside_") || attack == "note" || attack == "shared_memory") {
     return grant.root_folder || grant.landlock > 0;
   }
+  if (attack == "inotify") return grant.own_uid;
   if (attack == "fork_bomb") return grant.own_uid || grant.user_namespace;
   if (attack.starts_with("memory_") || attack == "cpu") return grant.groups > 0;
   if (attack.starts_with("disk_") || attack == "many_empty_files") return true;
@@ -168,14 +171,19 @@ class Scene {
                     .stdin_text = ""};
     Limits limits;
     limits.wall_time = std::chrono::seconds(180);  // on a loaded machine
-    return room->Run(command, limits, nullptr);
+    std::thread watcher;
+    if (name == "inotify") watcher = std::thread([&] { has_inotify_ = AskForInotify(*room); });
+    auto outcome = room->Run(command, limits, nullptr);
+    if (watcher.joinable()) watcher.join();
+    return outcome;
   }
 
   // The harm that is seen from outside after an attack, and mends it for the next one; empty = none.
-  std::string Harm() const {
+  std::string Harm() {
     std::string harm;
     if (left_.Count() != 0) harm = "it left processes behind";
     if (sibling_mark_.Count() != 1) harm = "the sibling is gone";
+    if (!std::exchange(has_inotify_, true)) harm = "nothing of inotify is left for this user";
     if (std::filesystem::exists(runs_ + "/taken")) {
       harm = "the run's folder was renamed";
       std::filesystem::rename(runs_ + "/taken", runs_ + "/run");
@@ -188,6 +196,17 @@ class Scene {
   }
 
  private:
+  // Whether this process gets an instance while the attack holds those that it could take.
+  static bool AskForInotify(Room& room) {
+    for (int i = 0; i < 6000 && !room.ReadFile("held", 1).ok(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    const Fd made(inotify_init1(IN_CLOEXEC));
+    EXPECT_TRUE(room.WriteFile("go", "").ok());
+    return made.valid();
+  }
+
+  bool has_inotify_ = true;
   const TestFolder folder_;
   const MarkedProcesses sibling_mark_, left_;
   const std::string nonce_ = base::RandomHex(8);
@@ -208,33 +227,20 @@ constexpr const char* kAttacks[] = {"parent_memory",  "parent_environ", "owner_m
                                     "kill_all",       "runs_write",     "runs_replace"};
 
 // On the machine.
-constexpr const char* kMachineAttacks[] = {"service",
-                                           "abstract_socket",
-                                           "vsock",
-                                           "netlink",
-                                           "packet",
-                                           "raw_ip",
-                                           "outside_read",
-                                           "outside_write",
-                                           "outside_by_link",
-                                           "note",
-                                           "fork_bomb",
-                                           "memory_of_one",
-                                           "memory_of_many",
-                                           "disk_one_file",
-                                           "disk_many_files",
-                                           "many_empty_files",
-                                           "shared_memory",
-                                           "cpu",
-                                           "keyctl",
-                                           "add_key",
-                                           "io_uring",
-                                           "userfaultfd",
-                                           "bpf",
-                                           "perf_event",
-                                           "new_user_namespace",
-                                           "mount",
-                                           "realtime",
+constexpr const char* kMachineAttacks[] = {"service",         "abstract_socket",
+                                           "vsock",           "netlink",
+                                           "packet",          "raw_ip",
+                                           "outside_read",    "outside_write",
+                                           "outside_by_link", "note",
+                                           "fork_bomb",       "memory_of_one",
+                                           "memory_of_many",  "disk_one_file",
+                                           "disk_many_files", "many_empty_files",
+                                           "shared_memory",   "cpu",
+                                           "inotify",         "keyctl",
+                                           "add_key",         "io_uring",
+                                           "userfaultfd",     "bpf",
+                                           "perf_event",      "new_user_namespace",
+                                           "mount",           "realtime",
                                            "tiocsti"};
 
 // Without its wall it would take more than a test may: memory of the machine, and processes of this user.

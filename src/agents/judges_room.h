@@ -1,0 +1,37 @@
+// The rooms of an episode: of its agent, and of a verifier that runs a program among the agent's files. `ingot tasks check` and
+// runs open them alike.
+//
+//   "agent"     the agent's own room, once its last process is gone. The verifier has a HOME of its own.
+//   "changed"   a new room with every file that the agent left: work/, home/ and, with an image, what it changed in it
+//   "pristine"  a new room with work/, home/ and the image as it was. Of the image only the folder that commands start in is the
+//               agent's. No program outside of it is one that an agent put there.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agents/options.h"
+#include "base/status.h"
+#include "reward/harbor_task.h"
+#include "sandbox/substrate.h"
+
+namespace ingot::agents {
+
+// The kind of the verifier's room: `verifier_room` without "auto". Empty: the verifier runs no program among the agent's files.
+std::string JudgesRoomOf(const RecipeOptions& recipe);
+
+// The task's limits become the room's, where those of the sandbox (`usual`) are not smaller.
+void Limit(const reward::HarborTask& task, const sandbox::SubstrateOptions& usual, sandbox::RoomOptions& options);
+
+// A new room of the kind "changed" or "pristine". `options`: of the agent's room, which no command runs in. `folder`: in the
+// image, the one that commands start in. `is_harbor`: it has /tests and /logs too.
+absl::StatusOr<std::unique_ptr<sandbox::Room>> OpenJudgesRoom(const std::string& kind, sandbox::Substrate& substrate,
+                                                              sandbox::Room& of_agent, sandbox::RoomOptions options,
+                                                              const std::string& folder, bool is_harbor);
+
+// Runs the command in the room until it exits with 0. UNAVAILABLE: it failed as often as it may. CANCELLED. `like` has the
+// environment and the folder.
+absl::Status AwaitHealth(const reward::HealthCheck& check, const sandbox::Command& like, sandbox::Room& room,
+                         const sandbox::Cancellation* cancel);
+
+}  // namespace ingot::agents

@@ -1,0 +1,75 @@
+#include "app/node_clocks.h"
+
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "base/log.h"
+
+namespace ingot::app {
+namespace {
+
+bool IsAhead(const NodePlace& node, const std::string& own, int64_t now_unix_ns) {
+  return node.name != own && std::chrono::nanoseconds(node.told_unix_ns - now_unix_ns) > kClockGap;
+}
+
+}  // namespace
+
+std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes, const std::string& own,
+                                             int64_t now_unix_ns) {
+  std::vector<std::string> lines;
+  for (const NodePlace& node : nodes) {
+    if (!IsAhead(node, own, now_unix_ns)) continue;
+    lines.push_back(fmt::format(
+        "the clock of {} (node {}) is {:.1f} s or more behind that of {} (node {}): set both, by "
+        "NTP for instance; deadlines and recorded times are wrong by as much",
+        MachineName(), own, static_cast<double>(node.told_unix_ns - now_unix_ns) * 1e-9, node.machine, node.name));
+  }
+  return lines;
+}
+
+absl::Status CheckClock(RunRegistry& registry, const std::string& own, const base::Clock& clock) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<NodePlace> nodes, registry.Nodes());
+  const std::vector<std::string> lines = DescribeClocksAhead(nodes, own, clock.UnixNanos());
+  return lines.empty() ? absl::OkStatus() : absl::FailedPreconditionError(absl::StrJoin(lines, "; "));
+}
+
+NodeClocks::NodeClocks(RunRegistry& registry, Options options, const base::Clock& clock)
+    : registry_(registry), options_(std::move(options)), clock_(clock), thread_([this] { Run(); }) {}
+
+NodeClocks::~NodeClocks() {
+  {
+    base::MutexLock lock(mu_);
+    stopping_ = true;
+    stopped_.SignalAll();
+  }
+  thread_.join();
+}
+
+void NodeClocks::Run() {
+  const base::Clock& real = base::Clock::Real();
+  while (true) {
+    Look();
+    base::MutexLock lock(mu_);
+    const std::chrono::nanoseconds next = real.Now() + options_.poll;
+    while (!stopping_ && real.WaitUntil(stopped_, mu_, next)) {
+    }
+    if (stopping_) return;
+  }
+}
+
+void NodeClocks::Look() {
+  const absl::StatusOr<std::vector<NodePlace>> nodes = registry_.Nodes();
+  if (!nodes.ok()) return;  // the registry's own threads tell that it is silent
+  const int64_t now = clock_.UnixNanos();
+  bool newcomers = false;
+  for (const NodePlace& node : *nodes) {
+    if (node.name == options_.own) continue;
+    newcomers = std::exchange(seen_[node.name], node.token) != node.token || newcomers;
+    for (const std::string& line : DescribeClocksAhead({node}, options_.own, now)) {
+      if (std::exchange(told_[node.name], node.token) != node.token) options_.on_gap(line);
+    }
+  }
+  if (newcomers) options_.retell();
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,65 @@
+// Finds nodes of a run whose clocks differ. Each agent writes the time of its own clock into its entry of the registry.
+//
+//   node a   told 12:00:00 ──▶ registry ──▶ node b   whose clock says 11:59:00: it is a minute or more behind
+//
+// An entry cannot be read before it was written. So a time in the reader's future is of a clock ahead of the reader's, by
+// as much at least, however slow registry and machines are. Of two clocks that differ the one behind finds it. A clock that
+// is ahead reads old times only, and says nothing.
+//
+// Each agent tells its time when it registers, and again when a node appears that it has not seen: entries are not written
+// more often, since etcd keeps every value of a key. A difference is thus found within two polls of a node's start.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/run_registry.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace ingot::app {
+
+// Smaller differences are not told. Deadlines of episodes that move to another gateway are off by so much at most.
+inline constexpr std::chrono::seconds kClockGap{5};
+
+// A line for each node whose clock is ahead of this machine's, which is at `now_unix_ns`, by more than kClockGap. `own`:
+// the name of this node.
+std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes, const std::string& own,
+                                             int64_t now_unix_ns);
+
+// FAILED_PRECONDITION: this machine's clock is behind that of a node which is there already.
+absl::Status CheckClock(RunRegistry& registry, const std::string& own, const base::Clock& clock = base::Clock::Real());
+
+// Looks again and again, in a thread of its own, until it is destroyed.
+class NodeClocks {
+ public:
+  struct Options {
+    std::string own;  // the name of this node
+    std::chrono::milliseconds poll{2000};
+    std::function<void()> retell;                    // writes this node's entry anew
+    std::function<void(const std::string&)> on_gap;  // a line for each agent with such a clock, once
+  };
+  // REQUIRES: the registry and the clock outlive it.
+  NodeClocks(RunRegistry& registry, Options options, const base::Clock& clock = base::Clock::Real());
+  ~NodeClocks();
+
+ private:
+  void Run();
+  void Look();
+
+  RunRegistry& registry_;
+  const Options options_;
+  const base::Clock& clock_;
+  std::map<std::string, int64_t> seen_, told_;  // tokens of agents, by the nodes' names; of the thread
+  base::Mutex mu_;
+  base::CondVar stopped_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;  // last
+};
+
+}  // namespace ingot::app

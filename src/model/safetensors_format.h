@@ -1,0 +1,56 @@
+// The safetensors format: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then
+// the data. Offsets count from the end of the header and must cover the data without gap or overlap. These are the
+// parts that reading (safetensors.cc) and writing (safetensors_save.cc) share.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace ingot::model {
+
+static_assert(std::endian::native == std::endian::little, "tensors are stored little-endian");
+
+struct DType {
+  std::string_view name;
+  at::ScalarType type;
+};
+inline constexpr std::array<DType, 10> kDTypes = {{{"F64", at::kDouble},
+                                                   {"F32", at::kFloat},
+                                                   {"F16", at::kHalf},
+                                                   {"BF16", at::kBFloat16},
+                                                   {"I64", at::kLong},
+                                                   {"I32", at::kInt},
+                                                   {"I16", at::kShort},
+                                                   {"I8", at::kChar},
+                                                   {"U8", at::kByte},
+                                                   {"BOOL", at::kBool}}};
+
+inline absl::Status System(const std::string& path, const char* doing) {
+  const int code = errno;
+  return absl::ErrnoToStatus(code, absl::StrCat(path, ": ", doing, " failed"));
+}
+
+// Owns a descriptor; -1 = none.
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace ingot::model

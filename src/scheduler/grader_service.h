@@ -1,0 +1,18 @@
+// The gRPC service of the reward stage: forwards every question to a Grader. Each holds one server thread until it is
+// answered.
+#pragma once
+
+#include <memory>
+
+#include "scheduler/grader.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace ingot::scheduler {
+
+// `grader` must outlive the server the service is registered with.
+std::unique_ptr<grpc::Service> NewGraderService(Grader& grader);
+
+}  // namespace ingot::scheduler

@@ -1,0 +1,220 @@
+// The rooms of episodes, from the agent's to the verifier's, and what becomes of an episode whose room cannot be had.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "agents/fake_episodes.h"
+#include "agents/runner.h"
+#include "base/json.h"
+#include "sandbox/test_room.h"
+
+namespace ingot::agents {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+class EpisodeRoomsTest : public testing::Test {
+ protected:
+  EpisodeRoomsTest() : root_(folder_.path()) {
+    options_.work_root = root_ + "/work";
+    options_.concurrency = 1;
+    options_.recipes.emplace_back();
+    recipe().timeout_s = 60;
+    recipe().command = {"/bin/sh", "-c", "echo 42"};
+  }
+
+  RecipeOptions& recipe() { return options_.recipes[0]; }
+
+  // Null: this machine grants less than `least`.
+  std::unique_ptr<sandbox::Substrate> Ground(sandbox::Rung least) {
+    ground_.work_root = options_.work_root;
+    auto made = sandbox::MakeSubstrate(ground_);
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() && (*made)->grant().rung >= least ? *std::move(made) : nullptr;
+  }
+
+  void RunOne(FakeEpisodes& episodes, std::unique_ptr<sandbox::Substrate> ground) {
+    auto runner = Runner::Make(options_, std::move(ground), episodes, base::Clock::Real());
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    ASSERT_TRUE((*runner)->Start().ok());
+    EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
+    ASSERT_EQ(episodes.ends().size(), 1u);
+  }
+
+  // Runs one episode, and expects that the infrastructure failed it, so that its sample is tried again.
+  void ExpectOfInfrastructure(const std::string& cause, const std::string& detail,
+                              std::unique_ptr<sandbox::Substrate> ground) {
+    FakeEpisodes episodes(1);
+    RunOne(episodes, std::move(ground));
+    EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+    EXPECT_EQ(episodes.ends()[0].cause(), cause);
+    EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(detail));
+    EXPECT_TRUE(episodes.rewards().empty());
+  }
+
+  const sandbox::TestFolder folder_;
+  const std::string root_;
+  sandbox::SubstrateOptions ground_;
+  RunnerOptions options_;
+};
+
+TEST_F(EpisodeRoomsTest, AnImageThatIsNotThereFailsAsInfrastructure) {
+  auto ground = Ground(sandbox::Rung::kNamespaces);
+  if (ground == nullptr) GTEST_SKIP() << "images need namespaces";
+  recipe().image = "folder:" + root_ + "/no-such-image";
+  ExpectOfInfrastructure("sandbox", "no-such-image", std::move(ground));
+}
+
+TEST_F(EpisodeRoomsTest, AControlGroupThatIsRefusedFailsAsInfrastructure) {
+  auto ground = Ground(sandbox::Rung::kFull);
+  if (ground == nullptr) GTEST_SKIP() << "not granted";
+  // The groups of this process go away below it: new rooms get none.
+  std::vector<fs::path> own;
+  std::error_code error;
+  const std::string name = absl::StrCat("ingot-", getpid(), "-");
+  for (fs::recursive_directory_iterator it("/sys/fs/cgroup", fs::directory_options::skip_permission_denied, error), end;
+       !error && it != end; it.increment(error)) {
+    if (it->is_directory(error) && it->path().filename().string().starts_with(name)) own.push_back(it->path());
+  }
+  ASSERT_FALSE(own.empty());
+  for (const fs::path& group : own) ASSERT_EQ(rmdir(group.c_str()), 0) << group << ": " << std::strerror(errno);
+  ExpectOfInfrastructure("sandbox", name, std::move(ground));
+}
+
+TEST_F(EpisodeRoomsTest, ADiskThatIsFullFailsTheEpisodeAsInfrastructureEvenIfItsAgentHidesIt) {
+  fs::create_directories(options_.work_root);
+  // In a mount namespace of this process, so that nothing stays mounted.
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("ingot-test", options_.work_root.c_str(), "tmpfs", 0, "size=16m,mode=0777") != 0) {
+    GTEST_SKIP() << "a small disk needs root: " << std::strerror(errno);
+  }
+  ground_.rung = "process";
+  for (const char* const fate : {"fail", "zero"}) {
+    recipe().on_crash = recipe().on_flood = fate;
+    for (const char* const code : {"0", "1"}) {
+      recipe().command = {"/bin/sh", "-c", absl::StrCat("cat /dev/zero > fill; echo 42; exit ", code)};
+      ExpectOfInfrastructure("disk", "disk of agents.work_root was full", Ground(sandbox::Rung::kProcess));
+    }
+  }
+  recipe().command = {"/bin/sh", "-c", "echo 42"};
+  recipe().setup = {{{"/bin/sh", "-c", "cat /dev/zero > fill"}}};
+  ExpectOfInfrastructure("disk", "disk of agents.work_root was full", Ground(sandbox::Rung::kProcess));
+  umount2(options_.work_root.c_str(), MNT_DETACH);
+}
+
+TEST_F(EpisodeRoomsTest, AnAgentThatUsesMoreDiskThanItsRoomMayFailsItself) {
+  ground_.rung = "process";
+  ground_.disk.files = 100;
+  recipe().command = {"/bin/sh", "-c", "i=0; while [ $i -lt 200 ]; do : > f$i; i=$((i+1)); done; echo 42"};
+  FakeEpisodes episodes(1);
+  RunOne(episodes, Ground(sandbox::Rung::kProcess));
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(episodes.ends()[0].cause(), "flood");
+}
+
+// A Harbor task whose image is a static shell.
+class HarborEpisodeTest : public EpisodeRoomsTest {
+ protected:
+  void SetUp() override {
+    if (access("/bin/busybox", X_OK) != 0) GTEST_SKIP() << "needs busybox-static";
+    for (const char* const part : {"bin", "app", "tmp", "etc"}) fs::create_directories(root_ + "/image/" + part);
+    fs::copy_file("/bin/busybox", root_ + "/image/bin/busybox");
+    for (const char* const tool : {"sh", "cat", "grep", "test"}) {
+      fs::create_symlink("busybox", root_ + "/image/bin/" + tool);
+    }
+    std::ofstream(root_ + "/image/app/given") << "given\n";
+    fs::create_directories(root_ + "/tests");
+    SetTests("grep -q 42 answer && grep -q given given && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n");
+    ground_.visible = {root_ + "/image"};
+    if (Ground(sandbox::Rung::kNamespaces) == nullptr) GTEST_SKIP() << "images need namespaces";
+    recipe().image = "folder:" + root_ + "/image";
+    recipe().verifier.kind = "harbor";
+    recipe().verifier.timeout_s = 30;
+  }
+  void SetTests(const std::string& script) { std::ofstream(root_ + "/tests/test.sh") << script; }
+
+  // The episode of a task with these fields more. -1 = it has no reward.
+  double Reward(const std::string& script, const base::json::object& more = {}) {
+    base::json::object task{{"tests_dir", root_ + "/tests"}, {"workdir", "/app"}};
+    for (const auto& [name, field] : more) task[name] = field;
+    recipe().command = {"sh", "-c", script};
+    FakeEpisodes episodes(1, base::PrintJson(task));
+    RunOne(episodes, Ground(sandbox::Rung::kNamespaces));
+    end_ = episodes.ends()[0];
+    return episodes.rewards().contains("ep0") ? episodes.rewards().at("ep0").reward() : -1;
+  }
+
+  v1::EpisodeEndRequest end_;
+};
+
+TEST_F(HarborEpisodeTest, TheAgentWorksInTheImageAndTheTestsJudgeItsFolder) {
+  EXPECT_EQ(Reward("cat given > copy; echo 42 > answer"), 1) << end_.detail();
+  EXPECT_EQ(Reward("echo 41 > answer"), 0) << end_.detail();
+  EXPECT_EQ(Reward("test ! -e /tests/test.sh && test ! -e /logs && echo 42 > answer"), 1) << end_.detail();
+}
+
+// It leaves a shell, a grep and a shell start-up file that say it was right.
+TEST_F(HarborEpisodeTest, AnAgentThatReplacesTheImagesProgramsFoolsNoVerifier) {
+  const std::string attack =
+      "echo 41 > answer; B=/bin/busybox; $B mkdir -p bin; "
+      "printf '#!/bin/busybox sh\\necho 1 > /logs/verifier/reward.txt\\n' > bin/sh; $B chmod 755 bin/sh; "
+      "for each in bash grep; do $B cp bin/sh bin/$each; $B rm -f /bin/$each; $B cp bin/sh /bin/$each; done; "
+      "echo 'echo 1 > /logs/verifier/reward.txt; exit' > /etc/profile; $B cp bin/sh /bin/new; $B mv /bin/new /bin/sh";
+  EXPECT_EQ(Reward(attack), 0) << end_.detail();
+  EXPECT_EQ(Reward(attack, {{"env", {{"PATH", "/app/bin:/bin"}}}}), 0) << "nor by the work folder: " << end_.detail();
+  recipe().verifier_room = "changed";
+  EXPECT_EQ(Reward(attack), 1) << "the attack works on the image as the agent left it";
+}
+
+TEST_F(HarborEpisodeTest, TestsThatLookAtTheImageNeedItAsTheAgentLeftIt) {
+  SetTests("test -e /etc/installed && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n");
+  EXPECT_EQ(Reward("echo 1 > /etc/installed"), 0) << end_.detail();
+  recipe().verifier_room = "changed";
+  EXPECT_EQ(Reward("echo 1 > /etc/installed"), 1) << end_.detail();
+}
+
+TEST_F(HarborEpisodeTest, LimitsVariablesAndHealthOfTheTaskAreHonoured) {
+  SetTests("test \"$W$V\" = wv && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n");
+  const base::json::object env{{"env", {{"W", "w"}}}, {"verifier_env", {{"V", "v"}}}};
+  EXPECT_EQ(Reward("test \"$W$V\" = w", env), 1) << end_.detail();
+  EXPECT_EQ(Reward("busybox sleep 30", {{"agent_timeout_s", 0.3}}), -1);
+  EXPECT_EQ(end_.cause(), "timeout");
+  EXPECT_EQ(Reward("busybox head -c 60000000 /dev/zero > big", {{"storage_mb", 20}}), -1);
+  EXPECT_EQ(end_.cause(), "flood");
+  // Three tries: the first two are early enough not to count.
+  const base::json::value check = {{"command", "echo x >> tries; test $(busybox wc -l < tries) -gt 2"},
+                                   {"start_period_s", 60},
+                                   {"start_interval_s", 0},
+                                   {"retries", 1}};
+  SetTests("grep -c x tries > /logs/verifier/reward.txt\n");
+  EXPECT_EQ(Reward("true", {{"healthcheck", check}}), 3) << end_.detail();
+  EXPECT_EQ(Reward("true", {{"healthcheck", {{"command", "exit 3"}, {"interval_s", 0}, {"retries", 2}}}}), -1);
+  EXPECT_EQ(end_.state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  EXPECT_THAT(end_.detail(), HasSubstr("healthcheck (exit 3) exited with 3, 2 times"));
+}
+
+TEST_F(HarborEpisodeTest, TheSmallerTotalOfTaskAndSandboxHolds) {
+  auto ground = Ground(sandbox::Rung::kFull);
+  if (ground == nullptr) GTEST_SKIP() << "not granted";
+  const std::string hog = "busybox head -c 200000000 /dev/zero | busybox tail | busybox wc -c > size; echo 42 > answer";
+  const auto size = [&](int64_t usual_mb, int64_t task_mb) {
+    ground_.totals.memory_bytes = usual_mb << 20;
+    SetTests("test -s size && grep -q 200000000 size && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n");
+    return Reward(hog, {{"memory_mb", task_mb}});
+  };
+  EXPECT_EQ(size(1024, 1024), 1) << end_.detail();
+  EXPECT_NE(size(1024, 64), 1);
+  EXPECT_NE(size(64, 1024), 1);
+}
+
+}  // namespace
+}  // namespace ingot::agents
