@@ -42,6 +42,12 @@ def case_rung(ingot, folder):
     check(code != 0 and "sandbox.require is namespaces" in output and "rung process" in output, output)
     check(not pathlib.Path(f"{ingot.folder}/refused/metrics.jsonl").exists() or ingot.rows("refused") == 0, "it trained")
 
+    # Its files lie at /app, which a weaker rung cannot show.
+    ingot.config = "examples/harbor/run.yaml"
+    code, output = ingot.run("train", {"run.name": "placeless", "sandbox.require": "any", "sandbox.rung": "process", "http.port": 0,
+                                       "agents.work_root": folder / "work"}, timeout=60)
+    check(code != 0 and "its work_at needs the rung namespaces" in output, output)
+
 
 TOOLS = ("sh", "cat", "ls", "test", "grep", "mkdir", "wget")
 DOCKERFILE = """FROM scratch
