@@ -133,13 +133,13 @@ class Slice : public AttentionBackend {
 using Tensors = std::map<std::string, at::Tensor>;
 
 // One layer on one rank, forward and backward.
-struct Run {
+struct LayerRun {
   at::Tensor result, grad_x, balance;
   Tensors grads;
 
-  Run() = default;
-  Run(const ModelConfig& config, const LayerSpec& spec, const Tensors& tensors, const at::Tensor& rows, int64_t begin,
-      const at::Tensor& mix, Communicator& communicator) {
+  LayerRun() = default;
+  LayerRun(const ModelConfig& config, const LayerSpec& spec, const Tensors& tensors, const at::Tensor& rows,
+           int64_t begin, const at::Tensor& mix, Communicator& communicator) {
     at::set_num_threads(1);
     Tensors leaves;
     for (const auto& [name, t] : tensors) leaves[name] = t.detach().clone().requires_grad_(t.is_floating_point());
@@ -166,7 +166,7 @@ struct Run {
 struct Layer {
   explicit Layer(const std::string& name)
       : config(*ModelConfig::FromFile(INGOT_SOURCE_DIR "/tests/model/testdata/" + name + "/config.json")) {
-    spec = SpecOf(config).layers[Run::kLayer];
+    spec = SpecOf(config).layers[LayerRun::kLayer];
     const Parameters all = testing::RandomParameters(config, 5, at::kDouble);
     for (const TensorSpec& t : spec.tensors) tensors[t.name] = all.at(t.name);
     at::manual_seed(7);
@@ -181,10 +181,10 @@ struct Layer {
 };
 
 // Runs `make(rank, communicator)` of both ranks at once.
-std::array<Run, 2> RunBoth(Axis axis, const std::function<Run(int, Communicator&)>& make) {
+std::array<LayerRun, 2> RunBoth(Axis axis, const std::function<LayerRun(int, Communicator&)>& make) {
   Meeting meeting;
   Rank ranks[2] = {{axis, 0, meeting}, {axis, 1, meeting}};
-  std::array<Run, 2> runs;
+  std::array<LayerRun, 2> runs;
   std::thread other([&] { runs[1] = make(1, ranks[1]); });
   runs[0] = make(0, ranks[0]);
   other.join();
@@ -208,17 +208,17 @@ TEST_P(ExpertBorder, ExpertsOfTwoRanksAreThoseOfOne) {
     const auto rows = [&](const at::Tensor& t, int r) { return t.narrow(0, begins[r], counts[r]); };
     const int64_t half = layer.config.experts.count / 2;
     const auto here = [&](const TensorSpec& t, int r) { return t.expert < 0 || t.expert / half == r; };
-    const std::array<Run, 2> ranks = RunBoth(Axis::kExpert, [&](int r, Communicator& communicator) {
+    const std::array<LayerRun, 2> ranks = RunBoth(Axis::kExpert, [&](int r, Communicator& communicator) {
       Tensors own = layer.tensors;
       for (const TensorSpec& t : layer.spec.tensors) {
         if (!here(t, r)) own[t.name] = at::full_like(own[t.name], NAN);
       }
-      return Run(layer.config, layer.spec, own, rows(layer.x, r), 0, rows(layer.mix, r), communicator);
+      return LayerRun(layer.config, layer.spec, own, rows(layer.x, r), 0, rows(layer.mix, r), communicator);
     });
-    Run alone[2];
+    LayerRun alone[2];
     for (int r = 0; r < 2; ++r) {
-      alone[r] =
-          Run(layer.config, layer.spec, layer.tensors, rows(layer.x, r), 0, rows(layer.mix, r), Communicator::Alone());
+      alone[r] = LayerRun(layer.config, layer.spec, layer.tensors, rows(layer.x, r), 0, rows(layer.mix, r),
+                          Communicator::Alone());
       EXPECT_TRUE(at::equal(ranks[r].result, alone[r].result)) << r;
       ExpectNear(ranks[r].grad_x, alone[r].grad_x, "x");
     }
@@ -227,7 +227,9 @@ TEST_P(ExpertBorder, ExpertsOfTwoRanksAreThoseOfOne) {
       for (int r = 0; r < 2; ++r) {
         if (t.expert < 0) ExpectNear(ranks[r].grads.at(t.name), alone[r].grads[t.name], t.name);
         if (t.expert >= 0 && here(t, r)) ExpectNear(ranks[r].grads.at(t.name), both, t.name);
-        if (!here(t, r)) EXPECT_EQ(ranks[r].grads.at(t.name).norm().item<double>(), 0) << t.name;
+        if (!here(t, r)) {
+          EXPECT_EQ(ranks[r].grads.at(t.name).norm().item<double>(), 0) << t.name;
+        }
       }
     }
   }
@@ -243,9 +245,10 @@ TEST_P(ContextBorder, ADividedContextIsTheWholeOne) {
   constexpr int64_t kCut = 10;
   const int64_t begins[] = {0, kCut}, counts[] = {kCut, Layer::kRows - kCut};
   const auto rows = [&](const at::Tensor& t, int r) { return t.narrow(0, begins[r], counts[r]); };
-  const Run whole(layer.config, layer.spec, layer.tensors, layer.x, 0, layer.mix, Communicator::Alone());
-  const std::array<Run, 2> ranks = RunBoth(Axis::kContext, [&](int r, Communicator& communicator) {
-    return Run(layer.config, layer.spec, layer.tensors, rows(layer.x, r), begins[r], rows(layer.mix, r), communicator);
+  const LayerRun whole(layer.config, layer.spec, layer.tensors, layer.x, 0, layer.mix, Communicator::Alone());
+  const std::array<LayerRun, 2> ranks = RunBoth(Axis::kContext, [&](int r, Communicator& communicator) {
+    return LayerRun(layer.config, layer.spec, layer.tensors, rows(layer.x, r), begins[r], rows(layer.mix, r),
+                    communicator);
   });
   for (int r = 0; r < 2; ++r) {
     ExpectNear(ranks[r].result, rows(whole.result, r), "result");
@@ -271,11 +274,11 @@ TEST_P(TensorBorder, HeadsAndWidthsOfTwoRanksAreThoseOfOne) {
   LayerSpec half = layer.spec;
   half.attention.heads /= 2;
   if (!half.attention.keys_are_values()) half.attention.kv_heads /= 2;
-  const Run whole(layer.config, layer.spec, layer.tensors, layer.x, 0, layer.mix, Communicator::Alone());
-  const std::array<Run, 2> ranks = RunBoth(Axis::kTensor, [&](int r, Communicator& communicator) {
+  const LayerRun whole(layer.config, layer.spec, layer.tensors, layer.x, 0, layer.mix, Communicator::Alone());
+  const std::array<LayerRun, 2> ranks = RunBoth(Axis::kTensor, [&](int r, Communicator& communicator) {
     Tensors mine;
     for (const TensorSpec& t : layer.spec.tensors) mine[t.name] = own(t, layer.tensors.at(t.name), r);
-    return Run(layer.config, half, mine, layer.x, 0, layer.mix, communicator);
+    return LayerRun(layer.config, half, mine, layer.x, 0, layer.mix, communicator);
   });
   for (int r = 0; r < 2; ++r) {
     ExpectNear(ranks[r].result, whole.result, "result");

@@ -311,7 +311,9 @@ TEST_F(StrongTest, ARoomOfThePoolIsReadyAndUnused) {
     ASSERT_TRUE(room.ok()) << room.status();
     const std::string place = &wish == &bound ? "cd /app; " : "";
     EXPECT_EQ((*room)->Run(Shell(place + "ls; echo used > mark; ls", room->get()), Limits{}, nullptr)->out, "mark\n");
-    if (&wish == &kept) EXPECT_TRUE((*room)->TakeSnapshot().ok());
+    if (&wish == &kept) {
+      EXPECT_TRUE((*room)->TakeSnapshot().ok());
+    }
   }
 }
 
@@ -401,13 +403,13 @@ TEST_F(StrongTest, TheArchiveOfASnapshotHasTheFilesOfAFork) {
     ASSERT_TRUE(room.ok()) << room.status();
     std::shared_ptr<const Snapshot> last;
     const std::string deep(60, 'd'), name(90, 'n');
-    for (const std::string& step :
-         {"mkdir -p empty full/sub turn gone; echo a > full/old; echo b > full/sub/old; echo x > turn/x; echo y > "
-          "gone/y",
-          "rm -rf full; mkdir full; echo c > full/new; rm -rf turn gone; echo file > turn; chmod 750 turn",
-          "mkdir -p " + deep + "/" + deep + "; echo long > " + deep + "/" + deep + "/" + name + "; ln -s " + deep +
-              "/" + deep + "/" + name +
-              " link; mkfifo pipe; head -c 700000 /dev/zero | tr '\\0' z > big; echo h > ~/h"}) {
+    for (const std::string& step : std::initializer_list<std::string>{
+             "mkdir -p empty full/sub turn gone; echo a > full/old; echo b > full/sub/old; echo x > turn/x; echo y > "
+             "gone/y",
+             "rm -rf full; mkdir full; echo c > full/new; rm -rf turn gone; echo file > turn; chmod 750 turn",
+             "mkdir -p " + deep + "/" + deep + "; echo long > " + deep + "/" + deep + "/" + name + "; ln -s " + deep +
+                 "/" + deep + "/" + name +
+                 " link; mkfifo pipe; head -c 700000 /dev/zero | tr '\\0' z > big; echo h > ~/h"}) {
       const auto made = (*room)->Run(Shell(step, room->get()), Limits{}, nullptr);
       ASSERT_TRUE(made.ok() && made->ok()) << made.status() << made->err;
       auto snapshot = (*room)->TakeSnapshot();
