@@ -99,11 +99,15 @@ def collect(ingot, folder, tasks, recipe):
     """Collects an episode of each task over an image. The scripted model greets."""
     (folder / "script.jsonl").write_text(json.dumps({"content": "Hello", "repeat": True}) + "\n")
     config = folder / "run.yaml"
-    agents = {"work_root": str(folder / "work"), "image_store": str(folder / "store"), "concurrency": 2,
+    # The store lies beside the runs, which rooms do not see.
+    agents = {"image_store": str(folder / "store"), "concurrency": 2,
               "recipes": [{"name": "greeter", "command": ["sh", "-c", AGENT], "timeout_s": 60, **recipe}]}
     config.write_text(f"{CONFIG}agents: {json.dumps(agents)}\ndata: {{tasks: {tasks}}}\n")
-    done = subprocess.run([ingot.binary, "collect", str(config), "--script", str(folder / "script.jsonl"), "--samples", "1",
-                           "--set", f"run.root={folder}"], cwd=ingot.source, capture_output=True, text=True, timeout=300)
+    with tempfile.TemporaryDirectory(prefix="ingot-work-") as work:
+        os.chmod(work, 0o755)
+        done = subprocess.run([ingot.binary, "collect", str(config), "--script", str(folder / "script.jsonl"), "--samples", "1",
+                               "--set", f"run.root={folder}", "--set", f"agents.work_root={work}"], cwd=ingot.source,
+                              capture_output=True, text=True, timeout=300)
     output = done.stdout + done.stderr
     check(done.returncode == 0, output)
     return output
