@@ -32,7 +32,7 @@ absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const
 
 // The same for roles of this machine, which compute on its CPU. Devices refuse what does not fit by themselves. Memory that is
 // freed within five seconds counts. A limit of this process's own address space does not: each role has one of its own.
-absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape,
-                           std::span<const RoleProcess> roles, const std::string& machine);
+absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
+                           const std::string& machine);
 
 }  // namespace ingot::app

@@ -76,7 +76,7 @@ absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
     absl::StatusOr<JudgeVerdict> verdict = VerdictIn(*answer);
     if (verdict.ok()) {
       const absl::Status kept = verdicts_->Add(key, *verdict);
-      if (!kept.ok()) INGOT_LOG(warn, "a judge may be asked again: {}", kept.message());
+      if (!kept.ok()) INGOT_LOG(warn, "a judge may be asked again: {}", std::string(kept.message()));
       return verdict;
     }
     fault = absl::Status(verdict.status().code(),
