@@ -18,7 +18,7 @@ imports the environment anew, which takes seconds.
 Every --set changes the environment's configuration, such as `agent.harness.id=bash` or `taskset.num_tasks=100`; values
 are JSON where they can be read as JSON. By default the harness is `null`, a chat with the task's own tools, and its
 programs run as processes beside the bridge: with `run` that is outside of the run's rooms. Harnesses fetch their packages
-with uv, which must be on the PATH; a room has no network, so there UV_NO_INDEX and UV_FIND_LINKS name a folder of them.
+with uv, which must be on the PATH; a room has no network, so there UV_DEFAULT_INDEX and UV_FIND_LINKS name a folder of them.
 """
 import argparse
 import asyncio

@@ -1,8 +1,8 @@
-// A RoomPool opens rooms before they are asked for. Rooms are alike if they have the same image, binds, limits and use of
-// snapshots; a room that begins at a snapshot is like no other, and is not held.
+// A RoomPool opens rooms before they are asked for. Rooms are of one kind if their image, binds, limits and use of snapshots
+// are the same. A room that begins at a snapshot is of no kind, and is not held.
 //
-// The pool holds rooms of the kinds that the last requests asked for, as many as there were of each: a request, whether it
-// finds a room or not, has one like it opened, and the oldest room makes place for it. The first ones are plain.
+// Each request has a room of its kind opened, whether it found one or not, and the oldest room makes place for it. So the
+// pool holds rooms of the kinds that the last requests asked for. The first ones are plain.
 //
 //   Take(kind) ──▶ orders ──▶ filler thread ──make──▶ ready, oldest first ──▶ Take(kind)
 //                                                       └──more than size──▶ removed

@@ -122,8 +122,8 @@ struct SubstrateOptions {
 class Snapshot {
  public:
   virtual ~Snapshot() = default;
-  // Gives `sink` the files as a tar archive of work/ and home/, and, of a room with an image, of root/: the files that differ
-  // from the image's (sandbox/snapshot_tar.h). Blocks as long as the sink does.
+  // Gives `sink` the files as a tar archive of work/ and home/ (sandbox/snapshot_tar.h). Of a room with an image it has root/
+  // too, the files that differ from the image's. Blocks as long as the sink does.
   virtual absl::Status WriteTar(const ByteSink& sink) const = 0;
 };
 

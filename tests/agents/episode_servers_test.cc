@@ -121,8 +121,7 @@ TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
   // The verifier finds it gone.
   recipe_.verifier = {};
   recipe_.verifier.kind = "command";
-  recipe_.verifier.command = {"/bin/sh", "-c",
-                              "/usr/bin/python3 -I -c \"" + get + "\" 2>/dev/null && echo 1 || echo 0"};
+  recipe_.verifier.command = {"/usr/bin/python3", "-I", "-c", get};
   report = Run();
   EXPECT_EQ(report.cause, "") << report.detail;
   EXPECT_EQ(report.reward, 0) << report.detail;

@@ -280,7 +280,7 @@ sed -n 's/.*"content":"\([^"]*\)".*/\1/p' reply > /app/answer.txt
 """
 # The share of lower-case letters in the answer, by the image's own programs.
 SHELL_TEST = r"""cd /tmp; A=$(tr -d '\n' < /app/answer.txt); L=$(printf %s "$A" | tr -cd a-z)
-test -e /tests/test.sh && echo "${#L} ${#A}" | awk '{print $2 > 0 ? $1 / $2 : 0}' > /logs/verifier/reward.txt
+test -e /tests/test.sh && echo "${#L} ${#A}" | awk '{print ($2 > 0 ? $1 / $2 : 0)}' > /logs/verifier/reward.txt
 """
 SHELL_IMAGE = """FROM scratch
 COPY busybox /bin/busybox

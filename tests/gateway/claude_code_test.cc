@@ -192,7 +192,8 @@ TEST(ClaudeCode, ContinuesItsSampledIdsOverAWholeConversation) {
 
   const auto status = site.gateway().Status();
   EXPECT_EQ(status.spliced_calls(), 2) << "each turn goes on from the ids of the one before";
-  EXPECT_TRUE(status.forks().empty()) << status.DebugString();
+  EXPECT_EQ(status.forks().size(), 1u) << status.DebugString();
+  EXPECT_EQ(status.forks().at("new_conversation"), 1) << "the probe and the conversation are two";
   const auto& calls = site.pool.calls();
   ASSERT_EQ(calls.size(), 4u) << "the probe and three turns; counts are no calls";
   for (size_t i = 2; i < 4; ++i) EXPECT_EQ(calls[i].parent_call_id(), calls[i - 1].call_id());

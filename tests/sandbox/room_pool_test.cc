@@ -33,8 +33,11 @@ class RoomPoolTest : public testing::Test {
   }
   // Blocks until it holds, at most 20 s.
   static void Await(const std::function<bool()>& holds) {
-    for (int i = 0; i < 4000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    EXPECT_TRUE(holds());
+    for (int i = 0; i < 4000; ++i) {
+      if (holds()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ADD_FAILURE() << "it did not come to be";
   }
 
   const TestFolder folder_;
@@ -48,7 +51,7 @@ TEST_F(RoomPoolTest, HoldsRoomsOfTheKindsThatWereAskedForLast) {
   Await([&] { return Rooms() == 2; });
   EXPECT_EQ(pool->Take(snapshots_), nullptr) << "nobody asked for one before";
   std::unique_ptr<Room> room;
-  Await([&] { return room != nullptr || (room = pool->Take(snapshots_)) != nullptr; });
+  Await([&] { return (room = pool->Take(snapshots_)) != nullptr; });
   EXPECT_TRUE(
       room->Run({.argv = {"/bin/true"}, .env = {}, .working_dir = "", .stdin_text = ""}, Limits{}, nullptr)->ok());
   room.reset();

@@ -409,7 +409,8 @@ TEST_F(StrongTest, TheArchiveOfASnapshotHasTheFilesOfAFork) {
              "rm -rf full; mkdir full; echo c > full/new; rm -rf turn gone; echo file > turn; chmod 750 turn",
              "mkdir -p " + deep + "/" + deep + "; echo long > " + deep + "/" + deep + "/" + name + "; ln -s " + deep +
                  "/" + deep + "/" + name +
-                 " link; mkfifo pipe; head -c 700000 /dev/zero | tr '\\0' z > big; echo h > ~/h"}) {
+                 " link; mkfifo pipe; head -c 700000 /dev/zero | tr '\\0' z > big; echo h > " + (*room)->home() +
+                 "/h"}) {
       const auto made = (*room)->Run(Shell(step, room->get()), Limits{}, nullptr);
       ASSERT_TRUE(made.ok() && made->ok()) << made.status() << made->err;
       auto snapshot = (*room)->TakeSnapshot();
@@ -426,7 +427,7 @@ TEST_F(StrongTest, TheArchiveOfASnapshotHasTheFilesOfAFork) {
     const std::string look =
         "find . ! -type p ! -type d -printf '%P %y %m %s %l\\n' -o -type d -printf '%P %y\\n' | sort; "
         "cat turn full/* link; md5sum big; cat ";
-    const auto inside = (*leaf)->Run(Shell(look + "~/h", leaf->get()), Limits{}, nullptr);
+    const auto inside = (*leaf)->Run(Shell(look + (*leaf)->home() + "/h", leaf->get()), Limits{}, nullptr);
     ASSERT_TRUE(inside.ok() && inside->ok()) << inside.status() << inside->err;
     FILE* const outside = popen(("cd " + unpacked + "/work && { " + look + "../home/h; }").c_str(), "r");
     std::string seen(1 << 16, '\0');
