@@ -175,7 +175,9 @@ class RunRecorder final : public trainer::StepObserver {
   }
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
+    const std::chrono::nanoseconds begun = patience_.clock->Now();
     std::map<std::string, double> metrics = report.metrics;
+    metrics["perf/record_seconds"] = record_seconds_;
     metrics.merge(AgentMetrics(batch.groups));
     newest_ = report.version;
     if (!reported_ && report.step > 0) engine_ = engine_at_start_;  // rows before hold what engines had sampled by then
@@ -193,7 +195,9 @@ class RunRecorder final : public trainer::StepObserver {
     INGOT_RETURN_IF_ERROR(Write(report.step, fields));
     line_.Step(report.step, metrics, SecondsSince(*patience_.clock, start_));
     // A stopped run leaves ended evaluations to its next start, which reports them.
-    return patience_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
+    const absl::Status polled = patience_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
+    record_seconds_ = SecondsSince(*patience_.clock, begun);
+    return polled;
   }
 
   // Writes an evaluation's row. Its step is the evaluated version, whenever the evaluation ended.
@@ -308,7 +312,8 @@ class RunRecorder final : public trainer::StepObserver {
   RunTally& tally_;
   Evaluations& evaluations_;
   const Patience& patience_;
-  const std::chrono::nanoseconds start_;               // of the run, on the clock
+  const std::chrono::nanoseconds start_;  // of the run, on the clock
+  double record_seconds_ = 0;             // of the step before: its row, and the evaluations that ended then
   v1::EngineStatusResponse engine_at_start_, engine_;  // engine_: at the step before
   bool reported_ = false;
   int64_t newest_ = 0;                       // the version of the report under way

@@ -8,12 +8,16 @@ namespace ingot::view {
 
 SecondsAccount AccountSeconds(std::span<const Row> rows) {
   double wait = 0, data = 0, train = 0, figures = 0, probe = 0, trust = 0, spread = 0, publish = 0;
-  double checkpoint = 0, steps = 0;
+  double checkpoint = 0, record = 0, steps = 0;
   const Row* first = nullptr;
   const Row* last = nullptr;
   for (const Row& row : rows) {
     if (!row.Has("perf/step_seconds")) continue;
-    if (first == nullptr) first = &row;
+    if (first == nullptr) {
+      first = &row;
+    } else {
+      record += row.Get("perf/record_seconds");  // of the step before
+    }
     last = &row;
     steps += row.Get("perf/step_seconds");
     wait += row.Get("perf/wait_seconds");
@@ -33,7 +37,7 @@ SecondsAccount AccountSeconds(std::span<const Row> rows) {
   SecondsAccount account;
   if (first == nullptr) return account;
   account.wall = last->time - (first->time - first->Get("perf/step_seconds"));
-  account.measured = wait + data + train + figures + probe + trust + spread + publish + checkpoint;
+  account.measured = wait + data + train + figures + probe + trust + spread + publish + checkpoint + record;
   account.parts = {{"waiting for a batch", wait},
                    {"packing", data},
                    {"training", train},
@@ -43,8 +47,9 @@ SecondsAccount AccountSeconds(std::span<const Row> rows) {
                    {"variance of the update", spread},
                    {"weights to the engines", publish},
                    {"checkpoints", checkpoint},
-                   {"between steps", account.wall - steps},
-                   {"not named", steps - account.measured}};
+                   {"record and evaluations", record},
+                   {"between steps", account.wall - steps - record},
+                   {"not named", steps + record - account.measured}};
   return account;
 }
 

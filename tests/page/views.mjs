@@ -110,6 +110,7 @@ export async function branches(session, kind) {
     seen += texts;
     if (wanted.size === 0) break;
   }
+  check(!(await page.locator(".tree li").first().textContent()).includes("sub-agent"), "the run that all branches share begins the sub-agent's");
   check(wanted.size === 0, `no tree says ${[...wanted].join(", ")}; seen: ${seen}`);
   await session.shot(`branches-${kind}`);
   await session.open(leaf);

@@ -84,6 +84,7 @@ export function count(value: number, noun: string): string {
 
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (Math.abs(value) < 5e-4) return "0 ms";  // and no -0
   if (value < 1) return `${(value * 1000).toFixed(0)} ms`;
   if (value < 120) return `${value.toFixed(1)} s`;
   if (value < 7200) return `${(value / 60).toFixed(1)} min`;
@@ -91,7 +92,7 @@ export function seconds(value: number | null | undefined): string {
 }
 
 export function percent(value: number | null | undefined): string {
-  return value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(value * 100).toFixed(1)}%`;
+  return value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(Math.abs(value) < 5e-4 ? 0 : value * 100).toFixed(1)}%`;
 }
 
 // A table. A column of numbers has "#" before its title.

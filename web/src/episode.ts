@@ -28,19 +28,37 @@ function firstCalls(episode: EpisodeTree): number[] {
   return first;
 }
 
-// How the branches began that a run begins: that of the first call which leaves the path there, and those of calls that only
-// repeat the tokens of an earlier one.
-function branchesBegin(episode: EpisodeTree, first: number[], i: number): string[] {
-  const { parent, ends } = episode.nodes[i];
-  const begun: string[] = [];
-  if (first[i] !== Infinity && (parent < 0 || first[parent] !== first[i])) {
-    begun.push(beginning(episode.calls[first[i]], parent >= 0 ? episode.calls[first[parent]] : undefined));
-  }
-  for (const call of ends) {
-    const index = episode.calls.findIndex((one) => one.call === call);
-    if (index >= 0 && !first.includes(index)) begun.push(`call ${call} again · ${beginning(episode.calls[index], episode.calls[first[i]])}`);
-  }
-  return begun.filter((text) => text);
+// By run: how the branches began that it begins. A call that forked begins where no call but its own continuations goes on; a call
+// without tokens of its own is told at its end.
+function branchesBegin(episode: EpisodeTree, first: number[]): string[][] {
+  const { calls, nodes } = episode;
+  const index = new Map(calls.map((call, i) => [call.call, i]));
+  const chains: number[][] = calls.map(() => []);  // by call: the runs that no earlier call has, from the root on
+  first.forEach((call, node) => { if (call !== Infinity) chains[call].push(node); });
+  const continues = (from: number, call: number): boolean => {
+    for (let at = call; at >= 0; at = index.get(calls[at].parent) ?? -1) if (at === from) return true;
+    return false;
+  };
+  const behind = (node: number): number => {  // the runs below `node` stand behind it, up to this one
+    let end = node + 1;
+    while (end < nodes.length && nodes[end].depth > nodes[node].depth) ++end;
+    return end;
+  };
+  const alone = (call: number, node: number) => nodes.slice(node, behind(node)).every((one) =>
+    one.ends.every((ended) => continues(call, index.get(ended) ?? -1)));
+  const begun: string[][] = nodes.map(() => []);
+  calls.forEach((call, i) => {
+    const [start] = chains[i];
+    if (start === undefined) {
+      const end = nodes.findIndex((node) => node.ends.includes(call.call));
+      if (end >= 0) begun[end].push(`call ${call.call} again · ${beginning(call, calls[first[end]])}`);
+      return;
+    }
+    const { parent } = nodes[start];
+    const text = beginning(call, parent >= 0 ? calls[first[parent]] : undefined);
+    if (text) begun[(call.fork_cause ? chains[i].find((node) => alone(i, node)) : undefined) ?? start].push(text);
+  });
+  return begun;
 }
 
 function sampledBy(episode: EpisodeTree, node: TreeNode): string {
@@ -98,12 +116,12 @@ export class EpisodeView implements View {
 
   private tree(episode: EpisodeTree): HTMLElement {
     const depth = nesting(episode.nodes);
-    const first = firstCalls(episode);
+    const begun = branchesBegin(episode, firstCalls(episode));
     const list = h("ul", { class: "tree", tabindex: 0, "aria-label": "runs of tokens, forks indented" });
     const more = (from: number) => {
       episode.nodes.slice(from, from + kNodes).forEach((node, i) => list.append(h("li", { class: node.sampled ? "sampled" : "",
         "style.margin-left": `${Math.min(24, depth[from + i]) * 14}px` },
-      branchesBegin(episode, first, from + i).map((text) => [h("span", { class: "begins" }, text), " "]),
+      begun[from + i].map((text) => [h("span", { class: "begins" }, text), " "]),
       h("span", { class: "soft" }, node.sampled ? `sampled ${count(node.tokens, "token")}, ${versions(node)}, log-prob ${number(node.logprob)}` +
         `${node.kv_mixed ? ", mixed KV" : ""}${sampledBy(episode, node)}` : `prompt, ${count(node.tokens, "token")}`,
       node.ends.length ? h("span", {}, " · ends ", node.ends.map((call) => [link(hash("call", { id: episode.id, call }), `call ${call}`), " "])) : null),

@@ -4,7 +4,7 @@ import { h, number, percent, refresh, seconds, table } from "./dom";
 import { View } from "./view";
 import { swatch } from "./window";
 
-const kColours = ["#c08a17", "#8a5ab5", "#2f74b5", "#3a9aa0", "#7a9a3a", "#c2571a", "#b53a5c", "#8f8a82", "#b3261e", "#5a6a7a"];
+const kColours = ["#c08a17", "#8a5ab5", "#2f74b5", "#3a9aa0", "#7a9a3a", "#c2571a", "#b53a5c", "#8f8a82", "#b3261e", "#5a6a7a", "#d0a0c0", "#404040"];
 
 function bar(parts: Part[], whole: number, label: string): HTMLElement {
   const shown = parts.filter((part) => part.amount > 0);
