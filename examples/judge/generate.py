@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the labelled verdicts of the example in docs/judge.md: generate.py [FOLDER].
+"""Makes the labelled verdicts of the example in docs/judge.md: generate.py [FOLDER [LABELS HELD_OUT]].
 
 A response claims a sum: "3 4 1 9 = 7". Its label says whether the claim holds (mod 10). A judge that reasons writes the running
 sums before its verdict, "3 7 8 7 yes"; a classic judge writes the verdict alone, "yes". Both see the same labels.
@@ -23,9 +23,10 @@ def case(draw, index):
 
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    labels, held_out_labels = map(int, sys.argv[2:4]) if len(sys.argv) > 3 else (TRAIN, HELD_OUT)
     draw = random.Random(1)
     seen, cases = set(), []
-    while len(cases) < TRAIN + HELD_OUT:
+    while len(cases) < labels + held_out_labels:
         one = case(draw, len(cases))
         if one[0] not in seen:
             seen.add(one[0])
@@ -37,7 +38,7 @@ def main():
     def chat(question, answer):
         return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
 
-    train, held_out = cases[:TRAIN], cases[TRAIN:]
+    train, held_out = cases[:labels], cases[labels:]
     write("cot.jsonl", [chat(q, f"{reasoning} {verdict}") for q, reasoning, verdict in train])
     write("classic.jsonl", [chat(q, verdict) for q, _, verdict in train])
     for name, part in (("train.jsonl", train), ("held_out.jsonl", held_out)):

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Kimi k1.5's long2short on the task of generate.py: recipe.sh INGOT FOLDER. Every step is a command of docs/data.md. The last lines are
-# the mean outcome and length of each model's answers to held-out questions.
+# Kimi k1.5's long2short on the task of generate.py: recipe.sh INGOT FOLDER [SFT_STEPS]. Every step is a command of docs/data.md. The
+# last lines are the mean outcome and length of each model's answers to held-out questions. SFT_STEPS: of the long model, 400 by default.
 set -e
 ingot=$(realpath "$1") here=$(realpath "$(dirname "$0")") folder=$2
 mkdir -p "$folder/long2short" && cp -r "$here/../agents" "$folder/" && cp "$here"/{run.yaml,generate.py,measure.py} "$folder/long2short/"
@@ -13,7 +13,7 @@ measure() {  # NAME CHECKPOINT
   python3 measure.py "$1" "$1.atif" | tee -a results.txt
 }
 rm -f results.txt
-"$ingot" train run.yaml
+"$ingot" train run.yaml --set "sft.max_steps=${3:-400}"
 long=$(last long)
 
 # 1. A second RL phase: the length reward, and a much smaller limit.

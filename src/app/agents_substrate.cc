@@ -34,13 +34,16 @@ bool IsWithin(const std::string& inner, const std::string& outer) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
-// The folder of all runs, so that agents see no other run either; the run's own where the other one holds more.
+// The folder of all runs, so that agents see no other run either; the run's own where the other one holds more. `images`: the
+// store; empty = none.
 absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& dir,
-                                         const std::vector<sandbox::Program>& programs) {
+                                         const std::vector<sandbox::Program>& programs, const std::string& images) {
   const std::string runs = AbsolutePath(config.root), run = AbsolutePath(dir.path());
   std::vector<std::string> seen = {AbsolutePath(config.agents.work_root), AbsolutePath(CurrentFolder())};
-  if (IsWithin(seen[0], run)) {
-    return absl::InvalidArgumentError(absl::StrCat("agents.work_root ", seen[0], " lies in the run's folder ", run,
+  if (!images.empty()) seen.push_back(images);
+  for (const auto& [key, folder] : {std::pair("agents.work_root", seen[0]), {"agents.image_store", images}}) {
+    if (folder.empty() || !IsWithin(folder, run)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(key, " ", folder, " lies in the run's folder ", run,
                                                    ", which agents do not see: name another folder"));
   }
   for (const sandbox::Program& program : programs) {
@@ -101,7 +104,7 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
     if (!recipe.image.empty()) options.images = AbsolutePath(agents::ImageStoreOf(config.agents));
   }
-  INGOT_ASSIGN_OR_RETURN(const std::string folder, HiddenFolder(config, dir, options.programs));
+  INGOT_ASSIGN_OR_RETURN(const std::string folder, HiddenFolder(config, dir, options.programs, options.images));
   options.hidden = FilesOfRun(config);
   options.hidden.push_back(folder);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));

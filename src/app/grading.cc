@@ -1,10 +1,12 @@
 #include "app/grading.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "app/role_schemas.h"
 #include "base/executor.h"
 #include "reward/stage.h"
+#include "reward/terms/verdicts.h"
 
 namespace ingot::app {
 namespace {
@@ -27,8 +29,12 @@ std::string RewardsText(reward::RewardOptions options) {
 }
 
 absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeStageGrader(const RunConfig& config, datapool::Client& pool,
-                                                                   const reward::TermParts& servers) {
+                                                                   reward::TermParts servers) {
   if (config.rewards.outcome_alone()) return nullptr;
+  if (std::ranges::any_of(config.rewards.terms, [](const auto& term) { return term.kind == "judge"; })) {
+    INGOT_ASSIGN_OR_RETURN(servers.verdicts,
+                           reward::Verdicts::Open(absl::StrCat(config.root, "/", config.name, "/verdicts.jsonl")));
+  }
   INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards), servers));
   return std::make_unique<StageGrader>(reward::Stage(
       std::move(rule), pool, {.total_steps = config.scheduler.total_steps, .credit = config.trainer.advantage_credit}));

@@ -21,9 +21,10 @@ namespace ingot::app {
 std::string RewardsText(reward::RewardOptions options);
 
 // The stage: the terms of the configuration over the groups of the pool. Null if the reward is the outcome alone.
-// INVALID_ARGUMENT names a term that cannot be made. `servers`: those that terms ask. REQUIRES: `pool` outlives it.
+// INVALID_ARGUMENT names a term that cannot be made, UNAVAILABLE the file of the run's verdicts. `servers`: those that terms
+// ask. REQUIRES: `pool` outlives it; the run's folder exists.
 absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeStageGrader(const RunConfig& config, datapool::Client& pool,
-                                                                   const reward::TermParts& servers);
+                                                                   reward::TermParts servers);
 
 // Outlives the scheduler that it is given to; Stop comes before that one's end.
 class RewardGrading {

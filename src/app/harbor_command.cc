@@ -42,8 +42,11 @@ absl::StatusOr<Exam> ExamOf(const v1::Task& task, sandbox::ImageStore* images) {
   if (images != nullptr) {
     INGOT_ASSIGN_OR_RETURN(exam.image, images->Resolve(std::string(payload.at("image").get_string())));
   }
-  if (exam.image.rootfs.empty()) exam.image.working_dir = kWorkAt;
-  if (!exam.harbor.workdir.empty()) exam.image.working_dir = exam.harbor.workdir;
+  if (exam.image.rootfs.empty()) {
+    exam.image.working_dir = kWorkAt;
+  } else if (!exam.harbor.workdir.empty()) {
+    exam.image.working_dir = exam.harbor.workdir;
+  }
   return exam;
 }
 

@@ -12,12 +12,14 @@
 
 #include "app/agents_substrate.h"
 #include "app/commands.h"
+#include "app/device.h"
 #include "app/front.h"
 #include "app/full_disk.h"
 #include "app/grpc_access.h"
 #include "app/kubernetes_launcher.h"
 #include "app/launcher.h"
 #include "app/machine_memory.h"
+#include "app/model_keys.h"
 #include "app/model_setup.h"
 #include "app/port_check.h"
 #include "app/process.h"
@@ -132,13 +134,14 @@ class LocalLauncher final : public Launcher {
  public:
   // REQUIRES: the arguments outlive it.
   LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> doubts,
-                std::shared_ptr<const text::Tokenizer> tokenizer, const RoleWaits& waits)
+                const ModelSetup& model, const RoleWaits& waits)
       : args_(args),
         loaded_(loaded),
         config_(*loaded.config),
         binary_(std::move(binary)),
         doubts_(std::move(doubts)),
-        tokenizer_(std::move(tokenizer)),
+        tokenizer_(model.text.tokenizer),
+        shape_(model.shape),
         waits_(waits) {}
 
   absl::StatusOr<std::string> Plan() const override {
@@ -157,6 +160,7 @@ class LocalLauncher final : public Launcher {
     INGOT_ASSIGN_OR_RETURN(access_, AccessOf(cluster, secrets.token));
     if (!TrainerAlone(config_)) INGOT_RETURN_IF_ERROR(CheckReach(AtHost(cluster, 0), access_));
     INGOT_RETURN_IF_ERROR(OpenFolder());
+    INGOT_RETURN_IF_ERROR(CheckHeldHere(config_, shape_, AllRoles(config_), "this machine"));
     INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
     RoleSpecs::Parts parts = PartsOf(config_, dir_->path(), binary_);
     parts.existed = dir_->existed();
@@ -259,6 +263,7 @@ class LocalLauncher final : public Launcher {
   const std::string binary_;
   const std::vector<std::string> doubts_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const model::ModelConfig shape_;
   const RoleWaits& waits_;  // of this process
   RpcAccess access_;
   std::optional<RunDir> dir_;
@@ -333,9 +338,11 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   const bool here = config.cluster.launcher == LauncherKind::kLocal;
   if (here) INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(CheckGroups(config));
-  if (here) INGOT_RETURN_IF_ERROR(CheckHeldHere(config, model.shape, AllRoles(config), "this machine"));
+  // Only `cuda` can fail; the roles that compute open the device again.
+  if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   RoleWaits waits;
   waits.Follow(nullptr, [&config](const std::string& told) {
@@ -344,8 +351,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   waits.Start();
   JobPlan plan;
   if (here) {
-    plan.launcher =
-        std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts, model.text.tokenizer, waits);
+    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts, model, waits);
   } else {
     INGOT_RETURN_IF_ERROR(CheckJob(config));
     plan = PlanJob(loaded, binary);

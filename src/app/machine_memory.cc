@@ -1,6 +1,8 @@
 #include "app/machine_memory.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "absl/strings/str_format.h"
 #include "app/device.h"
@@ -44,15 +46,24 @@ absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const
                              std::max<int64_t>(0, left / need.engines / of_token),
                              need.engines > 1 ? ", the number of engines" : "", advice.empty() ? "" : ", " + advice);
   }
-  return absl::ResourceExhaustedError(absl::StrFormat("%s cannot hold what the run gives it: %s; %.3g GB can be had. Lower %s",
-                                                      machine, parts, gb(available), advice));
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "%s cannot hold what the run gives it: %s; %.3g GB can be had. Lower %s", machine, parts, gb(available), advice));
 }
 
-absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape,
-                           std::span<const RoleProcess> roles, const std::string& machine) {
+absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
+                           const std::string& machine) {
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   if (device.torch_name != "cpu") return absl::OkStatus();
-  return CheckMachineHolds(NeedOfRoles(config, shape, roles), base::AvailableMemory(), config, machine);
+  const MachineNeed need = NeedOfRoles(config, shape, roles);
+  // The processes of a launcher that was killed just now may hold their memory for a moment.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  absl::Status held;
+  do {
+    held = CheckMachineHolds(need, base::MachineMemoryLeft(""), config, machine);
+    if (held.ok()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  } while (std::chrono::steady_clock::now() < until);
+  return held;
 }
 
 }  // namespace ingot::app

@@ -30,8 +30,9 @@ MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape
 absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const RunConfig& config,
                                const std::string& machine);
 
-// The same for roles of this machine, which compute on its CPU. Devices refuse what does not fit by themselves.
-absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape,
-                           std::span<const RoleProcess> roles, const std::string& machine);
+// The same for roles of this machine, which compute on its CPU. Devices refuse what does not fit by themselves. Memory that is
+// freed within five seconds counts. A limit of this process's own address space does not: each role has one of its own.
+absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
+                           const std::string& machine);
 
 }  // namespace ingot::app

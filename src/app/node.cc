@@ -154,6 +154,7 @@ class Agent {
     parts.existed = true;  // of roles that moved here: the run goes on
     const RoleSpecs moved(config_, parts);
     const std::unique_ptr<NodeClocks> clocks = WatchClocks();
+    if (clocks != nullptr) INGOT_RETURN_IF_ERROR(clocks->Join(std::chrono::seconds(3)));
     INGOT_RETURN_IF_ERROR(ClaimEngines());
     std::vector<std::unique_ptr<Takeover>> takeovers = WatchOthers(moved);
     SupervisorOptions options;
@@ -197,7 +198,6 @@ class Agent {
     base::InitLogging("node " + name_, config_.log_level, absl::StrCat(dir_->logs(), "/node-", name_, ".log"));
     if (!TrainerAlone(config_) || config_.cluster.trainer_ranks > 1) {
       INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access));
-      INGOT_RETURN_IF_ERROR(CheckClock(*registry_, name_));
       if (drives_) INGOT_RETURN_IF_ERROR(registry_->ClaimRun());
       // An entry of this node's agent of before is there until its lease is over.
       INGOT_RETURN_IF_ERROR(registry_->RegisterNode(name_, "", registry_->ttl() + std::chrono::seconds(3)));
@@ -205,8 +205,18 @@ class Agent {
     auto endpoint = StatusEndpoint::Start(SocketOf(*dir_, name_), [this] { return board_.Statuses(); });
     if (endpoint.ok()) probes_ = *std::move(endpoint);
     if (!endpoint.ok()) INGOT_LOG(warn, "probes get no answer: {}", std::string(endpoint.status().message()));
+    INGOT_RETURN_IF_ERROR(CheckMemory());
     if (drives_) INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
     return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
+  }
+
+  absl::Status CheckMemory() const {
+    const bool computes = std::any_of(roles_.begin(), roles_.end(), [](const RoleProcess& process) {
+      return process.role == "trainer" || process.role == "rollout";
+    });
+    if (!computes) return absl::OkStatus();
+    INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config_.model));
+    return CheckHeldHere(config_, model.shape, roles_, absl::StrCat("node ", name_));
   }
 
   absl::StatusOr<RoleSpecs::Parts> PartsOf(RunSecrets secrets) {
@@ -399,12 +409,6 @@ absl::StatusOr<int> NodeOrError(const NodeArgs& args) {
     return absl::InvalidArgumentError(
         "the nodes of a run share its token: name a file with it in cluster.token_file (`openssl rand -hex 32 > FILE; "
         "chmod 600 FILE`, the same on every machine)");
-  }
-  const bool computes = std::ranges::any_of(
-      roles, [](const RoleProcess& process) { return process.role == "trainer" || process.role == "rollout"; });
-  if (computes) {
-    INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
-    INGOT_RETURN_IF_ERROR(CheckHeldHere(config, model.shape, roles, absl::StrCat("node ", NodeName(args.group, node))));
   }
   return Agent(args, loaded, node, std::move(roles)).Run();
 }

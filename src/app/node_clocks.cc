@@ -27,12 +27,6 @@ std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes
   return lines;
 }
 
-absl::Status CheckClock(RunRegistry& registry, const std::string& own, const base::Clock& clock) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<NodePlace> nodes, registry.Nodes());
-  const std::vector<std::string> lines = DescribeClocksAhead(nodes, own, clock.UnixNanos());
-  return lines.empty() ? absl::OkStatus() : absl::FailedPreconditionError(absl::StrJoin(lines, "; "));
-}
-
 NodeClocks::NodeClocks(RunRegistry& registry, Options options, const base::Clock& clock)
     : registry_(registry), options_(std::move(options)), clock_(clock), thread_([this] { Run(); }) {}
 
@@ -40,9 +34,19 @@ NodeClocks::~NodeClocks() {
   {
     base::MutexLock lock(mu_);
     stopping_ = true;
-    stopped_.SignalAll();
+    changed_.SignalAll();
   }
   thread_.join();
+}
+
+absl::Status NodeClocks::Join(std::chrono::milliseconds patience) {
+  const base::Clock& real = base::Clock::Real();
+  const std::chrono::nanoseconds late = real.Now() + patience;
+  base::MutexLock lock(mu_);
+  while (!all_told_ && early_.empty() && real.WaitUntil(changed_, mu_, late)) {
+  }
+  joined_ = true;
+  return early_.empty() ? absl::OkStatus() : absl::FailedPreconditionError(absl::StrJoin(early_, "; "));
 }
 
 void NodeClocks::Run() {
@@ -51,7 +55,7 @@ void NodeClocks::Run() {
     Look();
     base::MutexLock lock(mu_);
     const std::chrono::nanoseconds next = real.Now() + options_.poll;
-    while (!stopping_ && real.WaitUntil(stopped_, mu_, next)) {
+    while (!stopping_ && real.WaitUntil(changed_, mu_, next)) {
     }
     if (stopping_) return;
   }
@@ -61,15 +65,25 @@ void NodeClocks::Look() {
   const absl::StatusOr<std::vector<NodePlace>> nodes = registry_.Nodes();
   if (!nodes.ok()) return;  // the registry's own threads tell that it is silent
   const int64_t now = clock_.UnixNanos();
-  bool newcomers = false;
+  bool newcomers = false, all_told = true;
+  std::vector<std::string> lines;
   for (const NodePlace& node : *nodes) {
     if (node.name == options_.own) continue;
     newcomers = std::exchange(seen_[node.name], node.token) != node.token || newcomers;
+    all_told = first_.emplace(node.name, node.told_unix_ns).first->second != node.told_unix_ns && all_told;
     for (const std::string& line : DescribeClocksAhead({node}, options_.own, now)) {
-      if (std::exchange(told_[node.name], node.token) != node.token) options_.on_gap(line);
+      if (std::exchange(found_[node.name], node.token) != node.token) lines.push_back(line);
     }
   }
   if (newcomers) options_.retell();
+  {
+    base::MutexLock lock(mu_);
+    all_told_ = all_told;
+    if (!joined_) early_.insert(early_.end(), lines.begin(), lines.end());
+    if (!joined_) lines.clear();
+    changed_.SignalAll();
+  }
+  for (const std::string& line : lines) options_.on_gap(line);
 }
 
 }  // namespace ingot::app

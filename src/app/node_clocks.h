@@ -7,7 +7,8 @@
 // is ahead reads old times only, and says nothing.
 //
 // Each agent tells its time when it registers, and again when a node appears that it has not seen: entries are not written
-// more often, since etcd keeps every value of a key. A difference is thus found within two polls of a node's start.
+// more often, since etcd keeps every value of a key. A node that joins waits for the others' words before it starts its
+// roles, and does not start them if its clock is behind. If it is ahead, the others say so.
 #pragma once
 
 #include <chrono>
@@ -32,10 +33,7 @@ inline constexpr std::chrono::seconds kClockGap{5};
 std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes, const std::string& own,
                                              int64_t now_unix_ns);
 
-// FAILED_PRECONDITION: this machine's clock is behind that of a node which is there already.
-absl::Status CheckClock(RunRegistry& registry, const std::string& own, const base::Clock& clock = base::Clock::Real());
-
-// Looks again and again, in a thread of its own, until it is destroyed.
+// Looks again and again, in a thread of its own, until it is destroyed. Thread safe.
 class NodeClocks {
  public:
   struct Options {
@@ -48,6 +46,10 @@ class NodeClocks {
   NodeClocks(RunRegistry& registry, Options options, const base::Clock& clock = base::Clock::Real());
   ~NodeClocks();
 
+  // Waits until each node that is there has told its time again, for `patience` at most: an agent that died does not.
+  // FAILED_PRECONDITION: this machine's clock is behind another one's. To be called once.
+  absl::Status Join(std::chrono::milliseconds patience);
+
  private:
   void Run();
   void Look();
@@ -55,11 +57,16 @@ class NodeClocks {
   RunRegistry& registry_;
   const Options options_;
   const base::Clock& clock_;
-  std::map<std::string, int64_t> seen_, told_;  // tokens of agents, by the nodes' names; of the thread
+  // Of the thread, by the nodes' names: tokens of agents that were seen, and whose clocks were found ahead; the time that
+  // each told at first.
+  std::map<std::string, int64_t> seen_, found_, first_;
   base::Mutex mu_;
-  base::CondVar stopped_;
+  base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // last
+  bool all_told_ ABSL_GUARDED_BY(mu_) = false;  // again, the nodes of the last look
+  bool joined_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::string> early_ ABSL_GUARDED_BY(mu_);  // lines from before that
+  std::thread thread_;                                   // last
 };
 
 }  // namespace ingot::app

@@ -128,7 +128,10 @@ absl::Status CheckGroups(const RunConfig& config) {
   }
   for (const char* role : kStartOrder) {
     const int wanted = std::string_view(role) == "trainer" ? 1 : CountOf(config, role);
-    if (places[role] == wanted || (wanted == 0 && places[role] == 1)) continue;
+    // A run without tasks or recipes lacks roles that its groups name; the reward stage is asked for by its own key.
+    const bool idle =
+        wanted == 0 && places[role] == 1 && (config.cluster.rewards_role || std::string_view(role) != "rewards");
+    if (places[role] == wanted || idle) continue;
     return absl::InvalidArgumentError(absl::StrCat("cluster.groups has room for ", places[role], " of role ", role,
                                                    ", and the run has ", wanted,
                                                    std::string_view(role) == "rollout"    ? " (cluster.rollout_engines)"

@@ -101,12 +101,21 @@ std::string RenderSlurm(const SlurmScript& script) {
 # the roles ignore SIGINT, and their agent stops them.
 stop() { scancel --signal=INT "$SLURM_JOB_ID"; }
 trap stop TERM
-code=0
-while kill -0 "$deciding" 2>/dev/null; do wait "$deciding"; code=$?; done
-stop
-wait
+# A signal ends a wait. A step that ended at once is not there any more, and has a code all the same.
+while kill -0 "$deciding" 2>/dev/null; do wait "$deciding"; done
+wait "$deciding"
+code=$?
 echo "$code" > )",
-                  exit_file, "\nexit \"$code\"\n");
+                  exit_file, R"(
+stop
+# The others have their time too. A step that Slurm has lost would never end.
+late=$((SECONDS + )",
+                  warning, R"sh())
+while [ -n "$(jobs -r)" ] && [ "$SECONDS" -lt "$late" ]; do sleep 1; done
+[ -z "$(jobs -r)" ] || scancel "$SLURM_JOB_ID"
+wait
+exit "$code"
+)sh");
   return text;
 }
 

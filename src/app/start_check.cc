@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "agents/rehearsal.h"
 #include "app/data_files.h"
+#include "app/progress.h"
 #include "base/checksum.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -142,6 +143,7 @@ std::string Count(int64_t number, const std::string& one) {
 }  // namespace
 
 absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& text, int64_t model_context) {
+  const Underway checking("checking tasks and recipes");
   StartCheck check;
   INGOT_RETURN_IF_ERROR(CheckKeys(config));
   INGOT_ASSIGN_OR_RETURN(const RunData data, ReadDataFiles(config));

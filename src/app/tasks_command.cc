@@ -1,4 +1,5 @@
 // `ingot tasks rate` and `ingot tasks filter`: what a pool says about its tasks, and which of them to train on.
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -27,6 +28,7 @@ using dataset::TaskTries;
 struct PoolTries {
   std::map<std::string, TaskTries> tries;  // by task id
   std::vector<v1::Task> tasks;             // in the order of their groups, each once
+  float temperature = 0;                   // the highest of any call
 };
 
 // The outcomes of the finished episodes of a pool. `most`: samples of a task that count, by sample index; 0 = all.
@@ -43,6 +45,9 @@ absl::StatusOr<PoolTries> TriesIn(const std::string& run_dir, double above, int6
       if (most > 0 && tries->second.tries >= most) continue;
       ++tries->second.tries;
       tries->second.right += episode.reward() > above ? 1 : 0;
+      for (const v1::Call& call : tree.calls()) {
+        rated.temperature = std::max(rated.temperature, call.sampling().temperature());
+      }
     }
     return absl::OkStatus();
   }));
@@ -63,6 +68,19 @@ absl::Status Close(std::ofstream& out, const std::string& path) {
   return absl::UnavailableError(absl::StrCat("'", path, "' could not be written whole: is the disk full?"));
 }
 
+// Says how the rates were measured, and how they would be worth more: 10 samples at a raised temperature tell a task that is
+// sometimes solved from one that is never.
+void PrintMeasure(const PoolTries& rated) {
+  constexpr int64_t kSamples = 10;
+  int64_t fewest = rated.tries.begin()->second.tries;
+  for (const auto& [task, tries] : rated.tries) fewest = std::min(fewest, tries.tries);
+  std::printf("  at least %ld samples a task, at temperature %g\n", static_cast<long>(fewest),
+              static_cast<double>(rated.temperature));
+  if (fewest >= kSamples && rated.temperature > 1) return;
+  std::printf("  %ld samples at a raised temperature tell more: ingot collect --samples %ld --temperature 1.2\n",
+              static_cast<long>(kSamples), static_cast<long>(kSamples));
+}
+
 absl::StatusOr<int> RateOrError(const TasksRateArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const PoolTries rated, TriesIn(args.run_dir, args.above, 0));
   INGOT_ASSIGN_OR_RETURN(std::ofstream out, OpenOut(args.out));
@@ -79,6 +97,7 @@ absl::StatusOr<int> RateOrError(const TasksRateArgs& args) {
   }
   INGOT_RETURN_IF_ERROR(Close(out, args.out));
   std::printf("%zu tasks in %s\n", rated.tasks.size(), args.out.c_str());
+  PrintMeasure(rated);
   for (const auto& [tenth, count] : histogram) {
     std::printf("  rate %.1f%s  %ld\n", tenth / 10.0,
                 tenth == 10 ? "      " : absl::StrCat(" to ", (tenth + 1) / 10.0).c_str(), static_cast<long>(count));

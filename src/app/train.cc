@@ -8,6 +8,7 @@
 #include "app/doctor.h"
 #include "app/embedded.h"
 #include "app/init.h"
+#include "app/model_keys.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/resume_check.h"
@@ -37,6 +38,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
@@ -83,12 +85,13 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
 }
 
 absl::Status CheckConfig(const RunArgs& args) {
-  std::optional<Underway> checking("config check: " + args.config);
+  std::optional<Underway> reading("config check: reading " + args.config);
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(loaded.config->model));
+  reading.reset();
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(*loaded.config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check,
                          CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
-  checking.reset();
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.

@@ -1,5 +1,6 @@
 #include "reward/harbor_task.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/json.h"

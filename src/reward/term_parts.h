@@ -9,11 +9,14 @@
 
 namespace ingot::reward {
 
+class Verdicts;  // terms/verdicts.h
+
 // A term whose server is null makes every episode an error (FAILED_PRECONDITION); the others need none.
 struct TermParts {
   std::shared_ptr<const JudgeModel> judge = nullptr;
   std::shared_ptr<const ExternalScorer> external = nullptr;
   std::shared_ptr<const TeacherModel> teacher = nullptr;
+  std::shared_ptr<Verdicts> verdicts = nullptr;  // of judges; null = each term keeps its own in memory
 };
 
 }  // namespace ingot::reward

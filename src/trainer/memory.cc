@@ -12,41 +12,47 @@
 namespace ingot::trainer {
 namespace {
 
-// Bytes of one model's layers per row, key or part. The tensors are those of model/block.cc, of the autograd
-// functions in kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention_backward.cc.
-struct Costs {
-  Costs(const model::ModelConfig& c, int element_bytes) : Costs(c, model::SpecOf(c), element_bytes) {}
-  Costs(const model::ModelConfig& c, const model::ModelSpec& spec, int element_bytes)
-      : all_parameters(spec.elements()),
-        parameters(spec.trained_elements()),
-        element(element_bytes),
-        accumulator(element_bytes == 8 ? 8 : 4),
-        layers(c.num_hidden_layers),
-        hidden(c.hidden_size),
-        vocab(c.vocab_size),
-        positions(c.max_position_embeddings) {
-    input = element * hidden;
-    vocabulary = spec.embedding.trained ? vocab * hidden : 0;
-    for (const model::LayerSpec& layer : spec.layers) {
-      const model::AttentionSpec& a = layer.attention;
-      mlp = std::max(mlp, layer.feed_forward.row_width());
-      heads = std::max(heads, a.heads);
-      kv_heads = std::max(kv_heads, a.kv_heads);
-      queries = std::max(queries, a.queries());
-      keys = std::max(keys, a.keys());
-      padded_head = std::max(padded_head, (a.head_dim + 15) / 16 * 16);
-      layer_parameters = std::max(layer_parameters, layer.products());
-      // A norm saves its input beside its result, and a factor per row.
-      const int64_t raw = a.norm ? 1 : 0;
-      const int64_t of_row =
-          input + ExpertBytes(layer) + AdapterBytes(layer) +
-          element * (3 * hidden + (2 + raw) * a.queries() + (2 + raw) * a.keys() + 3 * layer.feed_forward.row_width()) +
-          accumulator * (2 + a.heads + raw * (a.heads + a.kv_heads));
-      history = std::max(history, of_row);
+// Bytes of one layer per row, key or part. The tensors are those of model/block.cc, of the autograd functions in
+// kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention_backward.cc.
+struct LayerCosts {
+  LayerCosts(const model::LayerSpec& layer, int64_t hidden, int64_t element, int64_t accumulator)
+      : element(element),
+        accumulator(accumulator),
+        hidden(hidden),
+        mlp(layer.feed_forward.row_width()),
+        heads(layer.attention.heads),
+        kv_heads(layer.attention.kv_heads),
+        queries(layer.attention.queries()),
+        keys(layer.attention.keys()),
+        padded_head((layer.attention.head_dim + 15) / 16 * 16),
+        key_copies(layer.attention.keys_are_values() ? 1 : 2),
+        gradients(layer.products()) {
+    for (const model::TensorSpec& tensor : layer.tensors) {
+      if (!tensor.trained || !tensor.is_product() || tensor.factor != model::Factor::kNone) continue;
+      using enum model::Part;
+      if (tensor.part == kDown || tensor.part == kExpertDown) down_gradient = hidden * mlp;
+      if (tensor.part == kQuery || tensor.part == kKey) first_gradient = std::max(first_gradient, tensor.elements());
     }
-    rope = positions * c.head_dim * element;
+    const int64_t norms = layer.gemma ? 4 : 2;  // each saves its input beside its result, and a factor per row
+    history = element * ((2 + norms) * hidden + 3 * mlp) + accumulator * (norms + heads) + AttentionBytes(layer) +
+              ExpertBytes(layer) + AdapterBytes(layer);
   }
 
+  // Of a row: q, k and v, the attended result, and the steps between them and the layer's rows.
+  int64_t AttentionBytes(const model::LayerSpec& layer) {
+    const model::AttentionSpec& a = layer.attention;
+    const model::LatentConfig& latent = a.latent;
+    if (!a.keys_are_values()) {
+      const int64_t raw = a.norm ? 1 : 0;
+      const int64_t factors = a.norm_whole ? 2 : a.heads + a.kv_heads;
+      return element * ((2 + raw) * queries + (2 + raw) * keys) + accumulator * raw * factors;
+    }
+    // Each head's slice of the matrix from latents to keys, turned round.
+    fixed_history = element * a.heads * latent.plain_dim * latent.kv_rank;
+    const int64_t narrow = 2 * latent.query_rank + latent.kv_rank, factors = latent.query_rank > 0 ? 2 : 1;
+    const int64_t by_head = latent.plain_dim + latent.kv_rank + latent.value_dim;
+    return element * (2 * queries + keys + a.heads * by_head + narrow) + accumulator * factors;
+  }
   // Of a row: the inputs and results of the experts that it takes, and the router's numbers.
   int64_t ExpertBytes(const model::LayerSpec& layer) const {
     const model::ExpertsConfig& experts = layer.feed_forward.experts;
@@ -54,41 +60,94 @@ struct Costs {
                               : element * 3 * experts.per_token * hidden +
                                     accumulator * (3 * experts.count + 2 * experts.per_token * hidden);
   }
-  // Of a row: what every adapter makes of it by A, of the experts that it takes.
+  // Of a row: what every adapter makes of it by A, of the experts that it takes. Between latents and heads, per head and
+  // both ways.
   int64_t AdapterBytes(const model::LayerSpec& layer) const {
     int64_t elements = 0;
     for (const model::TensorSpec& tensor : layer.tensors) {
       if (tensor.factor != model::Factor::kA || tensor.expert > 0) continue;
-      elements += tensor.shape[0] * (tensor.expert == 0 ? layer.feed_forward.experts.per_token : 1);
+      const bool by_head = layer.attention.keys_are_values() && tensor.part == model::Part::kKey;
+      const int64_t times = tensor.expert == 0 ? layer.feed_forward.experts.per_token : by_head ? 2 * heads : 1;
+      elements += tensor.shape[0] * times;
     }
     return element * elements;
   }
 
-  bool narrow() const { return element < accumulator; }
-  int64_t Weights() const { return all_parameters * element + rope; }
-  int64_t ExportBytes(int64_t rows) const { return 2 * keys * element * rows; }  // of a layer
-  int64_t ExportSums(int64_t rows) const { return 2 * keys * accumulator * rows; }
+  int64_t ExportBytes() const { return key_copies * keys * element; }  // of a row
+  int64_t ExportSums() const { return 2 * keys * accumulator; }
   // The activation's backward pass. The activation's result is freed before it; the gradient by that result is there.
   int64_t Activation(int64_t rows) const { return rows * mlp * 2 * element; }
   // The down projection's backward pass: the gradients of its input and of its weight.
-  int64_t Down(int64_t rows) const { return (rows + hidden) * mlp * element; }
-
+  int64_t Down(int64_t rows) const { return (rows * mlp + down_gradient) * element; }
   // Attention's backward pass over `rows` rows that see `prefix` more, less the part of the layer's history that is
   // freed.
   int64_t Attention(int64_t rows, int64_t prefix) const {
     const int64_t all = rows + prefix;
-    const int64_t gathered = prefix > 0 ? ExportBytes(all) : 0;
+    const int64_t gathered = prefix > 0 ? ExportBytes() * all : 0;
     const int64_t scratch = accumulator * (rows * heads * (2 + padded_head) + 2 * all * kv_heads * padded_head);
     const int64_t gradients = (2 * rows * queries + rows * hidden) * element;  // of result, queries and input
-    return gathered + ExportSums(all) + scratch + gradients - Spent(rows);
+    return gathered + ExportSums() * all + scratch + gradients - Spent(rows);
   }
   // The backward pass through norms and rotations to the layer's input.
   int64_t Rotation(int64_t rows, int64_t prefix) const {
-    return ExportSums(rows + prefix) + rows * (2 * queries + 2 * hidden) * element + queries * hidden * element -
+    return ExportSums() * (rows + prefix) + rows * (2 * queries + 2 * hidden) * element + first_gradient * element -
            Spent(rows);
   }
   // The part of a history that the first half of the backward pass frees: the MLP's, and the layer's result.
   int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
+
+  int64_t element, accumulator, hidden;
+  int64_t mlp, heads, kv_heads, queries, keys, padded_head;
+  int64_t key_copies;                             // 1 = keys are the values too
+  int64_t gradients;                              // elements of the trained matrices
+  int64_t down_gradient = 0, first_gradient = 0;  // of the widest matrices of the two halves; 0 = frozen
+  int64_t history = 0;                            // per row, the layer's input included
+  int64_t fixed_history = 0;                      // whatever the rows
+};
+
+// Bytes of one model: its layers and the rest.
+struct Costs {
+  Costs(const model::ModelConfig& c, int element_bytes) : Costs(c, model::SpecOf(c), element_bytes) {}
+  Costs(const model::ModelConfig& c, const model::ModelSpec& spec, int element_bytes)
+      : all_parameters(spec.elements()),
+        parameters(spec.trained_elements()),
+        element(element_bytes),
+        accumulator(element_bytes == 8 ? 8 : 4),
+        hidden(c.hidden_size),
+        vocab(c.vocab_size) {
+    input = element * hidden;
+    vocabulary = spec.embedding.trained ? vocab * hidden : 0;
+    int64_t turned = 0;
+    bool local = false;
+    for (const model::LayerSpec& layer : spec.layers) {
+      layers.emplace_back(layer, hidden, element, accumulator);
+      turned = std::max(turned, layer.attention.rotary_dim);
+      local = local || layer.attention.local_rope;
+      const LayerCosts& own = layers.back();
+      Sums sums = below.back();
+      sums.history += own.history;
+      sums.fixed += own.fixed_history;
+      sums.exports += own.ExportBytes();
+      sums.export_sums += own.ExportSums();
+      sums.gradients += own.gradients;
+      below.push_back(sums);
+    }
+    rope = c.max_position_embeddings * turned * element * (local ? 2 : 1);
+  }
+
+  int64_t depth() const { return std::ssize(layers); }
+  bool narrow() const { return element < accumulator; }
+  int64_t Weights() const { return all_parameters * element + rope; }
+
+  // Sums over the first layers of the model.
+  struct Sums {
+    int64_t history = 0, exports = 0, export_sums = 0;  // bytes per row
+    int64_t fixed = 0;                                  // bytes
+    int64_t gradients = 0;                              // elements
+  };
+  const Sums& Below(int64_t count) const { return below[static_cast<size_t>(count)]; }
+  // Bytes per row of the sums of gradients that the last `done` layers give.
+  int64_t ExportSumsAbove(int64_t done) const { return Below(depth()).export_sums - Below(depth() - done).export_sums; }
 
   // The head's pass over `rows` rows (head_pass.h), `chunk` elements of logits at a time. All along it holds the rows,
   // the gradient by the logits (of a wide type the logits themselves), and the sum of several gradients of its weight.
@@ -104,16 +163,18 @@ struct Costs {
   }
   int64_t HeadGradient() const { return vocabulary * element; }
 
-  // Gradients when a backward pass has done `done` layers; the vocabulary's exist from the first logits on.
-  int64_t Gradients(int64_t done) const { return element * (vocabulary + done * layer_parameters); }
+  // Gradients when a backward pass has done the last `done` layers; the vocabulary's exist from the first logits on.
+  int64_t Gradients(int64_t done) const {
+    return element * (vocabulary + Below(depth()).gradients - Below(depth() - done).gradients);
+  }
 
   int64_t all_parameters, parameters;  // the second: of the trained tensors
   int64_t vocabulary = 0;              // of the vocabulary's matrix where it is trained
-  int64_t element, accumulator, layers, hidden, vocab, positions;
-  // Of the widest layer.
-  int64_t mlp = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, padded_head = 0, layer_parameters = 0;
-  int64_t input = 0, history = 0;  // of a layer, per row; the history includes the input
+  int64_t element, accumulator, hidden, vocab;
+  int64_t input = 0;  // of a layer, per row
   int64_t rope = 0;
+  std::vector<LayerCosts> layers;
+  std::vector<Sums> below = std::vector<Sums>(1);  // of the first n layers
 };
 
 // Walks through the parts in the order in which they run, and records the fullest moment.
@@ -141,34 +202,36 @@ class Walk {
   }
   bool Again(size_t i) const { return options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i)); }
 
-  // A waiting part: the histories of `layers` layers, or their inputs; and, until its backward pass, its last result
-  // (or the gradient by it) and its ids.
+  // A waiting part: the histories of the first `layers` layers, or their inputs; and, until its backward pass, its last
+  // result (or the gradient by it) and its ids.
   int64_t HistoryBytes(size_t i, int64_t layers) const {
     const int64_t rows = parts_[i].size();
-    const int64_t of_row = options_.checkpoint_layers ? costs_.input : costs_.history;
-    return rows * (layers * of_row + 2 * costs_.input + 2 * static_cast<int64_t>(sizeof(int64_t)));
+    const Costs::Sums& held = costs_.Below(layers);
+    const int64_t ends = rows * (2 * costs_.input + 2 * static_cast<int64_t>(sizeof(int64_t)));
+    return ends + (options_.checkpoint_layers ? rows * layers * costs_.input : rows * held.history + held.fixed);
   }
-  // Keys and values of `layers` layers that later parts see, and the gradients that came back for them.
+  // Keys and values of the first `layers` layers that later parts see, and the gradients that came back for them.
   int64_t Path(size_t i, int64_t layers) const {
     const tree::ForestPart& part = parts_[i];
     const auto exports = static_cast<int64_t>(part.exports.size());
     const bool in_history = !Again(i) && !options_.checkpoint_layers && exports == part.size();
-    return layers * ((in_history ? 0 : costs_.ExportBytes(exports)) + (summed_[i] ? costs_.ExportSums(exports) : 0));
+    const Costs::Sums& held = costs_.Below(layers);
+    return exports * ((in_history ? 0 : held.exports) + (summed_[i] ? held.export_sums : 0));
   }
-  int64_t Waiting(size_t i) const { return Path(i, costs_.layers) + (Again(i) ? 0 : HistoryBytes(i, costs_.layers)); }
+  int64_t Waiting(size_t i) const { return Path(i, costs_.depth()) + (Again(i) ? 0 : HistoryBytes(i, costs_.depth())); }
   int64_t AllWaiting() const {
     int64_t bytes = tables_;
     for (const size_t i : waiting_) bytes += Waiting(i);
     return bytes;
   }
-  // The sums of gradients of keys and values that part i is the first to give to parts of its prefix.
-  int64_t NewSums(size_t i, int64_t layers) const {
-    int64_t bytes = 0;
+  // Rows of the prefix for whose keys and values part i is the first to give gradients.
+  int64_t NewRows(size_t i) const {
+    int64_t rows = 0;
     for (const tree::ForestPart::Source& source : parts_[i].prefix) {
       const auto at = static_cast<size_t>(source.part);
-      if (!summed_[at]) bytes += layers * costs_.ExportSums(static_cast<int64_t>(parts_[at].exports.size()));
+      if (!summed_[at]) rows += static_cast<int64_t>(parts_[at].exports.size());
     }
-    return bytes;
+    return rows;
   }
   int64_t GradientsAfter(int64_t layers_done) const {
     if (!any_finished_ || !gradients_stay_) return costs_.Gradients(layers_done);
@@ -186,7 +249,7 @@ class Walk {
 
   void NoteHead(size_t i) {
     const int64_t rows = parts_[i].loss_rows, chunk = options_.logits_chunk_elements;
-    const int64_t kept = HistoryBytes(i, costs_.layers) + Path(i, costs_.layers), held = costs_.Head(rows, chunk);
+    const int64_t kept = HistoryBytes(i, costs_.depth()) + Path(i, costs_.depth()), held = costs_.Head(rows, chunk);
     const int64_t one = costs_.HeadGradient(), others = GradientsAfter(0) - one;
     Note(others + (head_gradient_ ? one : 0), AllWaiting(), kept, held + costs_.Logits(rows, chunk));
     const bool two = head_gradient_ && costs_.SumsHead(rows, chunk);
@@ -203,17 +266,19 @@ class Walk {
     waiting_.pop_back();
     if (Again(i)) NoteHead(i);
     const int64_t rows = parts_[i].size(), prefix = parts_[i].prefix_rows;
-    // The held bytes change by the same amount with every layer: the first or the last layer is the fullest.
-    for (const int64_t done : {int64_t{0}, costs_.layers - 1}) {
-      const int64_t left = costs_.layers - done, sums = NewSums(i, done);
-      const int64_t run_again = options_.checkpoint_layers ? rows * (costs_.history - costs_.input) : 0;
+    const int64_t new_rows = NewRows(i), waiting = AllWaiting();
+    for (int64_t done = 0; done < costs_.depth(); ++done) {
+      const int64_t left = costs_.depth() - done, sums = new_rows * costs_.ExportSumsAbove(done);
+      const LayerCosts& layer = costs_.layers[static_cast<size_t>(left - 1)];
+      const int64_t run_again =
+          options_.checkpoint_layers ? rows * (layer.history - costs_.input) + layer.fixed_history : 0;
       const int64_t running = HistoryBytes(i, left) + Path(i, left) + run_again;
-      const int64_t wide = std::max({costs_.Activation(rows), costs_.Down(rows), costs_.Attention(rows, prefix),
-                                     costs_.Rotation(rows, prefix) + NewSums(i, 1)});
-      Note(GradientsAfter(done + 1), AllWaiting() + sums, running, wide);
+      const int64_t wide = std::max({layer.Activation(rows), layer.Down(rows), layer.Attention(rows, prefix),
+                                     layer.Rotation(rows, prefix) + new_rows * layer.ExportSums()});
+      Note(GradientsAfter(done + 1), waiting + sums, running, wide);
     }
     for (const tree::ForestPart::Source& source : parts_[i].prefix) summed_[static_cast<size_t>(source.part)] = true;
-    Note(GradientsAfter(costs_.layers), AllWaiting(), rows * costs_.input, costs_.vocabulary * costs_.element);
+    Note(GradientsAfter(costs_.depth()), AllWaiting(), rows * costs_.input, costs_.vocabulary * costs_.element);
     any_finished_ = true;
     if (!gradients_stay_ || costs_.narrow()) head_gradient_ = false;  // they were added up elsewhere
   }

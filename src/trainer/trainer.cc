@@ -105,8 +105,7 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
     int64_t rows = 0;  // of the batch
     for (const tree::ForestPart& part : parts) rows += part.size();
     const int64_t held = std::min(options.trust_region.MostRows(config.vocab_size * wide), rows + rows / 4);
-    need.copies += model::SpecOf(config).trained_elements() * wide / ranks +
-                   held * config.vocab_size * wide;
+    need.copies += model::SpecOf(config).trained_elements() * wide / ranks + held * config.vocab_size * wide;
   }
   return need;
 }
@@ -342,8 +341,8 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   if (!any.is_cpu()) return absl::OkStatus();
   const auto parts = tree::CutForest(forest, pass_options_.part_tokens);
   const auto bytes = static_cast<int>(any.element_size());
-  const MemoryNeed need =
-      NeedOf(options_, config(), bytes, pass_options_, parts, PlaceOf(ranks_), /*reference=*/reference_.has_value(), stores());
+  const MemoryNeed need = NeedOf(options_, config(), bytes, pass_options_, parts, PlaceOf(ranks_),
+                                 /*reference=*/reference_.has_value(), stores());
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   metrics["perf/memory_bound_bytes"] = static_cast<double>(need.bound());
   const std::string what =

@@ -110,7 +110,7 @@ std::vector<Origin> OriginsOf(const v1::EpisodeTree& tree, const text::Tokenizer
       origin.kind = OriginKind::kSubAgent;
     }
     if (call.fork_cause() != kNewConversation) continue;
-    for (int earlier = i - 1; earlier >= 0 && origin.call < 0; --earlier) {
+    for (int earlier = i - 1; earlier >= std::max(0, i - kMostEarlier) && origin.call < 0; --earlier) {
       const auto [said, added] = quotes.try_emplace(earlier);
       if (added) said->second = QuotesOf(tree.calls(earlier));
       const std::vector<std::string>& arguments = said->second.arguments;

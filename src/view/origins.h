@@ -21,9 +21,10 @@ struct Origin {
 //   2. A call that begins a conversation and quotes a text argument of an earlier tool call is a sub-agent's.
 //   3. A call that begins a conversation and quotes the text of an earlier answer goes on from a summary.
 // A quote is a whole argument, or the longest line of an answer, of at least kLeastQuote bytes, that the earlier call's own
-// prompt does not have.
+// prompt does not have. The kMostEarlier calls before are looked at, the newest first.
 std::vector<Origin> OriginsOf(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer);
 
 inline constexpr size_t kLeastQuote = 12;
+inline constexpr int kMostEarlier = 64;  // so that an episode of many conversations opens soon
 
 }  // namespace ingot::view

@@ -90,7 +90,7 @@ std::string HeldUpBy(const v1::EpisodeTree& episode, int64_t now_ns, bool engine
   causes[engines_rest ? kAgent : kUnrecorded] += Overlap(ended, now_ns, ended, now_ns);
   std::vector<std::pair<double, std::string>> parts;
   for (const auto& [name, seconds] : causes) {
-    if (seconds > 0) parts.emplace_back(seconds, name);
+    if (seconds >= 0.05) parts.emplace_back(seconds, name);
   }
   std::sort(parts.rbegin(), parts.rend());
   std::string text;

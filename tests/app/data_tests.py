@@ -3,6 +3,7 @@
 
 collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, regrade, export to SFT rows and ATIF, import
 cases     the filter of test cases on the shipped example
+examples  examples/judge and examples/long2short, in a few steps
 graded_eval  the terms of a run beside the outcome of its evaluations
 recall    export by the recall of episodes
 choose    export of the shortest correct answer, and of pairs
@@ -18,6 +19,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -88,7 +90,8 @@ def case_collect(ingot):
     check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
 
     rated = folder / "rated.jsonl"
-    command(ingot, "tasks", "rate", pool, rated)
+    output = command(ingot, "tasks", "rate", pool, rated)
+    check("at least 3 samples a task, at temperature 1.2" in output and "10 samples at a raised temperature tell more" in output, output)
     rates = {task["task_id"]: (task["pass_rate"], task["pass_rate_samples"]) for task in lines(rated)}
     check(rates == {task["task_id"]: (1.0 if i % 2 == 0 else 0.0, 3) for i, task in enumerate(source)}, rates)
     output = command(ingot, "tasks", "filter", rated, folder / "none.jsonl", "--question-field", "prompt", code=2)
@@ -189,6 +192,30 @@ def case_choose(ingot):
     pairs = [(names[pair["chosen"]["episode"]], names[pair["rejected"]["episode"]]) for pair in lines(folder / "pairs.jsonl")]
     check(pairs == [("right-10", "wrong-11"), ("right-10", "right-15"), ("right-6", "wrong-7")], pairs)
     check("14 finished episodes, 6 with an outcome above" in output and "2 episodes are in no pair" in output, output)
+
+
+def case_examples(ingot):
+    """The programs of examples/judge and examples/long2short in a few steps: what they print is whole, and need not be good."""
+    folder = pathlib.Path(ingot.folder)
+    argv = [sys.executable, f"{ingot.source}/examples/judge/compare.py", ingot.binary, str(folder / "judges"), "--labels", "60", "20"]
+    for one in ("sft.max_steps=4", "sft.batch_size=8", "scheduler.total_steps=1", "scheduler.drop_zero_variance=false",
+                "scheduler.groups_per_step=2"):
+        argv += ["--set", one]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    figures = r"[01]\.\d{3} supervised, [01]\.\d{3} after RL; \d+ s\n"
+    check(re.fullmatch(r"majority +0\.[56]\d\d  of 20 held-out labels\n"
+                       rf"classic \(one verdict\) +{figures}cot \(reasons first\) +{figures}"
+                       r"the judge that reasons (beats|does not beat) both others\n", done.stdout), done)
+    beats = "does not beat" not in done.stdout
+    check(done.returncode == (0 if beats else 1), done)
+    numbers = [float(number) for number in re.findall(r"(\d\.\d{3})(?: after|  of)", done.stdout)]  # majority, classic, cot
+    check(beats == (numbers[2] > max(numbers[:2])), done.stdout)
+
+    recipe = subprocess.run([f"{ingot.source}/examples/long2short/recipe.sh", ingot.binary, str(folder / "short"), "150"],
+                            capture_output=True, text=True, timeout=500)
+    check(recipe.returncode == 0, recipe)
+    results = re.findall(r"^(\w+) +outcome ([01]\.\d\d) +([\d.]+) tokens +320 answers$", recipe.stdout, re.M)
+    check([name for name, *_ in results] == ["long", "short", "rejection", "preference", "average"], recipe.stdout)
 
 
 @contextlib.contextmanager

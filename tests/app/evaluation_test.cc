@@ -287,7 +287,13 @@ TEST_F(EvaluationsTest, FinishDescribesItsWait) {
     if (++slept * 20 == 45'000) scheduler.Finish(100);
   };
   std::vector<std::string> told;
-  ASSERT_TRUE(evaluations->Finish(report, patience, [&](const std::string& text) { told.push_back(text); }).ok());
+  int watched = 0;
+  ASSERT_TRUE(evaluations
+                  ->Finish(
+                      report, patience, [&](const std::string& text) { told.push_back(text); },
+                      [&](const v1::EvalStatusResponse&) { ++watched; })
+                  .ok());
+  EXPECT_EQ(watched, 89);      // twice a second, up to its end
   ASSERT_EQ(told.size(), 2u);  // every 20 s
   EXPECT_THAT(told[1], HasSubstr("waiting for the evaluation of version 100 since 40 s"));
 

@@ -55,9 +55,10 @@ TEST(MachineMemory, RefusesWhatDoesNotFitTogetherWithTheNumbers) {
   const int64_t available = need.total() - need.cache;
   const absl::Status refused = CheckMachineHolds(need, available, config, "node engines-1");
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("node engines-1 cannot hold"), HasSubstr("2 engines of"), HasSubstr("1 rank "),
-                    HasSubstr("rollout.kv_cache_tokens (1000; 500 would fit)"), HasSubstr("trainer.micro_batch_tokens")));
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr("node engines-1 cannot hold"), HasSubstr("2 engines of"), HasSubstr("1 rank "),
+            HasSubstr("rollout.kv_cache_tokens (1000; 500 would fit)"), HasSubstr("trainer.micro_batch_tokens")));
 }
 
 }  // namespace

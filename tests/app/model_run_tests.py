@@ -8,6 +8,7 @@ import http.client
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,7 +88,53 @@ def check_folders(ingot, base, trained, adapter):
     check(plain[0] != first[-1], "the adapter does nothing")
     check("another base" in model(ingot, "merge", "--model", str(base), "--adapter", str(adapter_of_another(adapter)), str(merged), code=2),
           "an adapter of another base was taken")
+    check_mean(ingot, base, trained, merged)
     check("outside the vocabulary" in model(ingot, "logits", "--model", str(base), "--ids", "1,999999", code=2), "ids")
+
+
+def check_logits_types(ingot, base):
+    """--dtype: bf16 rounds, fp32 is the folder's own; another word is refused by name."""
+    def of(*more):
+        return model(ingot, "logits", "--model", str(base), "--ids", "1,2,3,70", *more)["logits"][0]
+    plain, wide, narrow = of(), of("--dtype", "fp32"), of("--dtype", "bf16")
+    check(wide == plain, "--dtype fp32 changes a folder in fp32")
+    gap, scale = max(abs(a - b) for a, b in zip(plain, narrow)), max(map(abs, plain))
+    check(0 < gap < 0.1 * scale, f"--dtype bf16 differs by {gap} of {scale}")
+    error = model(ingot, "logits", "--model", str(base), "--ids", "1", "--dtype", "fp8", code=2)
+    check("--dtype fp8: fp32, bf16 or model is expected" in error, error)
+
+
+def check_mean(ingot, base, trained, merged):
+    """merge --with: the mean of two models, number by number; models of two shapes are refused by the tensor."""
+    mean = pathlib.Path(ingot.folder) / "mean"
+    model(ingot, "merge", "--model", str(trained), "--with", str(base), str(mean))
+    one, two, both = (tensors(folder / "model.safetensors")[1] for folder in (merged, base, mean))
+    check(sorted(both) == sorted(two), "the mean has other tensors")
+    for name, values in both.items():
+        halves = array.array("f", [(a + b) / 2 for a, b in zip(one[name], two[name])])
+        check(max(abs(a - b) for a, b in zip(values, halves)) <= 1e-7 * max(1, max(map(abs, values))), f"{name} is no mean")
+    check((mean / "tokenizer.json").exists() == (trained / "tokenizer.json").exists(), "the mean's tokenizer")
+    other = pathlib.Path(ingot.folder) / "other"
+    write_experts(base, other)
+    error = model(ingot, "merge", "--model", str(base), "--with", str(other), str(mean), code=2)
+    check("is another model than" in error and "tensor model.layers.0.mlp." in error, error)
+
+
+def check_init(ingot, base, adapter):
+    """trainer.lora.init FOLDER: a run begins with a PEFT folder's factors, rank and targets."""
+    settings = {"run.name": "init", "model.path": base, "trainer.lora.rank": 2, "trainer.lora.init": adapter,
+                "scheduler.total_steps": 1, "sft.max_steps": 0, "trainer.learning_rate": 1e-9, "trainer.warmup_steps": 0,
+                "scheduler.drop_zero_variance": "false"}
+    code, output = ingot.run("train", dict(SHORT, **settings))
+    check(code == 0, output)
+    begun = tensors(checkpoint_of(ingot, "init") / "model.safetensors")[1]
+    given = {name.removeprefix("base_model.model."): values for name, values in tensors(adapter / ADAPTER)[1].items()}
+    check(sorted(given) == sorted(name for name in begun if "lora_" in name), "the run has other factors")
+    for name, values in given.items():
+        check(max(abs(a - b) for a, b in zip(values, begun[name])) < 1e-6, f"{name} is not the folder's")
+    code, output = ingot.run("train", dict(SHORT, **dict(settings, **{
+        "run.name": "init-refused", "trainer.lora.init": adapter_of_another(adapter)})))
+    check(code == 2 and "another base" in output, output)
 
 
 def check_bench(ingot, base):
@@ -102,6 +149,8 @@ def check_bench(ingot, base):
 def adapter_of_another(adapter):
     """A copy whose factors have one row or column less."""
     out = adapter.with_name("another")
+    if out.exists():
+        return out
     out.mkdir()
     (out / "adapter_config.json").write_bytes((adapter / "adapter_config.json").read_bytes())
     header, values = tensors(adapter / ADAPTER)
@@ -202,24 +251,52 @@ def case_experts(ingot):
     folder = pathlib.Path(ingot.folder) / "experts-model"
     write_experts(checkpoint_of(ingot, "base"), folder)
     check(model(ingot, "info", "--model", str(folder))["experts"] == 4, "info")
-    code, output = ingot.run("train", dict(SHORT, **{
+    settings = dict(SHORT, **{
         "run.name": "experts", "scheduler.total_steps": 2, "model.path": folder, "numerics": "exact", "sft.max_steps": 10,
-        "trainer.expert_balance": 0.01, "scheduler.max_drops_per_batch": 8}))
+        "trainer.expert_balance": 0.01, "scheduler.max_drops_per_batch": 8, "rollout.record_routes": "true",
+        "trainer.replay_routes": "true", "trainer.checkpoint_every": 1, "trainer.keep_checkpoints": 3,
+        "scheduler.max_staleness": 0})  # an older version's router may have chosen others
+    code, output = ingot.run("train", settings)
     check(code == 0, output)
     rows = [row for row in ingot.metrics("experts") if "mismatch/probe_tokens" in row]
     check(len(rows) == 2 and all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), f"mismatch: {rows}")
     check(all(row["experts/load_max"] >= 1 >= row["experts/load_min"] and row["experts/balance_loss"] > 0 and
               0 < row["experts/router_entropy"] < 1.4 for row in rows), f"loads: {rows}")
+    check_routes(rows)
     first, last = tensors(folder / "model.safetensors")[1], tensors(checkpoint_of(ingot, "experts") / "model.safetensors")[1]
     check(sorted(first) == sorted(last), "the checkpoint has other tensors")
     still = [name for name in first if first[name] == last[name]]
     check(not any("gate.weight" in name for name in still), f"routers were not trained: {still}")
+    check_replay(ingot, settings)
+
+
+def check_routes(rows):
+    check(all(row["mismatch/routes_compared"] > 100 and row["mismatch/routes_differ"] == 0 and
+              row["mismatch/routes_conflicts"] == 0 for row in rows), f"routes: {rows}")
+
+
+def check_replay(ingot, settings):
+    """The last step again, from the journal and the checkpoint before it, without the replay of routes: equal to the bit."""
+    replayed = checkpoint_of(ingot, "experts")
+    weights = (replayed / "model.safetensors").read_bytes()
+    shutil.rmtree(replayed)
+    before = checkpoint_of(ingot, "experts")
+    check(before != replayed and (before / "model.safetensors").read_bytes() != weights, f"{before} {replayed}")
+    code, output = ingot.run("train", dict(settings, **{"trainer.replay_routes": "false"}), ["--resume"])
+    check(code == 0 and checkpoint_of(ingot, "experts") == replayed, output)
+    check((replayed / "model.safetensors").read_bytes() == weights, "without replay the step is another one")
+    check_routes([row for row in ingot.metrics("experts") if "mismatch/routes_compared" in row])
+    dense = dict(settings, **{"run.name": "dense", "model.path": checkpoint_of(ingot, "base")})
+    code, output = ingot.run("train", dense)
+    check(code == 2 and "trainer.expert_balance is set, and the model (qwen3) has no experts" in output, output)
 
 
 def case_lora(ingot):
     base, trained = train(ingot)
     adapter = pathlib.Path(ingot.folder) / "adapter"
     check_folders(ingot, base, trained, adapter)
+    check_logits_types(ingot, base)
+    check_init(ingot, base, adapter)
     check_serving(ingot, base, adapter)
     check_bench(ingot, base)
     refused = ingot.run("train", dict(SHORT, **{"run.name": "refused", "model.path": base, "trainer.lora.rank": 4,

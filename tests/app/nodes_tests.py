@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as several nodes of this machine: nodes_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: nodes (a node with scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes),
+Cases: nodes (a node with reward stage, scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes),
 nodes_engines (a node with an engine dies, and another one runs its engine), nodes_pools (two nodes serve one pool in
 PostgreSQL; each dies, and one comes back), mutual_tls (roles that show each other
 certificates train a run).
@@ -45,11 +45,15 @@ def status(ingot, own):
     return done.returncode, {line.split()[0]: line for line in done.stdout.splitlines()}
 
 
+# The reward stage as a role of its own.
+JUDGED = {"cluster.rewards_role": "true", "rewards.terms": "[{kind: outcome}, {kind: length, weight: 0.2}]"}
+
+
 def case_nodes(ingot):
     groups = [{"name": "trainers", "nodes": 2, "roles": ["trainer"]},
-              {"name": "front", "roles": ["scheduler", "gateway"]},
+              {"name": "front", "roles": ["rewards", "scheduler", "gateway"]},
               {"name": "rest", "roles": ["datapool", "rollout", "agents"]}]
-    own = settings(ingot, "spread", groups, **{"cluster.trainer_ranks": 2, "cluster.min_trainer_ranks": 2})
+    own = settings(ingot, "spread", groups, **{"cluster.trainer_ranks": 2, "cluster.min_trainer_ranks": 2, **JUDGED})
     nodes = {}
     try:
         for group, node in (("trainers", 1), ("rest", 0), ("front", 0), ("trainers", 0)):
@@ -58,7 +62,7 @@ def case_nodes(ingot):
         wait_until(lambda: ingot.rows("spread") >= 3 or driver.poll() is not None, "row 3")
         check(driver.poll() is None, output_of(ingot, "trainers"))
         code, lines = status(ingot, own)
-        check(code == 0 and "scheduler, gateway" in lines["front-0"] and "trainer-1" in lines["trainers-1"],
+        check(code == 0 and "rewards, scheduler, gateway" in lines["front-0"] and "trainer-1" in lines["trainers-1"],
               f"ingot status: {code} {lines}")
         probe = ingot.run("node", own, ("--group", "front", "--probe", "ready"), timeout=60)
         check(probe[0] == 0 and "gateway" in probe[1], f"the probe of a node that is well: {probe}")
@@ -69,7 +73,7 @@ def case_nodes(ingot):
         code = driver.wait(timeout=400)
         check(code == 0, f"exit code {code}: {output_of(ingot, 'trainers')}")
         said = output_of(ingot, "trainers")
-        check("scheduler is started here" in said and "gateway is started here" in said, said)
+        check(all(f"{role} is started here" in said for role in ("rewards", "scheduler", "gateway")), said)
         check_run(ingot, "spread", 12)
         check(nodes["trainers", 1].wait(timeout=60) == 0, output_of(ingot, "trainers", 1))
     finally:
@@ -181,14 +185,15 @@ def case_mutual_tls(ingot):
     os.chmod(folder / "role.key", 0o600)
     own = {**SHORT, "run.name": "mutual", "scheduler.total_steps": 4, "cluster.token_file": secret(ingot, "token"),
            "cluster.tls.certificate": folder / "role.pem", "cluster.tls.key": folder / "role.key",
-           "cluster.tls.ca": folder / "ca.pem", "cluster.tls.name": "roles.ingot", "cluster.tls.mutual": "true"}
+           "cluster.tls.ca": folder / "ca.pem", "cluster.tls.name": "roles.ingot", "cluster.tls.mutual": "true",
+           **JUDGED}
     launch = ingot.start("launch", own)
     wait_until(lambda: ingot.rows("mutual") >= 2, "row 2", launch)
     code, lines = status(ingot, own)
-    check(code == 0, f"ingot status with a certificate: {lines}")
+    check(code == 0 and "groups judged" in lines["rewards"], f"ingot status with a certificate: {lines}")
     # The same token without a certificate of its own: every role refuses, and says why.
     code, lines = status(ingot, {**own, "cluster.tls.mutual": "false"})
-    check(code == 1 and "shows no certificate" in lines["datapool"], f"ingot status without a certificate: {lines}")
+    check(code == 1 and all("shows no certificate" in lines[role] for role in ("datapool", "rewards")), f"ingot status without a certificate: {lines}")
     output, _ = launch.communicate(timeout=300)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
     check_run(ingot, "mutual", 4)

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
 namespace ingot::app {
@@ -66,6 +67,14 @@ TEST(Underway, ShowsALongJobAndClearsItsLine) {
   EXPECT_THAT(shown, ::testing::EndsWith("s\r\033[K"));
   EXPECT_EQ(ShownOfAJob(200, 0), "") << "no terminal";
   EXPECT_EQ(ShownOfAJob(0, 1), "") << "a short job";
+}
+
+TEST(Between, PrintsTheLinesOfAJobUnchanged) {
+  std::ostringstream out;
+  Between lines("bench tree");
+  lines.Print(out, "one");
+  lines.Print(out, "two");
+  EXPECT_EQ(out.str(), "one\ntwo\n");
 }
 
 TEST(FormatProgress, LeavesTheBarOutWithoutATotal) {

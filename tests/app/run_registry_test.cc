@@ -368,56 +368,68 @@ TEST_F(RunRegistryTest, TheEnginesOfADeadNodeMoveToNodesWithRoom) {
   EXPECT_EQ(moved, rest);
 }
 
+// A node of a run, with the clock of its machine.
+struct ClockedNode {
+  ClockedNode(std::unique_ptr<RunRegistry> opened, const std::string& name, const base::Clock& clock)
+      : registry(std::move(opened)) {
+    EXPECT_TRUE(registry->RegisterNode(name, "", milliseconds(0)).ok());
+    NodeClocks::Options options;
+    options.own = name;
+    options.poll = milliseconds(5);
+    options.retell = [this] { registry->UpdateNodes("roles"); };
+    options.on_gap = [this](const std::string& line) {
+      base::MutexLock lock(mu);
+      lines.push_back(line);
+    };
+    clocks = std::make_unique<NodeClocks>(*registry, std::move(options), clock);
+  }
+  size_t found() {
+    base::MutexLock lock(mu);
+    return lines.size();
+  }
+  std::unique_ptr<RunRegistry> registry;
+  base::Mutex mu;
+  std::vector<std::string> lines ABSL_GUARDED_BY(mu);
+  std::unique_ptr<NodeClocks> clocks;
+};
+
+// The first node told its time when it began, an hour ago: only what it tells anew shows that its clock is ahead.
 TEST_F(RunRegistryTest, ANodeWhoseClockIsBehindDoesNotJoin) {
-  const base::ManualClock ahead(seconds(1'000'063)), behind(seconds(1'000'000)), close(seconds(1'000'059));
-  auto control = Open(ahead), engines = Open();
-  ASSERT_TRUE(control->RegisterNode("control-0", "", milliseconds(0)).ok());
-  const absl::Status refused = CheckClock(*engines, "engines-0", behind);
+  base::ManualClock ahead(seconds(1'000'063)), behind(seconds(1'000'000));
+  ClockedNode control(Open(ahead), "control-0", ahead);
+  EXPECT_TRUE(control.clocks->Join(seconds(30)).ok()) << "nobody else is there";
+  ahead.Advance(std::chrono::hours(1));
+  behind.Advance(std::chrono::hours(1));
+  ClockedNode engines(Open(behind), "engines-0", behind);
+  const absl::Status refused = engines.clocks->Join(seconds(30));
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr(absl::StrCat(MachineName(), " (node engines-0) is 63.0 s or more behind that of ",
                                      MachineName(), " (node control-0)")));
-  EXPECT_TRUE(CheckClock(*engines, "engines-0", close).ok());
-  EXPECT_TRUE(CheckClock(*engines, "control-0", behind).ok()) << "its own entry of before its clock was set";
+  EXPECT_EQ(control.found() + engines.found(), 0U);
 }
 
-// Each node knows of the other what it told when it began, an hour ago: no clock seems to be ahead.
-TEST_F(RunRegistryTest, NodesTellTheirTimeAgainWhenOneJoinsAndTheOneBehindFindsIt) {
+TEST_F(RunRegistryTest, NodesWhoseClocksDifferALittleJoin) {
+  const base::ManualClock ahead(seconds(1'000'004)), behind(seconds(1'000'000));
+  ClockedNode control(Open(ahead), "control-0", ahead);
+  ASSERT_TRUE(control.clocks->Join(seconds(30)).ok());
+  ClockedNode engines(Open(behind), "engines-0", behind);
+  EXPECT_TRUE(engines.clocks->Join(milliseconds(200)).ok());
+}
+
+TEST_F(RunRegistryTest, ANodeThatIsThereSaysOnceThatOneAheadHasJoined) {
   base::ManualClock ahead(seconds(1'000'063)), behind(seconds(1'000'000));
-  auto control = Open(ahead);
-  ASSERT_TRUE(control->RegisterNode("control-0", "", milliseconds(0)).ok());
-  ahead.Advance(std::chrono::hours(1));
-  behind.Advance(std::chrono::hours(1));
-  base::Mutex mu;
-  std::vector<std::string> by_control, by_engines;
-  const auto watch = [&](RunRegistry& registry, const std::string& own, const base::Clock& clock,
-                         std::vector<std::string>& lines) {
-    NodeClocks::Options options;
-    options.own = own;
-    options.poll = milliseconds(5);
-    options.retell = [&registry] { registry.UpdateNodes("roles"); };
-    options.on_gap = [&mu, &lines](const std::string& line) {
-      base::MutexLock lock(mu);
-      lines.push_back(line);
-    };
-    return std::make_unique<NodeClocks>(registry, std::move(options), clock);
-  };
-  auto control_clocks = watch(*control, "control-0", ahead, by_control);
-  auto engines = Open(behind);
-  EXPECT_TRUE(CheckClock(*engines, "engines-0", behind).ok()) << "an old time proves nothing";
-  ASSERT_TRUE(engines->RegisterNode("engines-0", "", milliseconds(0)).ok());
-  auto engine_clocks = watch(*engines, "engines-0", behind, by_engines);
-  const auto found = [&] {
-    base::MutexLock lock(mu);
-    return by_engines.size();
-  };
+  ClockedNode control(Open(behind), "control-0", behind);
+  ASSERT_TRUE(control.clocks->Join(seconds(30)).ok());
+  ClockedNode engines(Open(ahead), "engines-0", ahead);
+  EXPECT_TRUE(engines.clocks->Join(milliseconds(200)).ok()) << "its own clock seems to be right";
   const auto end = std::chrono::steady_clock::now() + seconds(30);
-  while (found() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(2));
-  std::this_thread::sleep_for(milliseconds(50));  // it is told once
-  engine_clocks.reset();
-  control_clocks.reset();
-  EXPECT_THAT(by_engines, ElementsAre(HasSubstr("(node engines-0) is 63.0 s or more behind")));
-  EXPECT_THAT(by_control, ElementsAre());
+  while (control.found() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(2));
+  std::this_thread::sleep_for(milliseconds(50));
+  control.clocks.reset();
+  base::MutexLock lock(control.mu);
+  EXPECT_THAT(control.lines, ElementsAre(HasSubstr("(node control-0) is 63.0 s or more behind")));
+  EXPECT_EQ(engines.found(), 0U);
 }
 
 TEST_F(RunRegistryTest, OneLauncherAtATimeDrivesARun) {

@@ -54,6 +54,25 @@ TEST(RunRoles, EachNodeRunsTheRolesOfItsGroupAndItsShareOfTheEngines) {
   EXPECT_THAT(Names(*RolesOfNode(config, "small", 0)), ElementsAre("rollout 4"));
 }
 
+TEST(RunRoles, TheRewardStageIsARoleWhereItIsAskedFor) {
+  RunConfig config = Clustered();
+  config.cluster.rewards_role = true;
+  EXPECT_THAT(Fault(config), HasSubstr("room for 0 of role rewards, and the run has 1 (cluster.rewards_role)"));
+  config.cluster.groups[2].roles.push_back("rewards");
+  EXPECT_EQ(Fault(config), "");
+  EXPECT_THAT(Names(*RolesOfNode(config, "small", 0)), ElementsAre("rewards 0", "rollout 4"));
+  config.cluster.groups[2].nodes = 2;
+  EXPECT_THAT(Fault(config), HasSubstr("rewards runs on one node"));
+  config.cluster.groups[2].nodes = 1;
+  config.cluster.rewards_role = false;
+  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role rewards, and the run has 0"));
+  config.cluster.groups.clear();
+  config.cluster.rewards_role = true;
+  EXPECT_THAT(Names(AllRoles(config)), ::testing::Contains("rewards 0"));
+  config.tasks.clear();
+  EXPECT_THAT(Names(AllRoles(config)), Not(::testing::Contains("rewards 0"))) << "a supervised run rewards nothing";
+}
+
 TEST(RunRoles, ANodeThatIsNotThereIsRefused) {
   const RunConfig config = Clustered();
   EXPECT_TRUE(absl::IsInvalidArgument(RolesOfNode(config, "large", 2).status()));

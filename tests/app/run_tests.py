@@ -7,6 +7,7 @@ Exits with 0 if every check of the case holds.
 """
 import argparse
 import base64
+import fcntl
 import glob
 import http.client
 import json
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 
-from stored_trees import Tokens, stored_groups
+from stored_trees import StoredTree, Tokens, stored_groups
 
 # A short run: little warm start, few and small steps, any reward.
 SHORT = {
@@ -462,7 +463,7 @@ def check_simulate(ingot, name, groups_per_step, group_size, max_staleness):
     check(code == 0 and [row["order"] for row in rows] == ["strict", "windowed", "greedy"], f"--json: {code}: {output}")
     check(simulate(*asked)[1] == output, "equal options gave other figures")
     check(simulate(*asked, "--seed", "2")[1] != output, "another seed gave equal figures")
-    episodes = [StoredTree(line).episode for line in ingot.inspect(name, "--json", "--limit", "0").splitlines()]
+    episodes = [json.loads(line)["episode"] for line in ingot.inspect(name, "--json", "--limit", "0").splitlines()]
     times = [(int(one["endedUnixNs"]) - int(one["openedUnixNs"])) * 1e-9 for one in episodes
              if one["state"] == "EPISODE_FINISHED" and "purpose" not in one]
     for row in rows:  # one worker without a pause
@@ -476,11 +477,13 @@ def check_simulate(ingot, name, groups_per_step, group_size, max_staleness):
 
 def case_launch(ingot, options):
     """A restarted role uses the run's own configuration, even if the file that it came from has changed. A role that
-    got SIGTERM from outside, while the run goes on, is restarted too. A second launch of the run changes nothing."""
+    got SIGTERM from outside, while the run goes on, is restarted too. The reward stage is a role of its own, behind the
+    run's token as all are."""
     config = pathlib.Path(ingot.folder) / "launched.yaml"
     config.write_text((pathlib.Path(ingot.source) / ingot.config).read_text())
     ingot.config = str(config)
-    settings = launch_settings("launched", **{"scheduler.group_deadline_s": 600})
+    settings = launch_settings("launched", **{"scheduler.group_deadline_s": 600, "cluster.rewards_role": "true",
+                                              "rewards.terms": "[{kind: outcome}, {kind: length, weight: 0.2}]"})
     launch = ingot.start("launch", settings)
     wait_for_rows(ingot, launch, "launched", 2)
     port = int((pathlib.Path(ingot.folder) / "launched/gateway_port").read_text())
@@ -492,21 +495,18 @@ def case_launch(ingot, options):
     agents.request("GET", "/metrics")
     check(agents.getresponse().status == 404, "agents see metrics")
     for process, metric in (("gateway", "ingot_gateway_calls_total"), ("trainer", "ingot_reward_mean"),
-                            ("agents", "agents_opened"), ("scheduler", "scheduler_"), ("rollout-0", ""), ("datapool", "")):
+                            ("agents", "agents_opened"), ("scheduler", "scheduler_"), ("rollout-0", ""), ("datapool", ""),
+                            ("rewards", "")):
         check(metric in scrape(f"{ingot.folder}/launched", process), f"{process} does not show {metric}")
     gateway = pathlib.Path(f"/proc/{role_process(launch, 'gateway')}")
     check(os.readlink(gateway / "fd/0") == "/dev/null", f"the token's descriptor is {os.readlink(gateway / 'fd/0')}")
     check(os.getuid() == 0 or (gateway / "environ").stat().st_uid == 0, "the gateway's memory is open to its user")
-    answer = subprocess.run(ingot.argv("status", {"run.name": "launched"}), cwd=ingot.source, capture_output=True, text=True,
-                            timeout=60)
+    answer = subprocess.run(ingot.argv("status", settings), cwd=ingot.source, capture_output=True, text=True, timeout=60)
     check(answer.returncode == 0, f"ingot status: {answer}")
     # Behind them may stand roles that only wait: on a busy machine the trainer, for its batch.
-    check([line.split()[0] for line in answer.stdout.splitlines()][:4] == ["datapool", "scheduler", "rollout-0", "gateway"],
-          f"ingot status: {answer.stdout}")
-    for command in ("launch", "train"):
-        code, output = ingot.run(command, settings, timeout=60)
-        check(code == 1 and len(errors(output)) == 1 and "is in use by another process" in output,
-              f"a second `ingot {command}`: {code}: {output}")
+    check([line.split()[0] for line in answer.stdout.splitlines()][:5] ==
+          ["datapool", "rewards", "scheduler", "rollout-0", "gateway"], f"ingot status: {answer.stdout}")
+    check(re.search(r"^rewards .* [1-9]\d* groups judged", answer.stdout, re.M), f"ingot status: {answer.stdout}")
     alone = subprocess.run(ingot.argv("datapool", {"run.name": "launched"}), cwd=ingot.source, capture_output=True,
                            text=True, timeout=60)
     check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
@@ -515,15 +515,19 @@ def case_launch(ingot, options):
     stranger.chmod(0o600)
     refused = subprocess.run(ingot.argv("status", {**settings, "cluster.token_file": stranger}), cwd=ingot.source,
                              capture_output=True, text=True, timeout=60)
-    check(refused.returncode == 1 and refused.stdout.count("refuses this process") == 4, f"another token: {refused}")
+    check(refused.returncode == 1 and refused.stdout.count("refuses this process") == 5, f"another token: {refused}")
     config.write_text("run: {name: the next experiment}\n")
-    os.kill(role_process(launch, "scheduler"), signal.SIGKILL)
+    for role in ("scheduler", "rewards"):
+        os.kill(role_process(launch, role), signal.SIGKILL)
     wait_for_rows(ingot, launch, "launched", 4)
     for role in ("gateway", "trainer"):
         os.kill(role_process(launch, role), signal.SIGTERM)
-    output, _ = finish_launched(ingot, launch, "launched", SHORT["scheduler.total_steps"])
+    output, rows = finish_launched(ingot, launch, "launched", SHORT["scheduler.total_steps"])
     print(output)
-    for role in ("scheduler", "gateway", "trainer"):
+    check(all("reward/term/length" in row for row in rows), "a group was not judged by the stage")
+    rewarded = [record["rewarded"].get("groupId", "0") for record in ingot.journal("launched") if "rewarded" in record]
+    check(len(rewarded) == len(set(rewarded)), f"groups rewarded twice: {rewarded}")
+    for role in ("scheduler", "rewards", "gateway", "trainer"):
         check(f"{role} started again (1 of" in output, f"{role} was not started again: {output}")
     check_simulate(ingot, "launched", groups_per_step=2, group_size=4, max_staleness=1)
 
@@ -699,8 +703,17 @@ def case_intruder(ingot, options):
 
 def case_rewards(ingot, options):
     """Composed rewards: each group is judged once, by all terms, before any batch takes it, through a kill -9."""
-    terms = "[{kind: outcome}, {kind: length, weight: 0.2, schedule: {from: 0.25}}]"
-    settings = {**SHORT, "run.name": "composed", "rewards.terms": terms}
+    # Few tasks, so that most groups are of a task whose budget another group fixed.
+    tasks = pathlib.Path(ingot.folder) / "few.jsonl"
+    lines = pathlib.Path(f"{ingot.source}/examples/smoke/train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    tasks.write_text("".join(lines[:3]), encoding="utf-8")
+    toggle = "{kind: toggle, weight: 0.5, toggle: {rho: 1, lambda: 0.01}}"
+    terms = f"[{{kind: outcome}}, {{kind: length, weight: 0.2, schedule: {{from: 0.25}}}}, {toggle}]"
+    # Right is an answer of an even length, so that an untrained model is right in half of the cases.
+    recipe = {"name": "any", "command": ["/usr/bin/python3", "-I", "-S", "${cwd}/examples/agents/tool_agent.py", "task.json"],
+              "files": {"task.json": '{"prompt": ${json:task.prompt}}'}, "timeout_s": 60,
+              "verifier": {"kind": "command", "command": ["sh", "-c", "test $(($(wc -c) % 2)) = 0"]}}
+    settings = {**SHORT, "run.name": "composed", "rewards.terms": terms, "data.tasks": tasks, "agents.recipes": json.dumps([recipe])}
     process = ingot.start("train", settings)
     wait_until(lambda: ingot.rows("composed") >= 3, "third row", process)
     process.kill()
@@ -725,7 +738,7 @@ def case_rewards(ingot, options):
     for sample, value in enumerate(returns[group]):
         episode = json.loads(ingot.inspect("composed", f"{group}/{sample}", "--json"))["episode"]
         parts = {term["term"]: term.get("weight", 0) * term.get("value", 0) for term in episode["grade"]["terms"]}
-        check(set(parts) == {"outcome", "length"}, parts)
+        check(set(parts) == {"outcome", "length", "toggle"}, parts)
         check(abs(sum(parts.values()) - value) < 1e-9, f"group {group}: {parts} and {value}")
         check(parts["outcome"] == episode.get("reward", 0), "the outcome was not kept beside the grade")
     check("term length = " in ingot.inspect("composed", f"{group}/0"), "inspect does not show the terms")
@@ -739,9 +752,18 @@ def case_rewards(ingot, options):
         return json.loads(done.stdout)
 
     same = regrade()
-    check(same["groups"] >= 16 and same["groups_that_change_sign"] == 0, same)
+    check(same["groups"] >= 16 and same["groups_that_change_sign"] == 0 and same["changed_groups"] == [], same)
     check(abs(same["reward"] - same["regraded"]) < 1e-9, f"the same terms give other rewards: {same}")
+    check(same["terms"]["toggle"] < 0, f"no answer was beyond its budget: {same}")
     outcome = regrade("rewards.terms=[{kind: outcome}]")
+    changed = outcome["changed_groups"]
+    check(len(changed) == outcome["groups_that_change_sign"] and changed == sorted(set(changed)), outcome)
+    check(sorted(sum((row["changed_groups"] for row in outcome["steps"]), [])) == changed, outcome)
+    posted = [json.loads(ingot.inspect("composed", f"{group}/{sample}", "--json"))["episode"].get("reward", 0)
+              for sample in range(len(returns[group]))]
+    signs = [[(value > mean + 1e-9) - (value < mean - 1e-9) for value in values]
+             for values in (returns[group], posted) for mean in [sum(values) / len(values)]]
+    check((int(group) in changed) == (signs[0] != signs[1]), f"group {group}: {returns[group]}, {posted}, {changed}")
     check(outcome["terms"] == {"outcome": outcome["regraded"]}, outcome)
     for step, row in enumerate(outcome["steps"]):
         check(abs(row["reward"] - rows[step]["reward/mean"]) < 1e-6, f"step {step}: {row} and {rows[step]['reward/mean']}")
@@ -1518,6 +1540,17 @@ def case_bad_input(ingot, options):
         refused = {"cluster.registry.kind": "etcd", "cluster.registry.endpoints": f"['127.0.0.1:{port}']"}
         expect({**launch_settings("unborn"), **refused}, "cluster.registry", f"127.0.0.1:{port}", "nobody answered",
                command="launch", codes=(1,))
+    # A launched run holds its folder's lock, as this process does. A second start would replace the run.
+    held = folder / "held"
+    held.mkdir()
+    (held / "config.yaml").write_text("run: {name: held}\n")
+    with open(held / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in ("launch", "train"):
+            expect({**launch_settings("held"), "run.if_exists": "replace"}, f"the run '{held}' is in use by another process",
+                   "choose another run.name", command=command, codes=(1,))
+    check(sorted(path.name for path in held.iterdir()) == ["config.yaml", "lock"]
+          and (held / "config.yaml").read_text() == "run: {name: held}\n", f"a second start changed {sorted(held.iterdir())}")
     plan = ingot.run("launch", launch_settings("planned"), ("--dry-run",), timeout=60)
     check(plan[0] == 0 and [line.split()[0] for line in plan[1].splitlines()[1:]] ==
           ["datapool", "scheduler", "rollout-0", "gateway", "trainer", "agents"], f"the plan: {plan}")
@@ -1527,7 +1560,7 @@ def case_bad_input(ingot, options):
            command="launch")
     expect({**launch_settings("unborn"), "cluster.launcher": "slurm"}, "cluster.groups", command="launch")
     expect({**launch_settings("unborn"), "cluster.registry.ttl_s": 1}, "cluster.registry.ttl_s", command="launch")
-    expect({**launch_settings("unborn"), "rollout.kv_cache_tokens": 1 << 30}, "this machine cannot hold", "would fit",
+    expect({**launch_settings("crowded"), "rollout.kv_cache_tokens": 1 << 30}, "this machine cannot hold", "would fit",
            command="launch", codes=(1,))
     check_thread_limits(ingot)
     model = folder / "model"

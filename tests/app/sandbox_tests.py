@@ -42,6 +42,12 @@ def case_rung(ingot, folder):
     check(code != 0 and "sandbox.require is namespaces" in output and "rung process" in output, output)
     check(not pathlib.Path(f"{ingot.folder}/refused/metrics.jsonl").exists() or ingot.rows("refused") == 0, "it trained")
 
+    # Its files lie at /app, which a weaker rung cannot show.
+    ingot.config = "examples/harbor/run.yaml"
+    code, output = ingot.run("train", {"run.name": "placeless", "sandbox.require": "any", "sandbox.rung": "process", "http.port": 0,
+                                       "agents.work_root": folder / "work"}, timeout=60)
+    check(code != 0 and "its work_at needs the rung namespaces" in output, output)
+
 
 TOOLS = ("sh", "cat", "ls", "test", "grep", "mkdir", "wget")
 DOCKERFILE = """FROM scratch
@@ -93,11 +99,15 @@ def collect(ingot, folder, tasks, recipe):
     """Collects an episode of each task over an image. The scripted model greets."""
     (folder / "script.jsonl").write_text(json.dumps({"content": "Hello", "repeat": True}) + "\n")
     config = folder / "run.yaml"
-    agents = {"work_root": str(folder / "work"), "image_store": str(folder / "store"), "concurrency": 2,
+    # The store lies beside the runs, which rooms do not see.
+    agents = {"image_store": str(folder / "store"), "concurrency": 2,
               "recipes": [{"name": "greeter", "command": ["sh", "-c", AGENT], "timeout_s": 60, **recipe}]}
     config.write_text(f"{CONFIG}agents: {json.dumps(agents)}\ndata: {{tasks: {tasks}}}\n")
-    done = subprocess.run([ingot.binary, "collect", str(config), "--script", str(folder / "script.jsonl"), "--samples", "1",
-                           "--set", f"run.root={folder}"], cwd=ingot.source, capture_output=True, text=True, timeout=300)
+    with tempfile.TemporaryDirectory(prefix="ingot-work-") as work:
+        os.chmod(work, 0o755)
+        done = subprocess.run([ingot.binary, "collect", str(config), "--script", str(folder / "script.jsonl"), "--samples", "1",
+                               "--set", f"run.root={folder}", "--set", f"agents.work_root={work}"], cwd=ingot.source,
+                              capture_output=True, text=True, timeout=300)
     output = done.stdout + done.stderr
     check(done.returncode == 0, output)
     return output

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace ingot::app {
 namespace {
@@ -67,6 +70,37 @@ TEST(SlurmScript, IsAScriptThatAShellCanRead) {
   const std::string folder = ::mkdtemp(pattern.data());
   std::ofstream(folder + "/script") << RenderSlurm(Script());
   EXPECT_EQ(std::system(("bash -n " + folder + "/script").c_str()), 0);
+  std::filesystem::remove_all(folder);
+}
+
+// srun of the engines does not hear of the run's end, as where Slurm has lost the step.
+TEST(SlurmScript, EndsWithTheRunsCodeThoughAStepNeverEnds) {
+  std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-sbatch-XXXXXX";
+  const std::string folder = ::mkdtemp(pattern.data());
+  const auto program = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder + "/" + name) << "#!/bin/bash\n" << text;
+    std::filesystem::permissions(folder + "/" + name, std::filesystem::perms::owner_all);
+  };
+  program("srun", "[[ \"$*\" != *control* ]] || exit 3\ntrap 'kill $!; exit' TERM\nsleep 60 &\necho $$ > " + folder +
+                      "/lost\nwait\ntouch " + folder + "/late\n");
+  program("scancel", "echo \"$*\" >> " + folder + "/cancels\n[ \"$1\" != 7 ] || kill $(cat " + folder + "/lost)\n");
+  SlurmScript script = Script();
+  script.folder = folder;
+  script.drain_s = -29;  // a second
+  std::string text = RenderSlurm(script);
+  const std::string deciding = "deciding=$!\n";
+  text.insert(text.find(deciding) + deciding.size(), "sleep 0.1\n");  // its step ends before anybody waits for it
+  program("job", text);
+  const int status = std::system(("PATH=" + folder + ":$PATH SLURM_JOB_ID=7 bash " + folder + "/job").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  const auto content = [&](const std::string& name) {
+    std::stringstream text;
+    text << std::ifstream(folder + "/" + name).rdbuf();
+    return text.str();
+  };
+  EXPECT_EQ(content("launch.exit"), "3\n");
+  EXPECT_EQ(content("cancels"), "--signal=INT 7\n7\n");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/late"));
   std::filesystem::remove_all(folder);
 }
 

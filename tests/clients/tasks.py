@@ -280,7 +280,7 @@ sed -n 's/.*"content":"\([^"]*\)".*/\1/p' reply > /app/answer.txt
 """
 # The share of lower-case letters in the answer, by the image's own programs.
 SHELL_TEST = r"""cd /tmp; A=$(tr -d '\n' < /app/answer.txt); L=$(printf %s "$A" | tr -cd a-z)
-test -e /tests/test.sh && echo "${#L} ${#A}" | awk '{print $2 > 0 ? $1 / $2 : 0}' > /logs/verifier/reward.txt
+test -e /tests/test.sh && echo "${#L} ${#A}" | awk '{print ($2 > 0 ? $1 / $2 : 0)}' > /logs/verifier/reward.txt
 """
 SHELL_IMAGE = """FROM scratch
 COPY busybox /bin/busybox
@@ -315,6 +315,17 @@ def train_harbor_images(runs):
     place.write_text(config)
     code, output = runs.train(str(place), dict(os.environ), {"data.tasks": tasks, "agents.image_store": store})
     return "; ".join(runs.faults("harbor")) if code == 0 else output
+
+
+@case
+def atif_is_valid(runs):
+    """Harbor's own models read the trajectories that a collection exports, and those that are exported again from an import."""
+    python = runs.packages.python("harbor") / "python"
+    package = next(python.parent.parent.glob("lib/python3*/site-packages"))
+    code, output = sh([str(python), str(SOURCE / "tests/app/data_tests.py"), runs.binary, str(SOURCE), "collect"],
+                      timeout=600, env={**os.environ, "INGOT_HARBOR": str(package)})
+    accepted = re.search(r"Harbor's models accept [1-9][0-9]* trajectories", output)
+    return "" if code == 0 and accepted else output
 
 
 @case

@@ -177,7 +177,8 @@ TEST_F(PostgresTest, AFullDiskOfTheServerLosesNoAcknowledgedCall) {
   std::vector<int32_t> ids(20000);
   std::mt19937 random(1);
   const auto call = [&](int number) {
-    std::generate(ids.begin(), ids.end(), [&] { return static_cast<int32_t>(random() % 150000); });  // not to be compressed
+    std::generate(ids.begin(), ids.end(),
+                  [&] { return static_cast<int32_t>(random() % 150000); });  // not to be compressed
     return Append("e", number, {Prompt(ids)}, {Sampled({number})});
   };
   int acknowledged = 0;

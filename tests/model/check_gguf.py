@@ -4,7 +4,8 @@
     pip install torch transformers gguf accelerate
     python tests/model/check_gguf.py build/release/ingot WORK_FOLDER [MODEL.gguf ...]
 
-Without a MODEL it makes files of every number format itself (llama, qwen2 and qwen3, tied and not). `make test-torch`.
+It makes files of every number format itself (llama, qwen2 and qwen3, tied and not), and compares each MODEL too. `make
+test-torch` gives it SmolLM2-135M-Instruct in Q4_1.
 """
 import json
 import pathlib
@@ -126,7 +127,7 @@ def check(binary, path, out):
 def main(binary, work, *models):
     work = pathlib.Path(work)
     work.mkdir(parents=True, exist_ok=True)
-    for path in map(pathlib.Path, models) if models else made_files(work):
+    for path in [*made_files(work), *map(pathlib.Path, models)]:
         check(binary, path, work / (path.stem + "-folder"))
 
 

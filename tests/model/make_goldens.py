@@ -2,15 +2,19 @@
 """Writes the golden models of the tests: tiny random models by `transformers`, with their logits.
 
     python tests/model/make_goldens.py tests/model/testdata [NAME...]
+    python tests/model/make_goldens.py tests/model/testdata --calls [NAME...]     # calls.json of folders that are there
 
 Needs torch, transformers and safetensors (any recent version; written with torch 2.11, transformers 5.23). One folder per family:
-config.json as save_pretrained leaves it, weights.json (or model.safetensors), golden.json with token ids and fp32 logits.
+config.json as save_pretrained leaves it, weights.json (or model.safetensors), golden.json with token ids and fp32 logits,
+calls.json with branching calls and the fp32 log-probs of their sampled ids.
 """
 import json
 import pathlib
 import sys
+import tempfile
 
 import safetensors
+import safetensors.torch
 import torch
 import transformers
 
@@ -44,6 +48,9 @@ CASES = {
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM,
                dict(num_hidden_layers=3, head_dim=8, sliding_window=5, query_pre_attn_scalar=16,
                     layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "gemma3_cap": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM,
+                   dict(head_dim=8, sliding_window=5, query_pre_attn_scalar=16, final_logit_softcapping=0.9,
+                        layer_types=["sliding_attention", "full_attention"])),
     "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM,
                dict(head_dim=8, sliding_window=5, query_pre_attn_scalar=16, attn_logit_softcapping=0.2,
                     final_logit_softcapping=0.9, attn_implementation="eager")),  # other implementations drop the cap
@@ -76,6 +83,43 @@ def write_text(out):
                    for key in sorted(file.keys())}
     (out / "weights.json").write_text(json.dumps(weights, separators=(",", ":")).replace('],"', '],\n"') + "\n")
     (out / "model.safetensors").unlink()
+
+
+def load(folder):
+    """The model of a golden's folder."""
+    with tempfile.TemporaryDirectory() as copy:
+        (pathlib.Path(copy) / "config.json").write_text((folder / "config.json").read_text())
+        if (folder / "weights.json").exists():
+            weights = {key: torch.tensor(numbers, dtype=torch.float32).view(shape) / 1024
+                       for key, (shape, numbers) in json.loads((folder / "weights.json").read_text()).items()}
+            safetensors.torch.save_file(weights, pathlib.Path(copy) / "model.safetensors", {"format": "pt"})
+        else:
+            (pathlib.Path(copy) / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            copy, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    return model.eval()
+
+
+def write_calls(folder, names):
+    """Four calls of one episode: one goes on for longer than a window and a tile, one is another sample of its context, one
+    follows a part of what it sampled, one leaves its prompt early."""
+    for name in names or CASES:
+        model = load(pathlib.Path(folder) / name)
+        torch.manual_seed(sum(map(ord, name)))
+        draw = lambda n: torch.randint(0, COMMON["vocab_size"], (n,)).tolist()  # noqa: E731
+        prompt = draw(9)
+        first = (prompt, draw(31))
+        calls = [first, (prompt, draw(8)), (prompt + first[1][:7] + draw(3), draw(20)), (prompt[:5] + draw(6), draw(9))]
+        rows = []
+        for context, sampled in calls:
+            ids = torch.tensor([context + sampled])
+            with torch.no_grad():
+                logprobs = model(input_ids=ids).logits[0].double().log_softmax(-1)
+            rows.append(dict(context=context, sampled=sampled,
+                             logprobs=[round(logprobs[len(context) - 1 + i, id].item(), 7) for i, id in enumerate(sampled)]))
+        (pathlib.Path(folder) / name / "calls.json").write_text(json.dumps(rows).replace("}, {", "},\n{") + "\n")
+        print(name, "calls")
 
 
 def main(folder, names):
@@ -112,4 +156,7 @@ def main(folder, names):
         print(name, sum(f.stat().st_size for f in out.iterdir()), "bytes")
 
 
-main(sys.argv[1], sys.argv[2:])
+if sys.argv[2:3] == ["--calls"]:
+    write_calls(sys.argv[1], sys.argv[3:])
+else:
+    main(sys.argv[1], sys.argv[2:])

@@ -1,5 +1,6 @@
-"""The agent of the page's test: agent.py NAME. Its episodes have what the page must show: a tool call, a sub-agent, a summary, a retry, a
-wait now and then, and one of two answers. `examples` has the conversations by which a policy learns its part.
+"""The agent of the page's test: agent.py NAME HOLD. Its episodes have what the page must show: a tool call, a sub-agent, a summary, a retry, and
+one of two answers. `examples` has the conversations by which a policy learns its part. While the file HOLD is there, the first agent that comes by
+renames it to HOLD.taken, and waits until that is gone: it is a straggler.
 
     main   task NAME ── task({"ask": ...}) ── result ── "the rows of NAME were counted"
     sub      └─ ASK ── "rows NAME are 7"
@@ -14,8 +15,6 @@ import sys
 import time
 import urllib.parse
 
-STRAGGLES = 1 / 16  # share of the episodes that wait, and for how many seconds
-STRAGGLES_S = 6
 TOOLS = [{"type": "function", "function": {"name": "task", "parameters": {"type": "object", "properties": {"ask": {"type": "string"}}}}}]
 
 
@@ -43,6 +42,16 @@ def examples(names):
         yield {"messages": answered, "tools": TOOLS}
         yield {"messages": [{"role": "user", "content": f"helper: {ask_of(name)}"}, {"role": "assistant", "content": "7"}]}
         yield {"messages": [{"role": "user", "content": f"Summary: {summary_of(name)}. Go on."}, {"role": "assistant", "content": "done"}]}
+
+
+def straggle(hold):
+    taken = hold.with_suffix(".taken")
+    try:
+        hold.rename(taken)
+    except FileNotFoundError:
+        return
+    while taken.exists():
+        time.sleep(0.1)
 
 
 class Agent:
@@ -83,8 +92,7 @@ def main():
     if messages[-1]["role"] == "assistant":
         messages.append({"role": "user", "content": "and now?"})
     said = agent.call("main", messages, TOOLS).get("content", "")
-    if random.random() < STRAGGLES:
-        time.sleep(STRAGGLES_S)
+    straggle(pathlib.Path(sys.argv[2]))
     compacted = [{"role": "user", "content": f"Summary: {said[:64]}. Go on."}]
     agent.call("main", compacted)
     agent.call("main", compacted)

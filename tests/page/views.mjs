@@ -1,4 +1,5 @@
 // Walks over the views of a run that trains or has trained.
+import fs from "node:fs";
 import { check } from "./session.mjs";
 
 export async function overview(session, kind) {
@@ -80,14 +81,17 @@ export async function terms(session, kind) {
   await session.shot(`terms-${kind}`);
 }
 
-// Waits for a straggler; its cause names what it spends its time on.
+// Makes an agent wait (agent.py). Its group becomes a straggler, and the cause names what it spends its time on.
 export async function straggler(session) {
   const { page } = session;
+  const hold = process.env.INGOT_HOLD;
+  fs.writeFileSync(hold, "");
   await session.open("#/window");
   await page.waitForSelector("td:has-text('straggler: ')", { timeout: 90000 });
   await session.shot("straggler");
   const cause = await page.locator("td:has-text('straggler: ')").first().textContent();
   check(/sample \d+, \d+ calls: .*(agent|engine)/.test(cause), `the cause of a straggler is '${cause}'`);
+  for (const one of [hold, `${hold}.taken`]) fs.rmSync(one, { force: true });
 }
 
 // The branches of episodes: a sub-agent, a summary, a retry, and a trunk with its leaves.
@@ -97,17 +101,19 @@ export async function branches(session, kind) {
   await page.waitForSelector("tbody tr a");
   const addresses = await page.locator("tbody tr td:first-child a").evaluateAll((all) => all.slice(0, 12).map((one) => one.getAttribute("href")));
   const wanted = new Set(["sub-agent helper, started by main", "goes on from a summary: the answer of call", "fork: retry", "goes on from the trunk"]);
-  let seen = "";
+  let seen = "", leaf = "";
   for (const address of addresses) {
     await session.open(address);
     const texts = (await page.locator(".tree .begins").allTextContents()).join("\n");
     for (const one of wanted) if (texts.includes(one)) wanted.delete(one);
+    if (texts.includes("goes on from the trunk")) leaf = address;
     seen += texts;
     if (wanted.size === 0) break;
   }
   check(wanted.size === 0, `no tree says ${[...wanted].join(", ")}; seen: ${seen}`);
   await session.shot(`branches-${kind}`);
-  await page.locator("a:has-text('episode ')").first().click();
+  await session.open(leaf);
+  await page.locator("main p:has-text('a fork of its trunk') a").click();
   await page.waitForSelector("p:has-text('It is a trunk')");
   await page.waitForSelector(".message.tool b:text-is('task')");
   await session.shot(`trunk-${kind}`);

@@ -3,14 +3,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <future>
 #include <memory>
 
 #include "../datapool/make_pool.h"
 #include "datapool/store.h"
+#include "reward/terms/verdicts.h"
 
 namespace ingot::reward {
 namespace {
@@ -241,17 +245,55 @@ TEST_F(OneTaskTest, AStoredGroupAsksNoJudgeAgainInANewProcess) {
   EXPECT_EQ(judge->asked, 3);
 }
 
-// The verdicts of a group that is not stored yet are in the memory of its process.
+// The judge answers two questions, and then is down, for both tries of the third one.
 TEST_F(OneTaskTest, ARetryAsksTheJudgeOnlyWhatItDidNotAnswer) {
   Add(3, {2, 6, 4});
   const auto judge = std::make_shared<CountingJudge>();
   Stage stage = Make(Judged(), {.judge = judge});
   judge->down_from = 3;
   EXPECT_EQ(Grade(stage, 3).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(judge->asked, 4) << "two answers, and the third question twice";
+  EXPECT_EQ(judge->asked, 4);
   judge->down_from = 1 << 30;
   ASSERT_TRUE(Grade(stage, 3).ok());
   EXPECT_EQ(judge->asked, 5);
+}
+
+TEST_F(OneTaskTest, ANewProcessAsksTheJudgeOnlyWhatTheLastOneLacked) {
+  Add(3, {2, 6, 4});
+  const pool::TempDir folder;
+  const std::string file = folder.path() + "/verdicts.jsonl";
+  const auto judge = std::make_shared<CountingJudge>();
+  judge->down_from = 3;
+  {
+    Stage first = Make(Judged(), {.judge = judge, .verdicts = *Verdicts::Open(file)});
+    EXPECT_EQ(Grade(first, 3).status().code(), absl::StatusCode::kUnavailable);
+  }
+  judge->down_from = 1 << 30;
+  Stage after = Make(Judged(), {.judge = judge, .verdicts = *Verdicts::Open(file)});
+  EXPECT_THAT(Grade(after, 3)->returns(), ElementsAre(1, 1, 1));
+  EXPECT_EQ(judge->asked, 5) << "two answers, the third question twice in vain, and once more";
+}
+
+TEST(Verdicts, OutliveTheirProcessAndALineThatWasCut) {
+  const pool::TempDir dir;
+  const std::string file = dir.path() + "/verdicts.jsonl";
+  const auto key = [](const char* of) { return base::ContentKey128(of); };
+  {
+    const auto verdicts = *Verdicts::Open(file);
+    ASSERT_TRUE(verdicts->Add(key("a"), {.score = 0.75, .reasoning = "line\nbreak \"quoted\""}).ok());
+    ASSERT_TRUE(verdicts->Add(key("b"), {.unsure = true}).ok());
+    EXPECT_FALSE(verdicts->Find(key("c")).has_value());
+  }
+  ASSERT_EQ(::truncate(file.c_str(), static_cast<off_t>(std::filesystem::file_size(file)) - 9), 0);
+  {
+    const auto verdicts = *Verdicts::Open(file);
+    EXPECT_EQ(verdicts->Find(key("a"))->score, 0.75);
+    EXPECT_EQ(verdicts->Find(key("a"))->reasoning, "line\nbreak \"quoted\"");
+    EXPECT_FALSE(verdicts->Find(key("b")).has_value()) << "its line was cut";
+    ASSERT_TRUE(verdicts->Add(key("c"), {.score = 1}).ok());
+  }
+  EXPECT_EQ((*Verdicts::Open(file))->Find(key("c"))->score, 1);
+  EXPECT_EQ(Verdicts::Open(dir.path() + "/none/verdicts.jsonl").status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(StageTest, AGroupThatThePoolLacksIsAnError) {

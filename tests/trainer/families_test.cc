@@ -220,7 +220,7 @@ TEST_P(Families, GradientsEqualTrainingEachCallAlone) {
 }
 
 class Routed : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, Routed, ::testing::Values("qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss"));
+INSTANTIATE_TEST_SUITE_P(, Routed, ::testing::Values("qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v3"));
 
 // The load-balancing term of a merged tree, with its gradient, is that of the calls side by side.
 TEST_P(Routed, TheBalanceOfAMergedTreeIsThatOfItsCallsAlone) {

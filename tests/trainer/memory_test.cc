@@ -60,6 +60,29 @@ const model::ModelConfig kExperts = [] {
   return config;
 }();
 
+// Windows beside whole contexts, two norms more, and a second table of positions.
+const model::ModelConfig kLocal = [] {
+  model::ModelConfig config = kWide;
+  config.model_type = "gemma3_text";
+  config.gemma = config.tie_word_embeddings = true;
+  config.hidden_act = "gelu_pytorch_tanh";
+  config.sliding_window = 64;
+  config.windowed = {true, false};
+  config.local_rope_theta = 1e4;
+  return config;
+}();
+// Latents; a dense layer under one of experts.
+const model::ModelConfig kLatent = [] {
+  model::ModelConfig config = Config({256, 1024, 2, 4, 4, 16, 4000}, false);
+  config.model_type = "deepseek_v3";
+  config.latent = {.kv_rank = 64, .query_rank = 96, .plain_dim = 32, .rotary_dim = 16, .value_dim = 32};
+  config.query_scale = 0.1;
+  config.experts = {
+      .count = 8, .per_token = 2, .width = 128, .shared_width = 128, .dense_layers = 1, .scoring = "sigmoid"};
+  config.experts.correction_bias = true;
+  return config;
+}();
+
 struct Case {
   const char* model;
   model::ModelConfig config;
@@ -185,6 +208,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Plain", kPlain, "dialogue-8", 0.125, 128, true, false},
                       Case{"Adapted", kAdapted, "group-8-4k", 0.0625, 512, false, false},
                       Case{"Adapted", kAdapted, "dialogue-8", 0.125, 256, true, false},
+                      Case{"Adapted", kAdapted, "dialogue-8", 0.0625, 128, false, false, at::kBFloat16},
+                      Case{"Local", kLocal, "group-8-4k", 0.0625, 512, false, false},
+                      Case{"Local", kLocal, "dialogue-8", 0.125, 256, true, false},
+                      Case{"Latent", kLatent, "group-8-4k", 0.0625, 512, false, false},
+                      Case{"Latent", kLatent, "dialogue-8", 0.125, 256, true, false},
                       Case{"Experts", kExperts, "group-8-4k", 0.0625, 512, false, false},
                       Case{"Experts", kExperts, "dialogue-8", 0.125, 256, true, false},
                       Case{"Words", kWords, "group-4-1k", 0.25, 512, false, false},

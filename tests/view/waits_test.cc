@@ -50,6 +50,10 @@ TEST(HeldUpBy, NamesTheLongestCauseFirstAndTheTimeBehindTheLastCall) {
       HeldUpBy(tree, 48 * kSecond, false),
       "an agent at work, or a call that has not ended 30 s, engine: decoding 4.5 s, agent and its tools 2.0 s, engine: "
       "queue and prompt 1.5 s");
+  v1::EpisodeTree quick;
+  quick.mutable_episode()->set_opened_unix_ns(10 * kSecond);
+  AddCall(quick, 10, 11, 11.02);
+  EXPECT_EQ(HeldUpBy(quick, 11'020'000'000, true), "engine: queue and prompt 1.0 s");  // 0.02 s are not worth a word
 }
 
 TEST(Waits, OfABatchAddUpToTheWaitWhatever) {

@@ -104,8 +104,8 @@ export class EpisodeView implements View {
       episode.nodes.slice(from, from + kNodes).forEach((node, i) => list.append(h("li", { class: node.sampled ? "sampled" : "",
         "style.margin-left": `${Math.min(24, depth[from + i]) * 14}px` },
       branchesBegin(episode, first, from + i).map((text) => [h("span", { class: "begins" }, text), " "]),
-      h("span", { class: "soft" }, node.sampled ? `sampled ${node.tokens} tokens, ${versions(node)}, log-prob ${number(node.logprob)}` +
-        `${node.kv_mixed ? ", mixed KV" : ""}${sampledBy(episode, node)}` : `prompt ${node.tokens} tokens`,
+      h("span", { class: "soft" }, node.sampled ? `sampled ${count(node.tokens, "token")}, ${versions(node)}, log-prob ${number(node.logprob)}` +
+        `${node.kv_mixed ? ", mixed KV" : ""}${sampledBy(episode, node)}` : `prompt, ${count(node.tokens, "token")}`,
       node.ends.length ? h("span", {}, " · ends ", node.ends.map((call) => [link(hash("call", { id: episode.id, call }), `call ${call}`), " "])) : null),
       raw(node.text))));
       if (from + kNodes >= episode.nodes.length) return;

@@ -1,7 +1,8 @@
 // The tokens of a call, coloured by log-prob, advantage or version. Only the lines in sight are in the document, so that a
 // call of 200,000 tokens opens and scrolls like a short one.
 import { EpisodeTree, Run, Tokens, ask } from "./api";
-import { h, hash, link, number, replace } from "./dom";
+import { h, hash, link, number, replace, seconds } from "./dom";
+import { beginning, describeCall, message, rewards } from "./message";
 import { View } from "./view";
 import { swatch } from "./window";
 
@@ -104,6 +105,7 @@ export class TokensView implements View {
   private readonly sheet = h("div", { class: "sheet" });
   private readonly about = h("p", { class: "soft", "aria-live": "polite" }, "Point at a token, or focus the text and scroll.");
   private readonly legend = h("p", { class: "legend" });
+  private readonly whole = h("div");
   private readonly rows = new Map<number, HTMLElement>();  // by line, those in the document
 
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
@@ -125,7 +127,7 @@ export class TokensView implements View {
         (["logprob", "advantage", "version", "source"] as Colouring[]).map((kind) => h("button", { "aria-pressed": kind === this.colouring ? "true" : "false",
           onclick: ((event: MouseEvent) => this.choose(kind, event.currentTarget as HTMLElement)) as (event: never) => void }, kind === "logprob" ? "log-prob" : kind)),
         find, h("span", { class: "soft" }, "Enter: next, Shift+Enter: the one before")),
-      this.legend, this.about, this.box);
+      this.legend, this.about, this.box, this.whole);
     this.sheet.style.height = `${this.starts.length * kLine}px`;
     replace(this.box, this.sheet);
     this.box.addEventListener("scroll", () => this.draw(false), { passive: true });
@@ -136,7 +138,22 @@ export class TokensView implements View {
       for (const one of episode.calls) if (one.advantage !== undefined) this.advantages.set(one.call, one.advantage);
       this.greatest = Math.max(1e-9, ...[...this.advantages.values()].map(Math.abs));
       this.draw(true);
+      this.describe(episode, Number(call));
     }, () => undefined);
+  }
+
+  // What the record says of the call as a whole: its place in the tree, its timings, its message, and the episode's rewards.
+  private describe(episode: EpisodeTree, wanted: number): void {
+    const index = episode.calls.findIndex((one) => one.call === wanted);
+    if (index < 0) return;
+    const call = episode.calls[index];
+    const beside = (at: number, word: string) => episode.calls[at] ? [link(hash("call", { id: episode.id, call: episode.calls[at].call }), word), " "] : null;
+    replace(this.whole, h("p", {}, beside(index - 1, "call before"), beside(index + 1, "next call")),
+      beginning(call) ? h("p", {}, h("span", { class: "begins" }, beginning(call))) : null,
+      h("p", { class: "soft" }, describeCall(call), `; from ${seconds(call.started_s)} to ${seconds(call.ended_s)} of the episode`,
+        call.advantage === undefined ? "" : `; advantage ${number(call.advantage)}`, call.reward ? `; reward ${number(call.reward)}` : ""),
+      rewards(episode),
+      h("details", {}, h("summary", {}, "The message as it was delivered"), message(call.delivered)));
   }
 
   private choose(kind: Colouring, button: HTMLElement): void {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "base/random.h"
 #include "reward/delivered.h"
@@ -64,10 +65,7 @@ absl::Status JudgeOptions::Validate() const {
 
 absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
   const base::Key128 key = KeyOf(options_.server, one);
-  {
-    base::MutexLock lock(mu_);
-    if (const auto found = cache_.find(key); found != cache_.end()) return found->second;
-  }
+  if (auto known = verdicts_->Find(key)) return *std::move(known);
   absl::Status fault;
   for (const bool again : {false, true}) {
     const auto answer = model_->Ask(options_.server, QuestionOf(one, base::RandomHex(16), again));
@@ -77,9 +75,8 @@ absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
     }
     absl::StatusOr<JudgeVerdict> verdict = VerdictIn(*answer);
     if (verdict.ok()) {
-      base::MutexLock lock(mu_);
-      if (cache_.size() >= kCachedVerdicts) cache_.clear();
-      cache_.emplace(key, *verdict);
+      const absl::Status kept = verdicts_->Add(key, *verdict);
+      if (!kept.ok()) INGOT_LOG(warn, "a judge may be asked again: {}", std::string(kept.message()));
       return verdict;
     }
     fault = absl::Status(verdict.status().code(),

@@ -8,20 +8,18 @@
 // abstained. Measures: `disagreement`, the standard deviation over the rubrics, and `abstained`.
 //
 // The judge sees the task's question and reference, and the content of the policy's last call that has some, without its
-// claims about itself. Verdicts are cached by the content of the question, so that equal responses are judged once.
+// claims about itself. Equal responses are judged once (verdicts.h).
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/checksum.h"
-#include "base/mutex.h"
 #include "reward/judge_model.h"
 #include "reward/term.h"
 #include "reward/term_parts.h"
 #include "reward/terms/verdict.h"
+#include "reward/terms/verdicts.h"
 
 namespace ingot::reward {
 
@@ -38,19 +36,19 @@ struct JudgeOptions {
 
 class JudgeTerm final : public RewardTerm {
  public:
-  JudgeTerm(const JudgeOptions& options, const TermParts& parts) : options_(options), model_(parts.judge) {}
+  JudgeTerm(const JudgeOptions& options, const TermParts& parts)
+      : options_(options),
+        model_(parts.judge),
+        verdicts_(parts.verdicts == nullptr ? std::make_shared<Verdicts>() : parts.verdicts) {}
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
 
  private:
   absl::StatusOr<JudgeVerdict> VerdictOf(const JudgeCase& one) const;
   TermResult Combine(const std::vector<JudgeVerdict>& verdicts) const;
 
-  static constexpr size_t kCachedVerdicts = 65536;
   const JudgeOptions options_;
   const std::shared_ptr<const JudgeModel> model_;
-  mutable base::Mutex mu_;
-  // By the content key of server and case. Emptied when it is full.
-  mutable std::map<base::Key128, JudgeVerdict> cache_ ABSL_GUARDED_BY(mu_);
+  const std::shared_ptr<Verdicts> verdicts_;
 };
 
 }  // namespace ingot::reward

@@ -1,0 +1,20 @@
+# ingot_page_bundle(VARIABLE): the source file with the files of a run's page. web/build.mjs makes it. Without Node.js and npm it is the file without a
+# page, and the configuration says so.
+function(ingot_page_bundle variable)
+  find_program(INGOT_NODE node)
+  find_program(INGOT_NPM npm)
+  if(NOT INGOT_NODE OR NOT INGOT_NPM)
+    message(STATUS "no Node.js with npm: ingot is built without the page of a run")
+    set(${variable} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/no_bundle.cc PARENT_SCOPE)
+    return()
+  endif()
+  set(bundle ${CMAKE_CURRENT_BINARY_DIR}/bundle.cc)
+  set(web ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../web)
+  file(GLOB web_sources CONFIGURE_DEPENDS ${web}/src/*)
+  add_custom_command(
+    OUTPUT ${bundle}
+    COMMAND ${INGOT_NODE} ${web}/build.mjs ${bundle}
+    DEPENDS ${web_sources} ${web}/build.mjs ${web}/package-lock.json
+    COMMENT "bundle of the page" VERBATIM)
+  set(${variable} ${bundle} PARENT_SCOPE)
+endfunction()

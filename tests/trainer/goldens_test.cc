@@ -1,0 +1,147 @@
+// Models written by `transformers` give its log-probs in rollout and in training: branching calls (make_goldens.py --calls)
+// through the engine, whose cache they share, and through merged trees, in one part and in several, before and after the
+// folder is saved and loaded again.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <deque>
+#include <filesystem>
+#include <iostream>
+
+#include "branching_calls.h"
+#include "model/goldens.h"
+#include "rollout/collect.h"
+#include "tiny_model.h"
+#include "trainer/forest_pass.h"
+#include "tree/cut.h"
+
+namespace ingot::trainer {
+namespace {
+
+using Logprobs = std::vector<std::vector<double>>;  // by call, then by sampled id
+
+struct GoldenCalls {
+  explicit GoldenCalls(const std::string& name) {
+    const auto json = base::ParseJson(model::testing::ReadFile(model::testing::GoldenData(name) + "/calls.json"));
+    for (const base::json::value& row : json->as_array()) {
+      tree::CallPath& call = calls.emplace_back();
+      std::vector<int32_t> context;
+      for (const auto& id : row.at("context").as_array()) context.push_back(id.to_number<int32_t>());
+      call.context = tree::TokenPath(std::move(context));
+      for (const auto& id : row.at("sampled").as_array()) call.sampled.push_back(id.to_number<int32_t>());
+      std::vector<double>& expected = theirs.emplace_back();
+      for (const auto& value : row.at("logprobs").as_array()) expected.push_back(value.to_number<double>());
+      call.logprobs.assign(call.sampled.size(), 0);
+      call.versions.assign(call.sampled.size(), 0);
+      call.kv_mixed.assign(call.sampled.size(), 0);
+    }
+  }
+  double Gap(const Logprobs& ours) const {
+    double largest = 0;
+    for (size_t c = 0; c < theirs.size(); ++c) {
+      EXPECT_EQ(ours[c].size(), theirs[c].size()) << c;
+      for (size_t i = 0; i < ours[c].size(); ++i) largest = std::max(largest, std::abs(ours[c][i] - theirs[c][i]));
+    }
+    return largest;
+  }
+  std::vector<tree::CallPath> calls;
+  Logprobs theirs;
+};
+
+// The ids are forced, one by one behind a prompt that is computed in pieces; the calls run together, then once more with
+// their prompts in the cache.
+Logprobs OfTheEngine(const model::ModelFolder& folder, const std::vector<tree::CallPath>& calls) {
+  rollout::EngineOptions options;
+  options.kv_cache_tokens = 1024;
+  options.max_running = 4;
+  options.max_batch_tokens = 8;
+  const auto engine = EngineOver(folder.config, options, folder.parameters);
+  Logprobs all;
+  for (int round = 0; round < 2; ++round) {
+    std::deque<rollout::Collect> results(calls.size());
+    std::vector<std::unique_ptr<rollout::Client::Request>> requests;
+    for (size_t c = 0; c < calls.size(); ++c) {
+      v1::GenerateRequest ask;
+      for (const int32_t id : calls[c].context.Tokens()) ask.add_prompt_ids(id);
+      ask.mutable_forced_ids()->Add(calls[c].sampled.begin(), calls[c].sampled.end());
+      ask.mutable_sampling()->set_temperature(1);
+      ask.mutable_sampling()->set_max_new_tokens(static_cast<int32_t>(calls[c].sampled.size()));
+      ask.mutable_sampling()->set_ignore_eos(true);
+      ask.set_pinned_version(-1);
+      requests.push_back(engine->Generate(ask, results[c].OnChunk()));
+    }
+    all.clear();
+    for (size_t c = 0; c < calls.size(); ++c) {
+      EXPECT_TRUE(results[c].Wait().ok());
+      EXPECT_EQ(std::vector<int32_t>(results[c].ids.begin(), results[c].ids.end()),
+                std::vector<int32_t>(calls[c].sampled.begin(), calls[c].sampled.end()));
+      all.emplace_back(results[c].logprobs.begin(), results[c].logprobs.end());
+    }
+  }
+  return all;
+}
+
+// The sum of all log-probs.
+class Everything final : public EntryLoss {
+ public:
+  double Evaluate(std::span<const tree::LossEntry>, std::span<const double> logprobs, std::span<const double>,
+                  std::span<double> by_logprob, std::span<double>) override {
+    double loss = 0;
+    for (size_t i = 0; i < logprobs.size(); ++i) loss += logprobs[i], by_logprob[i] = 1;
+    return loss;
+  }
+  bool uses_entropy() const override { return false; }
+};
+
+Logprobs OfTheTrainer(const model::ModelFolder& folder, const std::vector<tree::CallPath>& calls,
+                      const PassOptions& pass, bool gradients) {
+  const auto forest = *tree::PackForest(calls, tree::OrderChainFirst(calls));
+  EXPECT_LT(forest.size(), static_cast<size_t>(forest.unmerged_tokens)) << "the calls merge";
+  PassResult result;
+  if (gradients) {
+    Everything loss;
+    result = AccumulateGradients(TrainableModel(folder.config, folder.parameters), forest, calls, loss, pass);
+  } else {
+    result = ScoreForest(*model::Transformer::Create(folder.config, folder.parameters), forest, calls, pass);
+  }
+  Logprobs all;
+  for (const tree::CallPath& call : calls) all.emplace_back(call.sampled.size(), NAN);
+  for (size_t i = 0; i < forest.entries.size(); ++i) {
+    const tree::LossEntry& e = forest.entries[i];
+    all[static_cast<size_t>(e.call)][static_cast<size_t>(e.offset)] = result.logprobs[i];
+  }
+  return all;
+}
+
+class Goldens : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, Goldens, ::testing::ValuesIn(model::testing::kGoldens));
+
+TEST_P(Goldens, RolloutAndTrainingGiveTheLogprobsOfTransformers) {
+  constexpr double kMost = 1e-5;
+  const GoldenCalls golden(GetParam());
+  ASSERT_EQ(golden.calls.size(), 4u);
+  const std::string again = ::testing::TempDir() + "/golden_again_" + std::to_string(getpid());
+  const auto loaded = model::LoadModelDir(model::testing::FolderOf(GetParam()));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_EQ(model::SaveModelDir(again, loaded->config, loaded->parameters), absl::OkStatus());
+  const auto reloaded = model::LoadModelDir(again);
+  std::filesystem::remove_all(again);
+  ASSERT_TRUE(reloaded.ok()) << reloaded.status();
+  PassOptions whole, exact, cut;
+  exact.numerics = kernels::Numerics::kExact;
+  cut.part_tokens = 16;
+  const double rollout = golden.Gap(OfTheEngine(*loaded, golden.calls));
+  const double scored = golden.Gap(OfTheTrainer(*loaded, golden.calls, whole, false));
+  const double in_parts = golden.Gap(OfTheTrainer(*loaded, golden.calls, cut, false));
+  const double trained = golden.Gap(OfTheTrainer(*loaded, golden.calls, exact, true));
+  const double after = std::max(golden.Gap(OfTheEngine(*reloaded, golden.calls)),
+                                golden.Gap(OfTheTrainer(*reloaded, golden.calls, cut, true)));
+  std::cout << GetParam() << ": largest difference in rollout " << rollout << ", scored " << scored << ", in parts "
+            << in_parts << ", trained " << trained << ", saved and loaded again " << after << "\n";
+  for (const double gap : {rollout, scored, in_parts, trained, after}) EXPECT_LT(gap, kMost);
+}
+
+}  // namespace
+}  // namespace ingot::trainer
