@@ -205,15 +205,15 @@ TEST_F(HarborEpisodeTest, LimitsVariablesAndHealthOfTheTaskAreHonoured) {
 TEST_F(HarborEpisodeTest, TheSmallerTotalOfTaskAndSandboxHolds) {
   auto ground = Ground(sandbox::Rung::kFull);
   if (ground == nullptr) GTEST_SKIP() << "not granted";
-  const std::string hog = "busybox head -c 200000000 /dev/zero | busybox tail | busybox wc -c > size; echo 42 > answer";
+  const std::string hog = "busybox head -c 100000000 /dev/zero | busybox tail | busybox wc -c > size; echo 42 > answer";
   const auto size = [&](int64_t usual_mb, int64_t task_mb) {
     ground_.totals.memory_bytes = usual_mb << 20;
-    SetTests("test -s size && grep -q 200000000 size && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n");
+    SetTests("test -s size && grep -q 100000000 size && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n");
     return Reward(hog, {{"memory_mb", task_mb}});
   };
-  EXPECT_EQ(size(1024, 1024), 1) << end_.detail();
-  EXPECT_NE(size(1024, 64), 1);
-  EXPECT_NE(size(64, 1024), 1);
+  EXPECT_EQ(size(512, 512), 1) << end_.detail();
+  EXPECT_NE(size(512, 48), 1);
+  EXPECT_NE(size(48, 512), 1);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ def case_rung(ingot, folder):
     # Its files lie at /app, which a weaker rung cannot show.
     ingot.config = "examples/harbor/run.yaml"
     code, output = ingot.run("train", {"run.name": "placeless", "sandbox.require": "any", "sandbox.rung": "process", "http.port": 0,
-                                       "agents.work_root": folder / "work"}, timeout=60)
+                                       "agents.work_root": folder / "work"})
     check(code != 0 and "its work_at needs the rung namespaces" in output, output)
 
 
@@ -152,7 +152,7 @@ def case_image(ingot, folder):
 def case_bench(ingot, folder):
     """`ingot bench sandbox` measures every way that this machine has, and says it as JSON."""
     def bench(*words):
-        done = subprocess.run([ingot.binary, "bench", "sandbox", *words], cwd=folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([ingot.binary, "bench", "sandbox", *words], cwd=folder, capture_output=True, text=True, timeout=300)
         check(done.returncode == 0, done.stdout + done.stderr)
         return [json.loads(line) for line in done.stdout.splitlines()]
     rows = bench("--starts", "6", "--repeat", "2", "--threads", "2")
