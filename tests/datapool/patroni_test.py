@@ -90,6 +90,14 @@ def tree(pid):
     return found
 
 
+def command_line(pid):
+    """Empty if the process, such as a worker of autovacuum, has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 class Member:
     def __init__(self, cluster, i):
         self.cluster, self.i, self.name = cluster, i, f"p{i}"
@@ -244,9 +252,7 @@ def death_and_pause(cluster, program, folder):
     primary, paused, stale = cluster.leader(), cluster.standby("sync"), cluster.standby("async")
     stale.sql("alter system set primary_conninfo = ''")
     stale.sql("select pg_reload_conf()")
-    receivers = [pid for pid in tree(stale.postmaster()) if b"walreceiver" in
-                 pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
-    for pid in receivers:
+    for pid in [pid for pid in tree(stale.postmaster()) if b"walreceiver" in command_line(pid)]:
         os.kill(pid, signal.SIGSTOP)
     writer.wait_more(200)  # acknowledged by `paused`, and not on `stale`
     paused.signal(signal.SIGSTOP)
