@@ -252,7 +252,8 @@ def death_and_pause(cluster, program, folder):
     primary, paused, stale = cluster.leader(), cluster.standby("sync"), cluster.standby("async")
     stale.sql("alter system set primary_conninfo = ''")
     stale.sql("select pg_reload_conf()")
-    for pid in [pid for pid in tree(stale.postmaster()) if b"walreceiver" in command_line(pid)]:
+    receivers = [pid for pid in tree(stale.postmaster()) if b"walreceiver" in command_line(pid)]
+    for pid in receivers:
         os.kill(pid, signal.SIGSTOP)
     writer.wait_more(200)  # acknowledged by `paused`, and not on `stale`
     paused.signal(signal.SIGSTOP)
