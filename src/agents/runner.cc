@@ -428,7 +428,7 @@ void Runner::SendFilesOf(const v1::NextSnapshotResponse& ask) {
     if (stopping()) return absl::CancelledError("the runner was stopped");
     return WithRetries("a reader of a snapshot's files", [&] { return episodes_.SendSnapshotFiles(part); });
   });
-  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away
+  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away, or was told
     INGOT_LOG(warn, "the files of snapshot {} were not sent: {}", ask.snapshot_id(), sent.ToString());
   }
 }

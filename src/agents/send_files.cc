@@ -31,7 +31,8 @@ absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotRes
   INGOT_RETURN_IF_ERROR(sent);
   part.set_done(written.ok() || files == nullptr);
   if (!written.ok()) part.set_error(ValidUtf8(std::string(written.message())));
-  return flush();
+  INGOT_RETURN_IF_ERROR(flush());
+  return written;
 }
 
 }  // namespace ingot::agents
