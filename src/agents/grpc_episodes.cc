@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -58,20 +59,24 @@ class GrpcEpisodes final : public Episodes {
     SetDeadline(context, static_cast<double>(named.wait_ms()) * 1e-3);
     v1::NextSnapshotResponse response;
     INGOT_RETURN_IF_ERROR(v1::FromGrpc(gateways_[gateway].Now()->NextSnapshot(&context, named, &response)));
-    if (gateways_.size() > 1 && !response.episode_id().empty()) Remember(response.episode_id(), gateway);
+    if (gateways_.size() == 1 || response.episode_id().empty()) return response;
+    Remember(response.episode_id(), gateway);
+    base::MutexLock lock(mu_);
+    if (!response.ends()) asked_by_[KeyOf(response.snapshot_id(), response.transfer_id())] = gateway;
     return response;
   }
 
   absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) override {
     v1::SnapshotTakenRequest named = request;
     named.set_admin_key(options_.admin_key);
-    return Tell(named, &v1::Gateway::Stub::SnapshotTaken);
+    return Tell(KeyOf(request.snapshot_id(), ""), true, named, &v1::Gateway::Stub::SnapshotTaken);
   }
 
   absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) override {
     v1::SnapshotFilesPart named = part;
     named.set_admin_key(options_.admin_key);
-    return Tell(named, &v1::Gateway::Stub::SendSnapshotFiles);
+    const bool last = part.done() || !part.error().empty();
+    return Tell(KeyOf("", part.transfer_id()), last, named, &v1::Gateway::Stub::SendSnapshotFiles);
   }
 
  private:
@@ -99,20 +104,38 @@ class GrpcEpisodes final : public Episodes {
     return failed;
   }
 
-  // Tells each gateway until one has asked for it. The error is that of one that knows the matter, if there is one.
+  // Tells the gateway that asked: no other one knows of the matter. Of an ask that is not known any more, such as one whose
+  // answer is sent twice, each gateway is told until one takes it. `last`: nothing follows about the ask.
   template <typename Request, typename Response>
-  absl::Status Tell(const Request& request,
+  absl::Status Tell(const std::string& ask, bool last, const Request& request,
                     grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+    const std::optional<size_t> asker = AskerOf(ask);
     absl::Status told;
-    for (v1::Stubs<v1::Gateway>& gateway : gateways_) {
+    for (size_t i = 0; i < gateways_.size(); ++i) {
+      if (asker.has_value() && i != *asker) continue;
       grpc::ClientContext context;
       SetDeadline(context);
       Response response;
-      const absl::Status status = v1::FromGrpc((gateway.Now().get()->*method)(&context, request, &response));
+      const absl::Status status = v1::FromGrpc((gateways_[i].Now().get()->*method)(&context, request, &response));
+      if (absl::IsNotFound(status) || (status.ok() && last)) ForgetAsk(ask);
       if (status.ok()) return status;
       if (told.ok() || !absl::IsNotFound(status)) told = status;
     }
     return told;
+  }
+
+  // An ask's id: that of its transfer, else that of its snapshot.
+  static std::string KeyOf(const std::string& snapshot_id, const std::string& transfer_id) {
+    return transfer_id.empty() ? absl::StrCat("snapshot ", snapshot_id) : absl::StrCat("transfer ", transfer_id);
+  }
+  std::optional<size_t> AskerOf(const std::string& ask) {
+    base::MutexLock lock(mu_);
+    const auto found = asked_by_.find(ask);
+    return found == asked_by_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void ForgetAsk(const std::string& ask) {
+    base::MutexLock lock(mu_);
+    asked_by_.erase(ask);
   }
 
   size_t GatewayOf(const std::string& episode_id) {
@@ -135,6 +158,7 @@ class GrpcEpisodes final : public Episodes {
   std::atomic<size_t> next_listened_{0};  // for snapshots
   base::Mutex mu_;
   std::map<std::string, size_t> opened_at_ ABSL_GUARDED_BY(mu_);  // of several gateways: by id of an open episode
+  std::map<std::string, size_t> asked_by_ ABSL_GUARDED_BY(mu_);  // of several gateways: by ask that is not answered yet
   const std::string incarnation_ = absl::StrCat(getpid(), "-", base::Clock::Real().UnixNanos());  // this process
 };
 

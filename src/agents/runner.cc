@@ -23,7 +23,7 @@ constexpr char kNoSnapshot[] = "snapshot";
 constexpr char kEndTaker[] = "a gateway that takes the end of an episode";
 // The longest that one request for asks waits: Stop waits for it.
 constexpr int64_t kAskWaitMs = 250;
-constexpr int kFileSenders = 2;
+constexpr int kFileSenders = 4;
 constexpr size_t kMostCauseBytes = 300;  // of a wait's cause
 
 std::string CurrentFolder() {
@@ -383,7 +383,7 @@ void Runner::TakeSnapshots() {
 }
 
 void Runner::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
-  if (!ask.transfer_id().empty()) return senders_.Post([this, ask] { SendFilesOf(ask); });
+  if (!ask.transfer_id().empty()) return PostFilesOf(ask);
   if (ask.ends()) {
     base::MutexLock lock(mu_);
     const auto live = live_.find(ask.episode_id());
@@ -402,13 +402,33 @@ void Runner::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
   }
 }
 
+void Runner::PostFilesOf(const v1::NextSnapshotResponse& ask) {
+  {
+    base::MutexLock lock(mu_);
+    if (sending_.contains(ask.transfer_id())) return;  // asked for once more
+    if (sending_.size() < kFileSenders) {
+      sending_.insert(ask.transfer_id());
+      senders_.Post([this, ask] {
+        SendFilesOf(ask);
+        base::MutexLock lock(mu_);
+        sending_.erase(ask.transfer_id());
+      });
+      return;
+    }
+  }
+  v1::SnapshotFilesPart busy;
+  busy.set_transfer_id(ask.transfer_id());
+  busy.set_error(absl::StrCat("the runner sends files to ", kFileSenders, " readers: try again later"));
+  const absl::Status ignored = episodes_.SendSnapshotFiles(busy);  // an ask that stands is given again
+}
+
 void Runner::SendFilesOf(const v1::NextSnapshotResponse& ask) {
   const HeldSnapshots::Files files = held_.Find(ask.snapshot_id());
   const absl::Status sent = SendFiles(files.get(), ask, [this](const v1::SnapshotFilesPart& part) {
     if (stopping()) return absl::CancelledError("the runner was stopped");
     return WithRetries("a reader of a snapshot's files", [&] { return episodes_.SendSnapshotFiles(part); });
   });
-  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away
+  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away, or was told
     INGOT_LOG(warn, "the files of snapshot {} were not sent: {}", ask.snapshot_id(), sent.ToString());
   }
 }

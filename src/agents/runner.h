@@ -29,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -127,7 +128,9 @@ class Runner {
   // The snapshots' thread.
   void TakeSnapshots();
   void TakeSnapshot(const v1::NextSnapshotResponse& ask);
-  // For a reader of a snapshot that is held; on a thread of its own.
+  // Has a thread of its own run SendFilesOf, or tells the reader at once that none is free.
+  void PostFilesOf(const v1::NextSnapshotResponse& ask);
+  // For a reader of a snapshot that is held.
   void SendFilesOf(const v1::NextSnapshotResponse& ask);
   // The error that the gateway is told.
   absl::Status HoldSnapshotOf(const v1::NextSnapshotResponse& ask);
@@ -187,6 +190,7 @@ class Runner {
     int64_t group_id = 0;
   };
   std::map<std::string, Live> live_ ABSL_GUARDED_BY(mu_);  // running episodes by id
+  std::set<std::string> sending_ ABSL_GUARDED_BY(mu_);     // ids of transfers
 
   base::Executor snapshots_;  // one thread
   base::Executor senders_;    // of files

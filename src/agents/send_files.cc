@@ -29,9 +29,10 @@ absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotRes
     });
   }
   INGOT_RETURN_IF_ERROR(sent);
-  if (written.ok()) part.set_done(true);
+  part.set_done(written.ok() || files == nullptr);
   if (!written.ok()) part.set_error(ValidUtf8(std::string(written.message())));
-  return flush();
+  INGOT_RETURN_IF_ERROR(flush());
+  return written;
 }
 
 }  // namespace ingot::agents

@@ -76,7 +76,14 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Gateway::SnapshotEpisode(const v1::E
 absl::StatusOr<v1::NextSnapshotResponse> Gateway::NextSnapshot(const v1::NextSnapshotRequest& request) {
   INGOT_RETURN_IF_ERROR(CheckAdmin(request.admin_key()));
   const std::chrono::milliseconds wait(std::clamp<int64_t>(request.wait_ms(), 0, kMostWaitMs));
-  return snapshots_.Next(request.runner(), wait).value_or(v1::NextSnapshotResponse());
+  const auto deadline = core_.parts.clock->Now() + wait;
+  while (true) {
+    const auto left = std::max(deadline - core_.parts.clock->Now(), std::chrono::nanoseconds(0));
+    const auto ask = snapshots_.Next(request.runner(), left);
+    if (!ask.has_value()) return v1::NextSnapshotResponse();
+    if (ask->transfer_id().empty() || transfers_.Find(ask->transfer_id()) != nullptr) return *ask;
+    snapshots_.ForgetTransfer(ask->transfer_id());  // its reader went away
+  }
 }
 
 absl::Status Gateway::SnapshotTaken(const v1::SnapshotTakenRequest& request) {

@@ -30,7 +30,10 @@ absl::Status FileTransfer::Put(const v1::SnapshotFilesPart& part, std::chrono::n
     buffer_.append(part.data(), known);
     received_ += static_cast<int64_t>(part.data().size() - known);
     done_ = part.done() || !part.error().empty();
-    if (!part.error().empty()) status_ = absl::NotFoundError(part.error());
+    // A runner without the snapshot says that it is done: there is nothing to ask for again.
+    if (!part.error().empty()) {
+      status_ = part.done() ? absl::NotFoundError(part.error()) : absl::UnavailableError(part.error());
+    }
     last_ = clock_.Now();
   }
   wake_();

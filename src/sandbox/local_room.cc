@@ -83,7 +83,7 @@ absl::Status LocalSnapshot::WriteTar(const ByteSink& sink) const {
   for (TarPart& part : parts) {
     for (const auto& layer : layers) part.layers.push_back(absl::StrCat(layer->path(), "/", part.name));
   }
-  return sandbox::WriteTar(parts, sink);
+  return sandbox::WriteTar(parts, {.file_bytes = disk_bytes}, sink);
 }
 
 absl::StatusOr<std::unique_ptr<LocalRoom>> LocalRoom::Make(LocalGround& ground, const RoomOptions& options) {
@@ -151,6 +151,12 @@ std::vector<std::string> LocalRoom::LayerParts() const {
   std::vector<std::string> parts = {"work", "home"};
   if (!image_.empty()) parts.push_back("root");
   return parts;
+}
+
+DiskLimits LocalRoom::disk_limits() const {
+  const DiskLimits& usual = ground_.options.disk;
+  return {.bytes = options_.disk.bytes > 0 ? options_.disk.bytes : usual.bytes,
+          .files = options_.disk.files > 0 ? options_.disk.files : usual.files};
 }
 
 absl::Status LocalRoom::MakeUpper() {
@@ -298,6 +304,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
   auto snapshot = std::make_shared<LocalSnapshot>();
   snapshot->uid = uid_;
   snapshot->image = image_;
+  snapshot->disk_bytes = disk_limits().bytes;
   INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
   const auto layer = std::make_shared<const Layer>(std::move(made));
   chmod(layer->path().c_str(), 0711);  // overlays of rooms read through it
@@ -365,9 +372,7 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
   INGOT_RETURN_IF_ERROR(CheckCommand(command));
   if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
   const StartOptions start = StartOf(command, limits);
-  const DiskLimits& usual = ground_.options.disk;
-  DiskWatch disk(path_, {.bytes = options_.disk.bytes > 0 ? options_.disk.bytes : usual.bytes,
-                         .files = options_.disk.files > 0 ? options_.disk.files : usual.files});
+  DiskWatch disk(path_, disk_limits());
   {
     base::MutexLock lock(mu_);
     INGOT_RETURN_IF_ERROR(EnsureOpen());

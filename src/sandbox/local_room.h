@@ -39,6 +39,7 @@ class LocalSnapshot final : public Snapshot {
   // Files of the layers belong to this uid. Gone after the layers are.
   std::shared_ptr<const UidLease> uid;
   std::string image;
+  int64_t disk_bytes = 0;                            // the room's limit, and that of an archive; 0 = none
   std::vector<std::shared_ptr<const Layer>> layers;  // the top one first
 };
 
@@ -94,6 +95,7 @@ class LocalRoom final : public Room {
   absl::Status Merge(std::vector<std::shared_ptr<const Layer>>& layers) const;
   absl::Status Stop(char order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::string> LayerParts() const;
+  DiskLimits disk_limits() const;
   const char* MarkOfOpaque() const;
   bool has_uid_per_snapshot() const { return ground_.grant.root_folder; }
 

@@ -11,8 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <set>
+#include <numeric>
 #include <system_error>
 
 #include "sandbox/layers.h"
@@ -47,7 +46,7 @@ std::string HeaderOf(const std::string& name, const std::string& link, Kind kind
   Header header = {};
   name.copy(header.name, sizeof(header.name));
   link.copy(header.link, sizeof(header.link));
-  Octal(header.mode, sizeof(header.mode), mode & 07777);
+  Octal(header.mode, sizeof(header.mode), mode & 01777);
   Octal(header.uid, sizeof(header.uid), 0);
   Octal(header.gid, sizeof(header.gid), 0);
   Octal(header.size, sizeof(header.size), static_cast<uint64_t>(std::min(size, kMostOctalSize)));
@@ -75,28 +74,48 @@ std::string PaxRecord(std::string_view name, const std::string& value) {
 
 std::string Padding(int64_t size) { return std::string((kBlock - size % kBlock) % kBlock, '\0'); }
 
-// Something that is in a folder of the layers.
-struct Entry {
-  struct stat info = {};
-  std::string path;                  // in the highest layer that has it
-  std::vector<std::string> folders;  // a folder's: top first
-  bool opaque = false;               // a folder's: it hides that of a folder below all layers
+// A name in a folder of the layers.
+struct Child {
+  std::string name;
+  size_t layer = 0;      // the highest one that has it, which decides about it
+  bool deleted = false;  // that layer hides it
+};
+
+// A folder whose children are being written.
+struct Folder {
+  size_t path_bytes = 0;       // of TarWriter::path_
+  std::vector<size_t> layers;  // that have it, top first, down to one that hides the others
+  std::vector<Child> children;
+  size_t next = 0;  // of the children
+  int64_t held_bytes = 0;
 };
 
 class TarWriter {
  public:
-  explicit TarWriter(const ByteSink& sink) : sink_(sink) {}
+  TarWriter(const TarLimits& limits, const ByteSink& sink) : limits_(limits), sink_(sink) {}
 
+  // An agent decides how deep its folders are, so they are on no thread's stack.
   absl::Status Write(const TarPart& part) {
-    marks_deleted_ = part.marks_deleted;
-    Entry top;
-    for (const std::string& layer : part.layers) {
-      struct stat info;
-      if (lstat(layer.c_str(), &info) != 0) continue;  // an early layer of a room that had no such part
-      if (top.folders.empty()) top.info = info;
-      top.folders.push_back(layer);
+    part_ = &part;
+    path_.clear();
+    std::vector<size_t> all(part.layers.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    INGOT_RETURN_IF_ERROR(Enter(all));
+    while (!folders_.empty()) {
+      Folder& folder = folders_.back();
+      path_.resize(folder.path_bytes);
+      if (folder.next == folder.children.size()) {
+        held_bytes_ -= folder.held_bytes;
+        folders_.pop_back();
+        continue;
+      }
+      const Child& child = folder.children[folder.next++];
+      if (child.deleted) continue;
+      path_ += "/" + child.name;
+      const auto first = std::find(folder.layers.begin(), folder.layers.end(), child.layer);
+      INGOT_RETURN_IF_ERROR(WriteChild({first, folder.layers.end()}));
     }
-    return top.folders.empty() ? absl::OkStatus() : WriteFolder(part.name, top);
+    return absl::OkStatus();
   }
   absl::Status End() { return sink_(std::string(2 * kBlock, '\0')); }
 
@@ -105,6 +124,9 @@ class TarWriter {
     const absl::Status why = ErrnoStatus(errno, absl::StrCat("cannot read ", path, " of a snapshot"));
     return absl::UnavailableError(why.message());
   }
+
+  std::string PathIn(size_t layer) const { return part_->layers[layer] + path_; }
+  std::string Name() const { return part_->name + path_; }
 
   absl::Status WriteHead(std::string name, const std::string& link, Kind kind, const struct stat& info, int64_t size) {
     if (kind == Kind::kFolder) name += "/";
@@ -120,84 +142,111 @@ class TarWriter {
     return sink_(head + HeaderOf(name, link, kind, info.st_mode, size, info.st_mtime));
   }
 
-  // The entries of the folder by name: the highest layer's file, or the folders of all layers down to one that hides the
-  // others. `deleted`: names that a layer hides and no higher one has again.
-  absl::Status List(const Entry& folder, std::map<std::string, Entry>& entries, std::set<std::string>& deleted) {
-    std::set<std::string> closed;  // lower layers add nothing to them
-    for (const std::string& layer : folder.folders) {
-      std::error_code error;
-      for (fs::directory_iterator it(layer, error), end; !error && it != end; it.increment(error)) {
-        const std::string name = it->path().filename().string();
-        if (closed.contains(name)) continue;
-        struct stat info;
-        if (lstat(it->path().c_str(), &info) != 0) return Unreadable(it->path().string());
-        const bool is_folder = S_ISDIR(info.st_mode);
-        const bool hides = S_ISCHR(info.st_mode) && info.st_rdev == 0;
-        const bool known = entries.contains(name);
-        if (!is_folder) closed.insert(name);
-        if (known && !is_folder) continue;
-        if (hides) {
-          deleted.insert(name);
-          continue;
-        }
-        Entry& entry = entries[name];
-        if (!known) {
-          entry.info = info;
-          entry.path = it->path().string();
-        }
-        if (is_folder) entry.folders.push_back(it->path().string());
-        if (!is_folder || !IsOpaque(it->path().string())) continue;
-        entry.opaque = true;
-        closed.insert(name);
-      }
-      if (error) return absl::UnavailableError(absl::StrCat("cannot read ", layer, ": ", error.message()));
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status WriteMark(const std::string& name) {
     struct stat info = {};
     info.st_mode = S_IFREG | 0644;
-    return WriteHead(name, "", Kind::kFile, info, 0);
+    return WriteHead(absl::StrCat(Name(), "/", name), "", Kind::kFile, info, 0);
   }
 
-  absl::Status WriteFolder(const std::string& name, const Entry& folder) {
-    INGOT_RETURN_IF_ERROR(WriteHead(name, "", Kind::kFolder, folder.info, 0));
-    if (marks_deleted_ && folder.opaque) INGOT_RETURN_IF_ERROR(WriteMark(absl::StrCat(name, "/", kOpaque)));
-    std::map<std::string, Entry> entries;
-    std::set<std::string> deleted;
-    INGOT_RETURN_IF_ERROR(List(folder, entries, deleted));
-    for (const std::string& gone : deleted) {
-      if (marks_deleted_) INGOT_RETURN_IF_ERROR(WriteMark(absl::StrCat(name, "/", kDeleted, gone)));
-    }
-    for (const auto& [child, entry] : entries) {
-      const std::string path = absl::StrCat(name, "/", child);
-      if (S_ISDIR(entry.info.st_mode)) INGOT_RETURN_IF_ERROR(WriteFolder(path, entry));
-      if (S_ISREG(entry.info.st_mode)) INGOT_RETURN_IF_ERROR(WriteFile(path, entry));
-      if (S_ISLNK(entry.info.st_mode)) INGOT_RETURN_IF_ERROR(WriteLink(path, entry));
-    }
+  // Writes whatever is at path_. `layers`: those of its folder, from the highest one that has it.
+  absl::Status WriteChild(const std::vector<size_t>& layers) {
+    const std::string path = PathIn(layers.front());
+    struct stat info;
+    if (lstat(path.c_str(), &info) != 0) return LeaveOutOr(path);
+    if (S_ISDIR(info.st_mode)) return Enter(layers);
+    if (S_ISREG(info.st_mode)) return WriteFile(path, info);
+    if (S_ISLNK(info.st_mode)) return WriteLink(path, info);
     return absl::OkStatus();
   }
 
-  absl::Status WriteLink(const std::string& name, const Entry& entry) {
-    char target[PATH_MAX];
-    const ssize_t length = readlink(entry.path.c_str(), target, sizeof(target));
-    if (length < 0) return Unreadable(entry.path);
-    return WriteHead(name, std::string(target, static_cast<size_t>(length)), Kind::kLink, entry.info, 0);
+  // After a failed call: what Ingot may not read, the agent of the same uid could not read either.
+  static absl::Status LeaveOutOr(const std::string& path) {
+    return errno == EACCES ? absl::OkStatus() : Unreadable(path);
   }
 
-  absl::Status WriteFile(const std::string& name, const Entry& entry) {
-    const Fd file(open(entry.path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!file.valid()) return Unreadable(entry.path);
-    const int64_t size = entry.info.st_size;
-    INGOT_RETURN_IF_ERROR(WriteHead(name, "", Kind::kFile, entry.info, size));
+  // Begins the folder at path_, unless none of `layers` has one there.
+  absl::Status Enter(const std::vector<size_t>& layers) {
+    Folder folder;
+    folder.path_bytes = path_.size();
+    struct stat top = {};
+    bool hides = false;  // a folder below all layers
+    for (const size_t layer : layers) {
+      struct stat info;
+      if (lstat(PathIn(layer).c_str(), &info) != 0) continue;
+      if (!S_ISDIR(info.st_mode)) break;
+      if (folder.layers.empty()) top = info;
+      folder.layers.push_back(layer);
+      hides = IsOpaque(PathIn(layer));
+      if (hides) break;
+    }
+    if (folder.layers.empty()) return absl::OkStatus();  // such as of early layers of a room that had no such part
+    INGOT_RETURN_IF_ERROR(WriteHead(Name(), "", Kind::kFolder, top, 0));
+    INGOT_RETURN_IF_ERROR(List(folder));
+    if (part_->marks_deleted && hides) INGOT_RETURN_IF_ERROR(WriteMark(kOpaque));
+    for (const Child& child : folder.children) {
+      if (part_->marks_deleted && child.deleted) INGOT_RETURN_IF_ERROR(WriteMark(kDeleted + child.name));
+    }
+    folders_.push_back(std::move(folder));
+    return absl::OkStatus();
+  }
+
+  // Finds the children of the folder at path_, by name.
+  absl::Status List(Folder& folder) {
+    for (const size_t layer : folder.layers) {
+      const std::string path = PathIn(layer);
+      std::error_code error;
+      for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+        Child child{.name = it->path().filename().string(), .layer = layer};
+        if (part_->marks_deleted && child.name.starts_with(kDeleted)) continue;  // it would read as a mark
+        struct stat info;
+        if (it->is_character_file(error)) {
+          if (lstat(it->path().c_str(), &info) != 0) return Unreadable(it->path().string());
+          child.deleted = info.st_rdev == 0;
+        }
+        error.clear();
+        folder.held_bytes += static_cast<int64_t>(sizeof(Child) + child.name.size());
+        if (held_bytes_ + folder.held_bytes > limits_.name_bytes) {
+          return absl::ResourceExhaustedError(absl::StrCat(Name(), " has too many files for an archive"));
+        }
+        folder.children.push_back(std::move(child));
+      }
+      if (error && error != std::errc::permission_denied) {
+        return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", error.message()));
+      }
+    }
+    std::vector<Child>& children = folder.children;
+    std::ranges::stable_sort(children, {}, &Child::name);
+    const auto lower = std::ranges::unique(children, {}, &Child::name);
+    children.erase(lower.begin(), lower.end());
+    held_bytes_ += folder.held_bytes;
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteLink(const std::string& path, const struct stat& info) {
+    char target[PATH_MAX];
+    const ssize_t length = readlink(path.c_str(), target, sizeof(target));
+    if (length < 0) return LeaveOutOr(path);
+    return WriteHead(Name(), std::string(target, static_cast<size_t>(length)), Kind::kLink, info, 0);
+  }
+
+  absl::Status WriteFile(const std::string& path, const struct stat& info) {
+    const Fd file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!file.valid()) return LeaveOutOr(path);
+    const int64_t size = info.st_size;
+    if (limits_.file_bytes > 0 &&
+        size > limits_.file_bytes - file_bytes_) {  // holes count: a reader gets them as zeros
+      return absl::ResourceExhaustedError(absl::StrCat("the files of the snapshot have more than ", limits_.file_bytes,
+                                                       " bytes, with ", size, " of ", Name()));
+    }
+    file_bytes_ += size;
+    INGOT_RETURN_IF_ERROR(WriteHead(Name(), "", Kind::kFile, info, size));
     buffer_.resize(kReadBytes);
     for (int64_t at = 0; at < size;) {
       const auto most = static_cast<size_t>(std::min<int64_t>(size - at, kReadBytes));
       const ssize_t got = read(file.get(), buffer_.data(), most);
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return Unreadable(entry.path);
-      if (got == 0) return absl::UnavailableError(absl::StrCat(entry.path, " of a snapshot became shorter"));
+      if (got < 0) return Unreadable(path);
+      if (got == 0) return absl::UnavailableError(absl::StrCat(path, " of a snapshot became shorter"));
       INGOT_RETURN_IF_ERROR(sink_({buffer_.data(), static_cast<size_t>(got)}));
       at += got;
     }
@@ -205,15 +254,20 @@ class TarWriter {
     return padding.empty() ? absl::OkStatus() : sink_(padding);
   }
 
+  const TarLimits limits_;
   const ByteSink& sink_;
-  bool marks_deleted_ = false;
+  const TarPart* part_ = nullptr;
+  std::string path_;             // below the part's folder: empty, or it begins with a slash
+  std::vector<Folder> folders_;  // from the part's one down to that at hand
+  int64_t held_bytes_ = 0;       // of all their children
+  int64_t file_bytes_ = 0;       // in the archive so far
   std::string buffer_;
 };
 
 }  // namespace
 
-absl::Status WriteTar(const std::vector<TarPart>& parts, const ByteSink& sink) {
-  TarWriter writer(sink);
+absl::Status WriteTar(const std::vector<TarPart>& parts, const TarLimits& limits, const ByteSink& sink) {
+  TarWriter writer(limits, sink);
   for (const TarPart& part : parts) INGOT_RETURN_IF_ERROR(writer.Write(part));
   return writer.End();
 }

@@ -1,6 +1,7 @@
 // The files of layers as one tar archive (POSIX pax), in which the layers are merged as an overlay shows them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -21,9 +22,16 @@ struct TarPart {
   bool marks_deleted = false;
 };
 
-// Writes folders, files and links with their modes and times, owned by root. Sockets, pipes and devices are left out, and so
-// are further attributes; a hard link becomes a file of its own. REQUIRES: nobody changes the layers meanwhile. The errors
-// are those of the sink, and UNAVAILABLE for a layer that cannot be read.
-absl::Status WriteTar(const std::vector<TarPart>& parts, const ByteSink& sink);
+struct TarLimits {
+  int64_t file_bytes = 0;            // of all files, holes included; 0 = no limit
+  int64_t name_bytes = 128ll << 20;  // of memory for the names in one folder and those above it
+};
+
+// Writes folders, files and links with their modes and times, owned by root. Left out are: sockets, pipes and devices; files
+// that Ingot may not read; setuid and setgid, which would act for whoever unpacks as root; further attributes; and, where
+// deleted files are marked, files whose own name is such a mark. A hard link becomes a file of its own. REQUIRES: nobody
+// changes the layers meanwhile. The errors are those of the sink, RESOURCE_EXHAUSTED for a limit, and UNAVAILABLE for a layer
+// that cannot be read.
+absl::Status WriteTar(const std::vector<TarPart>& parts, const TarLimits& limits, const ByteSink& sink);
 
 }  // namespace ingot::sandbox

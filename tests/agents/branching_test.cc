@@ -2,13 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <string>
 #include <thread>
 
 #include "agents/fake_episodes.h"
 #include "agents/runner.h"
+#include "agents/send_files.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::agents {
@@ -129,6 +132,45 @@ TEST_F(BranchingTest, AnOwnersSnapshotStopsTheAgentOnlyForAMoment) {
   EXPECT_EQ(episodes.ends()[2].cause(), "snapshot");
   EXPECT_EQ(runner->Stats().snapshots, 0);
   EXPECT_TRUE(fs::is_empty(options_.work_root));
+}
+
+TEST_F(BranchingTest, AReaderWithoutAFreeSenderIsToldAtOnce) {
+  FakeEpisodes episodes(1);
+  std::promise<void> go;
+  const std::shared_future<void> gone = go.get_future().share();
+  std::atomic<int> refused = 0;
+  episodes.before_files = [&, gone](const v1::SnapshotFilesPart& part) {
+    part.error().ends_with("try again later") ? (void)++refused : gone.wait();
+  };
+  const auto runner = Start(episodes);
+  for (const char* const transfer : {"t0", "t1", "t2", "t3", "t0", "t4"})
+    episodes.Ask("other", "ep9.1", false, transfer);
+  EXPECT_THAT(episodes.AwaitFiles("t4").second, HasSubstr("sends files to 4 readers: try again later"));
+  EXPECT_EQ(refused, 1) << "an ask that is given again is no other reader";
+  go.set_value();
+  for (const char* const transfer : {"t0", "t1", "t2", "t3"}) {
+    EXPECT_THAT(episodes.AwaitFiles(transfer).second, HasSubstr("does not hold the snapshot ep9.1"));
+  }
+  std::ofstream(root_ + "/go").close();
+  EXPECT_TRUE(runner->WaitDone(seconds(60)));
+}
+
+TEST(SendFilesTest, ASnapshotThatIsNotHeldIsNotAFailure) {
+  struct Broken final : sandbox::Snapshot {
+    absl::Status WriteTar(const sandbox::ByteSink&) const override { return absl::UnavailableError("bad disk"); }
+  };
+  v1::SnapshotFilesPart last;
+  const auto send = [&last](const v1::SnapshotFilesPart& part) {
+    last = part;
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(absl::IsNotFound(SendFiles(nullptr, {}, send)));
+  EXPECT_TRUE(last.done());
+  EXPECT_THAT(last.error(), HasSubstr("does not hold"));
+  const Broken broken;
+  EXPECT_TRUE(absl::IsUnavailable(SendFiles(&broken, {}, send)));
+  EXPECT_FALSE(last.done());
+  EXPECT_EQ(last.error(), "bad disk");
 }
 
 TEST_F(BranchingTest, ALeafWhoseSnapshotIsNotHereSaysSo) {

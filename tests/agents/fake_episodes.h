@@ -20,6 +20,7 @@ class FakeEpisodes final : public Episodes {
   std::function<absl::Status()> before_open;
   std::function<absl::Status(const v1::EpisodeRewardRequest&)> before_reward;
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
+  std::function<void(const v1::SnapshotFilesPart&)> before_files;
   std::string last_refusal;                                                             // of every episode's end
   std::function<void(const v1::EpisodeOpenRequest&, v1::EpisodeOpenResponse&)> change;  // of an opening; null = nothing
   std::vector<std::string> domains = {""};                                              // of the tasks, in turn
@@ -97,6 +98,7 @@ class FakeEpisodes final : public Episodes {
   }
 
   absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) override {
+    if (before_files) before_files(part);
     base::MutexLock lock(mu_);
     std::string& file = files_[part.transfer_id()];
     if (part.offset() != static_cast<int64_t>(file.size())) return absl::InvalidArgumentError("out of order");

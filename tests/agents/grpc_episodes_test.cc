@@ -47,10 +47,14 @@ class FakeGateway final : public v1::Gateway::Service {
   grpc::Status SendSnapshotFiles(grpc::ServerContext*, const v1::SnapshotFilesPart* part,
                                  v1::SnapshotFilesResponse*) override {
     admin_key_of_files = part->admin_key();
+    ++parts;
+    if (knows_no_transfer) return v1::ToGrpc(absl::NotFoundError("nobody reads"));
     return v1::ToGrpc(episodes_.SendSnapshotFiles(*part));
   }
   v1::NextSnapshotRequest asked;  // the last one
   std::string admin_key_of_files;
+  int parts = 0;  // of files
+  bool knows_no_transfer = false;
 
  private:
   Episodes& episodes_;
@@ -160,6 +164,53 @@ TEST(GrpcEpisodesTest, GatewaysOpenInTurnAndOneThatIsGoneIsPassedOver) {
   EXPECT_TRUE(episodes->Open({}).ok());
   servers[1]->Shutdown();
   EXPECT_EQ(episodes->Open({}).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(GrpcEpisodesTest, TheGatewayThatAskedIsToldAlone) {
+  FakeEpisodes first(1), second(1);
+  FakeGateway services[] = {FakeGateway(first), FakeGateway(second)};
+  std::unique_ptr<grpc::Server> servers[2];
+  std::vector<v1::RoleChannel> channels;
+  for (int i = 0; i < 2; ++i) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&services[i]);
+    servers[i] = builder.BuildAndStart();
+    channels.emplace_back(Connect(port));
+  }
+  const auto episodes = MakeGrpcEpisodes(channels);
+  const auto next = [&] {
+    absl::StatusOr<v1::NextSnapshotResponse> ask;
+    for (int i = 0; i < 2; ++i) {
+      ask = episodes->NextSnapshot({});
+      if (ask.ok() && !ask->episode_id().empty()) break;
+    }
+    return ask;
+  };
+  second.Ask("ep0", "ep0.1", false, "t");
+  ASSERT_EQ(next()->transfer_id(), "t");
+  v1::SnapshotFilesPart part;
+  part.set_transfer_id("t");
+  part.set_data("bytes");
+  EXPECT_TRUE(episodes->SendSnapshotFiles(part).ok());
+  EXPECT_EQ(services[0].parts, 0);
+  EXPECT_EQ(services[1].parts, 1);
+  // Another gateway that is gone hides no answer of the one that asked.
+  servers[0]->Shutdown();
+  services[1].knows_no_transfer = true;
+  part.set_offset(5);
+  const absl::Status told = episodes->SendSnapshotFiles(part);
+  EXPECT_TRUE(absl::IsNotFound(told)) << told;
+  second.Ask("ep0", "ep0.2", false);
+  for (int i = 0; i < 2 && second.AwaitTaken(0).empty(); ++i) {
+    const auto ask = episodes->NextSnapshot({});
+    if (!ask.ok() || ask->snapshot_id().empty()) continue;
+    v1::SnapshotTakenRequest taken;
+    taken.set_snapshot_id(ask->snapshot_id());
+    EXPECT_TRUE(episodes->SnapshotTaken(taken).ok());
+  }
+  EXPECT_EQ(second.AwaitTaken(1).size(), 1u);
 }
 
 TEST(GrpcEpisodesTest, AGatewayThatIsNotThereIsUnavailable) {

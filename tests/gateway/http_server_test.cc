@@ -122,7 +122,7 @@ TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
   EXPECT_EQ(site.Ask("GET", "/ingot/v1/episodes/" + id + "/files", "", key).status, 404) << "it begins at no snapshot";
   std::string archive;  // more than the gateway holds
   for (int i = 0; archive.size() < 3'000'000; ++i) archive += std::to_string(i) + ",";
-  const auto send = [&](const std::string& error) {
+  const auto send = [&](const std::string& error, bool is_gone = false) {
     v1::NextSnapshotRequest next;
     next.set_runner("agents");
     next.set_wait_ms(20'000);
@@ -131,6 +131,7 @@ TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
     v1::SnapshotFilesPart part;
     part.set_transfer_id(ask.transfer_id());
     part.set_error(error);
+    part.set_done(is_gone);
     while (!part.done() && error.empty()) {
       part.set_data(archive.substr(static_cast<size_t>(part.offset()), 400'000));
       part.set_done(part.offset() + static_cast<int64_t>(part.data().size()) == static_cast<int64_t>(archive.size()));
@@ -150,11 +151,14 @@ TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
   EXPECT_EQ(got.status, 200);
   EXPECT_EQ(got.headers.at("content-type"), "application/x-tar");
   EXPECT_TRUE(got.body == archive) << got.body.size();
-  std::thread refuses([&] { send("this runner does not hold it"); });
+  std::thread refuses([&] { send("this runner does not hold it", true); });
   const Response gone = site.Ask("GET", files, "", leaf_key);
   refuses.join();
   EXPECT_EQ(gone.status, 410);
   EXPECT_EQ(gone.json().at("error").at("code").as_string(), "files_gone");
+  std::thread fails([&] { send("a disk fails"); });
+  EXPECT_EQ(site.Ask("GET", files, "", leaf_key).status, 503) << "another time it may be read";
+  fails.join();
 }
 
 TEST(HttpServer, StreamsEventsThatEndWithDone) {

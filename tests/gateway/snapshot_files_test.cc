@@ -76,6 +76,21 @@ TEST_F(SnapshotFilesTest, ASilentRunnerBreaksTheArchiveOff) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(news.status)) << news.status;
 }
 
+TEST_F(SnapshotFilesTest, OnlyASnapshotThatTheRunnerLacksIsGone) {
+  v1::SnapshotFilesPart part;
+  part.set_error("a disk fails");
+  EXPECT_TRUE(transfer_->Put(part, seconds(0)).ok());
+  FileTransfer::News news = transfer_->Take();
+  EXPECT_TRUE(news.done);
+  EXPECT_TRUE(absl::IsUnavailable(news.status)) << news.status;
+  const auto other = *transfers_.Open([] {});
+  part.set_done(true);
+  EXPECT_TRUE(other->Put(part, seconds(0)).ok());
+  news = other->Take();
+  EXPECT_TRUE(news.done);
+  EXPECT_TRUE(absl::IsNotFound(news.status)) << news.status;
+}
+
 TEST_F(SnapshotFilesTest, TransfersAreBoundedAndEndWithTheirReader) {
   std::vector<std::shared_ptr<FileTransfer>> others;
   while (others.size() + 1 < FileTransfers::kMost) others.push_back(*transfers_.Open([] {}));

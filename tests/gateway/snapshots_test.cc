@@ -240,6 +240,30 @@ TEST_F(SnapshotsTest, AnEpisodeFromASnapshotIsAnotherSampleOfItsGroup) {
   EXPECT_EQ(world_.pool.calls().back().parent_call_id(), world_.pool.calls()[2].call_id());
 }
 
+TEST_F(SnapshotsTest, ARunnerIsNotAskedForFilesThatNobodyReadsAnyMore) {
+  const auto episode = OpenAs(OfRunner());
+  array messages;
+  ASSERT_TRUE(Turn(episode, messages, "a").status.ok());
+  v1::EpisodeOpenRequest open = OfRunner();
+  open.set_from_snapshot(episode.episode_id() + ".1");
+  const auto forked = OpenAs(open);
+  const auto read = [&] {
+    return world_.gateway().ReadSnapshotFiles({.api_key = forked.api_key(), .episode = ""}, [] {});
+  };
+  auto left = read();
+  ASSERT_TRUE(left.ok()) << left.status();
+  left->reset();
+  const auto stays = read();
+  ASSERT_TRUE(stays.ok()) << stays.status();
+  for (int i = 0; i < 2; ++i) {  // one ask more than there are readers
+    v1::NextSnapshotRequest request;
+    request.set_runner("agents");
+    const auto ask = world_.gateway().NextSnapshot(request);
+    ASSERT_TRUE(ask.ok()) << ask.status();
+    EXPECT_EQ(ask->transfer_id(), i == 0 ? (*stays)->id() : "");
+  }
+}
+
 TEST_F(SnapshotsTest, RefusalsSayWhy) {
   const auto elsewhere = OpenAs(OfRunner(""));
   const auto refused = Snapshot(elsewhere);
