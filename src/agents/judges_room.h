@@ -24,7 +24,7 @@ std::string JudgesRoomOf(const RecipeOptions& recipe);
 void Limit(const reward::HarborTask& task, const sandbox::SubstrateOptions& usual, sandbox::RoomOptions& options);
 
 // A new room of the kind "changed" or "pristine". `options`: of the agent's room, which no command runs in. `folder`: in the
-// image, the one that commands start in. `is_harbor`: it has /tests and /logs too.
+// image, the one that commands start in. `is_harbor`: it has /tests and /logs too. DATA_LOSS: the agent's files are at fault.
 absl::StatusOr<std::unique_ptr<sandbox::Room>> OpenJudgesRoom(const std::string& kind, sandbox::Substrate& substrate,
                                                               sandbox::Room& of_agent, sandbox::RoomOptions options,
                                                               const std::string& folder, bool is_harbor);

@@ -175,6 +175,50 @@ TEST_F(HarborEpisodeTest, AnAgentThatReplacesTheImagesProgramsFoolsNoVerifier) {
   EXPECT_EQ(Reward(attack), 1) << "the attack works on the image as the agent left it";
 }
 
+TEST_F(HarborEpisodeTest, NoAgentKeepsItsVerifierFromARoom) {
+  EXPECT_EQ(Reward("echo 42 > answer; busybox ln -s /bin /tests; echo file > /logs"), 1) << end_.detail();
+}
+
+// A ground whose forks cannot have the files that they begin with.
+class NoForks final : public sandbox::Substrate {
+ public:
+  NoForks(std::unique_ptr<sandbox::Substrate> ground, absl::Status status)
+      : ground_(std::move(ground)), status_(std::move(status)) {}
+  const sandbox::Grant& grant() const override { return ground_->grant(); }
+  const sandbox::SubstrateOptions& options() const override { return ground_->options(); }
+  absl::StatusOr<std::unique_ptr<sandbox::Room>> Prepare(const sandbox::RoomOptions& options) override {
+    if (options.from != nullptr) return status_;
+    return ground_->Prepare(options);
+  }
+
+ private:
+  const std::unique_ptr<sandbox::Substrate> ground_;
+  const absl::Status status_;
+};
+
+TEST_F(EpisodeRoomsTest, FilesThatTheVerifiersRoomCannotHaveAreTheAgentsFault) {
+  ground_.rung = "process";
+  recipe().verifier.kind = "command";
+  recipe().verifier.command = {"/bin/true"};
+  recipe().verifier_room = "changed";
+  const auto end = [&](const char* fate, const absl::Status& status, double* reward) {
+    recipe().on_crash = fate;
+    FakeEpisodes episodes(1);
+    RunOne(episodes, std::make_unique<NoForks>(Ground(sandbox::Rung::kProcess), status));
+    if (reward != nullptr) *reward = episodes.rewards().at("ep0").reward();
+    return episodes.ends()[0];
+  };
+  const auto failed = end("fail", absl::DataLossError("cannot take over 'f'"), nullptr);
+  EXPECT_EQ(failed.state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(failed.cause(), "crash");
+  EXPECT_THAT(failed.detail(), HasSubstr("cannot take over 'f'"));
+  double reward = -1;
+  const auto zero = end("zero", absl::DataLossError("cannot take over 'f'"), &reward);
+  EXPECT_EQ(zero.state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(reward, 0);
+  EXPECT_EQ(end("zero", absl::ResourceExhaustedError("no space"), nullptr).state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+}
+
 TEST_F(HarborEpisodeTest, TestsThatLookAtTheImageNeedItAsTheAgentLeftIt) {
   SetTests("test -e /etc/installed && R=1 || R=0\necho $R > /logs/verifier/reward.txt\n");
   EXPECT_EQ(Reward("echo 1 > /etc/installed"), 0) << end_.detail();
