@@ -308,7 +308,7 @@ class EpisodeRunner {
     if (!recipe_.options.work_at.empty()) input.workdir = recipe_.options.work_at;
     input.home = judge_->home();
     input.substrate = context_.substrate;
-    input.env = image_.env;
+    input.env = VariablesOfJudge(image_);
     if (!JudgesRoomOf(recipe_.options).empty()) {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {

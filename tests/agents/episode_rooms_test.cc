@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "agents/fake_episodes.h"
+#include "agents/judges_room.h"
 #include "agents/runner.h"
 #include "base/json.h"
 #include "sandbox/test_room.h"
@@ -177,6 +178,36 @@ TEST_F(HarborEpisodeTest, AnAgentThatReplacesTheImagesProgramsFoolsNoVerifier) {
 
 TEST_F(HarborEpisodeTest, NoAgentKeepsItsVerifierFromARoom) {
   EXPECT_EQ(Reward("echo 42 > answer; busybox ln -s /bin /tests; echo file > /logs"), 1) << end_.detail();
+}
+
+// The image names its working folder by a link.
+TEST_F(HarborEpisodeTest, AWorkingFolderThatIsALinkIsKept) {
+  fs::create_directories(root_ + "/image/srv/app");
+  fs::rename(root_ + "/image/app", root_ + "/image/srv/app");
+  fs::create_symlink("/srv/app", root_ + "/image/app");
+  EXPECT_EQ(Reward("busybox test -L /app && cat given > copy; echo 42 > answer"), 1) << end_.detail();
+  EXPECT_EQ(Reward("busybox rm /app; busybox ln -s /bin /app; echo 42 > /srv/app/answer"), 1) << end_.detail();
+}
+
+TEST(VariablesOfJudgeTest, PathsThatLeadIntoTheWorkingFolderAreNamedSo) {
+  const sandbox::TestFolder folder;
+  const std::string rootfs = folder.path();
+  fs::create_directories(rootfs + "/srv/app/bin");
+  fs::create_symlink("srv", rootfs + "/link");
+  fs::create_symlink("/link/app", rootfs + "/app");
+  fs::create_symlink("../../app/bin", rootfs + "/srv/tools");
+  sandbox::Image image{.digest = "",
+                       .rootfs = rootfs,
+                       .env = {{"PATH", "/srv/app/bin:/srv/tools:/srv/apple:.:/bin"},
+                               {"LD_PRELOAD", "/srv/app/a.so /srv/app/b.so"},
+                               {"URL", "http://srv/app"}},
+                       .working_dir = "/app"};
+  const auto variables = VariablesOfJudge(image);
+  EXPECT_EQ(variables.at("PATH"), "/app/bin:/app/bin:/srv/apple:.:/bin");
+  EXPECT_EQ(variables.at("LD_PRELOAD"), "/app/a.so /app/b.so");
+  EXPECT_EQ(variables.at("URL"), "http://srv/app");
+  image.rootfs.clear();
+  EXPECT_EQ(VariablesOfJudge(image), image.env);
 }
 
 // A ground whose forks cannot have the files that they begin with.

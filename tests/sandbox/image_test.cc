@@ -95,6 +95,20 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
   EXPECT_EQ((*room)->ReadBound("logs", "seen", 100).value(), "changed\n");
 }
 
+TEST(PlaceInTest, LinksLeadNowhereOutOfTheRoot) {
+  const TestFolder folder;
+  const std::string& root = folder.path();
+  std::filesystem::create_directories(root + "/srv/app");
+  for (const auto& [target, name] :
+       {std::pair("/srv/app", "app"), {"../../../..", "up"}, {"loop", "loop"}, {"srv", "s"}})
+    std::filesystem::create_symlink(target, root + "/" + name);
+  EXPECT_EQ(PlaceIn(root, "/app"), "/srv/app");
+  EXPECT_EQ(PlaceIn(root, "/app/../app/./new/folder/"), "/srv/app/new/folder");
+  EXPECT_EQ(PlaceIn(root, "/up/s/app"), "/srv/app");
+  EXPECT_EQ(PlaceIn(root, "/up"), "/");
+  EXPECT_EQ(PlaceIn(root, "/loop"), "/loop");
+}
+
 // What a fork of a room on the image sees, whose root folder is pristine but for `kept`.
 class PristineTest : public ImageTest {
  protected:
