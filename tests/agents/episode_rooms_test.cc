@@ -177,7 +177,10 @@ TEST_F(HarborEpisodeTest, AnAgentThatReplacesTheImagesProgramsFoolsNoVerifier) {
 }
 
 TEST_F(HarborEpisodeTest, NoAgentKeepsItsVerifierFromARoom) {
-  EXPECT_EQ(Reward("echo 42 > answer; busybox ln -s /bin /tests; echo file > /logs"), 1) << end_.detail();
+  for (const char* const room : {"pristine", "changed"}) {
+    recipe().verifier_room = room;
+    EXPECT_EQ(Reward("echo 42 > answer; busybox ln -s /bin /tests; echo file > /logs"), 1) << end_.detail();
+  }
 }
 
 // The image names its working folder by a link.
