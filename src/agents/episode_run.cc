@@ -273,12 +273,24 @@ class EpisodeRunner {
     return kind == "changed" || kind == "pristine";
   }
 
-  // The room of the verifier.
+  // The agent left files that no other room can have. A second try would only repeat it.
+  std::optional<Trouble> Unjudgeable(const std::string& why) {
+    const std::string what = absl::StrCat("the agent left files that its verifier's room cannot have: ", why);
+    if (recipe_.options.on_crash == "fail") return Trouble{"crash", what};
+    report_.signals["agent/crash"] = 1;
+    report_.has_reward = true;
+    report_.reward = 0;
+    report_.detail = what;
+    return std::nullopt;
+  }
+
+  // The room of the verifier. With a reward the episode needs none.
   std::optional<Trouble> EnterJudgesRoom() {
     judge_ = room_.get();
     if (!HasJudgesRoom()) return std::nullopt;
     auto room = OpenJudgesRoom(JudgesRoomOf(recipe_.options), *context_.substrate, *room_, wish_, image_.working_dir,
                                recipe_.options.verifier.kind == "harbor");
+    if (absl::IsDataLoss(room.status())) return Unjudgeable(Message(room.status()));
     if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
     fresh_room_ = *std::move(room);
     judge_ = fresh_room_.get();
@@ -288,6 +300,7 @@ class EpisodeRunner {
   std::optional<Trouble> Verify() {
     if (!recipe_.verifier->decides()) return std::nullopt;
     if (auto trouble = EnterJudgesRoom()) return trouble;
+    if (report_.has_reward) return std::nullopt;
     reward::VerifierInput input;
     input.task = task_;
     input.room = judge_;
@@ -295,7 +308,7 @@ class EpisodeRunner {
     if (!recipe_.options.work_at.empty()) input.workdir = recipe_.options.work_at;
     input.home = judge_->home();
     input.substrate = context_.substrate;
-    input.env = image_.env;
+    input.env = VariablesOfJudge(image_);
     if (!JudgesRoomOf(recipe_.options).empty()) {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {

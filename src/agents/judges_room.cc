@@ -48,11 +48,31 @@ absl::StatusOr<std::unique_ptr<sandbox::Room>> OpenJudgesRoom(const std::string&
                                                               const std::string& folder, bool is_harbor) {
   INGOT_ASSIGN_OR_RETURN(options.from, of_agent.TakeSnapshot());
   options.is_pristine = kind == "pristine";
-  if (folder != "/") options.kept_folder = folder;
+  const std::string place = options.image.empty() ? folder : sandbox::PlaceIn(options.image, folder);
+  if (place != "/") options.kept_folder = place;
   if (is_harbor) {
     for (const sandbox::Bind& bind : reward::HarborBinds()) options.binds.push_back(bind);
   }
   return substrate.Prepare(options);
+}
+
+std::map<std::string, std::string> VariablesOfJudge(const sandbox::Image& image) {
+  std::map<std::string, std::string> variables = image.env;
+  const std::string place = sandbox::PlaceIn(image.rootfs, image.working_dir);
+  if (image.rootfs.empty() || place == "/") return variables;
+  for (auto& [name, text] : variables) {
+    if (text.find("://") != std::string::npos) continue;
+    for (size_t from = 0, to = 0; from < text.size(); from = to + 1) {
+      to = std::min(text.find_first_of(": ;", from), text.size());
+      if (text[from] != '/') continue;
+      const std::string led = sandbox::PlaceIn(image.rootfs, text.substr(from, to - from));
+      if (led != place && !led.starts_with(place + "/")) continue;
+      const std::string named = image.working_dir + led.substr(place.size());
+      text.replace(from, to - from, named);
+      to = from + named.size();
+    }
+  }
+  return variables;
 }
 
 absl::Status AwaitHealth(const reward::HealthCheck& check, const sandbox::Command& like, sandbox::Room& room,

@@ -7,12 +7,14 @@
 //               agent's. No program outside of it is one that an agent put there.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
 #include "agents/options.h"
 #include "base/status.h"
 #include "reward/harbor_task.h"
+#include "sandbox/image.h"
 #include "sandbox/substrate.h"
 
 namespace ingot::agents {
@@ -24,10 +26,14 @@ std::string JudgesRoomOf(const RecipeOptions& recipe);
 void Limit(const reward::HarborTask& task, const sandbox::SubstrateOptions& usual, sandbox::RoomOptions& options);
 
 // A new room of the kind "changed" or "pristine". `options`: of the agent's room, which no command runs in. `folder`: in the
-// image, the one that commands start in. `is_harbor`: it has /tests and /logs too.
+// image, the one that commands start in, or a link of the image to it. `is_harbor`: it has /tests and /logs too. DATA_LOSS: the agent's files are at fault.
 absl::StatusOr<std::unique_ptr<sandbox::Room>> OpenJudgesRoom(const std::string& kind, sandbox::Substrate& substrate,
                                                               sandbox::Room& of_agent, sandbox::RoomOptions options,
                                                               const std::string& folder, bool is_harbor);
+
+// The variables of an image for its verifier. A path that leads into the working folder by a link of the image is named as one
+// below that folder, so that nobody takes it for another place.
+std::map<std::string, std::string> VariablesOfJudge(const sandbox::Image& image);
 
 // Runs the command in the room until it exits with 0. UNAVAILABLE: it failed as often as it may. CANCELLED. `like` has the
 // environment and the folder.

@@ -110,7 +110,7 @@ class Attempt {
     input.task = exam_.payload;
     input.room = &room;
     input.workdir = exam_.image.working_dir;
-    input.env = exam_.image.env;
+    input.env = agents::VariablesOfJudge(exam_.image);
     input.episode_id = exam_.id;
     for (const auto& [name, folder] : {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
       INGOT_ASSIGN_OR_RETURN(*folder, room.AddFolder(name));

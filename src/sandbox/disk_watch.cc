@@ -19,8 +19,9 @@ constexpr uint64_t kLeastFreeBytes = 1 << 20;
 bool IsFull(const std::string& folder) {
   struct statvfs info;
   if (statvfs(folder.c_str(), &info) != 0) return false;
-  // File systems without a table of files say 0 of 0.
-  return uint64_t{info.f_bavail} * info.f_frsize < kLeastFreeBytes || (info.f_files > 0 && info.f_favail == 0);
+  // File systems without a limit of blocks or of files say 0 of 0.
+  const bool has_blocks = info.f_blocks > 0, has_files = info.f_files > 0;
+  return (has_blocks && uint64_t{info.f_bavail} * info.f_frsize < kLeastFreeBytes) || (has_files && info.f_favail == 0);
 }
 
 std::optional<Ending> DiskWatch::Fault(SteadyClock::time_point now) {

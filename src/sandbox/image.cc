@@ -85,6 +85,35 @@ absl::Status DropPrivilegeBits(const std::string& folder) {
 
 }  // namespace
 
+std::string PlaceIn(const std::string& rootfs, const std::string& path) {
+  constexpr int kMostLinks = 40;  // of a path, as in the kernel
+  std::vector<std::string> done;
+  std::vector<std::string> left;  // the next one last
+  const auto add = [&left](const std::string& more) {
+    const std::vector<std::string> parts = absl::StrSplit(more, '/', absl::SkipEmpty());
+    left.insert(left.end(), parts.rbegin(), parts.rend());
+  };
+  add(path);
+  for (int links = 0; !left.empty();) {
+    const std::string part = std::move(left.back());
+    left.pop_back();
+    if (part == ".") continue;
+    if (part == "..") {
+      if (!done.empty()) done.pop_back();
+      continue;
+    }
+    done.push_back(part);
+    std::error_code none;
+    const fs::path target = fs::read_symlink(absl::StrCat(rootfs, "/", absl::StrJoin(done, "/")), none);
+    if (none) continue;
+    if (++links > kMostLinks) return path;
+    done.pop_back();
+    if (target.is_absolute()) done.clear();
+    add(target.string());
+  }
+  return absl::StrCat("/", absl::StrJoin(done, "/"));
+}
+
 absl::Status ImageStore::RunTool(const std::vector<std::string>& argv, const std::string& scratch) const {
   const std::string log = scratch + "/log";
   const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));

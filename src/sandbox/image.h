@@ -28,6 +28,10 @@ struct Image {
   std::string working_dir = "/";
 };
 
+// The place of `path` in the root folder, without links: they are followed as in a room, and lead nowhere else. Parts that are
+// not there stay as they are.
+std::string PlaceIn(const std::string& rootfs, const std::string& path);
+
 class ImageStore {
  public:
   // `limits`: of one image while it is unpacked or built, with the archive's copy.

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "sandbox/link_tree.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -26,8 +27,7 @@ absl::Status RunCopier(const std::vector<std::string>& argv) {
   INGOT_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, {null.get(), null.get(), null.get()}, {}));
   INGOT_ASSIGN_OR_RETURN(const int status, AwaitChild(pid, argv.front(), kCopyPatience));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("cannot copy ", argv[argv.size() - 2], " to ", argv.back(), ": is the disk full?"));
+  return absl::ResourceExhaustedError(absl::StrCat("cannot copy all of ", argv[argv.size() - 2], " to ", argv.back()));
 }
 
 // The folder `to` gets the owner and mode of `from`, which is another layer's; nothing of it can be read by links.
@@ -106,7 +106,7 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
     hides = hides || !is_there || IsOpaque(from.string());
     INGOT_RETURN_IF_ERROR(MakeLike(is_there ? from : fs::path(layer->path() + "/root"), to));
   }
-  if (is_there) INGOT_RETURN_IF_ERROR(RunCopier({"cp", "-al", from.string() + "/.", to.string()}));
+  if (is_there) INGOT_RETURN_IF_ERROR(LinkTree(from.string(), to.string()));
   if (hides && setxattr(to.c_str(), mark, "y", 1, 0) != 0)
     return ErrnoStatus(errno, absl::StrCat("cannot hide what lies below ", to.string()));
   return one;

@@ -37,7 +37,7 @@ absl::Status MergeLayers(const std::vector<std::string>& layers, const std::stri
 
 // A layer with the same work/ and home/, whose root/ has the entries of `layer` in `folder` alone. The folder hides what lower
 // layers have in it where that of `layer` did, or where `layer` has something else in its place or above it. Files are linked, not
-// copied. `folder`: absolute, in the image; empty = root/ is empty. `mark`: kOpaqueOfRoot or kOpaqueOfUsers.
+// copied. `folder`: absolute, in the image; empty = root/ is empty. `mark`: kOpaqueOfRoot or kOpaqueOfUsers. DATA_LOSS: as of LinkTree.
 absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<const Layer>& layer,
                                                          const std::string& folder, const std::string& work_root,
                                                          const char* mark);

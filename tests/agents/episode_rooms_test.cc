@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "agents/fake_episodes.h"
+#include "agents/judges_room.h"
 #include "agents/runner.h"
 #include "base/json.h"
 #include "sandbox/test_room.h"
@@ -173,6 +174,83 @@ TEST_F(HarborEpisodeTest, AnAgentThatReplacesTheImagesProgramsFoolsNoVerifier) {
   EXPECT_EQ(Reward(attack, {{"env", {{"PATH", "/app/bin:/bin"}}}}), 0) << "nor by the work folder: " << end_.detail();
   recipe().verifier_room = "changed";
   EXPECT_EQ(Reward(attack), 1) << "the attack works on the image as the agent left it";
+}
+
+TEST_F(HarborEpisodeTest, NoAgentKeepsItsVerifierFromARoom) {
+  for (const char* const room : {"pristine", "changed"}) {
+    recipe().verifier_room = room;
+    EXPECT_EQ(Reward("echo 42 > answer; busybox ln -s /bin /tests; echo file > /logs"), 1) << end_.detail();
+  }
+}
+
+// The image names its working folder by a link.
+TEST_F(HarborEpisodeTest, AWorkingFolderThatIsALinkIsKept) {
+  fs::create_directories(root_ + "/image/srv/app");
+  fs::rename(root_ + "/image/app", root_ + "/image/srv/app");
+  fs::create_symlink("/srv/app", root_ + "/image/app");
+  EXPECT_EQ(Reward("busybox test -L /app && cat given > copy; echo 42 > answer"), 1) << end_.detail();
+  EXPECT_EQ(Reward("busybox rm /app; busybox ln -s /bin /app; echo 42 > /srv/app/answer"), 1) << end_.detail();
+}
+
+TEST(VariablesOfJudgeTest, PathsThatLeadIntoTheWorkingFolderAreNamedSo) {
+  const sandbox::TestFolder folder;
+  const std::string rootfs = folder.path();
+  fs::create_directories(rootfs + "/srv/app/bin");
+  fs::create_symlink("srv", rootfs + "/link");
+  fs::create_symlink("/link/app", rootfs + "/app");
+  fs::create_symlink("../../app/bin", rootfs + "/srv/tools");
+  sandbox::Image image{.digest = "",
+                       .rootfs = rootfs,
+                       .env = {{"PATH", "/srv/app/bin:/srv/tools:/srv/apple:.:/bin"},
+                               {"LD_PRELOAD", "/srv/app/a.so /srv/app/b.so"},
+                               {"URL", "http://srv/app"}},
+                       .working_dir = "/app"};
+  const auto variables = VariablesOfJudge(image);
+  EXPECT_EQ(variables.at("PATH"), "/app/bin:/app/bin:/srv/apple:.:/bin");
+  EXPECT_EQ(variables.at("LD_PRELOAD"), "/app/a.so /app/b.so");
+  EXPECT_EQ(variables.at("URL"), "http://srv/app");
+  image.rootfs.clear();
+  EXPECT_EQ(VariablesOfJudge(image), image.env);
+}
+
+// A ground whose forks cannot have the files that they begin with.
+class NoForks final : public sandbox::Substrate {
+ public:
+  NoForks(std::unique_ptr<sandbox::Substrate> ground, absl::Status status)
+      : ground_(std::move(ground)), status_(std::move(status)) {}
+  const sandbox::Grant& grant() const override { return ground_->grant(); }
+  const sandbox::SubstrateOptions& options() const override { return ground_->options(); }
+  absl::StatusOr<std::unique_ptr<sandbox::Room>> Prepare(const sandbox::RoomOptions& options) override {
+    if (options.from != nullptr) return status_;
+    return ground_->Prepare(options);
+  }
+
+ private:
+  const std::unique_ptr<sandbox::Substrate> ground_;
+  const absl::Status status_;
+};
+
+TEST_F(EpisodeRoomsTest, FilesThatTheVerifiersRoomCannotHaveAreTheAgentsFault) {
+  ground_.rung = "process";
+  recipe().verifier.kind = "command";
+  recipe().verifier.command = {"/bin/true"};
+  recipe().verifier_room = "changed";
+  const auto end = [&](const char* fate, const absl::Status& status, double* reward) {
+    recipe().on_crash = fate;
+    FakeEpisodes episodes(1);
+    RunOne(episodes, std::make_unique<NoForks>(Ground(sandbox::Rung::kProcess), status));
+    if (reward != nullptr) *reward = episodes.rewards().at("ep0").reward();
+    return episodes.ends()[0];
+  };
+  const auto failed = end("fail", absl::DataLossError("cannot take over 'f'"), nullptr);
+  EXPECT_EQ(failed.state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(failed.cause(), "crash");
+  EXPECT_THAT(failed.detail(), HasSubstr("cannot take over 'f'"));
+  double reward = -1;
+  const auto zero = end("zero", absl::DataLossError("cannot take over 'f'"), &reward);
+  EXPECT_EQ(zero.state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(reward, 0);
+  EXPECT_EQ(end("zero", absl::ResourceExhaustedError("no space"), nullptr).state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
 }
 
 TEST_F(HarborEpisodeTest, TestsThatLookAtTheImageNeedItAsTheAgentLeftIt) {

@@ -189,6 +189,32 @@ TEST_F(HarborTest, ProgramsOfTheWorkFolderAreNotInThePath) {
                         {{"env", {{"PATH", "/app/bin:.:/app/:/apple:/usr/bin:/bin"}}}});
   ASSERT_TRUE(same.ok()) << same.status();
   EXPECT_EQ(same->reward, 1);
+  const auto none = Run("test \"$PATH\" = /usr/local/bin:/usr/bin:/bin && echo 1 > /logs/verifier/reward.txt",
+                        {{"env", {{"PATH", "/app/bin:."}}}});
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->reward, 1);
+}
+
+TEST_F(HarborTest, VariablesThatLoadCodeFromTheWorkFolderAreDropped) {
+  wish_.binds.push_back({"work", "/app"});
+  workdir_ = "/app";
+  const object of_image{{"PYTHONPATH", "/app:/opt/lib"},
+                        {"BASH_ENV", "/app/start.sh"},
+                        {"ENV", "start.sh"},
+                        {"LD_PRELOAD", "/app/a.so /app/b.so"},
+                        {"LUA_PATH", "/app/?.lua;/usr/share/?.lua"},
+                        {"NODE_OPTIONS", "--require /app/x.js"},
+                        {"DATA", "/app/data"}};
+  const auto seen =
+      Run("test \"$PYTHONPATH|$BASH_ENV|$ENV|$LD_PRELOAD|$LUA_PATH|$NODE_OPTIONS|$DATA\" = "
+          "'/opt/lib||||/usr/share/?.lua||/app/data' && echo 1 > /logs/verifier/reward.txt",
+          {{"env", of_image}});
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  EXPECT_EQ(seen->reward, 1);
+  const auto named = Run("test \"$PYTHONPATH\" = /app && echo 1 > /logs/verifier/reward.txt",
+                         {{"env", of_image}, {"verifier_env", {{"PYTHONPATH", "/app"}}}});
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->reward, 1) << "the task asks for it in the verifier's own variables";
 }
 
 TEST_F(HarborTest, NoRewardIsAnErrorAndNeverAZero) {

@@ -95,6 +95,20 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
   EXPECT_EQ((*room)->ReadBound("logs", "seen", 100).value(), "changed\n");
 }
 
+TEST(PlaceInTest, LinksLeadNowhereOutOfTheRoot) {
+  const TestFolder folder;
+  const std::string& root = folder.path();
+  std::filesystem::create_directories(root + "/srv/app");
+  for (const auto& [target, name] :
+       {std::pair("/srv/app", "app"), {"../../../..", "up"}, {"loop", "loop"}, {"srv", "s"}})
+    std::filesystem::create_symlink(target, root + "/" + name);
+  EXPECT_EQ(PlaceIn(root, "/app"), "/srv/app");
+  EXPECT_EQ(PlaceIn(root, "/app/../app/./new/folder/"), "/srv/app/new/folder");
+  EXPECT_EQ(PlaceIn(root, "/up/s/app"), "/srv/app");
+  EXPECT_EQ(PlaceIn(root, "/up"), "/");
+  EXPECT_EQ(PlaceIn(root, "/loop"), "/loop");
+}
+
 // What a fork of a room on the image sees, whose root folder is pristine but for `kept`.
 class PristineTest : public ImageTest {
  protected:
@@ -169,6 +183,40 @@ TEST_F(PristineTest, AWorkFolderThatWasRemovedReplacedOrMadeAnewIsSeenSo) {
   EXPECT_EQ(Run(*Fork("/app"), "ls -A /app; busybox test -d /app && echo folder"), "folder\n");
   Run(*room_, "busybox rm /app");
   EXPECT_EQ(Run(*Fork("/app"), "ls -A /app"), "");
+}
+
+// The agent cannot know where its verifier's room mounts folders, but may guess.
+TEST_F(PristineTest, WhateverAnAgentLeavesWhereAForkMountsFoldersMakesWay) {
+  Run(*room_, "busybox ln -s /bin /tests; echo file > /logs; busybox mkdir -p /deep; busybox ln -s /bin /deep/link");
+  RoomOptions wish;
+  wish.from = room_->TakeSnapshot().value();
+  wish.binds = {{"tests", "/tests"}, {"logs", "/logs"}, {"more", "/deep/link/below"}};
+  for (const bool is_pristine : {false, true}) {
+    wish.is_pristine = is_pristine;
+    wish.kept_folder = "/deep";
+    const auto judge = substrate_->Prepare(wish);
+    ASSERT_TRUE(judge.ok()) << judge.status();
+    EXPECT_EQ(Run(**judge, "echo 1 > /logs/reward; echo 2 > /tests/t; echo 3 > /deep/link/below/m; ls /bin/t 2>&1"),
+              "ls: /bin/t: No such file or directory\n");
+    EXPECT_EQ((*judge)->ReadBound("logs", "reward", 100).value_or(""), "1\n");
+    EXPECT_EQ((*judge)->ReadBound("more", "m", 100).value_or(""), "3\n");
+  }
+  EXPECT_EQ(Run(*room_, "cat /logs; busybox readlink /tests"), "file\n/bin\n") << "the agent's room has them yet";
+}
+
+// It is deeper than any path is long: one chain of folders hangs in another one.
+TEST_F(PristineTest, AForkHasAWorkFolderOfAnyDepth) {
+  const auto chain = [](char name) {
+    std::string path(1, name);
+    for (int i = 0; i < 14; ++i) path += "/" + std::string(200, name);
+    return path;
+  };
+  const std::string x = chain('x'), y = chain('y');
+  EXPECT_EQ(Run(*room_, "cd /app; busybox mkdir -p " + x + " " + y + "; echo leaf > " + x + "/leaf; busybox mv x " + y),
+            "");
+  const auto judge = Fork("/app");
+  ASSERT_NE(judge, nullptr);
+  EXPECT_EQ(Run(*judge, "cd /app/" + y + "; cat " + x + "/leaf"), "leaf\n");
 }
 
 TEST_F(ImageTest, FaultsNameTheImage) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -204,6 +205,14 @@ TEST_F(SubstrateTest, OptionErrorsNameTheOption) {
   options_.agent_uid = "auto";
   options_.uid_base = 0;
   EXPECT_THAT(std::string(options_.Validate().message()), HasSubstr("sandbox.uid_base is 0"));
+}
+
+TEST(DiskWatchTest, AFileSystemWithoutALimitIsNeverFull) {
+  struct statvfs info;
+  ASSERT_EQ(statvfs("/proc", &info), 0);
+  ASSERT_EQ(info.f_blocks, 0u);
+  EXPECT_FALSE(IsFull("/proc"));
+  EXPECT_FALSE(DiskWatch("/proc/self/fd", {}).FaultAtEnd().has_value());
 }
 
 TEST(UidRangeTest, NoUidIsHandedOutTwiceWhileItIsTaken) {

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -22,16 +23,39 @@ using sandbox::Template;
 constexpr int64_t kLargestReport = 1 << 20;
 constexpr char kTests[] = "tests", kLogs[] = "logs";
 
-// Folders in which an agent can have put programs are no place to look for those of the tests.
-std::string PathOutside(const std::string& path, const std::string& folder) {
+// Variables with paths from which loaders, shells and interpreters take code that nobody asked for.
+constexpr char kCodePaths[] =
+    "BASH_ENV BUNDLE_GEMFILE CLASSPATH ENV GCONV_PATH GEM_HOME GEM_PATH LD_AUDIT LD_LIBRARY_PATH LD_PRELOAD LUA_CPATH "
+    "LUA_PATH NODE_PATH PERL5LIB PERLLIB PHPRC PHP_INI_SCAN_DIR PYTHONHOME PYTHONPATH PYTHONPYCACHEPREFIX "
+    "PYTHONSTARTUP PYTHONUSERBASE RUBYLIB R_LIBS R_LIBS_USER R_PROFILE R_PROFILE_USER ZDOTDIR";
+// Variables with options that may name such code in too many ways to tell.
+constexpr char kCodeOptions[] =
+    "JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS NODE_OPTIONS PERL5DB PERL5OPT PYTEST_ADDOPTS PYTEST_PLUGINS RUBYOPT "
+    "_JAVA_OPTIONS";
+
+// Folders in which an agent can have put programs are no place to look for those of the tests. `separators`: the first of them
+// that `path` has joins what is left.
+std::string PathOutside(const std::string& path, const std::string& folder, const std::string& separators) {
   const auto normal = [](std::string_view text) { return (fs::path(text) / "").lexically_normal().string(); };
   std::vector<std::string> kept;
-  const std::vector<std::string> places = absl::StrSplit(path, ':');
+  const std::vector<std::string> places = absl::StrSplit(path, absl::ByAnyChar(separators));
   for (const std::string& each : places) {
     const bool is_outside = folder == "/" || !normal(each).starts_with(normal(folder));
     if (each.starts_with('/') && is_outside) kept.push_back(each);
   }
-  return absl::StrJoin(kept, ":");
+  const size_t joint = path.find_first_of(separators);
+  return absl::StrJoin(kept, joint == std::string::npos ? ":" : path.substr(joint, 1));
+}
+
+// Drops from the environment what would make a program of the tests load code from `folder`.
+void DropCodeIn(const std::string& folder, std::map<std::string, std::string>& env) {
+  for (const auto name : absl::StrSplit(kCodeOptions, ' ')) env.erase(std::string(name));
+  for (const auto name : absl::StrSplit(kCodePaths, ' ')) {
+    const auto found = env.find(std::string(name));
+    if (found == env.end()) continue;
+    found->second = PathOutside(found->second, folder, ": ;");
+    if (found->second.empty()) env.erase(found);
+  }
 }
 
 // /logs has an empty folder verifier/.
@@ -104,10 +128,12 @@ class HarborVerifier final : public Verifier {
     for (const auto& [name, text] : input.env) {
       if (name == "PATH" || !command.env.contains(name)) command.env[name] = text;
     }
-    for (const auto* const more : {&task.env, &task.verifier_env}) {
-      for (const auto& [name, text] : *more) command.env[name] = text;
-    }
-    command.env["PATH"] = PathOutside(sandbox::SearchPath(command.env), input.workdir);
+    for (const auto& [name, text] : task.env) command.env[name] = text;
+    DropCodeIn(input.workdir, command.env);
+    for (const auto& [name, text] : task.verifier_env) command.env[name] = text;
+    std::string& path = command.env["PATH"];
+    path = PathOutside(path, input.workdir, ":");
+    if (path.empty()) path = sandbox::SearchPath({});
     sandbox::Limits limits = limits_;
     if (task.verifier_timeout_s > 0)
       limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(task.verifier_timeout_s * 1e9));

@@ -61,8 +61,9 @@ int MakePlace(const char* path, bool is_folder) {
   return 0;
 }
 
-// The same below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP.
-int MakePlaceInImage(const char* path) {
+// The same below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP. `replaces`: an
+// earlier room's agent may have put it there, or a file, and a folder takes its place in this room.
+int MakePlaceInImage(const char* path, bool replaces) {
   char part[4096];
   if (strlen(path) >= sizeof(part)) return ENAMETOOLONG;
   for (size_t i = 1; i <= strlen(path); ++i) {
@@ -70,7 +71,9 @@ int MakePlaceInImage(const char* path) {
     memcpy(part, path, i);
     part[i] = 0;
     struct stat info;
-    if (lstat(part, &info) == 0 && S_ISLNK(info.st_mode)) return ELOOP;
+    if (lstat(part, &info) != 0 || S_ISDIR(info.st_mode)) continue;
+    if (!replaces) return S_ISLNK(info.st_mode) ? ELOOP : ENOTDIR;
+    if (unlink(part) != 0) return errno;
   }
   return MakePlace(path, true);
 }
@@ -231,7 +234,7 @@ LaunchFailure MountBinds(const RoomPlan& plan, const char* root) {
     if (equals == nullptr) return {LaunchStep::kMessage, EINVAL, 1};
     snprintf(source, sizeof(source), "%s/%.*s", plan.room, static_cast<int>(equals - plan.binds[i]), plan.binds[i]);
     snprintf(path, sizeof(path), "%s%s", root, equals + 1);
-    const int made = root[0] == 0 ? 0 : MakePlaceInImage(path);
+    const int made = root[0] == 0 ? 0 : MakePlaceInImage(path, plan.header->layers > 0);
     if (made != 0) return {LaunchStep::kFolder, made, 3};
     if (mount(source, path, nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 3};
   }
@@ -293,10 +296,10 @@ class UnderTmp {
   int count_ = 0;
 };
 
-int BindInto(const char* source) {
+int BindInto(const RoomPlan& plan, const char* source) {
   char target[4096];
   snprintf(target, sizeof(target), "%s%s", kImageRoot, source);
-  if (const int error = MakePlaceInImage(target)) return error;
+  if (const int error = MakePlaceInImage(target, plan.header->layers > 0)) return error;
   return mount(source, target, nullptr, kBind | kRecursive, nullptr) == 0 ? 0 : errno;
 }
 
@@ -306,13 +309,13 @@ LaunchFailure EnterImage(const RoomPlan& plan, uint32_t walls) {
   if (error != 0) return {LaunchStep::kLayers, error, 1};
   char tmp[64];
   snprintf(tmp, sizeof(tmp), "%s/tmp", kImageRoot);
-  error = MakePlaceInImage(tmp);
+  error = MakePlaceInImage(tmp, plan.header->layers > 0);
   for (const char* const source : {"/proc", "/dev"}) {
-    if (error == 0) error = BindInto(source);
+    if (error == 0) error = BindInto(plan, source);
   }
   if (error != 0) return {LaunchStep::kLayers, error, 2};
   if (const LaunchFailure failure = MountOwn(plan, kImageRoot); failure.step != LaunchStep::kNone) return failure;
-  if (error = BindInto(plan.room); error != 0) return {LaunchStep::kLayers, error, 3};
+  if (error = BindInto(plan, plan.room); error != 0) return {LaunchStep::kLayers, error, 3};
   if (chdir(kImageRoot) != 0 || syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", kDetach) != 0 ||
       chdir("/") != 0) {
     return {LaunchStep::kRoot, errno, 1};

@@ -1,0 +1,142 @@
+// Trees that an agent may leave to whoever takes its files over.
+#include "sandbox/link_tree.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "sandbox/spawn.h"
+#include "sandbox/test_room.h"
+
+namespace ingot::sandbox {
+namespace {
+
+namespace fs = std::filesystem;
+
+class LinkTreeTest : public testing::Test {
+ protected:
+  LinkTreeTest() : from_(folder_.path() + "/from"), to_(folder_.path() + "/to") {
+    fs::create_directory(from_);
+    fs::create_directory(to_);
+  }
+  static struct stat Look(const std::string& path) {
+    struct stat info = {};
+    EXPECT_EQ(lstat(path.c_str(), &info), 0) << path;
+    return info;
+  }
+  static std::string Read(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  const TestFolder folder_;
+  const std::string from_, to_;
+};
+
+TEST_F(LinkTreeTest, FilesAreLinkedAndFoldersAreAlike) {
+  fs::create_directories(from_ + "/a/b");
+  std::ofstream(from_ + "/a/b/file") << "text";
+  fs::create_symlink("nowhere", from_ + "/a/link");
+  ASSERT_EQ(mkfifo((from_ + "/pipe").c_str(), 0600), 0);
+  ASSERT_EQ(setxattr((from_ + "/a").c_str(), "user.mark", "y", 1, 0), 0);
+  ASSERT_EQ(chmod((from_ + "/a/b").c_str(), 01753), 0);
+  ASSERT_EQ(chmod(from_.c_str(), 0710), 0);
+  ASSERT_TRUE(LinkTree(from_, to_).ok());
+  EXPECT_EQ(Look(to_ + "/a/b/file").st_ino, Look(from_ + "/a/b/file").st_ino);
+  EXPECT_EQ(Look(to_ + "/pipe").st_ino, Look(from_ + "/pipe").st_ino);
+  EXPECT_EQ(fs::read_symlink(to_ + "/a/link"), "nowhere");
+  for (const char* const each : {"", "/a", "/a/b"}) {
+    EXPECT_EQ(Look(to_ + each).st_mode, Look(from_ + each).st_mode) << each;
+    EXPECT_EQ(Look(to_ + each).st_mtim.tv_nsec, Look(from_ + each).st_mtim.tv_nsec) << each;
+  }
+  char mark = 0;
+  EXPECT_EQ(getxattr((to_ + "/a").c_str(), "user.mark", &mark, 1), 1);
+  EXPECT_EQ(mark, 'y');
+}
+
+TEST_F(LinkTreeTest, ATreeDeeperThanAnyPathIsTakenOver) {
+  const std::string name(200, 'd');
+  constexpr int kDepth = 40;
+  Fd at(open(from_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < kDepth; ++i) {
+    ASSERT_EQ(mkdirat(at.get(), name.c_str(), 0700), 0);
+    at = Fd(openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  ASSERT_TRUE(Fd(openat(at.get(), "leaf", O_WRONLY | O_CREAT | O_CLOEXEC, 0600)).valid());
+  const absl::Status linked = LinkTree(from_, to_);
+  ASSERT_TRUE(linked.ok()) << linked;
+  at = Fd(open(to_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < kDepth; ++i) at = Fd(openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat leaf;
+  ASSERT_EQ(fstatat(at.get(), "leaf", &leaf, 0), 0);
+  EXPECT_EQ(leaf.st_nlink, 2u);
+}
+
+// As one that has as many links as it can have.
+TEST_F(LinkTreeTest, AFileThatCannotBeLinkedIsCopiedOnceWithoutItsHole) {
+  std::string far = "/dev/shm/ingot-link-tree-XXXXXX";
+  if (mkdtemp(far.data()) == nullptr || Look(far).st_dev == Look(to_).st_dev) GTEST_SKIP() << "no second file system";
+  fs::create_directory(far + "/a");
+  std::ofstream(far + "/file") << "text";
+  ASSERT_EQ(truncate((far + "/file").c_str(), int64_t{1} << 40), 0);
+  ASSERT_EQ(chmod((far + "/file").c_str(), 0640), 0);
+  for (const char* const name : {"/second", "/a/third"}) fs::create_hard_link(far + "/file", far + name);
+  fs::create_symlink("nowhere", far + "/link");
+  ASSERT_EQ(mkfifo((far + "/pipe").c_str(), 0600), 0);
+  const absl::Status linked = LinkTree(far, to_);
+  const struct stat source = Look(far + "/file");
+  fs::remove_all(far);
+  ASSERT_TRUE(linked.ok()) << linked;
+  const struct stat copy = Look(to_ + "/file");
+  EXPECT_EQ(copy.st_size, int64_t{1} << 40);
+  EXPECT_LT(copy.st_blocks, 2048);
+  EXPECT_EQ(copy.st_mode, source.st_mode);
+  EXPECT_EQ(copy.st_mtim.tv_sec, source.st_mtim.tv_sec);
+  EXPECT_EQ(copy.st_nlink, 3u);
+  EXPECT_EQ(Look(to_ + "/a/third").st_ino, copy.st_ino);
+  std::string text(4, '\0');
+  std::ifstream(to_ + "/second").read(text.data(), 4);
+  EXPECT_EQ(text, "text");
+  EXPECT_EQ(fs::read_symlink(to_ + "/link"), "nowhere");
+  EXPECT_TRUE(S_ISFIFO(Look(to_ + "/pipe").st_mode));
+}
+
+TEST_F(LinkTreeTest, FilesAtFaultAreToldFromADiskAtFault) {
+  std::ofstream(from_ + "/file") << "text";
+  std::ofstream(to_ + "/file") << "there";
+  EXPECT_EQ(LinkTree(from_, to_).code(), absl::StatusCode::kDataLoss);
+}
+
+// A folder may be closed to its own user, who is not root.
+TEST_F(LinkTreeTest, AClosedFolderIsTakenOverAndStaysClosed) {
+  fs::create_directory(from_ + "/closed");
+  std::ofstream(from_ + "/closed/file") << "text";
+  chmod((from_ + "/closed").c_str(), 0);
+  const bool is_root = geteuid() == 0;
+  if (is_root) {
+    for (const std::string& each : {folder_.path(), from_, to_, from_ + "/closed", from_ + "/closed/file"})
+      ASSERT_EQ(chown(each.c_str(), 65534, 65534), 0);
+    ASSERT_TRUE(setegid(65534) == 0 && seteuid(65534) == 0);
+  }
+  const absl::Status linked = LinkTree(from_, to_);
+  if (is_root) {
+    ASSERT_TRUE(seteuid(0) == 0 && setegid(0) == 0);
+  }
+  EXPECT_TRUE(linked.ok()) << linked;
+  for (const std::string& each : {from_, to_}) {
+    EXPECT_EQ(Look(each + "/closed").st_mode & 07777, 0u);
+    chmod((each + "/closed").c_str(), 0700);
+    EXPECT_EQ(Read(each + "/closed/file"), "text");
+  }
+}
+
+}  // namespace
+}  // namespace ingot::sandbox
