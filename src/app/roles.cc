@@ -32,6 +32,7 @@
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
 #include "app/run_registry.h"
+#include "app/run_roles.h"
 #include "app/run_secrets.h"
 #include "app/seams.h"
 #include "app/supervised.h"
@@ -597,6 +598,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   if (secrets.token.empty() && !config.tasks.empty()) return NoToken(role);
   INGOT_ASSIGN_OR_RETURN(RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
   if (role != "trainer") INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (role == "rewards") INGOT_RETURN_IF_ERROR(RequireRewardsRole(config));
   if (role == "trainer") trainer::KeepTensorMemory();
   DeviceChoice device;
   const bool computes = role == "trainer" || role == "rollout";
