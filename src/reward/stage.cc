@@ -78,7 +78,7 @@ class Stage::Turn {
 absl::StatusOr<TaskHistory::OfTask> Stage::HistoryOf(const std::string& task_id) {
   base::MutexLock lock(history_->mu);
   if (!history_->read) {
-    INGOT_ASSIGN_OR_RETURN(history_->tasks, ReadHistory(pool_, v1::PURPOSE_TRAIN, ""));
+    INGOT_ASSIGN_OR_RETURN(history_->tasks, ReadHistory(pool_, v1::PURPOSE_TRAIN));
     history_->read = true;
   }
   return history_->tasks.Of(task_id);

@@ -250,6 +250,29 @@ TEST_F(OneTaskTest, ABudgetThatAnotherStageFixedIsLearnedFromItsGrades) {
   EXPECT_THAT(Grade(stage, 6)->returns(), ElementsAre(1, 1));
 }
 
+// Group 3 was judged before there was a budget, and stays without one when it is judged again.
+TEST_F(OneTaskTest, MeasuresOfAGroupAreThoseOfItsOwnGrades) {
+  Add(3, {4});
+  Add(5, {6, 8});
+  Add(6, {2});
+  RewardOptions options = Toggle();
+  options.terms[1].toggle.min_correct = 2;
+  Stage stage = Make(options);
+  const std::string key = Rule::Make(options, "")->key();
+  ASSERT_TRUE(Grade(stage, 3).ok());
+  ASSERT_TRUE(Grade(stage, 5).ok());
+  const auto group = [&](int64_t id) {
+    v1::GetGroupRequest request;
+    request.set_group_id(id);
+    request.set_purpose(v1::PURPOSE_TRAIN);
+    return *pool_->GetGroup(request);
+  };
+  EXPECT_EQ(MeasuresOf(group(3), key), TaskHistory::OfTask());
+  EXPECT_EQ(MeasuresOf(group(5), key), (TaskHistory::OfTask{{"toggle", {{"budget", 6}}}}));
+  EXPECT_EQ(MeasuresOf(group(5), "another rule"), std::nullopt);
+  EXPECT_EQ(MeasuresOf(group(6), key), std::nullopt) << "nobody judged it";
+}
+
 // The first question is answered only when the second one waits, or after a while.
 TEST_F(OneTaskTest, ASecondQuestionAboutAGroupWaitsForTheFirstJudgement) {
   Add(3, {2});
