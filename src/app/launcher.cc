@@ -17,17 +17,37 @@
 extern char** environ;
 
 namespace ingot::app {
+namespace {
+
+sandbox::Fd NamelessFile() {
+  const std::string path = absl::StrCat("/tmp/ingot-", base::RandomHex(8));
+  sandbox::Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file.valid()) unlink(path.c_str());
+  return file;
+}
+
+// Without white space around it.
+std::string TextOf(const sandbox::Fd& file) {
+  std::string text;
+  std::array<char, 4096> bytes;
+  lseek(file.get(), 0, SEEK_SET);
+  for (ssize_t got = 0; (got = read(file.get(), bytes.data(), bytes.size())) > 0;) text.append(bytes.data(), got);
+  return std::string(absl::StripAsciiWhitespace(text));
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv) {
   return RunWithin(std::chrono::minutes(1), argv);
 }
 
 absl::StatusOr<std::string> RunWithin(std::chrono::milliseconds patience, const std::vector<std::string>& argv) {
-  // A file takes the output: a pipe could fill up.
-  const std::string path = absl::StrCat("/tmp/ingot-", base::RandomHex(8));
-  const sandbox::Fd out(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  unlink(path.c_str());
+  // Files take the output: a pipe could fill up. A warning of a command that succeeds is no part of its answer.
+  const sandbox::Fd out = NamelessFile(), err = NamelessFile();
   const sandbox::Fd none(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!out.valid() || !none.valid()) return sandbox::ErrnoStatus(errno, absl::StrCat("cannot run ", argv.front()));
+  if (!out.valid() || !err.valid() || !none.valid()) {
+    return sandbox::ErrnoStatus(errno, absl::StrCat("cannot run ", argv.front()));
+  }
   sandbox::Command command{.argv = argv, .env = {}, .working_dir = "", .stdin_text = ""};
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
     const std::string_view variable = *inherited;
@@ -35,17 +55,16 @@ absl::StatusOr<std::string> RunWithin(std::chrono::milliseconds patience, const 
     if (equals == 0 || equals == std::string_view::npos) continue;
     command.env.emplace(variable.substr(0, equals), variable.substr(equals + 1));
   }
-  INGOT_ASSIGN_OR_RETURN(const pid_t pid, sandbox::Spawn(command, {none.get(), out.get(), out.get()},
+  INGOT_ASSIGN_OR_RETURN(const pid_t pid, sandbox::Spawn(command, {none.get(), out.get(), err.get()},
                                                          {.own_session = false, .dumps_core = false}));
   INGOT_ASSIGN_OR_RETURN(const int status, sandbox::AwaitChild(pid, argv.front(), patience));
-  std::string text;
-  std::array<char, 4096> bytes;
-  lseek(out.get(), 0, SEEK_SET);
-  for (ssize_t got = 0; (got = read(out.get(), bytes.data(), bytes.size())) > 0;) text.append(bytes.data(), got);
-  text = std::string(absl::StripAsciiWhitespace(text));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
+  const std::string answer = TextOf(out);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return answer;
+  std::string told = TextOf(err);
+  if (!told.empty() && !answer.empty()) told += "\n";
+  told += answer;
   return absl::UnavailableError(
-      absl::StrCat(absl::StrJoin(argv, " "), ": ", text.empty() ? "it failed without a word" : text));
+      absl::StrCat(absl::StrJoin(argv, " "), ": ", told.empty() ? "it failed without a word" : told));
 }
 
 absl::StatusOr<int> JobLauncher::Watch(const std::atomic<bool>& stop) {

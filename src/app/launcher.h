@@ -41,7 +41,8 @@ class Launcher {
   virtual absl::Status Stop() = 0;
 };
 
-// Runs a command and returns its output. UNAVAILABLE: it cannot be started, or it failed; the text is its output.
+// Runs a command and returns what it printed on stdout; its stderr is dropped if it succeeds. UNAVAILABLE: it cannot be
+// started, or it failed; the text is its stderr, then its stdout.
 using RunCommand = std::function<absl::StatusOr<std::string>(const std::vector<std::string>& argv)>;
 absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv);
 // RunHere gives a command a minute: sbatch and kubectl wait for servers. DEADLINE_EXCEEDED: it was killed then.

@@ -154,7 +154,8 @@ class Agent {
     parts.existed = true;  // of roles that moved here: the run goes on
     const RoleSpecs moved(config_, parts);
     const std::unique_ptr<NodeClocks> clocks = WatchClocks();
-    if (clocks != nullptr) INGOT_RETURN_IF_ERROR(clocks->Join(std::chrono::seconds(3)));
+    if (clocks != nullptr)
+      INGOT_RETURN_IF_ERROR(clocks->Join(std::chrono::seconds(3), registry_->ttl() + std::chrono::seconds(3)));
     INGOT_RETURN_IF_ERROR(ClaimEngines());
     std::vector<std::unique_ptr<Takeover>> takeovers = WatchOthers(moved);
     SupervisorOptions options;

@@ -1,9 +1,12 @@
 #include "app/node_clocks.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "base/waits.h"
 
 namespace ingot::app {
 namespace {
@@ -39,14 +42,28 @@ NodeClocks::~NodeClocks() {
   thread_.join();
 }
 
-absl::Status NodeClocks::Join(std::chrono::milliseconds patience) {
+bool NodeClocks::Decided() const {
+  if (early_.empty()) return all_told_;
+  return std::any_of(early_.begin(), early_.end(), [](const auto& gap) { return gap.second.lives; });
+}
+
+absl::Status NodeClocks::Join(std::chrono::milliseconds patience, std::chrono::milliseconds lease) {
   const base::Clock& real = base::Clock::Real();
-  const std::chrono::nanoseconds late = real.Now() + patience;
+  const std::chrono::nanoseconds start = real.Now();
+  std::optional<base::Wait> wait;
   base::MutexLock lock(mu_);
-  while (!all_told_ && early_.empty() && real.WaitUntil(changed_, mu_, late)) {
+  while (!Decided()) {
+    const std::chrono::nanoseconds late = start + (early_.empty() ? patience : std::max(patience, lease));
+    if (real.Now() >= late) break;
+    if (early_.empty()) wait.reset();
+    if (!early_.empty() && !wait.has_value()) wait.emplace("the lease of an agent with another clock, if it died");
+    real.WaitUntil(changed_, mu_, late);
   }
   joined_ = true;
-  return early_.empty() ? absl::OkStatus() : absl::FailedPreconditionError(absl::StrJoin(early_, "; "));
+  if (early_.empty()) return absl::OkStatus();
+  std::vector<std::string> lines;
+  for (const auto& [node, gap] : early_) lines.push_back(gap.line);
+  return absl::FailedPreconditionError(absl::StrJoin(lines, "; "));
 }
 
 void NodeClocks::Run() {
@@ -79,11 +96,26 @@ void NodeClocks::Look() {
   {
     base::MutexLock lock(mu_);
     all_told_ = all_told;
-    if (!joined_) early_.insert(early_.end(), lines.begin(), lines.end());
+    if (!joined_) Weigh(*nodes, now);
     if (!joined_) lines.clear();
     changed_.SignalAll();
   }
   for (const std::string& line : lines) options_.on_gap(line);
+}
+
+// An agent that told its time since this one began to look lives. What it told before that counts then too.
+void NodeClocks::Weigh(const std::vector<NodePlace>& nodes, int64_t now_unix_ns) {
+  std::map<std::string, Gap> gaps;
+  for (const NodePlace& node : nodes) {
+    if (node.name == options_.own) continue;
+    const auto earlier = early_.find(node.name);
+    const bool known = earlier != early_.end() && earlier->second.token == node.token;
+    const std::vector<std::string> lines = DescribeClocksAhead({node}, options_.own, now_unix_ns);
+    if (!known && lines.empty()) continue;
+    gaps[node.name] = {node.token, first_.at(node.name) != node.told_unix_ns,
+                       known ? earlier->second.line : lines.front()};
+  }
+  early_ = std::move(gaps);
 }
 
 }  // namespace ingot::app

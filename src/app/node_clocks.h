@@ -8,7 +8,8 @@
 //
 // Each agent tells its time when it registers, and again when a node appears that it has not seen: entries are not written
 // more often, since etcd keeps every value of a key. A node that joins waits for the others' words before it starts its
-// roles, and does not start them if its clock is behind. If it is ahead, the others say so.
+// roles, and does not start them if its clock is behind. If it is ahead, the others say so. An agent that died tells nothing
+// more: its entry counts once its lease should be over, so that nodes may start again with clocks that were set.
 #pragma once
 
 #include <chrono>
@@ -47,12 +48,22 @@ class NodeClocks {
   ~NodeClocks();
 
   // Waits until each node that is there has told its time again, for `patience` at most: an agent that died does not.
-  // FAILED_PRECONDITION: this machine's clock is behind another one's. To be called once.
-  absl::Status Join(std::chrono::milliseconds patience);
+  // FAILED_PRECONDITION: this machine's clock is behind that of an agent that lives. The entry of one that may be dead has
+  // `lease` to go. To be called once.
+  absl::Status Join(std::chrono::milliseconds patience, std::chrono::milliseconds lease);
 
  private:
+  // An entry from before Join's end whose clock is ahead.
+  struct Gap {
+    int64_t token = 0;  // of its agent
+    bool lives = false;
+    std::string line;
+  };
+
   void Run();
   void Look();
+  void Weigh(const std::vector<NodePlace>& nodes, int64_t now_unix_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Decided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   RunRegistry& registry_;
   const Options options_;
@@ -65,8 +76,8 @@ class NodeClocks {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool all_told_ ABSL_GUARDED_BY(mu_) = false;  // again, the nodes of the last look
   bool joined_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::string> early_ ABSL_GUARDED_BY(mu_);  // lines from before that
-  std::thread thread_;                                   // last
+  std::map<std::string, Gap> early_ ABSL_GUARDED_BY(mu_);  // by node
+  std::thread thread_;                                     // last
 };
 
 }  // namespace ingot::app

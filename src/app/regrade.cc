@@ -275,10 +275,11 @@ absl::StatusOr<Work> WorkOf(const StoredRun& run) {
   return work;
 }
 
-// An estimate of the run's own rule stays as the run fixed it; another rule makes its own, of the groups in their order.
+// A group that this rule judged goes by the measures of its stored grades: an estimate stays as the run fixed it, and one
+// that came later does not count. For other groups the rule makes its own estimates, of the groups in their order.
 absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work) {
   Regraded out;
-  INGOT_ASSIGN_OR_RETURN(reward::TaskHistory history, reward::ReadHistory(pool, work.purpose, rule.key()));
+  reward::TaskHistory history;
   Progress progress("regrade");
   int64_t looked_at = 0;
   for (const int64_t id : work.order) {
@@ -294,7 +295,7 @@ absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rul
     INGOT_RETURN_IF_ERROR(group.status());
     const JournalledGroup& of = work.groups.at(id);
     INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts, reward::FactsOf(*group, of.admitted_version, work.total_steps));
-    facts.history = history.Of(group->task().task_id());
+    facts.history = reward::MeasuresOf(*group, rule.key()).value_or(history.Of(group->task().task_id()));
     const absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
     if (!grades.ok()) return base::Annotate(grades.status(), absl::StrCat("group ", id));
     for (const auto& [sample, grade] : grades->grades) history.Add(group->task().task_id(), grade);

@@ -32,6 +32,7 @@
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
 #include "app/run_registry.h"
+#include "app/run_roles.h"
 #include "app/run_secrets.h"
 #include "app/seams.h"
 #include "app/supervised.h"
@@ -206,14 +207,24 @@ absl::Status RunRewards(const RoleContext& context) {
 }
 
 // The stage as the scheduler asks it: in this process, or the role `rewards`.
-absl::StatusOr<std::unique_ptr<scheduler::Grader>> GraderOf(const RoleContext& context, datapool::Client& pool) {
+struct AskedStage {
+  std::unique_ptr<scheduler::Grader> grader;  // null = the reward is the outcome alone
+  std::function<void()> stop = [] {};         // its answers are waited for no more
+};
+
+absl::StatusOr<AskedStage> StageOf(const RoleContext& context, datapool::Client& pool) {
   const RunConfig& config = context.config;
+  AskedStage stage;
   if (config.cluster.rewards_role) {
     const milliseconds deadline(static_cast<int64_t>(config.rewards.deadline_s * 1e3));
-    return scheduler::NewGrpcGrader(context.registry->To("rewards"), deadline);
+    auto remote = scheduler::NewGrpcGrader(context.registry->To("rewards"), deadline);
+    stage.stop = [asked = remote.get()] { asked->Stop(); };
+    stage.grader = std::move(remote);
+    return stage;
   }
   INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
-  return MakeStageGrader(config, pool, servers);
+  INGOT_ASSIGN_OR_RETURN(stage.grader, MakeStageGrader(config, pool, servers));
+  return stage;
 }
 
 absl::Status RunScheduler(const RoleContext& context) {
@@ -227,8 +238,8 @@ absl::Status RunScheduler(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
     INGOT_ASSIGN_OR_RETURN(resume, ResumePointOf(dir, true));
   }
-  INGOT_ASSIGN_OR_RETURN(auto grader, GraderOf(context, *pool));
-  RewardGrading rewards(context.config.rewards, std::move(grader));
+  INGOT_ASSIGN_OR_RETURN(AskedStage stage, StageOf(context, *pool));
+  RewardGrading rewards(context.config.rewards, std::move(stage.grader));
   // An earlier scheduler that was paused, or cut off, writes nothing from here on.
   int64_t leadership = 0;
   INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "taking the lead in the run's registry", [&]() -> absl::Status {
@@ -259,6 +270,7 @@ absl::Status RunScheduler(const RoleContext& context) {
   });
   WaitForStop([&replaced] { return replaced.load(); });
   scheduler->Shutdown();
+  stage.stop();
   rewards.Stop();
   if (!replaced) return absl::OkStatus();
   return absl::AbortedError("another scheduler leads this run by now; the journal took nothing from this one since");
@@ -597,6 +609,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   if (secrets.token.empty() && !config.tasks.empty()) return NoToken(role);
   INGOT_ASSIGN_OR_RETURN(RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
   if (role != "trainer") INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (role == "rewards") INGOT_RETURN_IF_ERROR(RequireRewardsRole(config));
   if (role == "trainer") trainer::KeepTensorMemory();
   DeviceChoice device;
   const bool computes = role == "trainer" || role == "rollout";

@@ -52,6 +52,13 @@ std::vector<RoleProcess> AllRoles(const RunConfig& config) {
   return roles;
 }
 
+absl::Status RequireRewardsRole(const RunConfig& config) {
+  if (CountOf(config, "rewards") > 0 && !config.rewards.outcome_alone()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "this run has no role rewards: its stage is in the scheduler's process, or the outcome alone is its reward; set "
+      "cluster.rewards_role to true and give rewards.terms");
+}
+
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node) {
   const std::vector<NodeGroup>& groups = config.cluster.groups;
   int engines = 0, gateways = 0, pools = 0;  // of the groups before

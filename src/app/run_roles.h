@@ -44,6 +44,9 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
 // INVALID_ARGUMENT: the groups of the configuration, if there are any, do not run every role once.
 absl::Status CheckGroups(const RunConfig& config);
 
+// INVALID_ARGUMENT: the run's reward stage is no role of its own, so nobody would ask a process of it.
+absl::Status RequireRewardsRole(const RunConfig& config);
+
 // Makes the specs. Not thread safe.
 class RoleSpecs {
  public:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,7 +27,10 @@ class TaskHistory {
   std::map<std::string, OfTask> tasks_;
 };
 
-// The history of a pool's groups, in ascending order. `rule`: only grades of this rule count (Rule::key); empty = all.
-absl::StatusOr<TaskHistory> ReadHistory(datapool::Client& pool, v1::EpisodePurpose purpose, std::string_view rule);
+// The history of a pool's groups, in ascending order.
+absl::StatusOr<TaskHistory> ReadHistory(datapool::Client& pool, v1::EpisodePurpose purpose);
+
+// The measures with which this rule (Rule::key) judged the group: those of its stored grades. nullopt = it did not judge it.
+std::optional<TaskHistory::OfTask> MeasuresOf(const v1::Group& group, std::string_view rule);
 
 }  // namespace ingot::reward

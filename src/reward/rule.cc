@@ -82,6 +82,12 @@ bool Rule::uses_history() const {
   return std::any_of(terms_.begin(), terms_.end(), [](const WeightedTerm& term) { return term.term->uses_history(); });
 }
 
+bool Rule::LacksMeasures(const GroupFacts& group) const {
+  return std::any_of(terms_.begin(), terms_.end(), [&](const WeightedTerm& term) {
+    return term.term->uses_history() && WeightOf(term, group) != 0 && !group.history.contains(term.options.Name());
+  });
+}
+
 double Rule::WeightOf(const WeightedTerm& term, const GroupFacts& group) const {
   const std::vector<std::string>& domains = term.options.domains;
   if (!domains.empty() && std::find(domains.begin(), domains.end(), group.domain()) == domains.end()) return 0;

@@ -41,6 +41,8 @@ class Rule {
 
   // True = a term reads GroupFacts.history.
   bool uses_history() const;
+  // True = a term that is asked about this group reads GroupFacts.history, which has no measure of it yet.
+  bool LacksMeasures(const GroupFacts& group) const;
 
   // Content key of the terms' configuration: Grade.rule.
   const std::string& key() const { return key_; }

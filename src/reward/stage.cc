@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/waits.h"
 #include "tree/episode_return.h"
 
 namespace ingot::reward {
@@ -38,59 +40,91 @@ absl::StatusOr<v1::Group> Stage::Read(int64_t group_id) {
 
 class Stage::Turn {
  public:
-  Turn(History& history, std::string of) : history_(history), of_(std::move(of)) {
-    base::MutexLock lock(history_.mu);
-    while (!history_.in_turn.insert(of_).second) {
-      waited_ = true;
-      history_.judged.Wait(history_.mu);
-    }
-  }
-  ~Turn() {
-    base::MutexLock lock(history_.mu);
-    history_.in_turn.erase(of_);
-    history_.judged.SignalAll();
-  }
-  bool waited() const { return waited_; }
+  explicit Turn(History& history) : history_(history) {}
+  ~Turn() { End(); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
+  // To be called once. UNAVAILABLE: another question had it for all of `patience`.
+  absl::Status Take(std::string of, std::chrono::milliseconds patience) {
+    const base::Clock& clock = base::Clock::Real();
+    const std::chrono::nanoseconds late = clock.Now() + patience;
+    std::optional<base::Wait> wait;
+    base::MutexLock lock(history_.mu);
+    while (!history_.in_turn.insert(of).second) {
+      waited_ = true;
+      if (!wait.has_value()) wait.emplace(absl::StrCat("the judgement of ", of), base::WaitKind::kWork);
+      if (clock.WaitUntil(history_.judged, history_.mu, late)) continue;
+      return absl::UnavailableError(absl::StrCat(of, " is being judged for another question"));
+    }
+    of_ = std::move(of);
+    return absl::OkStatus();
+  }
+  void End() {
+    base::MutexLock lock(history_.mu);
+    if (of_.empty()) return;
+    history_.in_turn.erase(of_);
+    of_.clear();
+    history_.judged.SignalAll();
+  }
+  bool waited() const { return waited_; }
+
  private:
   History& history_;
-  const std::string of_;
+  std::string of_;  // empty = it has no turn
   bool waited_ = false;
 };
 
 absl::StatusOr<TaskHistory::OfTask> Stage::HistoryOf(const std::string& task_id) {
   base::MutexLock lock(history_->mu);
   if (!history_->read) {
-    INGOT_ASSIGN_OR_RETURN(history_->tasks, ReadHistory(pool_, v1::PURPOSE_TRAIN, ""));
+    INGOT_ASSIGN_OR_RETURN(history_->tasks, ReadHistory(pool_, v1::PURPOSE_TRAIN));
     history_->read = true;
   }
   return history_->tasks.Of(task_id);
 }
 
-absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) {
-  INGOT_ASSIGN_OR_RETURN(v1::Group group, Read(request.group_id()));
-  if (const auto stored = StoredGrades(group)) return Answer(group, *stored);
-  const Turn turn(*history_, rule_.uses_history() ? absl::StrCat("task ", group.task().task_id())
-                                                  : absl::StrCat("group ", request.group_id()));
-  if (turn.waited()) {
-    INGOT_ASSIGN_OR_RETURN(group, Read(request.group_id()));
-    if (const auto stored = StoredGrades(group)) return Answer(group, *stored);
-  }
-  return Judge(request, std::move(group));
+void Stage::Remember(const v1::Group& group, const GroupGrades& grades) {
+  if (!rule_.uses_history()) return;
+  base::MutexLock lock(history_->mu);
+  if (!history_->read) return;  // the pool has these grades, and is read before the first judgement
+  for (const auto& [sample, grade] : grades.grades) history_->tasks.Add(group.task().task_id(), grade);
 }
 
-absl::StatusOr<v1::GradeResponse> Stage::Judge(const v1::GradeRequest& request, v1::Group group) {
-  const std::string task_id = group.task().task_id();
-  INGOT_ASSIGN_OR_RETURN(GroupFacts facts, FactsOf(group, request.admitted_version(), options_.total_steps));
-  if (rule_.uses_history()) {
-    INGOT_ASSIGN_OR_RETURN(facts.history, HistoryOf(task_id));
+std::optional<v1::GradeResponse> Stage::StoredAnswer(const v1::Group& group) {
+  const std::optional<GroupGrades> stored = StoredGrades(group);
+  if (!stored.has_value()) return std::nullopt;
+  Remember(group, *stored);
+  return Answer(group, *stored);
+}
+
+absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(v1::Group group, Read(request.group_id()));
+  if (auto stored = StoredAnswer(group)) return *std::move(stored);
+  // A question takes its group's turn first, and only then its task's: nobody waits in a circle.
+  Turn of_group(*history_), of_task(*history_);
+  INGOT_RETURN_IF_ERROR(of_group.Take(absl::StrCat("group ", request.group_id()), options_.turn_patience));
+  if (of_group.waited()) {
+    INGOT_ASSIGN_OR_RETURN(group, Read(request.group_id()));
+    if (auto stored = StoredAnswer(group)) return *std::move(stored);
   }
+  INGOT_ASSIGN_OR_RETURN(GroupFacts facts, FactsOf(group, request.admitted_version(), options_.total_steps));
+  if (!rule_.uses_history()) return Judge(group, facts);
+  const std::string& task_id = group.task().task_id();
+  INGOT_ASSIGN_OR_RETURN(facts.history, HistoryOf(task_id));
+  if (rule_.LacksMeasures(facts)) {
+    INGOT_RETURN_IF_ERROR(of_task.Take(absl::StrCat("task ", task_id), options_.turn_patience));
+    INGOT_ASSIGN_OR_RETURN(facts.history, HistoryOf(task_id));
+    if (!rule_.LacksMeasures(facts)) of_task.End();
+  }
+  return Judge(group, facts);
+}
+
+absl::StatusOr<v1::GradeResponse> Stage::Judge(const v1::Group& group, const GroupFacts& facts) {
   INGOT_ASSIGN_OR_RETURN(const GroupGrades grades, rule_.Apply(facts));
   if (grades.grades.empty()) return Answer(group, grades);  // nothing to store
   v1::GradeGroupRequest store;
-  store.set_group_id(request.group_id());
+  store.set_group_id(group.group_id());
   store.set_purpose(v1::PURPOSE_TRAIN);
   for (const EpisodeFacts& episode : facts.episodes) {
     const auto grade = grades.grades.find(episode.record().ref().sample_index());
@@ -98,14 +132,11 @@ absl::StatusOr<v1::GradeResponse> Stage::Judge(const v1::GradeRequest& request, 
   }
   const absl::Status stored = pool_.GradeGroup(store);
   if (absl::IsAlreadyExists(stored)) {  // another stage was faster: its grades count
-    INGOT_ASSIGN_OR_RETURN(group, Read(request.group_id()));
-    if (const auto others = StoredGrades(group)) return Answer(group, *others);
+    INGOT_ASSIGN_OR_RETURN(const v1::Group judged, Read(group.group_id()));
+    if (auto others = StoredAnswer(judged)) return *std::move(others);
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(stored, "storing the grades of a group"));
-  if (rule_.uses_history()) {
-    base::MutexLock lock(history_->mu);
-    for (const auto& [sample, grade] : grades.grades) history_->tasks.Add(task_id, grade);
-  }
+  Remember(group, grades);
   return Answer(group, grades);
 }
 

@@ -4,11 +4,14 @@
 //
 // The pool is the stage's only durable memory: a group that has grades is answered from them, and no judge is asked twice.
 // Measures of earlier groups (GroupFacts.history) are read from it once. A second question about a group waits for the first
-// judgement. If a term reads measures, groups of one task are judged one after the other, so that one group alone fixes an
-// estimate. Thread safe; Grade blocks for the pool, for terms that ask other servers, and for such a turn.
+// judgement. While a term of a task lacks the measures that it goes by, the task's groups are judged one after the other: one
+// group alone fixes an estimate. From then on they are judged at once. Thread safe; Grade blocks for the pool, for terms that
+// ask other servers, and for such a turn.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,6 +28,7 @@ namespace ingot::reward {
 struct StageOptions {
   int64_t total_steps = 1;         // of the run: the end of every schedule
   std::string credit = "outcome";  // trainer.credit: decides whether a group of equal returns can teach anything
+  std::chrono::milliseconds turn_patience{30000};  // for the judgement of another question; then UNAVAILABLE
 };
 
 class Stage {
@@ -48,8 +52,12 @@ class Stage {
   class Turn;
 
   absl::StatusOr<v1::Group> Read(int64_t group_id);
-  absl::StatusOr<v1::GradeResponse> Judge(const v1::GradeRequest& request, v1::Group group);
+  absl::StatusOr<v1::GradeResponse> Judge(const v1::Group& group, const GroupFacts& facts);
   absl::StatusOr<TaskHistory::OfTask> HistoryOf(const std::string& task_id);
+  // The grades of another process, or of before a restart, count as those that this stage gave.
+  void Remember(const v1::Group& group, const GroupGrades& grades);
+  // The answer from the pool; nullopt = the group has not been judged.
+  std::optional<v1::GradeResponse> StoredAnswer(const v1::Group& group);
   v1::GradeResponse Answer(const v1::Group& group, const GroupGrades& grades) const;
 
   Rule rule_;

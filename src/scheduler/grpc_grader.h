@@ -9,8 +9,15 @@
 
 namespace ingot::scheduler {
 
+class RemoteGrader : public Grader {
+ public:
+  // Every question is UNAVAILABLE at once from here on, those that wait for an answer too. The stage may finish what it
+  // judges. Thread safe, idempotent.
+  virtual void Stop() = 0;
+};
+
 // `deadline` bounds every question. A stage that cannot be reached, or that is lost meanwhile, is UNAVAILABLE at once: the
-// scheduler asks again by itself, and a stopped run waits for nobody.
-std::unique_ptr<Grader> NewGrpcGrader(v1::RoleChannel channel, std::chrono::milliseconds deadline);
+// scheduler asks again by itself.
+std::unique_ptr<RemoteGrader> NewGrpcGrader(v1::RoleChannel channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::scheduler

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -397,11 +398,11 @@ struct ClockedNode {
 TEST_F(RunRegistryTest, ANodeWhoseClockIsBehindDoesNotJoin) {
   base::ManualClock ahead(seconds(1'000'063)), behind(seconds(1'000'000));
   ClockedNode control(Open(ahead), "control-0", ahead);
-  EXPECT_TRUE(control.clocks->Join(seconds(30)).ok()) << "nobody else is there";
+  EXPECT_TRUE(control.clocks->Join(seconds(30), seconds(30)).ok()) << "nobody else is there";
   ahead.Advance(std::chrono::hours(1));
   behind.Advance(std::chrono::hours(1));
   ClockedNode engines(Open(behind), "engines-0", behind);
-  const absl::Status refused = engines.clocks->Join(seconds(30));
+  const absl::Status refused = engines.clocks->Join(milliseconds(500), milliseconds(500));
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr(absl::StrCat(MachineName(), " (node engines-0) is 63.0 s or more behind that of ",
@@ -412,17 +413,32 @@ TEST_F(RunRegistryTest, ANodeWhoseClockIsBehindDoesNotJoin) {
 TEST_F(RunRegistryTest, NodesWhoseClocksDifferALittleJoin) {
   const base::ManualClock ahead(seconds(1'000'004)), behind(seconds(1'000'000));
   ClockedNode control(Open(ahead), "control-0", ahead);
-  ASSERT_TRUE(control.clocks->Join(seconds(30)).ok());
+  ASSERT_TRUE(control.clocks->Join(seconds(30), seconds(30)).ok());
   ClockedNode engines(Open(behind), "engines-0", behind);
-  EXPECT_TRUE(engines.clocks->Join(milliseconds(200)).ok());
+  EXPECT_TRUE(engines.clocks->Join(milliseconds(200), seconds(30)).ok());
+}
+
+// The agent of control-0 died; its machine's clock has been set since.
+TEST_F(RunRegistryTest, TheEntryOfADeadAgentWithAnotherClockHasItsLeaseToGo) {
+  const base::ManualClock ahead(seconds(1'000'063)), behind(seconds(1'000'000));
+  ClockedNode control(Open(ahead), "control-0", ahead);
+  control.clocks.reset();
+  ClockedNode engines(Open(behind), "engines-0", behind), others(Open(behind), "engines-1", behind);
+  auto joined = std::async(std::launch::async, [&] { return engines.clocks->Join(milliseconds(5), seconds(30)); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(others.clocks->Join(milliseconds(5), milliseconds(500))))
+      << "an entry that stays is of an agent that lives";
+  EXPECT_EQ(joined.wait_for(milliseconds(0)), std::future_status::timeout);
+  control.registry.reset();
+  const absl::Status status = joined.get();
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(RunRegistryTest, ANodeThatIsThereSaysOnceThatOneAheadHasJoined) {
   base::ManualClock ahead(seconds(1'000'063)), behind(seconds(1'000'000));
   ClockedNode control(Open(behind), "control-0", behind);
-  ASSERT_TRUE(control.clocks->Join(seconds(30)).ok());
+  ASSERT_TRUE(control.clocks->Join(seconds(30), seconds(30)).ok());
   ClockedNode engines(Open(ahead), "engines-0", ahead);
-  EXPECT_TRUE(engines.clocks->Join(milliseconds(200)).ok()) << "its own clock seems to be right";
+  EXPECT_TRUE(engines.clocks->Join(milliseconds(200), seconds(30)).ok()) << "its own clock seems to be right";
   const auto end = std::chrono::steady_clock::now() + seconds(30);
   while (control.found() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(2));
   std::this_thread::sleep_for(milliseconds(50));

@@ -73,6 +73,17 @@ TEST(RunRoles, TheRewardStageIsARoleWhereItIsAskedFor) {
   EXPECT_THAT(Names(AllRoles(config)), Not(::testing::Contains("rewards 0"))) << "a supervised run rewards nothing";
 }
 
+TEST(RunRoles, AProcessOfTheRewardStageNeedsARunThatAsksIt) {
+  RunConfig config = Clustered();
+  config.rewards.terms.resize(2);
+  config.rewards.terms[1].kind = "length";
+  EXPECT_TRUE(absl::IsInvalidArgument(RequireRewardsRole(config))) << "the stage is in the scheduler's process";
+  config.cluster.rewards_role = true;
+  EXPECT_TRUE(RequireRewardsRole(config).ok());
+  config.rewards.terms.clear();
+  EXPECT_TRUE(absl::IsInvalidArgument(RequireRewardsRole(config))) << "no stage judges the outcome alone";
+}
+
 TEST(RunRoles, ANodeThatIsNotThereIsRefused) {
   const RunConfig config = Clustered();
   EXPECT_TRUE(absl::IsInvalidArgument(RolesOfNode(config, "large", 2).status()));

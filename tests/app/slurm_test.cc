@@ -126,6 +126,8 @@ TEST(RunHere, GivesTheOutputOrTheError) {
   const absl::Status failed = RunHere({"/bin/sh", "-c", "echo because >&2; exit 3"}).status();
   EXPECT_TRUE(absl::IsUnavailable(failed));
   EXPECT_THAT(std::string(failed.message()), HasSubstr("because"));
+  EXPECT_EQ(*RunHere({"/bin/sh", "-c", "echo a warning >&2; echo job-7"}), "job-7");
+  EXPECT_EQ(*RunHere({"/bin/sh", "-c", "echo a warning >&2"}), "") << "which is no object that kubectl found";
   EXPECT_FALSE(RunHere({"/no/such/program"}).ok());
   const absl::Status late = RunWithin(std::chrono::milliseconds(50), {"/bin/sleep", "1000"}).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;

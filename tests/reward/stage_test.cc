@@ -133,8 +133,8 @@ class OneTaskTest : public ::testing::Test {
     options.terms.insert(options.terms.end(), more.begin(), more.end());
     return options;
   }
-  Stage Make(const RewardOptions& options, const TermParts& parts = {}) {
-    return Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10});
+  Stage Make(const RewardOptions& options, const TermParts& parts = {}, StageOptions stage = {.total_steps = 10}) {
+    return Stage(*Rule::Make(options, "", parts), *pool_, stage);
   }
   static absl::StatusOr<v1::GradeResponse> Grade(Stage& stage, int64_t group) {
     v1::GradeRequest request;
@@ -162,19 +162,21 @@ TEST_F(OneTaskTest, TheFirstJudgedGroupFixesTheBudgetThroughRestarts) {
 // Holds the first request until another one comes, or for a while: groups that are not judged together never meet.
 class MeetingScorer final : public ExternalScorer {
  public:
+  explicit MeetingScorer(std::chrono::milliseconds patience = std::chrono::milliseconds(300)) : patience_(patience) {}
   absl::StatusOr<std::string> Post(const std::string&, const std::string&, double) const override {
-    if (come_.fetch_add(1) > 0) {
-      other_.set_value();
+    if (const int earlier = come_.fetch_add(1); earlier > 0) {
+      if (earlier == 1) other_.set_value();
       return std::string(R"({"score": 0})");
     }
     first_.set_value();
-    met = other_.get_future().wait_for(std::chrono::milliseconds(300)) == std::future_status::ready;
+    met = other_.get_future().wait_for(patience_) == std::future_status::ready;
     return std::string(R"({"score": 0})");
   }
   void WaitForFirst() { first_.get_future().wait(); }
   mutable std::atomic<bool> met = false;
 
  private:
+  const std::chrono::milliseconds patience_;
   mutable std::atomic<int> come_ = 0;
   mutable std::promise<void> first_, other_;
 };
@@ -196,6 +198,79 @@ TEST_F(OneTaskTest, GroupsOfOneTaskAreJudgedOneAfterTheOther) {
   request.set_group_id(3);
   request.set_purpose(v1::PURPOSE_TRAIN);
   EXPECT_EQ(pool_->GetGroup(request)->episodes(0).episode().grade().terms(1).measures().at("budget"), 6);
+}
+
+TEST_F(OneTaskTest, GroupsOfATaskWithABudgetAreJudgedTogether) {
+  Add(3, {2});
+  Add(5, {6});
+  Add(6, {4});
+  Stage before = Make(Toggle());
+  ASSERT_TRUE(Grade(before, 6).ok());
+  TermOptions external;
+  external.kind = "external";
+  external.external.url = "http://localhost/";
+  const auto scorer = std::make_shared<MeetingScorer>(std::chrono::seconds(30));
+  Stage stage = Make(Toggle({external}), {.external = scorer});
+  auto first = std::async(std::launch::async, [&] { return Grade(stage, 5); });
+  scorer->WaitForFirst();
+  EXPECT_THAT(Grade(stage, 3)->returns(), ElementsAre(1));
+  EXPECT_THAT(first.get()->returns(), ElementsAre(0)) << "6 tokens, and the budget is 4";
+  EXPECT_TRUE(scorer->met);
+}
+
+TEST_F(OneTaskTest, AQuestionWhoseTurnDoesNotComeIsToldToAskAgain) {
+  Add(3, {2});
+  Add(5, {6});
+  TermOptions external;
+  external.kind = "external";
+  external.external.url = "http://localhost/";
+  const auto scorer = std::make_shared<MeetingScorer>(std::chrono::seconds(30));
+  Stage stage = Make(Toggle({external}), {.external = scorer}, {.turn_patience = std::chrono::milliseconds(5)});
+  auto first = std::async(std::launch::async, [&] { return Grade(stage, 5); });
+  scorer->WaitForFirst();
+  for (const int64_t group : {3, 5}) {
+    EXPECT_EQ(Grade(stage, group).status().code(), absl::StatusCode::kUnavailable) << "group " << group;
+  }
+  (void)scorer->Post("", "", 0);  // ends the first judgement
+  EXPECT_TRUE(first.get().ok());
+  EXPECT_TRUE(Grade(stage, 3).ok());
+}
+
+// By hand: another stage fixes the budget of 6 tokens, of two right answers. Group 6 would set 2.
+TEST_F(OneTaskTest, ABudgetThatAnotherStageFixedIsLearnedFromItsGrades) {
+  Add(3, {4});
+  Add(5, {6, 8});
+  Add(6, {2, 6});
+  RewardOptions options = Toggle();
+  options.terms[1].toggle.min_correct = 2;
+  Stage stage = Make(options), other = Make(options);
+  ASSERT_TRUE(Grade(stage, 3).ok()) << "which reads the history, and has too few right answers for a budget";
+  ASSERT_TRUE(Grade(other, 5).ok());
+  EXPECT_THAT(Grade(stage, 5)->returns(), ElementsAre(1, 0));
+  EXPECT_THAT(Grade(stage, 6)->returns(), ElementsAre(1, 1));
+}
+
+// Group 3 was judged before there was a budget, and stays without one when it is judged again.
+TEST_F(OneTaskTest, MeasuresOfAGroupAreThoseOfItsOwnGrades) {
+  Add(3, {4});
+  Add(5, {6, 8});
+  Add(6, {2});
+  RewardOptions options = Toggle();
+  options.terms[1].toggle.min_correct = 2;
+  Stage stage = Make(options);
+  const std::string key = Rule::Make(options, "")->key();
+  ASSERT_TRUE(Grade(stage, 3).ok());
+  ASSERT_TRUE(Grade(stage, 5).ok());
+  const auto group = [&](int64_t id) {
+    v1::GetGroupRequest request;
+    request.set_group_id(id);
+    request.set_purpose(v1::PURPOSE_TRAIN);
+    return *pool_->GetGroup(request);
+  };
+  EXPECT_EQ(MeasuresOf(group(3), key), TaskHistory::OfTask());
+  EXPECT_EQ(MeasuresOf(group(5), key), (TaskHistory::OfTask{{"toggle", {{"budget", 6}}}}));
+  EXPECT_EQ(MeasuresOf(group(5), "another rule"), std::nullopt);
+  EXPECT_EQ(MeasuresOf(group(6), key), std::nullopt) << "nobody judged it";
 }
 
 // The first question is answered only when the second one waits, or after a while.

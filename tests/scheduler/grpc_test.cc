@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <future>
 #include <limits>
 #include <memory>
 #include <string>
@@ -106,6 +107,17 @@ class OneAnswer final : public Grader {
   absl::StatusOr<v1::GradeResponse> answer;
 };
 
+// Judges until it is told that it may end.
+class SlowStage final : public Grader {
+ public:
+  absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest&) override {
+    begun.set_value();
+    end.get_future().wait();
+    return v1::GradeResponse();
+  }
+  std::promise<void> begun, end;
+};
+
 class GraderGrpcTest : public ::testing::Test {
  protected:
   GraderGrpcTest() : service_(NewGraderService(stage_)) {
@@ -124,7 +136,7 @@ class GraderGrpcTest : public ::testing::Test {
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<Grader> grader_;
+  std::unique_ptr<RemoteGrader> grader_;
   v1::GradeRequest request_;
 };
 
@@ -172,6 +184,27 @@ TEST_F(GraderGrpcTest, AStageThatIsGoneIsUnavailableAtOnceAndAskedAgainAtItsNewP
   ASSERT_NE(server_, nullptr);
   ASSERT_TRUE(channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(30)));
   EXPECT_TRUE(grader_->Grade(request_).ok());
+}
+
+TEST(GrpcGrader, AStoppedProcessWaitsForNoJudgement) {
+  SlowStage stage;
+  const auto service = NewGraderService(stage);
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service.get());
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const auto grader =
+      NewGrpcGrader(grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()),
+                    std::chrono::hours(1));
+  auto asked = std::async(std::launch::async, [&] { return grader->Grade(v1::GradeRequest()).status(); });
+  stage.begun.get_future().wait();
+  grader->Stop();
+  EXPECT_EQ(asked.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  stage.end.set_value();
+  EXPECT_EQ(asked.get().code(), absl::StatusCode::kUnavailable) << "its group is asked about again after the restart";
+  EXPECT_EQ(grader->Grade(v1::GradeRequest()).status().code(), absl::StatusCode::kUnavailable);
+  server->Shutdown();
 }
 
 }  // namespace
