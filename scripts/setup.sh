@@ -77,8 +77,11 @@ fi
 if [ "$profile" = services ] && [ ! -e .venv-services/jobset.yaml ] && command -v go >/dev/null; then
   echo "setup: Go module to fetch the schema of JobSet from, into .venv-services: sigs.k8s.io/jobset"
   modules=$(mktemp -d)
-  (cd "$modules" && GOMODCACHE="$modules/cache" GOFLAGS=-modcacherw go mod download sigs.k8s.io/jobset@v0.10.1 2>/dev/null)
-  cp "$modules"/cache/sigs.k8s.io/jobset@v0.10.1/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml .venv-services/jobset.yaml
+  if (cd "$modules" && GOMODCACHE="$modules/cache" GOFLAGS=-modcacherw go mod download sigs.k8s.io/jobset@v0.10.1); then
+    cp "$modules"/cache/sigs.k8s.io/jobset@v0.10.1/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml .venv-services/jobset.yaml
+  else
+    echo "setup: no module proxy of Go answers; the test of Kubernetes objects leaves JobSet's schema out"
+  fi
   rm -rf "$modules"
 fi
 

@@ -131,21 +131,29 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   server->Shutdown();
 }
 
+// Two gateways, each on a server of its own.
+struct TwoGateways {
+  TwoGateways(FakeEpisodes& first, FakeEpisodes& second) : services{FakeGateway(first), FakeGateway(second)} {
+    for (int i = 0; i < 2; ++i) {
+      grpc::ServerBuilder builder;
+      int port = 0;
+      builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+      builder.RegisterService(&services[i]);
+      servers[i] = builder.BuildAndStart();
+      channels.emplace_back(Connect(port));
+    }
+  }
+
+  FakeGateway services[2];
+  std::unique_ptr<grpc::Server> servers[2];
+  std::vector<v1::RoleChannel> channels;
+};
+
 TEST(GrpcEpisodesTest, GatewaysOpenInTurnAndOneThatIsGoneIsPassedOver) {
   FakeEpisodes first(2), second(2);
   ASSERT_TRUE(first.Open({}).ok());  // so that the ids of the two differ
-  FakeGateway services[] = {FakeGateway(first), FakeGateway(second)};
-  std::unique_ptr<grpc::Server> servers[2];
-  std::vector<v1::RoleChannel> channels;
-  for (int i = 0; i < 2; ++i) {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&services[i]);
-    servers[i] = builder.BuildAndStart();
-    channels.emplace_back(Connect(port));
-  }
-  const auto episodes = MakeGrpcEpisodes(channels);
+  TwoGateways gateways(first, second);
+  const auto episodes = MakeGrpcEpisodes(gateways.channels);
   std::vector<v1::EpisodeOpenResponse> opened;
   for (int i = 0; i < 2; ++i) opened.push_back(episodes->Open({}).value());
   EXPECT_EQ(first.opened(), 2);
@@ -160,26 +168,16 @@ TEST(GrpcEpisodesTest, GatewaysOpenInTurnAndOneThatIsGoneIsPassedOver) {
   }
   EXPECT_EQ(first.rewards().size(), 1u);
   EXPECT_EQ(second.rewards().size(), 1u);
-  servers[0]->Shutdown();
+  gateways.servers[0]->Shutdown();
   EXPECT_TRUE(episodes->Open({}).ok());
-  servers[1]->Shutdown();
+  gateways.servers[1]->Shutdown();
   EXPECT_EQ(episodes->Open({}).status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(GrpcEpisodesTest, TheGatewayThatAskedIsToldAlone) {
   FakeEpisodes first(1), second(1);
-  FakeGateway services[] = {FakeGateway(first), FakeGateway(second)};
-  std::unique_ptr<grpc::Server> servers[2];
-  std::vector<v1::RoleChannel> channels;
-  for (int i = 0; i < 2; ++i) {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&services[i]);
-    servers[i] = builder.BuildAndStart();
-    channels.emplace_back(Connect(port));
-  }
-  const auto episodes = MakeGrpcEpisodes(channels);
+  TwoGateways gateways(first, second);
+  const auto episodes = MakeGrpcEpisodes(gateways.channels);
   const auto next = [&] {
     absl::StatusOr<v1::NextSnapshotResponse> ask;
     for (int i = 0; i < 2; ++i) {
@@ -194,11 +192,11 @@ TEST(GrpcEpisodesTest, TheGatewayThatAskedIsToldAlone) {
   part.set_transfer_id("t");
   part.set_data("bytes");
   EXPECT_TRUE(episodes->SendSnapshotFiles(part).ok());
-  EXPECT_EQ(services[0].parts, 0);
-  EXPECT_EQ(services[1].parts, 1);
+  EXPECT_EQ(gateways.services[0].parts, 0);
+  EXPECT_EQ(gateways.services[1].parts, 1);
   // Another gateway that is gone hides no answer of the one that asked.
-  servers[0]->Shutdown();
-  services[1].knows_no_transfer = true;
+  gateways.servers[0]->Shutdown();
+  gateways.services[1].knows_no_transfer = true;
   part.set_offset(5);
   const absl::Status told = episodes->SendSnapshotFiles(part);
   EXPECT_TRUE(absl::IsNotFound(told)) << told;
