@@ -1,18 +1,49 @@
 #include "sandbox/disk_watch.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <filesystem>
+
+#include "sandbox/tree_walk.h"
 
 namespace ingot::sandbox {
-
-namespace fs = std::filesystem;
-
 namespace {
 
 constexpr uint64_t kLeastFreeBytes = 1 << 20;
+
+// Folders that come and go meanwhile are no error.
+class TreeCounter : public TreeVisitor {
+ public:
+  // `opens`: also counts what is in folders that their user has closed.
+  TreeCounter(const DiskLimits& limits, bool opens) : limits_(limits), opens_(opens) {}
+
+  absl::Status File(int /*folder*/, const std::string& /*name*/, const struct stat& info) override {
+    return Count(info);
+  }
+  absl::Status Enter(int parent, const std::string& name, const struct stat& info) override {
+    if (opens_ && IsClosed(info)) fchmodat(parent, name.c_str(), info.st_mode | 0500, 0);
+    return parent == AT_FDCWD ? absl::OkStatus() : Count(info);
+  }
+  absl::Status Leave(int folder, const struct stat& info) override {
+    if (opens_ && IsClosed(info)) fchmod(folder, info.st_mode & 07777);
+    return absl::OkStatus();
+  }
+  absl::Status Failed(const std::string& /*name*/) override { return absl::OkStatus(); }
+
+ private:
+  absl::Status Count(const struct stat& info) {
+    bytes_ += int64_t{info.st_blocks} * 512;
+    ++files_;
+    const bool exceeds = (limits_.bytes > 0 && bytes_ > limits_.bytes) || (limits_.files > 0 && files_ > limits_.files);
+    return exceeds ? absl::ResourceExhaustedError("more than the limit") : absl::OkStatus();
+  }
+
+  const DiskLimits limits_;
+  const bool opens_;
+  int64_t bytes_ = 0, files_ = 0;
+};
 
 }  // namespace
 
@@ -26,31 +57,20 @@ bool IsFull(const std::string& folder) {
 
 std::optional<Ending> DiskWatch::Fault(SteadyClock::time_point now) {
   if (now < next_) return std::nullopt;
-  const auto fault = FaultAtEnd();
+  const auto fault = Look(false);
   const auto took = SteadyClock::now() - now;
   next_ = SteadyClock::now() + std::max<SteadyClock::duration>(std::chrono::seconds(1), 5 * took);
   return fault;
 }
 
-std::optional<Ending> DiskWatch::FaultAtEnd() const {
-  if (ExceedsLimits()) return Ending::kDiskFull;
-  return IsFull(folder_) ? std::optional(Ending::kNoSpace) : std::nullopt;
-}
+std::optional<Ending> DiskWatch::FaultAtEnd() const { return Look(true); }
 
-bool DiskWatch::ExceedsLimits() const {
-  if (limits_.bytes <= 0 && limits_.files <= 0) return false;
-  int64_t bytes = 0, files = 0;
-  std::error_code error;
-  // Folders that come and go meanwhile are no error.
-  for (fs::recursive_directory_iterator it(folder_, fs::directory_options::skip_permission_denied, error), end;
-       !error && it != end; it.increment(error)) {
-    struct stat info;
-    if (lstat(it->path().c_str(), &info) != 0) continue;
-    bytes += int64_t{info.st_blocks} * 512;
-    ++files;
-    if ((limits_.bytes > 0 && bytes > limits_.bytes) || (limits_.files > 0 && files > limits_.files)) return true;
+std::optional<Ending> DiskWatch::Look(bool opens) const {
+  if (limits_.bytes > 0 || limits_.files > 0) {
+    TreeCounter counter(limits_, opens);
+    if (!WalkTree(folder_, counter).ok()) return Ending::kDiskFull;
   }
-  return false;
+  return IsFull(folder_) ? std::optional(Ending::kNoSpace) : std::nullopt;
 }
 
 }  // namespace ingot::sandbox

@@ -29,12 +29,12 @@ class DiskWatch {
 
   // Looks if it is time. kDiskFull: a limit is exceeded. kNoSpace: the file system is full. nullopt: neither.
   std::optional<Ending> Fault(SteadyClock::time_point now);
-  // Looks now, for a command that has ended.
+  // Looks now, for a command that has ended, also into folders that it has closed. Beyond the limit they may stay open.
   std::optional<Ending> FaultAtEnd() const;
   SteadyClock::time_point next() const { return next_; }
 
  private:
-  bool ExceedsLimits() const;
+  std::optional<Ending> Look(bool opens) const;
 
   const std::string folder_;
   const DiskLimits limits_;

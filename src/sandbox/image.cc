@@ -23,6 +23,7 @@
 #include "base/checksum.h"
 #include "base/json.h"
 #include "sandbox/process.h"
+#include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -153,8 +154,7 @@ class Scratch {
   }
   Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, "")) {}
   ~Scratch() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    if (!path_.empty()) RemoveTree(path_).IgnoreError();
   }
   const std::string& path() const { return path_; }
 
@@ -258,7 +258,7 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& source, const 
   fs::rename(bundle + "/config.json", bundle + "/image.json", error);
   for (fs::directory_iterator it(bundle, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name != "rootfs" && name != "image.json") fs::remove_all(it->path(), error);
+    if (name != "rootfs" && name != "image.json") INGOT_RETURN_IF_ERROR(RemoveTree(it->path().string()));
   }
   chmod(bundle.c_str(), 0755);
   fs::rename(bundle, place, error);

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "sandbox/link_tree.h"
+#include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -51,7 +52,8 @@ absl::Status RemoveHidden(const fs::path& layer, const fs::path& to) {
     error.clear();  // nothing is there
     if (!fs::exists(there)) continue;
     const bool merges = is_folder && there.type() == fs::file_type::directory && !IsOpaque(it->path().string());
-    if (!merges && (is_folder || there.type() == fs::file_type::directory)) fs::remove_all(below, error);
+    if (!merges && (is_folder || there.type() == fs::file_type::directory))
+      INGOT_RETURN_IF_ERROR(RemoveTree(below.string()));
   }
   if (!error) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("cannot merge the layer ", layer.string(), ": ", error.message()));

@@ -1,6 +1,5 @@
 #include "sandbox/link_tree.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -12,11 +11,11 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "sandbox/spawn.h"
+#include "sandbox/tree_walk.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -87,79 +86,23 @@ bool CopyFile(int from, const char* name, const struct stat& info, int to) {
          fchmodat(to, name, info.st_mode & 07777, 0) == 0;
 }
 
-// Goes down by names and up by "..", so that neither the length of a path nor the number of descriptors bounds the depth.
-class TreeLinker {
+class TreeLinker : public TreeVisitor {
  public:
-  absl::Status Link(const std::string& from, const std::string& to) {
-    if (chmod(to.c_str(), 0700) != 0) return Failure(to);
-    INGOT_RETURN_IF_ERROR(Enter(from, to));
-    while (true) {
-      std::vector<std::string>& left = levels_.back().folders;
-      if (!left.empty()) {
-        const std::string name = std::move(left.back());
-        left.pop_back();
-        if (mkdirat(to_.get(), name.c_str(), 0700) != 0) return Failure(name);
-        INGOT_RETURN_IF_ERROR(Enter(name, name));
-        continue;
-      }
-      const bool is_top = levels_.size() == 1;
-      INGOT_RETURN_IF_ERROR(Leave(is_top));
-      if (is_top) return absl::OkStatus();
-    }
+  explicit TreeLinker(const std::string& to) : top_(to) {}
+
+  absl::Status Enter(int parent, const std::string& name, const struct stat& info) override {
+    const bool is_top = parent == AT_FDCWD;
+    if ((is_top ? chmod(top_.c_str(), 0700) : mkdirat(to_.get(), name.c_str(), 0700)) != 0) return Failure(name);
+    to_ = Fd(openat(to_.get(), (is_top ? top_ : name).c_str(), kOpenFolder));
+    if (!to_.valid()) return Failure(name);
+    // Leave takes the permission back.
+    if (IsClosed(info) && fchmodat(parent, name.c_str(), info.st_mode | 0500, 0) != 0) return Failure(name);
+    ++depth_;
+    return absl::OkStatus();
   }
 
- private:
-  struct Level {
-    struct stat info;                  // of the folder that is taken over
-    std::vector<std::string> folders;  // in it, to enter yet
-  };
-
-  struct Copy {
-    Fd folder;
-    std::string name;
-  };
-
-  absl::Status Enter(const std::string& name, const std::string& name_there) {
-    Level level;
-    if (fstatat(from_.get(), name.c_str(), &level.info, AT_SYMLINK_NOFOLLOW) != 0) return Failure(name);
-    Fd from(openat(from_.get(), name.c_str(), kOpenFolder));
-    // Only a user who is not root needs the permission. Leave takes it back.
-    if ((level.info.st_mode & 0500) != 0500 && geteuid() != 0) {
-      if (fchmodat(from_.get(), name.c_str(), level.info.st_mode | 0500, 0) != 0) return Failure(name);
-      from = Fd(openat(from_.get(), name.c_str(), kOpenFolder));
-    }
-    if (!from.valid()) return Failure(name);
-    Fd to(openat(to_.get(), name_there.c_str(), kOpenFolder));
-    if (!to.valid()) return Failure(name);
-    from_ = std::move(from);
-    to_ = std::move(to);
-    levels_.push_back(std::move(level));
-    return LinkFiles();
-  }
-
-  // Links what the current folder has but for folders.
-  absl::Status LinkFiles() {
-    const int again = openat(from_.get(), ".", kOpenFolder);
-    const std::unique_ptr<DIR, int (*)(DIR*)> entries(again < 0 ? nullptr : fdopendir(again), closedir);
-    if (entries == nullptr) return Failure(".");
-    errno = 0;
-    while (const dirent* const entry = readdir(entries.get())) {
-      const std::string name = entry->d_name;
-      if (name == "." || name == "..") continue;
-      struct stat info;
-      if (fstatat(from_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return Failure(name);
-      if (S_ISDIR(info.st_mode)) {
-        levels_.back().folders.push_back(name);
-      } else {
-        INGOT_RETURN_IF_ERROR(LinkFile(name, info));
-      }
-      errno = 0;
-    }
-    return errno == 0 ? absl::OkStatus() : Failure(".");
-  }
-
-  absl::Status LinkFile(const std::string& name, const struct stat& info) {
-    if (linkat(from_.get(), name.c_str(), to_.get(), name.c_str(), 0) == 0) return absl::OkStatus();
+  absl::Status File(int folder, const std::string& name, const struct stat& info) override {
+    if (linkat(folder, name.c_str(), to_.get(), name.c_str(), 0) == 0) return absl::OkStatus();
     if (errno != EMLINK && errno != EXDEV) return Failure(name);
     // One copy serves all names of the file, as long as it can have more links.
     Copy& copy = copies_[info.st_ino];
@@ -167,33 +110,41 @@ class TreeLinker {
       if (linkat(copy.folder.get(), copy.name.c_str(), to_.get(), name.c_str(), 0) == 0) return absl::OkStatus();
       if (errno != EMLINK) return Failure(name);
     }
-    if (!CopyFile(from_.get(), name.c_str(), info, to_.get())) return Failure(name);
+    if (!CopyFile(folder, name.c_str(), info, to_.get())) return Failure(name);
     copy = {.folder = Fd(openat(to_.get(), ".", O_PATH | O_DIRECTORY | O_CLOEXEC)), .name = name};
     return copy.folder.valid() ? absl::OkStatus() : Failure(name);
   }
 
   // The parent is opened before modes close the way to it.
-  absl::Status Leave(bool is_top) {
-    Fd from(is_top ? -1 : openat(from_.get(), "..", kOpenFolder)),
-        to(is_top ? -1 : openat(to_.get(), "..", kOpenFolder));
-    if (!is_top && (!from.valid() || !to.valid())) return Failure("..");
-    const struct stat& info = levels_.back().info;
-    if (!MakeLike(from_.get(), info, to_.get())) return Failure(".");
-    if ((info.st_mode & 0500) != 0500 && geteuid() != 0 && fchmod(from_.get(), info.st_mode & 07777) != 0)
-      return Failure(".");
-    from_ = std::move(from);
-    to_ = std::move(to);
-    levels_.pop_back();
+  absl::Status Leave(int folder, const struct stat& info) override {
+    const bool is_top = --depth_ == 0;
+    Fd parent(is_top ? -1 : openat(to_.get(), "..", kOpenFolder));
+    if (!is_top && !parent.valid()) return Failure("..");
+    if (!MakeLike(folder, info, to_.get())) return Failure(".");
+    if (IsClosed(info) && fchmod(folder, info.st_mode & 07777) != 0) return Failure(".");
+    to_ = std::move(parent);
     return absl::OkStatus();
   }
 
-  Fd from_{AT_FDCWD}, to_{AT_FDCWD};  // the current folder
-  std::vector<Level> levels_;
+  absl::Status Failed(const std::string& name) override { return Failure(name); }
+
+ private:
+  struct Copy {
+    Fd folder;
+    std::string name;
+  };
+
+  const std::string top_;
+  Fd to_{AT_FDCWD};  // what becomes the current folder
+  int64_t depth_ = 0;
   std::map<ino_t, Copy> copies_;
 };
 
 }  // namespace
 
-absl::Status LinkTree(const std::string& from, const std::string& to) { return TreeLinker().Link(from, to); }
+absl::Status LinkTree(const std::string& from, const std::string& to) {
+  TreeLinker linker(to);
+  return WalkTree(from, linker);
+}
 
 }  // namespace ingot::sandbox

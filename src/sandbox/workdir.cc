@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -31,25 +32,10 @@ const std::string& OwnPrefix() {
   return *prefix;
 }
 
-// Gives back the write permission that an agent may have taken off its own folders.
-void MakeRemovable(const fs::path& folder) {
-  std::error_code error;
-  fs::permissions(folder, fs::perms::owner_all, fs::perm_options::add | fs::perm_options::nofollow, error);
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    if (it->symlink_status(ignored).type() == fs::file_type::directory) MakeRemovable(it->path());
-  }
-}
-
-bool RemoveTree(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) {
-    MakeRemovable(path);
-    fs::remove_all(path, error);
-  }
-  if (error) INGOT_LOG(warn, "cannot remove the work folder {}: {}", path, error.message());
-  return !error;
+bool RemoveOrWarn(const std::string& path) {
+  const absl::Status removed = RemoveTree(path);
+  if (!removed.ok()) INGOT_LOG(warn, "the work folder {} stays in part: {}", path, std::string(removed.message()));
+  return removed.ok();
 }
 
 // INVALID_ARGUMENT unless `relative` names a file below its base folder.
@@ -158,7 +144,7 @@ WorkDir& WorkDir::operator=(WorkDir&& other) noexcept {
 }
 
 void WorkDir::Remove() {
-  if (!path_.empty()) RemoveTree(path_);
+  if (!path_.empty()) RemoveOrWarn(path_);
   path_.clear();
 }
 
@@ -190,7 +176,7 @@ void WorkDir::SetView(int work) { work_view_ = absl::StrCat("/proc/self/fd/", wo
 absl::Status WorkDir::Empty(const std::string& path) const {
   std::error_code error;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    if (!RemoveTree(it->path().string())) return absl::UnavailableError(absl::StrCat("cannot empty ", path));
+    if (!RemoveOrWarn(it->path().string())) return absl::UnavailableError(absl::StrCat("cannot empty ", path));
   }
   return absl::OkStatus();
 }
@@ -217,7 +203,7 @@ absl::StatusOr<std::string> WorkDir::Detach(const std::string& name) {
   if (owner_.has_value() && (chown(path_.c_str(), geteuid(), getegid()) != 0 || chmod(path_.c_str(), 0700) != 0)) {
     return ErrnoStatus(errno, absl::StrCat("cannot close ", path_, " to uid ", *owner_));
   }
-  if (fs::exists(kept, error)) RemoveTree(kept);
+  if (fs::exists(kept, error)) RemoveOrWarn(kept);
   fs::rename(path_, kept, error);
   if (error) {
     return absl::UnavailableError(absl::StrCat("cannot keep ", path_, " as ", kept, ": ", error.message()));
@@ -236,7 +222,7 @@ int RemoveStale(const std::string& root) {
     const char* const digits = name.data() + kLive.size();
     if (std::from_chars(digits, name.data() + name.size(), pid).ec != std::errc() || pid <= 0) continue;
     const bool stale = pid == getpid() ? !name.starts_with(OwnPrefix()) : kill(pid, 0) != 0 && errno == ESRCH;
-    if (stale && RemoveTree(it->path().string())) ++removed;
+    if (stale && RemoveOrWarn(it->path().string())) ++removed;
   }
   return removed;
 }

@@ -180,6 +180,25 @@ def disk(files, size):
     return True
 
 
+def disk_deep():
+    """Below more folders than a path may name or a process may open."""
+    for _ in range(1500):
+        os.mkdir("d" * 60)
+        os.chdir("d" * 60)
+    return disk(20, 4 << 20)
+
+
+def disk_closed():
+    """In a folder that nobody but root can look into."""
+    os.mkdir("shut")
+    files = [open(f"shut/{i}", "wb") for i in range(20)]
+    os.chmod("shut", 0)
+    for file in files:
+        file.write(bytes(4 << 20))
+        file.close()
+    return True
+
+
 def shared_memory():
     path = "/dev/shm/planted-" + os.environ["NONCE"]
     try:
@@ -266,6 +285,8 @@ ATTACKS = {
     "disk_one_file": lambda: disk(1, 80 << 20),
     "disk_many_files": lambda: disk(20, 4 << 20),
     "many_empty_files": lambda: disk(8000, 0),
+    "disk_deep_folders": disk_deep,
+    "disk_closed_folder": disk_closed,
     "shared_memory": shared_memory,
     "cpu": cpu,
     "inotify": inotify,

@@ -1,0 +1,55 @@
+#include "sandbox/remove_tree.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "sandbox/tree_walk.h"
+
+namespace ingot::sandbox {
+namespace {
+
+class TreeRemover : public TreeVisitor {
+ public:
+  // Gives back the permissions that an agent may have taken off its own folders.
+  absl::Status Enter(int parent, const std::string& name, const struct stat& info) override {
+    if ((info.st_mode & 0700) != 0700 && geteuid() != 0) fchmodat(parent, name.c_str(), 0700, 0);
+    return absl::OkStatus();
+  }
+  absl::Status File(int folder, const std::string& name, const struct stat& /*info*/) override {
+    return unlinkat(folder, name.c_str(), 0) == 0 ? absl::OkStatus() : Failed(name);
+  }
+  absl::Status Left(int parent, const std::string& name) override {
+    return unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 ? absl::OkStatus() : Failed(name);
+  }
+  absl::Status Failed(const std::string& name) override {
+    if (errno != ENOENT && first_.ok()) {
+      first_ = absl::UnavailableError(absl::StrCat("cannot remove '", name, "': ", std::strerror(errno)));
+    }
+    return absl::OkStatus();
+  }
+  const absl::Status& first() const { return first_; }
+
+ private:
+  absl::Status first_;
+};
+
+}  // namespace
+
+absl::Status RemoveTree(const std::string& path) {
+  TreeRemover remover;
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) {
+    remover.Failed(path).IgnoreError();
+  } else if (S_ISDIR(info.st_mode)) {
+    WalkTree(path, remover).IgnoreError();
+  } else {
+    remover.File(AT_FDCWD, path, info).IgnoreError();
+  }
+  return remover.first();
+}
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,13 @@
+// RemoveTree removes what an agent may have made, of any depth and with closed folders, and follows no link.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::sandbox {
+
+// `path`: a folder or a file; nothing there is no error. Removes all that it can. UNAVAILABLE names the first thing that stays.
+absl::Status RemoveTree(const std::string& path);
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,34 @@
+// WalkTree goes through a folder that an agent may have made, to break the one who walks: deeper than any path may be long and than a
+// process may have descriptors, with folders that move meanwhile. It goes down by names and up by "..", never through a link.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::sandbox {
+
+// What is done with what a walk meets. An error of a call ends the walk.
+class TreeVisitor {
+ public:
+  virtual ~TreeVisitor() = default;
+
+  // Anything but a folder, `name` in `folder`. All of them are met before the folders beside them. The visitor may remove it.
+  virtual absl::Status File(int folder, const std::string& name, const struct stat& info) = 0;
+  // Before a folder is opened. The top: AT_FDCWD and the path of the walk.
+  virtual absl::Status Enter(int parent, const std::string& name, const struct stat& info) = 0;
+  // After everything in `folder`, from within and then from above. A folder that was moved meanwhile is not left.
+  virtual absl::Status Leave(int /*folder*/, const struct stat& /*info*/) { return absl::OkStatus(); }
+  virtual absl::Status Left(int /*parent*/, const std::string& /*name*/) { return absl::OkStatus(); }
+  // `errno` says why `name` cannot be looked at, opened or read. OK: the walk leaves it out.
+  virtual absl::Status Failed(const std::string& name) = 0;
+};
+
+// True: its user, who is not root, must change the mode of the folder `info` to walk through it.
+bool IsClosed(const struct stat& info);
+
+absl::Status WalkTree(const std::string& top, TreeVisitor& visitor);
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,187 @@
+// Folders that an agent may make to escape whoever counts, takes over or removes them.
+#include "sandbox/tree_walk.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <vector>
+
+#include "sandbox/disk_watch.h"
+#include "sandbox/remove_tree.h"
+#include "sandbox/spawn.h"
+#include "sandbox/test_room.h"
+
+namespace ingot::sandbox {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
+
+// Notes what it meets.
+class Notes : public TreeVisitor {
+ public:
+  absl::Status File(int /*folder*/, const std::string& name, const struct stat& /*info*/) override {
+    files.push_back(name);
+    if (at_file) at_file(name);
+    return absl::OkStatus();
+  }
+  absl::Status Enter(int /*parent*/, const std::string& name, const struct stat& /*info*/) override {
+    entered.push_back(fs::path(name).filename());
+    return absl::OkStatus();
+  }
+  absl::Status Left(int /*parent*/, const std::string& name) override {
+    left.push_back(fs::path(name).filename());
+    return absl::OkStatus();
+  }
+  absl::Status Failed(const std::string& name) override {
+    failed.push_back(name);
+    return absl::OkStatus();
+  }
+
+  std::function<void(const std::string& name)> at_file;
+  std::vector<std::string> files, entered, left, failed;
+};
+
+class TreeWalkTest : public testing::Test {
+ protected:
+  TreeWalkTest() : top_(folder_.path() + "/top") { fs::create_directory(top_); }
+
+  void Make(const std::string& name, size_t bytes = 0) const {
+    fs::create_directories(fs::path(top_ + "/" + name).parent_path());
+    std::ofstream(top_ + "/" + name) << std::string(bytes, 'x');
+  }
+  // A file below `levels` folders, in a path that no call takes.
+  void MakeDeep(int levels, const std::string& bytes) const {
+    const std::string name(100, 'd');
+    Fd at(open(top_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    for (int i = 0; i < levels; ++i) {
+      ASSERT_EQ(mkdirat(at.get(), name.c_str(), 0700), 0);
+      at = Fd(openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    }
+    const Fd file(openat(at.get(), "leaf", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(write(file.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  }
+
+  const TestFolder folder_;
+  const std::string top_;
+};
+
+// The process may have few descriptors, as long as this lives.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = 64;
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+TEST_F(TreeWalkTest, MeetsEverythingOnceAndLeavesFoldersAfterTheirContents) {
+  Make("a/b/one");
+  Make("a/two");
+  Make("c/three");
+  fs::create_symlink(folder_.path(), top_ + "/c/link");
+  Notes notes;
+  ASSERT_TRUE(WalkTree(top_, notes).ok());
+  EXPECT_THAT(notes.files, UnorderedElementsAre("one", "two", "three", "link"));
+  EXPECT_THAT(notes.entered, UnorderedElementsAre("top", "a", "b", "c"));
+  EXPECT_EQ(notes.entered.front(), "top");
+  EXPECT_EQ(notes.left.back(), "top");
+  EXPECT_LT(std::ranges::find(notes.left, "b"), std::ranges::find(notes.left, "a"));
+  EXPECT_TRUE(notes.failed.empty());
+}
+
+// An agent that moves the folder in which the walk is would otherwise lead it to what lies beside the new place.
+TEST_F(TreeWalkTest, AFolderThatMovesAwayLeadsTheWalkNowhereElse) {
+  Make("a/b/c/inner");
+  Make("a/last");
+  fs::create_directories(folder_.path() + "/outside");
+  std::ofstream(folder_.path() + "/outside/precious") << "keep";
+  fs::create_directories(folder_.path() + "/outside/more");
+  Notes notes;
+  notes.at_file = [&](const std::string& name) {
+    if (name == "inner") fs::rename(top_ + "/a/b", folder_.path() + "/outside/b");
+  };
+  ASSERT_TRUE(WalkTree(top_, notes).ok());
+  EXPECT_THAT(notes.files, UnorderedElementsAre("last", "inner"));
+  EXPECT_THAT(notes.left, ElementsAre("c", "a", "top"));
+  EXPECT_FALSE(notes.failed.empty());
+}
+
+TEST_F(TreeWalkTest, RemovesFoldersDeeperThanPathsAndDescriptorsReach) {
+  MakeDeep(1000, "text");
+  Make("beside/file");
+  fs::create_symlink(folder_.path() + "/kept", top_ + "/link");
+  std::ofstream(folder_.path() + "/kept") << "text";
+  const FewDescriptors few;
+  const absl::Status removed = RemoveTree(top_);
+  EXPECT_TRUE(removed.ok()) << removed;
+  EXPECT_FALSE(fs::exists(top_));
+  EXPECT_TRUE(fs::exists(folder_.path() + "/kept"));
+  EXPECT_TRUE(RemoveTree(top_).ok()) << "nothing is there";
+}
+
+TEST_F(TreeWalkTest, WhatCannotBeRemovedIsNamedAndTheRestIsGone) {
+  Make("a/file");
+  Make("b/file");
+  if (geteuid() != 0) GTEST_SKIP() << "a root's folder is needed";
+  ASSERT_EQ(chown(top_.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
+  for (const char* const name : {"/b", "/b/file"}) ASSERT_EQ(chown((top_ + name).c_str(), 65534, 65534), 0);
+  ASSERT_EQ(seteuid(65534), 0);
+  const absl::Status removed = RemoveTree(top_);
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_TRUE(absl::IsUnavailable(removed)) << removed;
+  EXPECT_THAT(std::string(removed.message()), testing::HasSubstr("'file'"));
+  EXPECT_TRUE(fs::exists(top_ + "/a/file"));
+  EXPECT_FALSE(fs::exists(top_ + "/b"));
+}
+
+TEST_F(TreeWalkTest, DiskIsCountedWhereverItHides) {
+  constexpr int64_t kLimit = 32 << 20;
+  MakeDeep(1000, std::string(kLimit / 2, 'x'));
+  const FewDescriptors few;
+  EXPECT_EQ(DiskWatch(top_, {.bytes = kLimit}).FaultAtEnd(), std::nullopt);
+  EXPECT_EQ(DiskWatch(top_, {.bytes = kLimit / 2}).FaultAtEnd(), Ending::kDiskFull) << "a deep file";
+  EXPECT_EQ(DiskWatch(top_, {.files = 1001}).FaultAtEnd(), std::nullopt);
+  EXPECT_EQ(DiskWatch(top_, {.files = 1000}).FaultAtEnd(), Ending::kDiskFull);
+}
+
+TEST_F(TreeWalkTest, DiskIsCountedInAFolderThatItsUserHasClosed) {
+  Make("shut/large", 1 << 20);
+  if (geteuid() == 0) {
+    ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
+    for (const char* const name : {"", "/shut", "/shut/large"})
+      ASSERT_EQ(chown((top_ + name).c_str(), 65534, 65534), 0);
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  EXPECT_EQ(chmod((top_ + "/shut").c_str(), 0), 0);
+  const auto none = DiskWatch(top_, {.bytes = 1 << 22}).FaultAtEnd();
+  struct stat info = {};
+  EXPECT_EQ(stat((top_ + "/shut").c_str(), &info), 0);
+  const auto fault = DiskWatch(top_, {.bytes = 1 << 19}).FaultAtEnd();
+  chmod((top_ + "/shut").c_str(), 0700);
+  if (getuid() == 0) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_EQ(none, std::nullopt);
+  EXPECT_EQ(fault, Ending::kDiskFull);
+  EXPECT_EQ(info.st_mode & 0777, 0u) << "it stays closed";
+}
+
+}  // namespace
+}  // namespace ingot::sandbox
