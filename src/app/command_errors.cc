@@ -57,7 +57,10 @@ std::string DescribeError(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::App* part = &parser; part->get_parent() != nullptr; part = part->get_parent()) {
     path = " " + part->get_name() + path;
   }
-  std::string fault = DescribeUnknown(parser);
+  std::string fault;
+  for (const CLI::App* part = &parser; part != nullptr && fault.empty(); part = part->get_parent()) {
+    fault = DescribeUnknown(*part);
+  }
   if (fault.empty()) fault = error.what();
   std::replace(fault.begin(), fault.end(), '\n', ' ');
   return "ingot" + path + ": " + fault + "; see `ingot" + path + " --help`";

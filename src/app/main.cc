@@ -549,7 +549,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    // --help, --version, unless an unknown word stands before them.
+    if (error.get_exit_code() == 0 && app.remaining(true).empty()) return app.exit(error);
     std::cerr << ingot::app::DescribeError(app, error) << "\n";
     return 2;
   }

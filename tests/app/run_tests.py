@@ -1466,6 +1466,7 @@ def case_bad_input(ingot, options):
             check(word in output, f"'{word}' is missing in: {output}")
 
     for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'")),
+                         (["tain", "--help"], ("'tain'", "'train'")), (["config", "chek", "--help"], ("'chek'", "'check'")),
                          (["train", "--resum", "run.yaml"], ("'--resum'", "'--resume'")),
                          (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'")),
                          (["train", "run.yaml", "-r"], ("'-r'", "'--resume'")),
