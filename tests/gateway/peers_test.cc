@@ -127,10 +127,10 @@ class PeersTest : public ::testing::Test {
     }
   };
   static std::unique_ptr<Asked> Start(Place& place, const std::string& target, const value& body,
-                                      const std::string& key) {
+                                      const std::string& key, const std::string& method = "POST") {
     auto asked = std::make_unique<Asked>();
     asked->exchange =
-        place.api->Head({.method = "POST", .target = target, .fields = {{"Authorization", "Bearer " + key}}}).exchange;
+        place.api->Head({.method = method, .target = target, .fields = {{"Authorization", "Bearer " + key}}}).exchange;
     asked->exchange->Body(base::PrintJson(body), [flag = asked->flag] { flag->Set(); });
     return asked;
   }
@@ -344,6 +344,42 @@ TEST_F(PeersTest, ASnapshotIsAskedForThroughEitherGateway) {
   SetPresent({"gateway-1"});
   EXPECT_EQ(snapshot(b_, b_, nullptr), episode.episode_id() + ".1");
   EXPECT_EQ(Tree(episode.episode_id()).episode().gateway(), "gateway-1:2");
+}
+
+TEST_F(PeersTest, ASnapshotsFilesAreReadThroughEitherGateway) {
+  v1::EpisodeOpenRequest open;
+  open.set_runner("agents");
+  const auto trunk = a_.gateway->OpenEpisode(open).value();
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(trunk), Body({Msg("user", "hi")}), "")), "from gateway");
+  v1::NextSnapshotRequest next;
+  next.set_runner("agents");
+  next.set_wait_ms(20'000);
+  const auto asked = Start(a_, "/ingot/v1/episodes/" + trunk.episode_id() + "/snapshots", object(), trunk.api_key());
+  v1::SnapshotTakenRequest taken;
+  taken.set_snapshot_id(a_.gateway->NextSnapshot(next)->snapshot_id());
+  ASSERT_TRUE(a_.gateway->SnapshotTaken(taken).ok());
+  ASSERT_EQ(asked->Finish().reply->status, 201) << asked->reply->body;
+  v1::EpisodeOpenRequest from;
+  from.set_from_snapshot(taken.snapshot_id());
+  const auto leaf = b_.gateway->OpenEpisode(from).value();
+  const std::string files = "/ingot/v1/episodes/" + leaf.episode_id() + "/files";
+  const std::string archive(700'000, 'x');
+  for (Place* const at : {&a_, &b_}) {
+    const auto reader = Start(*at, files, object(), leaf.api_key(), "GET");
+    const v1::NextSnapshotResponse ask = b_.gateway->NextSnapshot(next).value();
+    EXPECT_EQ(ask.snapshot_id(), taken.snapshot_id());
+    v1::SnapshotFilesPart part;
+    part.set_transfer_id(ask.transfer_id());
+    EXPECT_TRUE(absl::IsNotFound(a_.gateway->SendSnapshotFiles(part))) << "the leaf is another gateway's";
+    for (; !part.done(); part.set_offset(part.offset() + static_cast<int64_t>(part.data().size()))) {
+      part.set_data(archive.substr(static_cast<size_t>(part.offset()), 300'000));
+      part.set_done(static_cast<size_t>(part.offset()) + part.data().size() == archive.size());
+      EXPECT_TRUE(b_.gateway->SendSnapshotFiles(part).ok());
+    }
+    reader->Finish();
+    EXPECT_TRUE(reader->stream == archive) << at->role << ": " << reader->stream.size();
+    EXPECT_EQ(Start(*at, files, object(), trunk.api_key(), "GET")->Finish().reply->status, 403) << at->role;
+  }
 }
 
 TEST_F(PeersTest, AStreamBreaksOffWithTheGatewayBehindIt) {
