@@ -33,6 +33,23 @@ inline std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
+// A tensor written as [[extent, ...], [number, ...]], in units of `unit`.
+inline at::Tensor TensorOf(const base::json::value& value, double unit) {
+  std::vector<int64_t> shape;
+  for (const auto& extent : value.at(0).as_array()) shape.push_back(extent.to_number<int64_t>());
+  std::vector<double> numbers;
+  for (const auto& number : value.at(1).as_array()) numbers.push_back(number.to_number<double>() * unit);
+  return at::tensor(numbers, at::kDouble).view(shape).to(at::kFloat);
+}
+
+// Writes FILE.safetensors from the text of tensors in units of 1/1024.
+inline void WriteTensors(const std::string& file, const std::string& text) {
+  std::map<std::string, at::Tensor> tensors;
+  const auto json = base::ParseJson(text);
+  for (const auto& [key, value] : json->as_object()) tensors[std::string(key)] = TensorOf(value, 1.0 / 1024);
+  EXPECT_TRUE(SaveSafetensors(file, tensors, {}).ok());
+}
+
 // The folder of a case. Where its weights are text, a copy with model.safetensors.
 inline std::string FolderOf(const std::string& name) {
   const std::string dir = GoldenData(name);
@@ -40,19 +57,17 @@ inline std::string FolderOf(const std::string& name) {
   if (text.empty()) return dir;
   const std::string copy = ::testing::TempDir() + "/golden_" + name + "_" + std::to_string(getpid());
   std::filesystem::create_directories(copy);
-  std::map<std::string, at::Tensor> tensors;
-  const auto weights = base::ParseJson(text);
-  for (const auto& [key, value] : weights->as_object()) {
-    std::vector<int64_t> shape;
-    for (const auto& extent : value.at(0).as_array()) shape.push_back(extent.to_number<int64_t>());
-    std::vector<float> numbers;
-    for (const auto& number : value.at(1).as_array()) numbers.push_back(number.to_number<float>() / 1024);
-    tensors[std::string(key)] = at::tensor(numbers, at::kFloat).view(shape);
-  }
-  EXPECT_TRUE(SaveSafetensors(copy + "/model.safetensors", tensors, {}).ok());
+  WriteTensors(copy + "/model.safetensors", text);
   std::filesystem::copy_file(dir + "/config.json", copy + "/config.json",
                              std::filesystem::copy_options::overwrite_existing);
   return copy;
+}
+
+// Writes the adapter of `peft` (make_lora_golden.py) into a folder. Its base is qwen3.
+inline void WriteGoldenAdapter(const std::string& dir) {
+  std::filesystem::create_directories(dir);
+  std::filesystem::copy_file(GoldenData("lora") + "/adapter_config.json", dir + "/adapter_config.json");
+  WriteTensors(dir + "/adapter_model.safetensors", ReadFile(GoldenData("lora") + "/adapter.json"));
 }
 
 }  // namespace ingot::model::testing

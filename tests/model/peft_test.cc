@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
-#include <sstream>
 
+#include "model/goldens.h"
 #include "model/plain_model.h"
 #include "model/sequence_attention.h"
 #include "model/transformer.h"
@@ -22,32 +22,12 @@ using ::testing::HasSubstr;
 
 const std::string kData = INGOT_SOURCE_DIR "/tests/model/testdata/";
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-at::Tensor TensorOf(const base::json::value& value, double unit) {
-  std::vector<int64_t> shape;
-  for (const auto& extent : value.at(0).as_array()) shape.push_back(extent.to_number<int64_t>());
-  std::vector<double> numbers;
-  for (const auto& number : value.at(1).as_array()) numbers.push_back(number.to_number<double>() * unit);
-  return at::tensor(numbers, at::kDouble).view(shape).to(at::kFloat);
-}
-
 class Peft : public ::testing::Test {
  protected:
   Peft() : dir_(::testing::TempDir() + "/peft_" + std::to_string(getpid())) {
-    std::filesystem::create_directories(dir_);
-    std::filesystem::copy_file(kData + "lora/adapter_config.json", dir_ + "/adapter_config.json");
-    std::map<std::string, at::Tensor> tensors;
-    const auto text = base::ParseJson(ReadText(kData + "lora/adapter.json"));
-    for (const auto& [name, value] : text->as_object()) tensors[std::string(name)] = TensorOf(value, 1.0 / 1024);
-    EXPECT_TRUE(SaveSafetensors(dir_ + "/adapter_model.safetensors", tensors, {}).ok());
+    testing::WriteGoldenAdapter(dir_);
     base_ = *LoadModelDir(kData + "qwen3");
-    golden_ = *base::ParseJson(ReadText(kData + "lora/golden.json"));
+    golden_ = *base::ParseJson(testing::ReadFile(kData + "lora/golden.json"));
     std::vector<int64_t> ids;
     for (const auto& id : golden_.at("token_ids").as_array()) ids.push_back(id.to_number<int64_t>());
     ids_ = at::tensor(ids, at::kLong);
@@ -67,7 +47,7 @@ class Peft : public ::testing::Test {
     return model->Logits(model->Hidden(ids_, at::arange(ids_.size(0), at::kLong), attention));
   }
   void Edit(const std::string& key, const std::string& json) const {
-    base::json::value config = *base::ParseJson(ReadText(kData + "lora/adapter_config.json"));
+    base::json::value config = *base::ParseJson(testing::ReadFile(kData + "lora/adapter_config.json"));
     config.as_object()[key] = *base::ParseJson(json);
     std::ofstream(dir_ + "/adapter_config.json") << base::PrintJson(config);
   }
@@ -105,7 +85,7 @@ TEST_F(Peft, GradientsAreThoseOfPeftAndTheBaseGetsNone) {
     const auto* wanted = gradients.if_contains(name);
     ASSERT_EQ(tensor.grad().defined(), wanted != nullptr) << name;
     if (wanted == nullptr) continue;
-    const at::Tensor expected = TensorOf(*wanted, 1);
+    const at::Tensor expected = testing::TensorOf(*wanted, 1);
     EXPECT_LT(((tensor.grad() - expected).norm() / expected.norm()).item<double>(), 2e-5) << name;
     ++compared;
   }
@@ -184,7 +164,7 @@ TEST(PeftExperts, AdaptersOfRoutedExpertsGoThroughAFolder) {
   }
   const std::string dir = ::testing::TempDir() + "/peft_experts_" + std::to_string(getpid());
   ASSERT_EQ(SaveAdapter(dir, adapted.config, adapted.parameters, "base"), absl::OkStatus());
-  const base::json::value json = *base::ParseJson(ReadText(dir + "/adapter_config.json"));
+  const base::json::value json = *base::ParseJson(testing::ReadFile(dir + "/adapter_config.json"));
   const std::regex modules(std::string(json.at("target_modules").as_string()));
   const auto names = [&](const std::string& module) { return std::regex_match(module, modules); };
   EXPECT_TRUE(names("model.layers.0.self_attn.q_proj"));

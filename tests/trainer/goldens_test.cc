@@ -12,6 +12,7 @@
 
 #include "branching_calls.h"
 #include "model/goldens.h"
+#include "model/peft.h"
 #include "rollout/collect.h"
 #include "tiny_model.h"
 #include "trainer/forest_pass.h"
@@ -23,20 +24,27 @@ namespace {
 using Logprobs = std::vector<std::vector<double>>;  // by call, then by sampled id
 
 struct GoldenCalls {
-  explicit GoldenCalls(const std::string& name) {
+  static GoldenCalls Of(const std::string& name) {
+    GoldenCalls golden;
     const auto json = base::ParseJson(model::testing::ReadFile(model::testing::GoldenData(name) + "/calls.json"));
     for (const base::json::value& row : json->as_array()) {
-      tree::CallPath& call = calls.emplace_back();
-      std::vector<int32_t> context;
+      std::vector<int32_t> context, sampled;
       for (const auto& id : row.at("context").as_array()) context.push_back(id.to_number<int32_t>());
-      call.context = tree::TokenPath(std::move(context));
-      for (const auto& id : row.at("sampled").as_array()) call.sampled.push_back(id.to_number<int32_t>());
-      std::vector<double>& expected = theirs.emplace_back();
+      for (const auto& id : row.at("sampled").as_array()) sampled.push_back(id.to_number<int32_t>());
+      std::vector<double> expected;
       for (const auto& value : row.at("logprobs").as_array()) expected.push_back(value.to_number<double>());
-      call.logprobs.assign(call.sampled.size(), 0);
-      call.versions.assign(call.sampled.size(), 0);
-      call.kv_mixed.assign(call.sampled.size(), 0);
+      golden.Add(std::move(context), std::move(sampled), std::move(expected));
     }
+    return golden;
+  }
+  void Add(std::vector<int32_t> context, std::vector<int32_t> sampled, std::vector<double> expected) {
+    tree::CallPath& call = calls.emplace_back();
+    call.context = tree::TokenPath(std::move(context));
+    call.sampled = std::move(sampled);
+    call.logprobs.assign(call.sampled.size(), 0);
+    call.versions.assign(call.sampled.size(), 0);
+    call.kv_mixed.assign(call.sampled.size(), 0);
+    theirs.push_back(std::move(expected));
   }
   double Gap(const Logprobs& ours) const {
     double largest = 0;
@@ -118,29 +126,62 @@ Logprobs OfTheTrainer(const model::ModelFolder& folder, const std::vector<tree::
 class Goldens : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, Goldens, ::testing::ValuesIn(model::testing::kGoldens));
 
-TEST_P(Goldens, RolloutAndTrainingGiveTheLogprobsOfTransformers) {
+// Every way of computing log-probs, and all of them after the folder is saved and loaded again.
+void ExpectTheirs(const std::string& name, const model::ModelFolder& folder, const GoldenCalls& golden) {
   constexpr double kMost = 1e-5;
-  const GoldenCalls golden(GetParam());
-  ASSERT_EQ(golden.calls.size(), 4u);
   const std::string again = ::testing::TempDir() + "/golden_again_" + std::to_string(getpid());
-  const auto loaded = model::LoadModelDir(model::testing::FolderOf(GetParam()));
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  ASSERT_EQ(model::SaveModelDir(again, loaded->config, loaded->parameters), absl::OkStatus());
+  ASSERT_EQ(model::SaveModelDir(again, folder.config, folder.parameters), absl::OkStatus());
   const auto reloaded = model::LoadModelDir(again);
   std::filesystem::remove_all(again);
   ASSERT_TRUE(reloaded.ok()) << reloaded.status();
   PassOptions whole, exact, cut;
   exact.numerics = kernels::Numerics::kExact;
   cut.part_tokens = 16;
-  const double rollout = golden.Gap(OfTheEngine(*loaded, golden.calls));
-  const double scored = golden.Gap(OfTheTrainer(*loaded, golden.calls, whole, false));
-  const double in_parts = golden.Gap(OfTheTrainer(*loaded, golden.calls, cut, false));
-  const double trained = golden.Gap(OfTheTrainer(*loaded, golden.calls, exact, true));
+  const double rollout = golden.Gap(OfTheEngine(folder, golden.calls));
+  const double scored = golden.Gap(OfTheTrainer(folder, golden.calls, whole, false));
+  const double in_parts = golden.Gap(OfTheTrainer(folder, golden.calls, cut, false));
+  const double trained = golden.Gap(OfTheTrainer(folder, golden.calls, exact, true));
   const double after = std::max(golden.Gap(OfTheEngine(*reloaded, golden.calls)),
                                 golden.Gap(OfTheTrainer(*reloaded, golden.calls, cut, true)));
-  std::cout << GetParam() << ": largest difference in rollout " << rollout << ", scored " << scored << ", in parts "
+  std::cout << name << ": largest difference in rollout " << rollout << ", scored " << scored << ", in parts "
             << in_parts << ", trained " << trained << ", saved and loaded again " << after << "\n";
   for (const double gap : {rollout, scored, in_parts, trained, after}) EXPECT_LT(gap, kMost);
+}
+
+TEST_P(Goldens, RolloutAndTrainingGiveTheLogprobsOfTransformers) {
+  const GoldenCalls golden = GoldenCalls::Of(GetParam());
+  ASSERT_EQ(golden.calls.size(), 4u);
+  const auto loaded = model::LoadModelDir(model::testing::FolderOf(GetParam()));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ExpectTheirs(GetParam(), *loaded, golden);
+}
+
+TEST(GoldenAdapter, RolloutAndTrainingGiveTheLogprobsOfPeft) {
+  const std::string dir = ::testing::TempDir() + "/golden_adapter_" + std::to_string(getpid());
+  model::testing::WriteGoldenAdapter(dir);
+  model::ModelFolder folder = *model::LoadModelDir(model::testing::FolderOf("qwen3"));
+  const absl::Status added = model::AddAdapters(dir, &folder);
+  std::filesystem::remove_all(dir);
+  ASSERT_TRUE(added.ok()) << added;
+  const auto theirs = base::ParseJson(model::testing::ReadFile(model::testing::GoldenData("lora") + "/golden.json"));
+  std::vector<int32_t> ids;
+  for (const auto& id : theirs->at("token_ids").as_array()) ids.push_back(id.to_number<int32_t>());
+  ASSERT_GT(ids.size(), 8u);
+  // From two places of the sequence on, so that the calls merge.
+  GoldenCalls golden;
+  for (const size_t start : {3, 6}) {
+    std::vector<double> expected;
+    for (size_t i = start; i < ids.size(); ++i) {
+      std::vector<double> logits;
+      for (const auto& logit : theirs->at("logits").at(i - 1).as_array()) logits.push_back(logit.to_number<double>());
+      double sum = 0;
+      for (const double logit : logits) sum += std::exp(logit);
+      expected.push_back(logits[static_cast<size_t>(ids[i])] - std::log(sum));
+    }
+    const auto at = ids.begin() + static_cast<std::ptrdiff_t>(start);
+    golden.Add({ids.begin(), at}, {at, ids.end()}, std::move(expected));
+  }
+  ExpectTheirs("the adapter", folder, golden);
 }
 
 }  // namespace
