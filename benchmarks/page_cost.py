@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What open tabs of a run's page cost its training: page_cost.py BINARY SOURCE_DIR [--tabs N] [--pairs N] [--steps N].
+"""What open tabs of a run's page cost its training: page_cost.py BINARY SOURCE_DIR [--tabs N] [--pairs N] [--seconds N].
 
-Pairs of the same run, without its page and with N tabs that poll it, in turns. A tab asks as the browser does: the run's state and its view every
-three seconds, the views in turn. Prints the seconds per step of both, the difference with its interval of 95 %, and the CPU seconds of the page's
-thread, which a loaded machine does not change much. The rest wants a quiet machine.
+One run, in windows without a tab and with N tabs that poll the page, in the order without, with, with, without. A tab asks as the browser does: the
+run's state and its view every three seconds, the views in turn. Prints the seconds per step of each window, the difference of neighbours with its
+interval of 95 %, and the CPU seconds of the page's thread, which a loaded machine does not change much. The rest wants a quiet machine.
 """
 import argparse
+import json
 import math
 import os
 import pathlib
@@ -20,8 +21,8 @@ import page_tests  # noqa: E402
 import run_tests  # noqa: E402
 
 POLL_S = 3
-SKIPPED = 5  # steps at the start, with a cold cache
-STUDENT_T = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
+WARM_S = 30  # after the first step, with a cold cache
+STUDENT_T = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 15: 2.13, 20: 2.09, 30: 2.04, 40: 2.02}
 
 
 def poll(link, view, stop, asked):
@@ -50,24 +51,60 @@ def page_seconds(pid):
     return 0
 
 
-def train(ingot, name, settings, tabs):
-    """(seconds per step, CPU seconds of the page's thread, wall seconds, questions)"""
-    process = ingot.start("train", {**settings, "run.name": name, "http.dashboard": "true" if tabs else "false"})
-    lines, asked, stop, spent = [], [], threading.Event(), 0.0
-    if tabs:
-        link = page_tests.line_with(process, r"^page (\S+)", lines)
-    threading.Thread(target=process.stdout.read, daemon=True).start()
-    started = time.monotonic()
-    views = ("curves", "window", "time", "episodes")
-    for tab in range(tabs):
-        threading.Thread(target=poll, args=(link, views[tab % len(views)], stop, asked), daemon=True).start()
-    while process.poll() is None:
-        spent = max(spent, page_seconds(process.pid))
-        time.sleep(0.5)
-    stop.set()
-    run_tests.check(process.returncode == 0, f"{name} ended with {process.returncode}")
-    times = [row["time"] for row in ingot.metrics(name) if "perf/step_seconds" in row]
-    return (times[-1] - times[SKIPPED]) / (len(times) - 1 - SKIPPED), spent, time.monotonic() - started, len(asked)
+class Tabs:
+    """Tabs of the browser, while they are open."""
+
+    def __init__(self, link, count):
+        self.stop, self.asked = threading.Event(), []
+        views = ("curves", "window", "time", "episodes")
+        self.threads = [threading.Thread(target=poll, args=(link, views[tab % len(views)], self.stop, self.asked)) for tab in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def close(self):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+        return len(self.asked)
+
+
+def steps(ingot, name):
+    """The rows of all steps so far; the last line may be half written."""
+    path = pathlib.Path(ingot.folder, name, "metrics.jsonl")
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return [row for row in map(json.loads, lines) if "perf/step_seconds" in row]
+
+
+def seconds_per_step(rows, start, end):
+    """Of the steps that lie in a window whole."""
+    took = [row["perf/step_seconds"] for row in rows if row["time"] <= end and row["time"] - row["perf/step_seconds"] >= start]
+    return statistics.mean(took), len(took)
+
+
+def measure(ingot, settings, options):
+    """((start, end, tabs) of every window, CPU seconds of the page's thread without tabs and with them, questions)"""
+    process = ingot.start("train", settings)
+    try:
+        link = page_tests.line_with(process, r"^page (\S+)", [])
+        threading.Thread(target=process.stdout.read, daemon=True).start()
+        while not steps(ingot, settings["run.name"]):
+            run_tests.check(process.poll() is None, "the run ended before its first step")
+            time.sleep(1)
+        time.sleep(WARM_S)
+        windows, spent, asked = [], {0: 0.0, options.tabs: 0.0}, 0
+        for pair in range(options.pairs):
+            for tabs in (0, options.tabs) if pair % 2 == 0 else (options.tabs, 0):
+                before, start = page_seconds(process.pid), time.time()
+                opened = Tabs(link, tabs)
+                time.sleep(options.seconds)
+                windows.append((start, time.time(), tabs))
+                asked += opened.close()
+                run_tests.check(process.poll() is None, f"the run ended in pair {pair}")
+                spent[tabs] += page_seconds(process.pid) - before
+    finally:
+        process.terminate()
+        process.wait(timeout=120)
+    return windows, spent, asked
 
 
 def main():
@@ -75,11 +112,11 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("source")
     parser.add_argument("--tabs", type=int, default=10)
-    parser.add_argument("--pairs", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--pairs", type=int, default=31)
+    parser.add_argument("--seconds", type=int, default=15)
     options = parser.parse_args()
-    settings = {"sft.max_steps": 240, "scheduler.total_steps": options.steps, "goal.first_steps": 0, "goal.last_steps": 0, "eval.tasks": "",
-                "http.port": 0, "gateway.admin_key_file": ""}
+    settings = {"run.name": "page-cost", "sft.max_steps": 240, "scheduler.total_steps": 1_000_000, "goal.first_steps": 0, "goal.last_steps": 0,
+                "eval.tasks": "", "http.port": 0, "http.dashboard": "true"}
     differences = []
     with tempfile.TemporaryDirectory(prefix="ingot-page-cost-") as folder:
         key_file = pathlib.Path(folder) / "key"
@@ -87,17 +124,21 @@ def main():
         key_file.chmod(0o600)
         settings["gateway.admin_key_file"] = str(key_file)
         ingot = run_tests.Ingot(os.path.abspath(options.binary), os.path.abspath(options.source), folder)
-        for pair in range(options.pairs):
-            seconds = {}
-            for tabs in (0, options.tabs) if pair % 2 == 0 else (options.tabs, 0):
-                seconds[tabs], spent, wall, asked = train(ingot, f"{pair}-{tabs}", settings, tabs)
-                print(f"pair {pair}, {tabs} tabs: {seconds[tabs]:.4f} s per step" +
-                      (f"; the page's thread took {spent:.2f} s of CPU in {wall:.0f} s for {asked} views, {100 * spent / wall:.2f} % of a core"
-                       if tabs else ""), flush=True)
-            differences.append(100 * (seconds[options.tabs] / seconds[0] - 1))
-    mean = statistics.mean(differences)
-    margin = STUDENT_T.get(len(differences) - 1, 2) * statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
-    print(f"{options.tabs} tabs make a step {mean:+.2f} % longer, 95 %: {mean - margin:+.2f} % to {mean + margin:+.2f} %")
+        windows, spent, asked = measure(ingot, settings, options)
+        rows = steps(ingot, settings["run.name"])
+        for i in range(0, len(windows), 2):
+            seconds = {tabs: seconds_per_step(rows, start, end) for start, end, tabs in windows[i:i + 2]}
+            print(f"pair {i // 2}: " + ", ".join(f"{tabs} tabs {mean:.4f} s per step ({count} steps)" for tabs, (mean, count) in sorted(seconds.items())))
+            differences.append(100 * (seconds[options.tabs][0] / seconds[0][0] - 1))
+    wall = options.pairs * options.seconds
+    print(f"the page's thread took {spent[0]:.2f} s of CPU in {wall} s without tabs, and {spent[options.tabs]:.2f} s in {wall} s with {options.tabs} tabs "
+          f"and {asked} views, {100 * spent[options.tabs] / wall:.2f} % of a core")
+    mean, margin = statistics.mean(differences), math.nan
+    if len(differences) > 1:
+        freedom = max(known for known in STUDENT_T if known < len(differences))
+        margin = STUDENT_T[freedom] * statistics.stdev(differences) / math.sqrt(len(differences))
+    print(f"{options.tabs} tabs make a step {mean:+.2f} % longer, 95 %: {mean - margin:+.2f} % to {mean + margin:+.2f} %; "
+          f"the median of {len(differences)} pairs is {statistics.median(differences):+.2f} %")
 
 
 KEY = "a-key-of-this-benchmark-0123456789abcdef"
