@@ -1,0 +1,47 @@
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "agents/grpc_episodes.h"
+#include "agents/runner.h"
+#include "app/agents_substrate.h"
+#include "app/full_disk.h"
+#include "app/process.h"
+#include "app/role_addresses.h"
+#include "app/roles/role.h"
+#include "app/roles/roles.h"
+#include "app/run_dir.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "gateway/options.h"
+
+namespace ingot::app {
+
+absl::Status RunAgents(const RoleContext& context) {
+  agents::GrpcEpisodesOptions options;
+  INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
+  if (options.admin_key.empty()) options.admin_key = context.admin_key;
+  const std::vector<v1::RoleChannel> gateways = ConnectGateways(*context.registry, context.config.cluster.gateways);
+  base::Executor timers({.name = "timers"});
+  const base::Timer connecting = KeepConnecting(timers, gateways);
+  const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateways, options);
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
+  std::unique_ptr<sandbox::Substrate> substrate;
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "preparing the agents' rooms", [&]() -> absl::Status {
+    auto made = MakeAgentsSubstrate(context.config, dir);
+    if (!made.ok()) return NameFullDisk(made.status(), dir.path(), kStartBytes);
+    substrate = *std::move(made);
+    return absl::OkStatus();
+  }));
+  ReportGrant(substrate->grant(), context.metrics);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
+                         agents::Runner::Make(context.config.agents, std::move(substrate), *episodes,
+                                              base::Clock::Real(), &context.metrics));
+  INGOT_RETURN_IF_ERROR(runner->Start());
+  while (!StopFlag() && !runner->WaitDone(std::chrono::milliseconds(200))) {
+  }
+  return runner->Stop();
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,120 @@
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "app/chat_vendor.h"
+#include "app/full_disk.h"
+#include "app/gateway_peers.h"
+#include "app/model_setup.h"
+#include "app/process.h"
+#include "app/role_addresses.h"
+#include "app/roles/role.h"
+#include "app/roles/roles.h"
+#include "app/run_dir.h"
+#include "app/seams.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "gateway/gateway.h"
+#include "gateway/http_server.h"
+#include "gateway/service.h"
+#include "scheduler/grpc_client.h"
+
+namespace ingot::app {
+namespace {
+
+using std::chrono::milliseconds;
+
+// With port 0, a restarted gateway listens at the port that the last one had, if it can: agents and their clients know
+// that address. RUN/gateway_port holds the port, RUN/gateway-1_port that of the second gateway.
+absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext& context, gateway::Gateway& gateway) {
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
+  const std::string port_file = RoleName("gateway", context.index) + "_port";
+  const auto start = [&](int port) {
+    http::Options options = context.config.http;
+    options.port = port;
+    return gateway::HttpServer::Start(options, gateway);
+  };
+  const int configured = context.config.http.port;
+  int before = 0;
+  if (configured == 0) std::ifstream(absl::StrCat(dir.path(), "/", port_file)) >> before;
+  auto http = start(before > 0 && before < 65536 ? before : configured);
+  if (!http.ok() && before != 0) http = start(configured);  // another process has it by now
+  INGOT_RETURN_IF_ERROR(http.status());
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), absl::StrCat("writing ", dir.path(), "/", port_file), [&] {
+    return NameFullDisk(dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")), dir.path(), 4096);
+  }));
+  return http;
+}
+
+// The agents of a gateway that died go on with their open episodes. Episodes that it admitted and did not store are tried
+// again.
+absl::Status GoOnFor(const std::string& role, gateway::Gateway& gateway, scheduler::Client& scheduler) {
+  INGOT_RETURN_IF_ERROR(gateway.Recover());
+  v1::ReconcileRequest request;
+  request.set_gateway(role);
+  return base::Annotate(scheduler.Reconcile(request).status(), "reconciling open episodes with the scheduler");
+}
+
+// HOST:PORT at which other processes of the run reach a gateway's HTTP.
+std::string HttpPlace(const RoleContext& context, const gateway::HttpServer& http) {
+  const std::string& host = context.config.http.host;
+  const bool every = host == "0.0.0.0" || host == "::";
+  return absl::StrCat(every ? OwnHost(context.config.cluster) : host, ":", http.port());
+}
+
+}  // namespace
+
+absl::Status RunGateway(const RoleContext& context) {
+  const RunConfig& config = context.config;
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  const std::unique_ptr<datapool::Client> pool = PoolOf(context);
+  const std::unique_ptr<scheduler::Client> scheduler =
+      scheduler::NewGrpcClient(context.registry->To("scheduler"), kRoleDeadline);
+  SchedulerAdmission admission(*scheduler);
+  gateway::GatewayParts parts;
+  parts.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+  INGOT_ASSIGN_OR_RETURN(parts.external, ConnectExternalModels(config));
+  INGOT_ASSIGN_OR_RETURN(parts.text_models, ConnectChatVendors(config.gateway, model.text));
+  parts.pool = pool.get();
+  parts.admission = &admission;
+  parts.tokenizer = model.text.tokenizer;
+  parts.format = model.text.format;
+  parts.admin_key = context.admin_key;
+  GatewayPeers peers(*context.registry, config.cluster.gateways, context.index);
+  parts.name = peers.name();
+  parts.peers = &peers.peers();
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
+                         gateway::Gateway::Create(config.gateway, parts));
+  const absl::Cleanup without = [&context] { context.more_metrics.Set(nullptr); };
+  context.more_metrics.Set([&gateway] { return gateway->MetricsText(); });
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "taking the open episodes over",
+                                [&] { return GoOnFor(RoleName("gateway", context.index), *gateway, *scheduler); }));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(gateway::NewGatewayService(*gateway));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server,
+                         ServeRole(context, "gateway", std::move(services), HttpPlace(context, *http)));
+  const std::string url = config.gateway.public_url.empty() ? http->url() : config.gateway.public_url;
+  INGOT_LOG(info, "agents reach the gateway at {}, listening at {}", url, http->url());
+  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(url).c_str());
+  base::Executor timers({.name = "timers"});
+  const base::Timer watch = timers.PostEvery(milliseconds(1000), [&] {
+    for (const std::string& gone : peers.Gone()) {
+      const absl::Status taken = GoOnFor(gone, *gateway, *scheduler);
+      if (taken.ok()) peers.Settle(gone);
+      INGOT_LOG(warn, "{} is gone, and its open episodes {}", gone, taken.ok() ? "go on" : "wait: " + taken.ToString());
+    }
+  });
+  WaitForStop();
+  http->Stop();
+  server.reset();
+  gateway->Shutdown();
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,77 @@
+// The parts that the roles of a launched run share: the context of a role, its server, its clients and its waits.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/device.h"
+#include "app/grpc_access.h"
+#include "app/grpc_server.h"
+#include "app/metrics_endpoint.h"
+#include "app/persist.h"
+#include "app/run_config.h"
+#include "app/run_registry.h"
+#include "base/executor.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "datapool/client.h"
+
+namespace ingot::app {
+
+// Long enough for a crashed role to restart: callers wait and repeat, and the run does not fail.
+inline constexpr std::chrono::milliseconds kRoleDeadline{30000};
+
+// Metrics of a role's own, from their making to their end. Thread safe.
+class MoreMetrics {
+ public:
+  void Set(MetricsEndpoint::Text text) {
+    base::MutexLock lock(mu_);
+    text_ = std::move(text);
+  }
+  std::string Text() {
+    base::MutexLock lock(mu_);
+    return text_ ? text_() : "";
+  }
+
+ private:
+  base::Mutex mu_;
+  MetricsEndpoint::Text text_ ABSL_GUARDED_BY(mu_);
+};
+
+struct RoleContext {
+  const LoadedConfig& loaded;
+  const RunConfig& config;
+  bool resume;
+  int index;  // of the engine, or rank of the trainer
+  base::Metrics& metrics;
+  DeviceChoice device;    // of the roles that compute
+  std::string admin_key;  // of the supervisor, to open episodes; empty = anybody may
+  RpcAccess access;       // to the other roles, and theirs to this one
+  RunRegistry* registry;  // null = this role meets no other one
+  MoreMetrics& more_metrics;
+};
+
+// A role that starts, or goes on, without the disk, the registry or a role that it needs waits for it.
+Patience RolePatience();
+
+// Returns at the signal to stop, or once `over` is true.
+void WaitForStop(const std::function<bool()>& over = [] { return false; });
+
+// Serves a role's services, and registers the place where it is found. `http`: RolePlace::http.
+absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context, const std::string& role,
+                                                      std::vector<std::unique_ptr<grpc::Service>> services,
+                                                      const std::string& http = "");
+
+// The pool, at one of the processes that serve it.
+std::unique_ptr<datapool::Client> PoolOf(const RoleContext& context);
+
+// A channel connects only while a call waits for it. Callers that are refused and pause before they ask again do not
+// wait: they would find a restarted role many seconds late. This timer waits in their place.
+base::Timer KeepConnecting(base::Executor& executor, std::vector<v1::RoleChannel> channels);
+
+}  // namespace ingot::app

@@ -1,0 +1,164 @@
+// `ingot ROLE`: runs one role of a run as this process, with its configuration, secrets, metrics and registry.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "app/commands.h"
+#include "app/device.h"
+#include "app/grpc_access.h"
+#include "app/persist.h"
+#include "app/process.h"
+#include "app/role_addresses.h"
+#include "app/role_waits.h"
+#include "app/roles/role.h"
+#include "app/roles/roles.h"
+#include "app/run_config.h"
+#include "app/run_dir.h"
+#include "app/run_metrics.h"
+#include "app/run_registry.h"
+#include "app/run_roles.h"
+#include "app/run_secrets.h"
+#include "app/supervisor.h"
+#include "app/threads.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "trainer/tensor_memory.h"
+
+namespace ingot::app {
+namespace {
+
+absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(const RunConfig& config,
+                                                                               const std::string& role, int index,
+                                                                               const MetricsEndpoint::Text& text,
+                                                                               const RoleWaits& waits) {
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+  const std::string name = RoleName(role, index);
+  // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they live.
+  const bool follows = role == "trainer" && index > 0;
+  const int port = follows ? 0 : MetricsPort(config, role, index);
+  return ServeMetrics(config, dir, name, port, text, [&waits] { return PrintWaits(waits.Told()); });
+}
+
+absl::Status NoToken(const std::string& role) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the role ", role,
+      " needs the run's token, which every rpc between roles carries: name a file with it in "
+      "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`, the same on every machine), or pass it as "
+      "--token-fd N. `ingot launch` does so for the roles that it starts"));
+}
+
+// A role's configuration, and the secrets with which it meets the other roles.
+struct LoadedRole {
+  LoadedConfig loaded;
+  std::string admin_key;
+  RpcAccess access;
+};
+
+// Refuses a role that the configuration does not have. REQUIRES: the process has no threads yet.
+absl::StatusOr<LoadedRole> LoadRole(const std::string& role, const RunArgs& args) {
+  // The descriptor is read before anything else, and before there are threads.
+  RunSecrets secrets;
+  if (args.token_fd >= 0) {
+    INGOT_ASSIGN_OR_RETURN(secrets, ReadRunSecrets(args.token_fd));
+  }
+  INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const RunConfig& config = *loaded.config;
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfRole(config, role)));
+  if (args.token_fd < 0) {
+    INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));
+  }
+  if (secrets.token.empty() && !config.tasks.empty()) return NoToken(role);
+  INGOT_ASSIGN_OR_RETURN(RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
+  if (role != "trainer") INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (role == "rewards") INGOT_RETURN_IF_ERROR(RequireRewardsRole(config));
+  return LoadedRole{std::move(loaded), std::move(secrets.admin_key), std::move(access)};
+}
+
+bool Computes(const std::string& role) { return role == "trainer" || role == "rollout"; }
+
+// Each rank of the trainer has a device to itself; engines take the remaining ones, then start over.
+absl::StatusOr<DeviceChoice> DeviceOf(const RunConfig& config, const std::string& role, int index) {
+  if (!Computes(role)) return DeviceChoice();
+  const int place = role == "trainer" ? index : config.cluster.trainer_ranks + index;
+  return OpenDevice(config.device, place);
+}
+
+// Null: this role meets no other one.
+absl::StatusOr<std::unique_ptr<RunRegistry>> RegistryOf(const RunConfig& config, const std::string& role, int index,
+                                                        const RpcAccess& access) {
+  std::unique_ptr<RunRegistry> registry;
+  if (config.tasks.empty() || (role == "trainer" && index > 0)) return registry;
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "reaching the run's registry", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(auto opened, RunRegistry::Open(config, dir.path(), access));
+    INGOT_RETURN_IF_ERROR(opened->Follow());
+    registry = std::move(opened);
+    return absl::OkStatus();
+  }));
+  return registry;
+}
+
+absl::StatusOr<int> RunIn(const RoleContext& context, const std::string& role) {
+  if (role == "trainer") return RunTrainer(context);
+  absl::Status status;
+  if (role == "datapool") status = RunDataPool(context);
+  if (role == "rewards") status = RunRewards(context);
+  if (role == "scheduler") status = RunScheduler(context);
+  if (role == "rollout") status = RunRollout(context);
+  if (role == "gateway") status = RunGateway(context);
+  if (role == "agents") status = RunAgents(context);
+  INGOT_RETURN_IF_ERROR(status);
+  return 0;
+}
+
+absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int index) {
+  INGOT_ASSIGN_OR_RETURN(LoadedRole start, LoadRole(role, args));
+  const RunConfig& config = *start.loaded.config;
+  if (role == "trainer") trainer::KeepTensorMemory();
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, DeviceOf(config, role, index));
+  base::InitLogging(role, config.log_level, "");
+  base::Metrics metrics(config.metrics.max_labels);
+  if (Computes(role)) ReportDevice(device, metrics);
+  RoleWaits waits;
+  waits.Start();
+  MoreMetrics more_metrics;
+  const auto text = [&metrics, &more_metrics] { return more_metrics.Text() + metrics.RenderText(); };
+  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeRoleMetrics(config, role, index, text, waits));
+  std::unique_ptr<RunRegistry> registry;
+  const absl::Cleanup forget = [&waits] { waits.Forget(); };
+  INGOT_ASSIGN_OR_RETURN(registry, RegistryOf(config, role, index, start.access));
+  if (registry != nullptr) {
+    waits.Follow([&registry] { return registry->LongCalls(RoleWaits::kCallPatience); },
+                 [&registry](const std::string& told) { registry->TellWaits(told); });
+  }
+  const RoleContext context{start.loaded,
+                            config,
+                            args.resume,
+                            index,
+                            metrics,
+                            device,
+                            std::move(start.admin_key),
+                            std::move(start.access),
+                            registry.get(),
+                            more_metrics};
+  return RunIn(context, role);
+}
+
+}  // namespace
+
+int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised) {
+  HandleSignals(supervised);
+  const absl::StatusOr<int> code = RunRoleOrError(role, args, index);
+  // A trainer that reached its end in spite of a signal returns its own exit code.
+  const bool ended_by_signal = StopFlag() && (role == "trainer" ? absl::IsCancelled(code.status()) : code.ok());
+  if (!code.ok()) {
+    const int failed = Fail(code.status());
+    return supervised && ended_by_signal ? kStoppedExit : failed;
+  }
+  return supervised && ended_by_signal ? kStoppedExit : *code;
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,111 @@
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "app/grading.h"
+#include "app/role_addresses.h"
+#include "app/roles/role.h"
+#include "app/roles/roles.h"
+#include "app/roles/term_servers.h"
+#include "app/run_dir.h"
+#include "app/training.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "datapool/client.h"
+#include "dataset/tasks.h"
+#include "scheduler/grpc_grader.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/service.h"
+
+namespace ingot::app {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The stage as the scheduler asks it: in this process, or the role `rewards`.
+struct AskedStage {
+  std::unique_ptr<scheduler::Grader> grader;  // null = the reward is the outcome alone
+  std::function<void()> stop = [] {};         // its answers are waited for no more
+};
+
+absl::StatusOr<AskedStage> StageOf(const RoleContext& context, datapool::Client& pool) {
+  const RunConfig& config = context.config;
+  AskedStage stage;
+  if (config.cluster.rewards_role) {
+    const milliseconds deadline(static_cast<int64_t>(config.rewards.deadline_s * 1e3));
+    auto remote = scheduler::NewGrpcGrader(context.registry->To("rewards"), deadline);
+    stage.stop = [asked = remote.get()] { asked->Stop(); };
+    stage.grader = std::move(remote);
+    return stage;
+  }
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
+  INGOT_ASSIGN_OR_RETURN(stage.grader, MakeStageGrader(config, pool, servers));
+  return stage;
+}
+
+// Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
+// Restarted alone: the versions that were live still are.
+absl::StatusOr<std::optional<scheduler::ResumePoint>> ResumeOf(const RoleContext& context) {
+  if (context.resume) return std::nullopt;
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
+  return ResumePointOf(dir, true);
+}
+
+// An earlier scheduler that was paused, or cut off, writes nothing from here on.
+absl::StatusOr<std::unique_ptr<scheduler::Scheduler>> Lead(const RoleContext& context,
+                                                           const std::vector<v1::Task>& tasks,
+                                                           const std::optional<scheduler::ResumePoint>& resume,
+                                                           datapool::Client& pool, const scheduler::Grading& grading) {
+  int64_t leadership = 0;
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "taking the lead in the run's registry", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(leadership, context.registry->Lead("scheduler"));
+    return absl::OkStatus();
+  }));
+  std::unique_ptr<scheduler::Scheduler> scheduler;
+  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "reading the run's journal", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(pool, leadership));
+    INGOT_ASSIGN_OR_RETURN(
+        scheduler, scheduler::Scheduler::Recover(context.config.scheduler, tasks, pool, base::Clock::Real(), resume,
+                                                 &context.metrics, grading, token));
+    return absl::OkStatus();
+  }));
+  return scheduler;
+}
+
+}  // namespace
+
+absl::Status RunScheduler(const RoleContext& context) {
+  const std::unique_ptr<datapool::Client> pool = PoolOf(context);
+  INGOT_ASSIGN_OR_RETURN(const std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
+  INGOT_ASSIGN_OR_RETURN(const std::optional<scheduler::ResumePoint> resume, ResumeOf(context));
+  INGOT_ASSIGN_OR_RETURN(AskedStage stage, StageOf(context, *pool));
+  RewardGrading rewards(context.config.rewards, std::move(stage.grader));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<scheduler::Scheduler> scheduler,
+                         Lead(context, tasks, resume, *pool, rewards.grading()));
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(scheduler::NewSchedulerService(*scheduler));
+  INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "scheduler", std::move(services)));
+  base::Executor timers({.name = "timers"});
+  base::Timer connecting;  // of no task where the stage is in this process
+  if (context.config.cluster.rewards_role) {
+    connecting = KeepConnecting(timers, {context.registry->To("rewards")});
+  }
+  std::atomic<bool> replaced{false};
+  const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler, &replaced] {
+    const absl::Status status = scheduler->Tick();
+    if (!status.ok()) INGOT_LOG(warn, "{}", status.ToString());
+    if (absl::IsAborted(status)) replaced = true;
+  });
+  WaitForStop([&replaced] { return replaced.load(); });
+  scheduler->Shutdown();
+  stage.stop();
+  rewards.Stop();
+  if (!replaced) return absl::OkStatus();
+  return absl::AbortedError("another scheduler leads this run by now; the journal took nothing from this one since");
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,43 @@
+// The engines that get the trainer's weights, and the publisher that sends them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/roles/role.h"
+#include "app/run_dir.h"
+#include "app/run_registry.h"
+#include "app/weight_ways.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "weights/publisher.h"
+#include "weights/version_writer.h"
+
+namespace ingot::app {
+
+// Thread safe.
+class TrainedEngines {
+ public:
+  // REQUIRES: the arguments outlive it.
+  TrainedEngines(const RoleContext& context, const RunDir& dir, base::Executor& timers);
+
+  // `name`: of the engine's role.
+  absl::Status Add(const std::string& name);
+  weights::Publisher& publisher() { return publisher_; }
+  absl::StatusOr<std::shared_ptr<weights::VersionWriter>> RankWriter() {
+    base::MutexLock lock(mu_);
+    return ways_.RankWriter();
+  }
+
+ private:
+  RunRegistry& registry_;
+  base::Executor& timers_;
+  weights::Publisher publisher_;
+  base::Mutex mu_;
+  WeightWays ways_ ABSL_GUARDED_BY(mu_);
+  std::vector<base::Timer> connecting_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::app
