@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/progress.h"
+#include "app/seconds.h"
 #include "app/terminal.h"
 #include "base/log.h"
 #include "base/run_log.h"
@@ -21,10 +22,6 @@
 
 namespace ingot::app {
 namespace {
-
-double SecondsSince(const base::Clock& clock, std::chrono::nanoseconds start) {
-  return std::chrono::duration<double>(clock.Now() - start).count();
-}
 
 struct Examples {
   std::vector<tree::CallPath> calls;

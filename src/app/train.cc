@@ -12,6 +12,7 @@
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/resume_check.h"
+#include "app/resume_point.h"
 #include "app/run_loggers.h"
 #include "app/run_metrics.h"
 #include "app/run_page.h"
@@ -20,8 +21,8 @@
 #include "app/threads.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "trainer/checkpoint.h"
 #include "trainer/tensor_memory.h"
+#include "trainer/trainer.h"
 
 namespace ingot::app {
 namespace {
@@ -101,14 +102,6 @@ absl::Status CheckConfig(const RunArgs& args) {
 }
 
 }  // namespace
-
-absl::StatusOr<scheduler::ResumePoint> ResumePointOf(const RunDir& dir, bool resume) {
-  if (!resume) return scheduler::ResumePoint(0);
-  const absl::StatusOr<trainer::CheckpointInfo> latest = trainer::LatestCheckpoint(dir.checkpoints());
-  if (latest.ok()) return scheduler::ResumePoint(latest->step, latest->next_group);
-  if (latest.status().code() == absl::StatusCode::kNotFound) return scheduler::ResumePoint(0);
-  return latest.status();
-}
 
 int Train(const RunArgs& args) {
   HandleSignals();

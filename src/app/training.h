@@ -17,7 +17,6 @@
 #include "datapool/client.h"
 #include "rollout/client.h"
 #include "scheduler/client.h"
-#include "scheduler/resume_point.h"
 #include "trainer/parallel/ranks.h"
 #include "weights/publisher.h"
 #include "weights/version_writer.h"
@@ -53,8 +52,5 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
 // Blocks until rank 0's training is done.
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
                             trainer::Ranks& ranks, std::optional<weights::VersionStore> store);
-
-// The checkpoint from which a run in `dir` continues; step 0 = a new run, or one without a checkpoint.
-absl::StatusOr<scheduler::ResumePoint> ResumePointOf(const RunDir& dir, bool resume);
 
 }  // namespace ingot::app

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "app/grading.h"
-#include "app/role_addresses.h"
+#include "app/resume_point.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
 #include "app/roles/term_servers.h"
 #include "app/run_dir.h"
-#include "app/training.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "datapool/client.h"

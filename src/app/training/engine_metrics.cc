@@ -1,0 +1,60 @@
+#include "app/training/engine_metrics.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/log.h"
+
+namespace ingot::app {
+
+EngineMetrics::EngineMetrics(rollout::Client& engine) : engine_(engine) {
+  if (const auto status = engine.Status(); status.ok()) at_start_ = *status;
+}
+
+void EngineMetrics::Add(int64_t step, int64_t version, std::map<std::string, double>& metrics) {
+  newest_ = version;
+  if (!reported_ && step > 0) before_ = at_start_;  // rows before hold what engines had sampled by then
+  reported_ = true;
+  const absl::StatusOr<v1::EngineStatusResponse> status = engine_.Status();
+  if (!status.ok()) {
+    INGOT_LOG(warn, "the engine's status is not known: {}", status.status().ToString());
+    return;
+  }
+  const double alive = status->alive_seconds() - before_.alive_seconds();
+  const auto prompt = static_cast<double>(status->prompt_tokens() - before_.prompt_tokens());
+  if (prompt > 0) {
+    metrics["rollout/prefix_cache_hit_ratio"] =
+        static_cast<double>(status->cached_prompt_tokens() - before_.cached_prompt_tokens()) / prompt;
+  }
+  if (alive > 0) {
+    // Fewer than before: an engine left, and took its count along.
+    const int64_t sampled = std::max<int64_t>(status->sampled_tokens() - before_.sampled_tokens(), 0);
+    metrics["rollout/sampled_tokens"] = static_cast<double>(sampled);
+    metrics["rollout/alive_seconds"] = alive;
+    metrics["rollout/idle_ratio"] = std::clamp(1 - (status->busy_seconds() - before_.busy_seconds()) / alive, 0.0, 1.0);
+    metrics["rollout/sampled_tokens_per_second"] = static_cast<double>(sampled) / alive;
+  }
+  AddFirstToken(*status, metrics);
+  before_ = *status;
+}
+
+void EngineMetrics::AddFirstToken(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {
+  double until_sent = 0;
+  for (const char* part : {"snapshot", "save", "encode", "send"}) {
+    const auto found = metrics.find(absl::StrCat("perf/update_weights_", part, "_ms"));
+    if (found == metrics.end()) return;  // a skipped step, or one that could not be published
+    until_sent += found->second;
+  }
+  until_sent_ms_[newest_] = until_sent;
+  const v1::SwapTimes& times = status.first_token();
+  const auto sent = until_sent_ms_.find(times.version());
+  if (!status.has_first_token() || sent == until_sent_ms_.end()) return;
+  metrics["perf/first_token_version"] = static_cast<double>(times.version());
+  metrics["perf/first_token_ms"] =
+      sent->second + times.fetch_ms() + times.apply_ms() + times.wait_ms() + times.pause_ms() + times.first_token_ms();
+  metrics["perf/first_token_decode_ms"] = times.first_token_ms();
+  metrics["perf/first_token_step_ms"] = times.step_ms();
+  until_sent_ms_.erase(until_sent_ms_.begin(), std::next(sent));
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,68 @@
+#include "app/training/pool_batch_source.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "app/seconds.h"
+#include "tree/forest.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr int kProbeContexts = 16;
+constexpr std::chrono::seconds kTellOfWait{10};
+
+}  // namespace
+
+PoolBatchSource::PoolBatchSource(const TrainingSeams& seams, const Patience& patience, StepLine& line)
+    : seams_(seams), patience_(patience), line_(line) {
+  // Counts from here: a resumed run's first batch does not wait for groups that ended before.
+  if (const auto status = seams.scheduler->Status(); status.ok()) feed_ = status->stats();
+}
+
+absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
+  const base::Clock& clock = *patience_.clock;
+  const auto start = clock.Now();
+  auto told = start;
+  const auto waiting = [&] {
+    if (clock.Now() - told < kTellOfWait) return;
+    told = clock.Now();
+    const absl::StatusOr<v1::SchedulerStatusResponse> status = seams_.scheduler->Status();
+    if (status.ok()) line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats()));
+  };
+  INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
+                         WaitForBatch(*seams_.scheduler, step, patience_, waiting));
+  trainer::TrainBatch batch;
+  batch.step = step;
+  batch.feed = feed_ = response.stats();
+  for (const int64_t id : response.batch().group_ids()) {
+    v1::GetGroupRequest request;
+    request.set_group_id(id);
+    request.set_purpose(v1::PURPOSE_TRAIN);
+    INGOT_RETURN_IF_ERROR(
+        Persist(patience_, absl::StrCat("reading group ", id, " of batch ", step), [&]() -> absl::Status {
+          INGOT_ASSIGN_OR_RETURN(v1::Group group, seams_.pool->GetGroup(request));
+          batch.groups.push_back(std::move(group));
+          return absl::OkStatus();
+        }));
+  }
+  CollectContexts(batch.groups);
+  return batch;
+}
+
+void PoolBatchSource::CollectContexts(const std::vector<v1::Group>& groups) {
+  contexts_.clear();
+  for (const v1::Group& group : groups) {
+    for (const v1::EpisodeTree& tree : group.episodes()) {
+      if (tree.calls().empty()) continue;
+      const absl::StatusOr<tree::CallPath> last = tree::CallPathOf(tree, tree.calls_size() - 1);
+      if (!last.ok()) continue;  // the trainer reports its fault
+      contexts_.push_back(last->context.Tokens());
+      temperature_ = last->temperature;
+      if (contexts_.size() >= kProbeContexts) return;
+    }
+  }
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,39 @@
+// The trainer's batches: the scheduler's, with the trees of the pool.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "app/persist.h"
+#include "app/terminal.h"
+#include "app/training.h"
+#include "base/status.h"
+#include "proto/scheduler.pb.h"
+#include "trainer/batch_source.h"
+
+namespace ingot::app {
+
+// Remembers some contexts of the last batch for the probe. Not thread safe.
+class PoolBatchSource final : public trainer::BatchSource {
+ public:
+  // All arguments must outlive it.
+  PoolBatchSource(const TrainingSeams& seams, const Patience& patience, StepLine& line);
+
+  // `line` gets a note now and then about the wait for the batch.
+  absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override;
+
+  const std::vector<std::vector<int32_t>>& contexts() const { return contexts_; }
+  float temperature() const { return temperature_; }
+
+ private:
+  void CollectContexts(const std::vector<v1::Group>& groups);
+
+  const TrainingSeams& seams_;
+  const Patience& patience_;
+  StepLine& line_;
+  v1::FeedStats feed_;  // of the last batch, or at the start
+  std::vector<std::vector<int32_t>> contexts_;
+  float temperature_ = 1;
+};
+
+}  // namespace ingot::app

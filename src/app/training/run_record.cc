@@ -1,0 +1,50 @@
+#include "app/training/run_record.h"
+
+#include <cmath>
+#include <fstream>
+
+#include "base/clock.h"
+#include "base/json.h"
+
+namespace ingot::app {
+
+RecordedRows ReadRecord(const std::string& path) {
+  RecordedRows earlier;
+  std::ifstream file(path);
+  std::string text;
+  while (std::getline(file, text)) {
+    const absl::StatusOr<base::json::value> line = base::ParseJson(text);
+    if (!line.ok()) continue;
+    const base::json::value* evaluated = base::Find(*line, "eval/version");
+    if (evaluated != nullptr && evaluated->is_int64()) {
+      const base::json::value* mean = base::Find(*line, "eval/reward_mean");
+      const bool number = mean != nullptr && mean->is_number();
+      earlier.evaluated[evaluated->get_int64()] = number ? mean->to_number<double>() : std::nan("");
+    }
+    const base::json::value* reward = base::Find(*line, "reward/mean");
+    if (reward == nullptr) continue;
+    earlier.rewards.push_back(reward->is_number() ? reward->to_number<double>() : std::nan(""));
+  }
+  return earlier;
+}
+
+absl::StatusOr<std::unique_ptr<base::RunLog>> OpenRecord(const RunConfig& config, const RunDir& dir, bool resume,
+                                                         int64_t first_step, base::Metrics& metrics,
+                                                         const Patience& patience) {
+  base::RunLogOptions options;
+  options.directory = dir.path();
+  options.max_labels = config.metrics.max_labels;
+  options.resume_step = resume ? first_step : -1;
+  // The last evaluation of a run that was made longer stays; a run without a step left repeats it.
+  options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;
+  const base::Clock& clock = base::Clock::Real();
+  if (options.resume_step < 0) return base::RunLog::Open(options, &metrics, clock);
+  std::unique_ptr<base::RunLog> log;
+  INGOT_RETURN_IF_ERROR(Persist(patience, "opening the record of the run", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(log, base::RunLog::Open(options, &metrics, clock));
+    return absl::OkStatus();
+  }));
+  return log;
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,33 @@
+// The record of a run, RUN/metrics.jsonl, at its start: a resumed run continues it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/persist.h"
+#include "app/run_config.h"
+#include "app/run_dir.h"
+#include "base/metrics.h"
+#include "base/run_log.h"
+#include "base/status.h"
+
+namespace ingot::app {
+
+// Results in the record that the run continues.
+struct RecordedRows {
+  std::vector<double> rewards;          // reward/mean of the steps
+  std::map<int64_t, double> evaluated;  // eval/reward_mean by version
+};
+
+RecordedRows ReadRecord(const std::string& path);
+
+// Opens it at the run's first step. A run that goes on waits while its disk is full, as it does at every later write; a
+// new one fails at once. `metrics` outlives the log.
+absl::StatusOr<std::unique_ptr<base::RunLog>> OpenRecord(const RunConfig& config, const RunDir& dir, bool resume,
+                                                         int64_t first_step, base::Metrics& metrics,
+                                                         const Patience& patience);
+
+}  // namespace ingot::app

@@ -1,0 +1,114 @@
+#include "app/training/run_recorder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "app/seconds.h"
+#include "base/log.h"
+
+namespace ingot::app {
+namespace {
+
+// [[layer, [the load of each expert over their mean]], ...]
+base::json::array LoadsJson(const trainer::ExpertLoads& loads) {
+  base::json::array layers;
+  for (const auto& [layer, experts] : loads) {
+    layers.push_back(base::json::array{layer, base::json::array(experts.begin(), experts.end())});
+  }
+  return layers;
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
+                         Evaluations& evaluations, const Patience& patience, std::chrono::nanoseconds start)
+    : seams_(seams),
+      log_(log),
+      line_(line),
+      tally_(tally),
+      evaluations_(evaluations),
+      patience_(patience),
+      start_(start),
+      engine_(*seams.engine) {}
+
+absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) {
+  const std::chrono::nanoseconds begun = patience_.clock->Now();
+  std::map<std::string, double> metrics = report.metrics;
+  metrics["perf/record_seconds"] = record_seconds_;
+  metrics.merge(AgentMetrics(batch.groups));
+  engine_.Add(report.step, report.version, metrics);
+  Tally(report, metrics, batch.feed);
+
+  base::json::object fields;
+  fields["version"] = report.version;
+  for (const auto& [name, value] : metrics) fields[name] = value;
+  base::json::array histogram;
+  for (const auto& [age, tokens] : report.staleness_histogram) histogram.push_back(base::json::array{age, tokens});
+  fields["async/staleness_histogram"] = std::move(histogram);
+  if (!report.expert_loads.empty()) fields["experts/load"] = LoadsJson(report.expert_loads);
+  INGOT_RETURN_IF_ERROR(Write(report.step, fields));
+  line_.Step(report.step, metrics, SecondsSince(*patience_.clock, start_));
+  // A stopped run leaves ended evaluations to its next start, which reports them.
+  const absl::Status polled = patience_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
+  record_seconds_ = SecondsSince(*patience_.clock, begun);
+  return polled;
+}
+
+Evaluations::Report RunRecorder::OnEvaluation() {
+  return [this](int64_t version, const v1::EvalStatusResponse& result) {
+    base::json::object fields;
+    fields["version"] = version;
+    fields["eval/version"] = version;
+    fields["eval/reward_mean"] = result.reward_mean();
+    fields["eval/episodes"] = result.total();
+    fields["eval/failed"] = result.failed();
+    AddGrades(version, fields);
+    INGOT_RETURN_IF_ERROR(Write(version, fields));
+    line_.Note(fmt::format("evaluation of version {}: reward {:.3f} over {} held-out episodes", version,
+                           result.reward_mean(), result.total()));
+    return absl::OkStatus();
+  };
+}
+
+void RunRecorder::AddGrades(int64_t version, base::json::object& fields) {
+  if (seams_.eval_grades == nullptr) return;
+  const auto metrics = seams_.eval_grades->Of(version);
+  if (!metrics.ok()) {
+    INGOT_LOG(warn, "evaluation of version {} has no grades: {}", version, metrics.status().ToString());
+    return;
+  }
+  for (const auto& [name, value] : *metrics) fields[name] = value;
+}
+
+absl::Status RunRecorder::Write(int64_t step, const base::json::object& fields) {
+  return Persist(patience_, "writing the run's metrics", [&] { return log_.Write(step, fields); });
+}
+
+void RunRecorder::Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
+                        const v1::FeedStats& feed) {
+  const auto get = [&metrics](const std::string& name) {
+    const auto found = metrics.find(name);
+    return found == metrics.end() ? 0.0 : found->second;
+  };
+  const double now = SecondsSince(*patience_.clock, start_);
+  const double seconds = last_step_at_ < 0 ? 0 : now - last_step_at_;
+  last_step_at_ = now;
+  tally_.rewards.push_back(get("reward/mean"));
+  for (const auto& [age, tokens] : report.staleness_histogram) tally_.staleness[age] += tokens;
+  tally_.step_seconds += seconds;
+  tally_.trainer_idle_seconds += seconds * get("trainer/idle_ratio");
+  tally_.rollout_idle_seconds += seconds * get("rollout/idle_ratio");
+  tally_.episodes = feed.finished_episodes();
+  for (const auto& [name, value] : metrics) {
+    if (!std::isfinite(value)) continue;
+    MetricMean& mean = tally_.means[name];
+    mean.sum += value;
+    ++mean.steps;
+  }
+  if (const auto found = metrics.find("mismatch/logprob_abs_diff_max"); found != metrics.end()) {
+    tally_.mismatch_max = std::max(tally_.mismatch_max.value_or(0), found->second);
+  }
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,53 @@
+// The record of a run, while it trains: each step, and each evaluation that has ended.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "app/evaluation.h"
+#include "app/persist.h"
+#include "app/summary.h"
+#include "app/terminal.h"
+#include "app/training.h"
+#include "app/training/engine_metrics.h"
+#include "base/json.h"
+#include "base/run_log.h"
+#include "base/status.h"
+#include "trainer/loop.h"
+
+namespace ingot::app {
+
+// Writes them to the run log and the terminal, and tallies the run. Not thread safe.
+class RunRecorder final : public trainer::StepObserver {
+ public:
+  // `start`: of the run, on the clock. All arguments must outlive it.
+  RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
+              const Patience& patience, std::chrono::nanoseconds start);
+
+  absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override;
+
+  // Writes an evaluation's row. Its step is the evaluated version, whenever the evaluation ended.
+  Evaluations::Report OnEvaluation();
+
+ private:
+  // Adds the metrics that reward terms give of the evaluation. A term that cannot be applied leaves its own out.
+  void AddGrades(int64_t version, base::json::object& fields);
+  absl::Status Write(int64_t step, const base::json::object& fields);
+  void Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
+             const v1::FeedStats& feed);
+
+  const TrainingSeams& seams_;
+  base::RunLog& log_;
+  StepLine& line_;
+  RunTally& tally_;
+  Evaluations& evaluations_;
+  const Patience& patience_;
+  const std::chrono::nanoseconds start_;  // of the run, on the clock
+  double record_seconds_ = 0;             // of the step before: its row, and the evaluations that ended then
+  EngineMetrics engine_;
+  double last_step_at_ = -1;
+};
+
+}  // namespace ingot::app

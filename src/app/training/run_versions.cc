@@ -1,0 +1,37 @@
+#include "app/training/run_versions.h"
+
+#include <chrono>
+#include <utility>
+
+#include "app/seconds.h"
+
+namespace ingot::app {
+
+absl::StatusOr<weights::PublishStats> RunVersions::Publish(std::shared_ptr<const weights::Snapshot> snapshot,
+                                                           bool retain) {
+  const int64_t version = snapshot->version();
+  const std::chrono::nanoseconds asked = patience_.clock->Now();
+  INGOT_RETURN_IF_ERROR(pinned_.Save(shape_, snapshot));
+  const double save_seconds = SecondsSince(*patience_.clock, asked);
+  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
+                         PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
+  stats.save_ms = 1e3 * save_seconds;
+  INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),
+                                [&] { return seams_.scheduler->MarkVersionLive(version); }));
+  INGOT_RETURN_IF_ERROR(evaluations_.OnLive(version, stats.retained));
+  if (!began_) {
+    began_ = true;
+    if (seams_.on_first_version) INGOT_RETURN_IF_ERROR(seams_.on_first_version());
+  }
+  return stats;
+}
+
+absl::Status RunVersions::OnCheckpoint(const trainer::CheckpointInfo& checkpoint) {
+  v1::CheckpointRequest request;
+  request.set_step(checkpoint.step);
+  request.set_weights_checksum(checkpoint.weights_checksum);
+  return Persist(patience_, absl::StrCat("telling the scheduler of checkpoint ", checkpoint.step),
+                 [&] { return seams_.scheduler->MarkCheckpoint(request); });
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,38 @@
+// The versions that the training loop makes, on their way out of the trainer.
+#pragma once
+
+#include <memory>
+
+#include "app/evaluation.h"
+#include "app/persist.h"
+#include "app/pinned_versions.h"
+#include "app/training.h"
+#include "base/status.h"
+#include "model/config.h"
+#include "trainer/loop.h"
+#include "weights/publisher.h"
+
+namespace ingot::app {
+
+// Publishes versions, marks them live at the scheduler, and starts evaluations that are due.
+class RunVersions final : public trainer::VersionSink {
+ public:
+  // All arguments must outlive it.
+  RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned,
+              const model::ModelConfig& shape, const Patience& patience)
+      : seams_(seams), evaluations_(evaluations), pinned_(pinned), shape_(shape), patience_(patience) {}
+
+  absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
+                                                bool retain) override;
+  absl::Status OnCheckpoint(const trainer::CheckpointInfo& checkpoint) override;
+
+ private:
+  const TrainingSeams& seams_;
+  Evaluations& evaluations_;
+  const PinnedVersions& pinned_;
+  const model::ModelConfig& shape_;
+  const Patience& patience_;
+  bool began_ = false;
+};
+
+}  // namespace ingot::app

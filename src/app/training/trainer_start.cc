@@ -1,0 +1,101 @@
+#include "app/training/trainer_start.h"
+
+#include <utility>
+
+#include "app/progress.h"
+#include "app/supervised.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/parameters.h"
+#include "trainer/checkpoint.h"
+
+namespace ingot::app {
+namespace {
+
+// Whether the run's folder must hold the reference policy: it is the run's start weights, which later checkpoints lack.
+bool KeepsReference(const RunConfig& config) {
+  return config.trainer.needs_reference() && config.trainer.reference_path.empty();
+}
+std::string ReferencePath(const RunDir& dir) { return dir.path() + "/reference"; }
+
+// The supervised stages before a reinforcement run. Their record is RUN/warm_start, so that RUN's own steps are RL
+// alone.
+absl::Status WarmStart(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Trainer& trainer,
+                       bool again, StepLine& line, const std::atomic<bool>& stop) {
+  StageRecord record;
+  record.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
+  record.progress = [&line](const std::string& text) { line.Progress("warm start: " + text); };
+  record.folder = dir.path() + "/warm_start";
+  record.checkpoints = dir.stages();
+  record.again = again;
+  return base::Annotate(RunStages(config, model, trainer, record, stop), "warm start");
+}
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> FromCheckpoint(const RunConfig& config, const RunDir& dir,
+                                                                 const std::string& checkpoint,
+                                                                 const std::string& device, trainer::Ranks* ranks) {
+  trainer::TrainerOptions options = config.trainer;
+  if (KeepsReference(config)) options.reference_path = ReferencePath(dir);
+  const Underway loading("loading " + checkpoint);
+  return trainer::Trainer::Resume(options, checkpoint, at::Device(device), base::Clock::Real(), ranks);
+}
+
+// The checkpoint of a resumed run must have the model that the configuration names.
+absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer::Trainer& trainer, const RunDir& dir) {
+  absl::Status same = model::Parameters::CheckSameShapes(configured, trainer.config());
+  if (same.ok()) return same;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the checkpoint in ", dir.checkpoints(),
+                   " is of another model than the configuration's: ", std::string(same.message()),
+                   "; set model as it was when the run started, or start another run under another run.name"));
+}
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewOrResumed(const RunConfig& config, const RunDir& dir,
+                                                               const ModelSetup& model, trainer::Ranks* ranks,
+                                                               bool resume, StepLine& line,
+                                                               const std::atomic<bool>& stop) {
+  if (resume) {
+    const absl::StatusOr<trainer::CheckpointInfo> latest = trainer::LatestCheckpoint(dir.checkpoints());
+    if (latest.ok()) {
+      for (const std::string& why : latest->rejected) INGOT_LOG(warn, "checkpoint passed over: {}", why);
+      line.Note(fmt::format("resuming from {}", latest->path));
+      INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, latest->path));
+      return FromCheckpoint(config, dir, latest->path, model.device, ranks);
+    }
+    if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
+    line.Note("no checkpoint yet: starting from the beginning");
+  }
+  INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, ""));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));
+  if (!config.sft_data.empty() || !config.dpo_data.empty()) {
+    INGOT_RETURN_IF_ERROR(WarmStart(config, dir, model, *trainer, resume, line, stop));
+  }
+  if (KeepsReference(config)) {
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(model::SaveModelDir(ReferencePath(dir), trainer->config(), trainer->parameters()),
+                       "keeping the reference policy"));
+  }
+  return trainer;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig& config, const RunDir& dir,
+                                                                const ModelSetup& model, trainer::Ranks* ranks,
+                                                                bool resume, StepLine& line,
+                                                                const std::atomic<bool>& stop) {
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer,
+                         NewOrResumed(config, dir, model, ranks, resume, line, stop));
+  INGOT_RETURN_IF_ERROR(CheckSameModel(model.shape, *trainer, dir));
+  return trainer;
+}
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartAsRankZeroDid(const RunConfig& config, const RunDir& dir,
+                                                                     const std::string& device, trainer::Ranks& ranks) {
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device));
+  INGOT_ASSIGN_OR_RETURN(const std::string checkpoint, ranks.BroadcastBytes("", 0));
+  if (checkpoint.empty()) return NewTrainer(config, model, &ranks);
+  return FromCheckpoint(config, dir, checkpoint, device, &ranks);
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,29 @@
+// The trainer's state at the start of a run: new weights, with a warm start behind them, or the run's last checkpoint.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "app/model_setup.h"
+#include "app/run_config.h"
+#include "app/run_dir.h"
+#include "app/terminal.h"
+#include "base/status.h"
+#include "trainer/parallel/ranks.h"
+#include "trainer/trainer.h"
+
+namespace ingot::app {
+
+// The trainer of rank 0, which tells the other ranks its start. `ranks`: null = one rank. Blocks for the warm start:
+// CANCELLED once `stop` is set. FAILED_PRECONDITION: the checkpoint is of another model than the configuration's.
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig& config, const RunDir& dir,
+                                                                const ModelSetup& model, trainer::Ranks* ranks,
+                                                                bool resume, StepLine& line,
+                                                                const std::atomic<bool>& stop);
+
+// The trainer of another rank, which waits for rank 0's start.
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartAsRankZeroDid(const RunConfig& config, const RunDir& dir,
+                                                                     const std::string& device, trainer::Ranks& ranks);
+
+}  // namespace ingot::app

@@ -1,0 +1,123 @@
+// The engine's share of a step's metrics, from hand-made answers of an engine.
+#include "app/training/engine_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace ingot::app {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::Pair;
+
+class FakeEngine final : public rollout::Client {
+ public:
+  std::unique_ptr<Request> Generate(v1::GenerateRequest, OnChunk) override { return nullptr; }
+  absl::StatusOr<v1::EngineStatusResponse> Status() override {
+    if (!trouble.ok()) return trouble;
+    return status;
+  }
+  void Pass(double alive, double busy, int64_t sampled, int64_t prompt, int64_t cached) {
+    status.set_alive_seconds(status.alive_seconds() + alive);
+    status.set_busy_seconds(status.busy_seconds() + busy);
+    status.set_sampled_tokens(status.sampled_tokens() + sampled);
+    status.set_prompt_tokens(status.prompt_tokens() + prompt);
+    status.set_cached_prompt_tokens(status.cached_prompt_tokens() + cached);
+  }
+
+  absl::Status trouble;
+  v1::EngineStatusResponse status;
+};
+
+std::map<std::string, double> Added(EngineMetrics& engine, int64_t step, std::map<std::string, double> metrics = {}) {
+  engine.Add(step, /*version=*/step + 1, metrics);
+  return metrics;
+}
+
+TEST(EngineMetricsTest, AStepHasTheDifferenceSinceTheStepBefore) {
+  FakeEngine engine;
+  engine.Pass(/*alive=*/100, /*busy=*/50, /*sampled=*/1000, /*prompt=*/500, /*cached=*/100);
+  EngineMetrics metrics(engine);
+  engine.Pass(10, 8, 40, 20, 5);
+  const auto resumed = Added(metrics, 3);
+  EXPECT_THAT(resumed, Contains(Pair("rollout/alive_seconds", 10))) << "a resumed run counts from its start";
+  engine.Pass(20, 5, 60, 10, 10);
+  const auto next = Added(metrics, 4);
+  EXPECT_THAT(next, Contains(Pair("rollout/idle_ratio", 0.75)));                 // 1 - 5 / 20
+  EXPECT_THAT(next, Contains(Pair("rollout/sampled_tokens", 60)));               // 1100 - 1040
+  EXPECT_THAT(next, Contains(Pair("rollout/sampled_tokens_per_second", 3)));     // 60 / 20
+  EXPECT_THAT(next, Contains(Pair("rollout/prefix_cache_hit_ratio", 1)));        // 10 / 10
+  EXPECT_THAT(resumed, Contains(Pair("rollout/prefix_cache_hit_ratio", 0.25)));  // 5 / 20
+}
+
+TEST(EngineMetricsTest, TheFirstStepOfANewRunHasAllThatEnginesHadSampled) {
+  FakeEngine engine;
+  engine.Pass(100, 50, 1000, 0, 0);
+  EngineMetrics metrics(engine);
+  engine.Pass(10, 10, 10, 0, 0);
+  const auto first = Added(metrics, 0);
+  EXPECT_THAT(first, Contains(Pair("rollout/sampled_tokens", 1010)));
+  EXPECT_THAT(first, Not(Contains(Key("rollout/prefix_cache_hit_ratio")))) << "no prompt, no ratio";
+}
+
+TEST(EngineMetricsTest, AnEngineThatLeftTakesItsCountsAlong) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  engine.Pass(10, 10, 500, 0, 0);
+  Added(metrics, 0);
+  engine.Pass(10, 0, -200, 0, 0);
+  EXPECT_THAT(Added(metrics, 1), Contains(Pair("rollout/sampled_tokens", 0)));
+}
+
+TEST(EngineMetricsTest, AnEngineThatDoesNotAnswerIsCountedWithTheNextStep) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  engine.Pass(10, 10, 10, 0, 0);
+  Added(metrics, 0);
+  engine.trouble = absl::UnavailableError("restarting");
+  EXPECT_TRUE(Added(metrics, 1).empty());
+  engine.trouble = absl::OkStatus();
+  engine.Pass(30, 30, 30, 0, 0);
+  EXPECT_THAT(Added(metrics, 2), Contains(Pair("rollout/sampled_tokens", 30)));
+}
+
+TEST(EngineMetricsTest, TheWayOfAVersionToItsFirstTokenIsToldOnce) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  const std::map<std::string, double> sent = {{"perf/update_weights_snapshot_ms", 1},
+                                              {"perf/update_weights_save_ms", 2},
+                                              {"perf/update_weights_encode_ms", 3},
+                                              {"perf/update_weights_send_ms", 4}};
+  EXPECT_THAT(Added(metrics, 0, sent), Not(Contains(Key("perf/first_token_ms")))) << "version 1 has sampled nothing";
+  v1::SwapTimes& times = *engine.status.mutable_first_token();
+  times.set_version(1);
+  times.set_fetch_ms(10);
+  times.set_apply_ms(20);
+  times.set_wait_ms(30);
+  times.set_pause_ms(40);
+  times.set_first_token_ms(50);
+  times.set_step_ms(7);
+  const auto told = Added(metrics, 1, sent);
+  EXPECT_THAT(told, Contains(Pair("perf/first_token_version", 1)));
+  EXPECT_THAT(told, Contains(Pair("perf/first_token_ms", 160)));  // 1 + 2 + 3 + 4 + 10 + 20 + 30 + 40 + 50
+  EXPECT_THAT(told, Contains(Pair("perf/first_token_decode_ms", 50)));
+  EXPECT_THAT(told, Contains(Pair("perf/first_token_step_ms", 7)));
+  EXPECT_THAT(Added(metrics, 2, sent), Not(Contains(Key("perf/first_token_ms"))));
+}
+
+TEST(EngineMetricsTest, AVersionThatWasNotPublishedHasNoWay) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  Added(metrics, 0, {{"perf/update_weights_snapshot_ms", 1}});
+  engine.status.mutable_first_token()->set_version(1);
+  EXPECT_THAT(Added(metrics, 1), Not(Contains(Key("perf/first_token_ms"))));
+}
+
+}  // namespace
+}  // namespace ingot::app
