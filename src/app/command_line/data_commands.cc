@@ -1,40 +1,16 @@
-#include "app/data_commands.h"
-
+#include <CLI/CLI.hpp>
+#include <iostream>
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "app/command_line/command.h"
+#include "app/commands.h"
+#include "app/harbor_command.h"
+
 namespace ingot::app {
+namespace {
 
-void AddRunArgs(CLI::App& parser, RunArgs& args) {
-  const auto check = [](const std::string& word) {
-    return word.find('=') == std::string::npos ? "'" + word + "' is one argument too many: KEY=VALUE is expected" : "";
-  };
-  parser.add_option("config", args.config, "the run's YAML file")->required();
-  parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
-      ->allow_extra_args(false)
-      ->check(check);
-  // Parsed after --set, whose words it keeps.
-  parser
-      .add_option_function<std::vector<std::string>>(
-          "overrides",
-          [&args](const std::vector<std::string>& words) {
-            args.overrides.insert(args.overrides.end(), words.begin(), words.end());
-          },
-          "override keys: trainer.learning_rate=1e-3 run.seed=2")
-      ->check(check);
-}
-
-std::function<int()> DeclareRegrade(CLI::App& parser) {
-  const auto args = std::make_shared<RegradeArgs>();
-  parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("--set", args->overrides, "override one key: --set 'rewards.terms=[{kind: outcome}]' (repeatable)")
-      ->allow_extra_args(false);
-  parser.add_flag("--json", args->json, "one JSON object");
-  return [args] { return Regrade(*args); };
-}
-
-std::function<int()> DeclareCollect(CLI::App& parser) {
+Command::Run DeclareCollect(CLI::App& parser) {
   const auto args = std::make_shared<CollectArgs>();
   AddRunArgs(parser, args->run);
   parser.add_option("--checkpoint", args->checkpoint, "the model's folder; default: the configuration's model");
@@ -45,7 +21,17 @@ std::function<int()> DeclareCollect(CLI::App& parser) {
   return [args] { return Collect(*args); };
 }
 
-std::function<int()> DeclareTasksRate(CLI::App& parser) {
+Command::Run DeclareTasksCheck(CLI::App& parser) {
+  const auto args = std::make_shared<TasksCheckArgs>();
+  parser.add_option("folder", args->folder, "a folder of Harbor tasks, or one task")->required();
+  parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
+  parser.add_flag("--only-read", args->only_read, "list the tasks, and run none");
+  parser.add_flag("--without-images", args->without_images,
+                  "try them with this machine's programs and the work folder at /app, in place of their images");
+  return [args] { return CheckTasks(*args, std::cout, std::cerr); };
+}
+
+Command::Run DeclareTasksRate(CLI::App& parser) {
   const auto args = std::make_shared<TasksRateArgs>();
   parser.add_option("run", args->run_dir, "folder of `ingot collect`, or of a training run")->required();
   parser.add_option("out", args->out, "the file to write: its tasks with their pass rate")->required();
@@ -54,7 +40,7 @@ std::function<int()> DeclareTasksRate(CLI::App& parser) {
   return [args] { return TasksRate(*args); };
 }
 
-std::function<int()> DeclareTasksFilter(CLI::App& parser) {
+Command::Run DeclareTasksFilter(CLI::App& parser) {
   const auto args = std::make_shared<TasksFilterArgs>();
   parser.add_option("tasks", args->tasks, "the task file, JSON lines")->required();
   parser.add_option("out", args->out, "the file to write: the tasks that stay")->required();
@@ -73,7 +59,7 @@ std::function<int()> DeclareTasksFilter(CLI::App& parser) {
   return [args] { return TasksFilter(*args); };
 }
 
-std::function<int()> DeclareTasksCases(CLI::App& parser) {
+Command::Run DeclareTasksCases(CLI::App& parser) {
   const auto args = std::make_shared<TasksCasesArgs>();
   parser.add_option("problems", args->problems, "JSON lines: {\"cases\": [INPUT], \"submissions\": [PROGRAM]}")
       ->required();
@@ -89,33 +75,7 @@ std::function<int()> DeclareTasksCases(CLI::App& parser) {
   return [args] { return TasksCases(*args); };
 }
 
-std::function<int()> DeclareExport(CLI::App& parser) {
-  const auto args = std::make_shared<ExportArgs>();
-  parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("out", args->out, "the file to write, JSON lines for data.sft or data.dpo")->required();
-  parser
-      .add_option(
-          "--as", args->as,
-          "sft: correct episodes; dpo: pairs, chosen the shortest correct one of its group; atif: every finished "
-          "episode as a trajectory of Harbor")
-      ->check(CLI::IsMember({"sft", "dpo", "atif"}))
-      ->capture_default_str();
-  parser.add_option("--above", args->above, "an episode is correct if its outcome is above it")->capture_default_str();
-  parser.add_flag("--shortest", args->shortest, "sft: of each group the shortest correct episode alone");
-  parser.add_option("--recall", args->recall,
-                    "sft: the signal with an episode's recall, which decides in place of the outcome");
-  parser
-      .add_option("--recall-high", args->recall_high,
-                  "recall from which on every episode is kept; below, in proportion")
-      ->check(CLI::Range(0.01, 1.0))
-      ->capture_default_str();
-  parser.add_option("--zero-share", args->zero_share, "greatest share of episodes with recall 0")
-      ->check(CLI::Range(0.0, 0.99))
-      ->capture_default_str();
-  return [args] { return Export(*args); };
-}
-
-std::function<int()> DeclareImport(CLI::App& parser) {
+Command::Run DeclareImport(CLI::App& parser) {
   const auto args = std::make_shared<ImportArgs>();
   // Overrides stand behind --set alone: words without it are files.
   parser.add_option("config", args->run.config, "the run's YAML file")->required();
@@ -123,6 +83,37 @@ std::function<int()> DeclareImport(CLI::App& parser) {
       ->allow_extra_args(false);
   parser.add_option("files", args->files, "trajectories in ATIF: one JSON object a file, or JSON lines")->required();
   return [args] { return Import(*args); };
+}
+
+Command::Run DeclareRegrade(CLI::App& parser) {
+  const auto args = std::make_shared<RegradeArgs>();
+  parser.add_option("run", args->run_dir, "the run's folder")->required();
+  parser.add_option("--set", args->overrides, "override one key: --set 'rewards.terms=[{kind: outcome}]' (repeatable)")
+      ->allow_extra_args(false);
+  parser.add_flag("--json", args->json, "one JSON object");
+  return [args] { return Regrade(*args); };
+}
+
+}  // namespace
+
+std::vector<Command> DataCommands() {
+  return {
+      {.name = "collect",
+       .summary = "run the agents on the training tasks, several samples each, and train nothing",
+       .declare = DeclareCollect,
+       .computes = true,
+       .holds_keys = true},
+      {"tasks",
+       "measure, filter and try tasks",
+       nullptr,
+       {{"check", "try Harbor's tasks: the solution must give 1, and doing nothing must not", DeclareTasksCheck},
+        {"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
+        {"filter", "drop tasks that are trivial, impossible or easy to guess", DeclareTasksFilter},
+        {"cases", "keep the test cases on which submissions agree, and the problems with enough of them",
+         DeclareTasksCases}}},
+      {"import", "make a pool of trajectories in ATIF, Harbor's format", DeclareImport},
+      {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
+  };
 }
 
 }  // namespace ingot::app

@@ -1,0 +1,46 @@
+// The commands of the command line, as a table. Each part of it is a file of this folder: the commands of one kind, with
+// their arguments. To add a command, add it to the part of its kind.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace ingot::app {
+
+struct RunArgs;
+
+struct Command {
+  using Run = std::function<int()>;  // runs a command with its arguments; returns the exit code
+
+  std::string name;
+  std::string summary;
+  // Adds the command's arguments to the parser; the result runs the command once they are parsed. Null = a group.
+  Run (*declare)(CLI::App& parser) = nullptr;
+  std::vector<Command> group = {};  // the commands of a group
+  bool computes = false;            // with threads of OpenMP
+  bool holds_keys = false;          // its memory is hidden (process.h)
+};
+
+// Every command, in the order of the help.
+std::vector<Command> Commands();
+
+// Its parts, in this order.
+std::vector<Command> RunCommands();          // a run, its roles and its nodes
+std::vector<Command> ModelFolderCommands();  // a model folder or checkpoint: its texts, tensors, evaluation and serving
+std::vector<Command> RecordCommands();       // the record of a run: shown to people, or exported
+std::vector<Command> DataCommands();         // tasks and trajectories: made, measured, converted
+std::vector<Command> RoomCommands();         // rooms and their images, beside any run
+std::vector<Command> BenchCommands();        // figures of this machine and of orders, measured or simulated
+std::vector<Command> SetupCommands();        // help with configurations, machines and shells
+
+// Arguments of several commands: the configuration with its overrides, and the number of threads. `args` and `threads`
+// outlive the parser.
+void AddRunArgs(CLI::App& parser, RunArgs& args);
+void AddThreads(CLI::App& parser, int& threads, const std::string& meaning);
+
+}  // namespace ingot::app
