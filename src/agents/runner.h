@@ -15,33 +15,30 @@
 // An agent's processes are gone before the end of its episode is reported. The episode's metadata says how strong the
 // wall around it was.
 //
-// Snapshots. A thread asks the gateway for snapshots that are to be taken. It takes them of running rooms, and ends the
-// agents of trunks at their forks. A leaf begins on the files that its trunk left; a slot opens it like any episode. Held
-// snapshots live in this process: a leaf that finds none fails with the cause "snapshot", and its trunk is tried again.
+// Snapshots (snapshots.h). A leaf begins on the files that its trunk left; a slot opens it like any episode. Held snapshots
+// live in this process: a leaf that finds none fails with the cause "snapshot", and its trunk is tried again.
 //
 // Threads: a slot is one long task of the runner's executor, which has a thread per slot, and waits for its commands.
 // Deadlines and waits are counted on `clock`. Thread safe; one thread calls Start and the destructor.
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "agents/door.h"
+#include "agents/end_reporter.h"
 #include "agents/episode_run.h"
 #include "agents/episodes.h"
-#include "agents/held_snapshots.h"
-#include "agents/live_episode.h"
+#include "agents/gateway_patience.h"
 #include "agents/open_gate.h"
 #include "agents/options.h"
 #include "agents/recipe.h"
 #include "agents/recipe_mix.h"
+#include "agents/runner_tally.h"
+#include "agents/snapshots.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/metrics.h"
@@ -52,23 +49,6 @@
 #include "sandbox/substrate.h"
 
 namespace ingot::agents {
-
-struct RunnerStats {
-  int64_t running = 0;    // episodes open now
-  int64_t opened = 0;     // since the start, like all counts below
-  int64_t finished = 0;   // ended with a reward
-  int64_t forked = 0;     // trunks that ended at their fork
-  int64_t snapshots = 0;  // held now
-  int64_t failed = 0;
-  std::map<std::string, int64_t> failures;  // by cause (agents/episode_run.h)
-  int64_t refused = 0;                      // admissions answered with RESOURCE_EXHAUSTED
-  int64_t open_errors = 0;                  // admissions answered with another error
-  int64_t unreported = 0;                   // episodes whose end the gateway did not accept
-  double completion_s = 0;                  // sum over episodes whose agent ran
-  double agent_cpu_s = 0;
-  double reward_sum = 0;  // over finished episodes
-  bool done = false;      // the gateway said that the run is over
-};
 
 class Runner {
  public:
@@ -97,12 +77,6 @@ class Runner {
   RunnerStats Stats() const;
 
  private:
-  struct Series;  // metrics, looked up once
-  struct Rewards {
-    double sum = 0;
-    int64_t count = 0;
-  };
-
   Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
          std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
          base::Metrics* metrics, Door* door);
@@ -125,32 +99,14 @@ class Runner {
   EpisodeReport RunOne(int recipe, const v1::EpisodeOpenResponse& episode);
   // RunOne of an episode that others may take snapshots of.
   EpisodeReport RunLive(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, EpisodeContext context);
-  // The snapshots' thread.
-  void TakeSnapshots();
-  void TakeSnapshot(const v1::NextSnapshotResponse& ask);
-  // Has a thread of its own run SendFilesOf, or tells the reader at once that none is free.
-  void PostFilesOf(const v1::NextSnapshotResponse& ask);
-  // For a reader of a snapshot that is held.
-  void SendFilesOf(const v1::NextSnapshotResponse& ask);
-  // The error that the gateway is told.
-  absl::Status HoldSnapshotOf(const v1::NextSnapshotResponse& ask);
   std::string NameOf(int recipe) const;
-  // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Afterwards the report
-  // has the cause under which the episode is counted and, beside a failure, the gateway's last refusal.
-  void Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
-  absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned, const std::map<std::string, double>& signals,
-                    const std::map<std::string, std::string>& facts);
-  absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
-  absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
-                                             const std::string& detail, const std::string& cause = "");
-  bool stopping() const;
-  // Repeats `call` while the gateway cannot be reached. Once the runner stops, a call that fails is the last one.
-  absl::Status WithRetries(const char* waits_for, const std::function<absl::Status()>& call);
-  void Count(int recipe, const EpisodeReport& report);
+  // Tells the gateway the end of the episode, and counts it.
+  void Settle(int recipe, const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
+  // A failure that other episodes would have likewise: the slot waits before the next one. As long as no agent has
+  // finished, a crash may be such a failure too.
+  bool MayBeOfSetup(const EpisodeReport& report) const;
   // Waits until no slot lives; false: the deadline passed first.
   bool AwaitSlots(std::chrono::nanoseconds deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Waits until `moment` of the clock, or until Stop.
-  void WaitUntil(std::chrono::nanoseconds moment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // True for the first keep_failed_max calls.
   bool MayKeepFolder();
 
@@ -164,37 +120,28 @@ class Runner {
   Door* const door_;
   std::unique_ptr<McpBridge> bridge_;  // null: no recipe has an MCP server elsewhere, or rooms share the network
   const std::unique_ptr<sandbox::ImageStore> images_;
-  const std::unique_ptr<Series> series_;  // null: no metrics
   const std::string cwd_;
   const std::string metadata_;  // of every episode: {"sandbox": the substrate's grant}
 
   // Own synchronisation.
   sandbox::Cancellation cancel_;
-  HeldSnapshots held_;
+  GatewayPatience patience_;
+  Snapshots snapshots_;
+  EndReporter reporter_;
 
   mutable base::Mutex mu_;
-  base::CondVar changed_;  // the gate, room for a recipe, the end of a slot, Stop
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  base::CondVar changed_;                              // the gate, room for a recipe, the end of a slot, Stop
   bool gate_is_watched_ ABSL_GUARDED_BY(mu_) = false;  // a slot waits for gate_.next()
   OpenGate gate_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<base::Wait> no_gateway_
       ABSL_GUARDED_BY(mu_);  // from the first opening without an answer to the next answer
   RecipeMix mix_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Rewards> rewards_ ABSL_GUARDED_BY(mu_);  // of finished episodes, by scaffold
   int live_slots_ ABSL_GUARDED_BY(mu_) = 0;
   int kept_folders_ ABSL_GUARDED_BY(mu_) = 0;
   absl::StatusCode last_open_error_ ABSL_GUARDED_BY(mu_) = absl::StatusCode::kOk;
-  RunnerStats stats_ ABSL_GUARDED_BY(mu_);
-  struct Live {
-    std::shared_ptr<LiveEpisode> episode;
-    int64_t group_id = 0;
-  };
-  std::map<std::string, Live> live_ ABSL_GUARDED_BY(mu_);  // running episodes by id
-  std::set<std::string> sending_ ABSL_GUARDED_BY(mu_);     // ids of transfers
+  RunnerTally tally_ ABSL_GUARDED_BY(mu_);
 
-  base::Executor snapshots_;  // one thread
-  base::Executor senders_;    // of files
-  base::Executor slots_;      // a thread per slot; last: the slots end before the rest goes
+  base::Executor slots_;  // a thread per slot; last: the slots end before the rest goes
 };
 
 }  // namespace ingot::agents

@@ -1,0 +1,85 @@
+#include "agents/end_reporter.h"
+
+#include "agents/failure_causes.h"
+
+namespace ingot::agents {
+namespace {
+
+constexpr char kEndTaker[] = "a gateway that takes the end of an episode";
+
+const std::string& OwnersKey(const v1::EpisodeOpenResponse& episode) {
+  return episode.owner_key().empty() ? episode.api_key() : episode.owner_key();
+}
+
+}  // namespace
+
+absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report) {
+  absl::Status ended;
+  if (report.fork != nullptr) {
+    ended = End(episode, v1::EPISODE_FORKED, "").status();
+    if (ended.ok()) return ended;
+    report.fork = nullptr;
+    report.cause = IsTransient(ended) && patience_.stopped() ? kStopped : "gateway";
+    report.detail = absl::StrCat("the fork was not taken: ", ended.message());
+  } else if (report.cause.empty()) {
+    // Without a reward here, the agent posted its own, which must stand.
+    const absl::Status posted =
+        report.has_reward ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
+    if (posted.ok()) ended = Finish(episode, report);
+    if (posted.ok() && ended.ok()) return ended;
+    const absl::Status& refused = posted.ok() ? ended : posted;
+    report.cause = IsTransient(refused) && patience_.stopped() ? kStopped : "gateway";
+    report.detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
+  }
+  if (ended.ok() || !IsTransient(ended)) {  // after a transient error the gateway may have accepted the end
+    const v1::EpisodeState state = report.cause == kStopped  ? v1::EPISODE_FENCED
+                                   : IsOfSetup(report.cause) ? v1::EPISODE_INFRASTRUCTURE_FAILED
+                                                             : v1::EPISODE_FAILED;
+    const auto failed = End(episode, state, absl::StrCat(report.cause, ": ", report.detail), report.cause);
+    if (failed.ok() && !failed->last_refusal().empty()) {
+      absl::StrAppend(&report.detail, "; the gateway's last refusal: ", failed->last_refusal());
+    }
+    ended = failed.status();
+  }
+  return ended;
+}
+
+absl::Status EndReporter::Post(const v1::EpisodeOpenResponse& episode, double earned,
+                               const std::map<std::string, double>& signals,
+                               const std::map<std::string, std::string>& facts) {
+  v1::EpisodeRewardRequest reward;
+  reward.set_episode_id(episode.episode_id());
+  reward.set_api_key(OwnersKey(episode));
+  reward.set_reward(earned);
+  for (const auto& [name, value] : signals) (*reward.mutable_signals())[name] = value;
+  for (const auto& [name, json] : facts) (*reward.mutable_facts())[name] = json;
+  return patience_.Persist(kEndTaker, [&] { return episodes_.Reward(reward); });
+}
+
+absl::Status EndReporter::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
+  absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail).status();
+  if (report.has_reward || !absl::IsFailedPrecondition(ended)) return ended;
+  // The agent was to post a reward and has posted none: its own doing, like a missing answer.
+  std::map<std::string, double> signals = report.signals;
+  signals["answer_malformed"] = 1;
+  if (!Post(episode, 0, signals, report.facts).ok()) return ended;
+  return End(episode, v1::EPISODE_FINISHED, "the agent has posted no reward").status();
+}
+
+absl::StatusOr<v1::EpisodeEndResponse> EndReporter::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
+                                                        const std::string& detail, const std::string& cause) {
+  v1::EpisodeEndRequest request;
+  request.set_episode_id(episode.episode_id());
+  request.set_api_key(OwnersKey(episode));
+  request.set_state(state);
+  request.set_detail(ValidUtf8(detail));
+  request.set_cause(cause);
+  absl::StatusOr<v1::EpisodeEndResponse> ended;
+  INGOT_RETURN_IF_ERROR(patience_.Persist(kEndTaker, [&] {
+    ended = episodes_.End(request);
+    return ended.status();
+  }));
+  return ended;
+}
+
+}  // namespace ingot::agents

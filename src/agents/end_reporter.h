@@ -1,0 +1,36 @@
+// The EndReporter tells the gateway the end of an episode: its reward and its state. Thread safe.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "agents/episode_run.h"
+#include "agents/episodes.h"
+#include "agents/gateway_patience.h"
+#include "base/status.h"
+#include "proto/gateway.pb.h"
+
+namespace ingot::agents {
+
+class EndReporter {
+ public:
+  // Both outlive it.
+  EndReporter(Episodes& episodes, GatewayPatience& patience) : episodes_(episodes), patience_(patience) {}
+
+  // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Afterwards the report
+  // has the cause under which the episode is counted and, beside a failure, the gateway's last refusal. An error: the
+  // gateway did not take the end.
+  absl::Status Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
+
+ private:
+  absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned, const std::map<std::string, double>& signals,
+                    const std::map<std::string, std::string>& facts);
+  absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
+  absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
+                                             const std::string& detail, const std::string& cause = "");
+
+  Episodes& episodes_;
+  GatewayPatience& patience_;
+};
+
+}  // namespace ingot::agents

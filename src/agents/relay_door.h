@@ -1,0 +1,24 @@
+// The door to a gateway of another process: a thread of this one relays the connections of rooms (sandbox/relay.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "agents/door.h"
+#include "sandbox/relay.h"
+
+namespace ingot::agents {
+
+class RelayDoor final : public Door {
+ public:
+  absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string& base_url) override {
+    INGOT_RETURN_IF_ERROR(relay_.status());
+    return (*relay_)->Serve(std::move(listener), base_url);
+  }
+
+ private:
+  const absl::StatusOr<std::shared_ptr<sandbox::Relay>> relay_ = sandbox::Relay::Start();
+};
+
+}  // namespace ingot::agents

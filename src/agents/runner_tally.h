@@ -1,0 +1,62 @@
+// The counts of a runner since its start: its statistics, and its metrics. Not thread safe; Runner calls it under its lock.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agents/episode_run.h"
+#include "base/metrics.h"
+
+namespace ingot::agents {
+
+struct RunnerStats {
+  int64_t running = 0;    // episodes open now
+  int64_t opened = 0;     // since the start, like all counts below
+  int64_t finished = 0;   // ended with a reward
+  int64_t forked = 0;     // trunks that ended at their fork
+  int64_t snapshots = 0;  // held now
+  int64_t failed = 0;
+  std::map<std::string, int64_t> failures;  // by cause (agents/episode_run.h)
+  int64_t refused = 0;                      // admissions answered with RESOURCE_EXHAUSTED
+  int64_t open_errors = 0;                  // admissions answered with another error
+  int64_t unreported = 0;                   // episodes whose end the gateway did not accept
+  double completion_s = 0;                  // sum over episodes whose agent ran
+  double agent_cpu_s = 0;
+  double reward_sum = 0;  // over finished episodes
+  bool done = false;      // the gateway said that the run is over
+};
+
+class RunnerTally {
+ public:
+  // `metrics` outlives it; null = none.
+  explicit RunnerTally(base::Metrics* metrics);
+  ~RunnerTally();
+
+  void CountOpened();
+  void CountRefused();    // for lack of room
+  void CountOpenError();  // an admission that failed otherwise
+  // An episode that was open. Logs the first failures of each cause.
+  void CountEnded(const std::string& scaffold, const EpisodeReport& report);
+  void CountUnreported() { ++stats_.unreported; }
+  // The run is over.
+  void Finish() { stats_.done = true; }
+
+  const RunnerStats& stats() const { return stats_; }
+
+ private:
+  struct Series;  // metrics, looked up once
+  struct Rewards {
+    double sum = 0;
+    int64_t count = 0;
+  };
+  void CountReward(const std::string& scaffold, double reward);
+  void CountFailure(const std::string& scaffold, const EpisodeReport& report);
+
+  RunnerStats stats_;                       // but for the snapshots
+  std::map<std::string, Rewards> rewards_;  // of finished episodes, by scaffold
+  const std::unique_ptr<Series> series_;    // null: no metrics
+};
+
+}  // namespace ingot::agents

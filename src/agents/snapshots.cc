@@ -1,0 +1,134 @@
+#include "agents/snapshots.h"
+
+#include <utility>
+
+#include "agents/episode_run.h"
+#include "agents/send_files.h"
+#include "base/log.h"
+
+namespace ingot::agents {
+namespace {
+
+// The longest that one request for asks waits: the stop of the runner waits for it.
+constexpr int64_t kAskWaitMs = 250;
+constexpr int kFileSenders = 4;
+
+}  // namespace
+
+Snapshots::Snapshots(const RunnerOptions& options, Episodes& episodes, GatewayPatience& patience,
+                     const base::Clock& clock)
+    : options_(options),
+      episodes_(episodes),
+      patience_(patience),
+      clock_(clock),
+      held_(static_cast<size_t>(options.max_snapshots)),
+      senders_({.name = "files", .threads = kFileSenders}, clock),
+      taker_({.name = "snapshots", .threads = 1}, clock) {}
+
+Snapshots::~Snapshots() {
+  taker_.Shutdown();
+  senders_.Shutdown();
+}
+
+void Snapshots::Start() {
+  taker_.Post([this] { TakeAll(); });
+}
+
+void Snapshots::StopEpisodes() {
+  base::MutexLock lock(mu_);
+  stopping_ = true;
+  for (const auto& [id, live] : live_) live.episode->Stop();
+}
+
+std::shared_ptr<LiveEpisode> Snapshots::Enter(const v1::EpisodeOpenResponse& episode) {
+  auto live = std::make_shared<LiveEpisode>();
+  base::MutexLock lock(mu_);
+  live_[episode.episode_id()] = {live, episode.ref().group_id()};
+  if (stopping_) live->Stop();
+  return live;
+}
+
+void Snapshots::Leave(const v1::EpisodeOpenResponse& episode) {
+  base::MutexLock lock(mu_);
+  live_.erase(episode.episode_id());
+}
+
+void Snapshots::TakeAll() {
+  v1::NextSnapshotRequest request;
+  request.set_wait_ms(kAskWaitMs);
+  while (!patience_.stopped()) {
+    const auto ask = episodes_.NextSnapshot(request);
+    if (ask.ok() && ask->episode_id().empty()) continue;
+    if (ask.ok()) {
+      Take(*ask);
+      continue;
+    }
+    patience_.WaitUntil(clock_.Now() + base::FromSeconds(options_.backoff_max_s));
+  }
+}
+
+void Snapshots::Take(const v1::NextSnapshotResponse& ask) {
+  if (!ask.transfer_id().empty()) return PostFilesOf(ask);
+  if (ask.ends()) {
+    base::MutexLock lock(mu_);
+    const auto live = live_.find(ask.episode_id());
+    // Otherwise the episode ends anyway, which the gateway is told.
+    if (live != live_.end()) live->second.episode->Fork(ask.snapshot_id());
+    return;
+  }
+  const absl::Status held = HoldOne(ask);
+  v1::SnapshotTakenRequest taken;
+  taken.set_snapshot_id(ask.snapshot_id());
+  if (!held.ok()) taken.set_error(ValidUtf8(std::string(held.message())));
+  const absl::Status told =
+      patience_.Persist("a gateway that takes snapshots", [&] { return episodes_.SnapshotTaken(taken); });
+  if (!told.ok() && !absl::IsNotFound(told)) {
+    INGOT_LOG(warn, "the gateway does not know of snapshot {}: {}", ask.snapshot_id(), told.ToString());
+  }
+}
+
+absl::Status Snapshots::HoldOne(const v1::NextSnapshotResponse& ask) {
+  if (held_.Find(ask.snapshot_id()) != nullptr) return absl::OkStatus();  // asked for once more
+  Live live;
+  {
+    base::MutexLock lock(mu_);
+    const auto found = live_.find(ask.episode_id());
+    if (found == live_.end()) return absl::FailedPreconditionError("no agent of the episode runs here");
+    live = found->second;
+  }
+  INGOT_ASSIGN_OR_RETURN(auto files, live.episode->TakeSnapshot());
+  return held_.Add(ask.snapshot_id(), live.group_id, std::move(files));
+}
+
+void Snapshots::PostFilesOf(const v1::NextSnapshotResponse& ask) {
+  {
+    base::MutexLock lock(mu_);
+    if (sending_.contains(ask.transfer_id())) return;  // asked for once more
+    if (sending_.size() < kFileSenders) {
+      sending_.insert(ask.transfer_id());
+      senders_.Post([this, ask] {
+        SendFilesOf(ask);
+        base::MutexLock lock(mu_);
+        sending_.erase(ask.transfer_id());
+      });
+      return;
+    }
+  }
+  v1::SnapshotFilesPart busy;
+  busy.set_transfer_id(ask.transfer_id());
+  busy.set_error(absl::StrCat("the runner sends files to ", kFileSenders, " readers: try again later"));
+  const absl::Status ignored = episodes_.SendSnapshotFiles(busy);  // an ask that stands is given again
+}
+
+void Snapshots::SendFilesOf(const v1::NextSnapshotResponse& ask) {
+  const HeldSnapshots::Files files = held_.Find(ask.snapshot_id());
+  const absl::Status sent = SendFiles(files.get(), ask, [this](const v1::SnapshotFilesPart& part) {
+    if (patience_.stopped()) return absl::CancelledError("the runner was stopped");
+    return patience_.Persist("a reader of a snapshot's files", [&] { return episodes_.SendSnapshotFiles(part); });
+  });
+  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away, or was told
+    INGOT_LOG(warn, "the files of snapshot {} were not sent: {}", ask.snapshot_id(), sent.ToString());
+  }
+}
+
+}  // namespace ingot::agents

@@ -1,0 +1,72 @@
+// The snapshots of a runner. A thread asks the gateway for snapshots that are to be taken, takes them of the rooms of running
+// episodes, and ends the agents of trunks at their forks. Others send the files of held snapshots to readers. Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "agents/episodes.h"
+#include "agents/gateway_patience.h"
+#include "agents/held_snapshots.h"
+#include "agents/live_episode.h"
+#include "agents/options.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "proto/gateway.pb.h"
+
+namespace ingot::agents {
+
+class Snapshots {
+ public:
+  // All arguments outlive it.
+  Snapshots(const RunnerOptions& options, Episodes& episodes, GatewayPatience& patience, const base::Clock& clock);
+  ~Snapshots();  // REQUIRES: the patience is stopped
+
+  // Starts to ask the gateway. To be called once.
+  void Start();
+  // Ends the agents of running episodes, and of those that come later.
+  void StopEpisodes();
+
+  // The episode runs from here on, until Leave: snapshots of it may be taken.
+  std::shared_ptr<LiveEpisode> Enter(const v1::EpisodeOpenResponse& episode);
+  void Leave(const v1::EpisodeOpenResponse& episode);
+
+  HeldSnapshots& held() { return held_; }
+  const HeldSnapshots& held() const { return held_; }
+
+ private:
+  struct Live {
+    std::shared_ptr<LiveEpisode> episode;
+    int64_t group_id = 0;
+  };
+
+  void TakeAll();
+  void Take(const v1::NextSnapshotResponse& ask);
+  // The error that the gateway is told.
+  absl::Status HoldOne(const v1::NextSnapshotResponse& ask);
+  // Has a thread of its own run SendFilesOf, or tells the reader at once that none is free.
+  void PostFilesOf(const v1::NextSnapshotResponse& ask);
+  // For a reader of a snapshot that is held.
+  void SendFilesOf(const v1::NextSnapshotResponse& ask);
+
+  const RunnerOptions& options_;
+  Episodes& episodes_;
+  GatewayPatience& patience_;
+  const base::Clock& clock_;
+  HeldSnapshots held_;
+
+  base::Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::map<std::string, Live> live_ ABSL_GUARDED_BY(mu_);  // running episodes by id
+  std::set<std::string> sending_ ABSL_GUARDED_BY(mu_);     // ids of transfers
+
+  base::Executor senders_;  // of files
+  base::Executor taker_;    // one thread; last: it ends before the rest goes
+};
+
+}  // namespace ingot::agents
