@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/fault.h"
 #include "base/log.h"
-#include "base/placeholders.h"
 
 namespace ingot::rollout {
 
@@ -15,7 +13,6 @@ using std::chrono::duration;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr int32_t kMaxTopLogprobs = 20;
 // An engine without weights looks for late requests this often.
 constexpr milliseconds kDeadlinePoll{20};
 
@@ -79,7 +76,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
     INGOT_ASSIGN_OR_RETURN(LoadedVersion first, engine->LoadVersion(std::move(initial)));
     engine->core_.SetNewest(first.version);
     base::MutexLock lock(engine->mu_);
-    engine->newest_ = std::move(first);
+    engine->versions_.SetNewest(std::move(first));
   }
   {
     base::MutexLock lock(engine->mu_);
@@ -99,6 +96,8 @@ Engine::Engine(const EngineOptions& options, Parts parts)
       clock_(*parts.clock),
       started_(clock_.Now()),
       wake_(std::make_shared<Wake>()),
+      sequences_(options_, *runner_, tokenizer_, clock_),
+      versions_(options_.max_retained_versions),
       core_(options_, runner_.get(), &clock_),
       step_thread_({.name = "engine"}, clock_) {}
 
@@ -129,7 +128,7 @@ void Engine::Shutdown() {
 std::unique_ptr<Client::Request> Engine::Generate(v1::GenerateRequest request, OnChunk on_chunk) {
   auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
   auto handle = std::make_unique<Handle>(gate, wake_);
-  absl::StatusOr<std::unique_ptr<Sequence>> sequence = MakeSequence(request);
+  absl::StatusOr<std::unique_ptr<Sequence>> sequence = sequences_.Make(request);
   absl::Status status = sequence.status();
   if (status.ok()) {
     (*sequence)->gate = gate;
@@ -143,170 +142,6 @@ std::unique_ptr<Client::Request> Engine::Generate(v1::GenerateRequest request, O
   return handle;
 }
 
-absl::Status Engine::CheckStops(const v1::SamplingParams& sampling) const {
-  if (sampling.stop_size() == 0) return absl::OkStatus();
-  if (tokenizer_ == nullptr) {
-    return absl::InvalidArgumentError("sampling.stop needs a tokenizer, and this engine was started without one");
-  }
-  if (sampling.stop_size() > options_.max_stop_strings) {
-    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has ", sampling.stop_size(),
-                                                   " strings; rollout.max_stop_strings is ",
-                                                   options_.max_stop_strings));
-  }
-  for (const std::string& stop : sampling.stop()) {
-    if (!stop.empty() && stop.size() <= static_cast<size_t>(options_.max_stop_bytes)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has a string of ", stop.size(),
-                                                   " bytes; it must be 1 to rollout.max_stop_bytes (",
-                                                   options_.max_stop_bytes, ")"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Engine::CheckSize(const v1::GenerateRequest& request) const {
-  const int64_t prompt = request.prompt_ids_size();
-  if (request.score_ids() > 0 ? prompt > options_.context_length : prompt >= options_.context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("a prompt of ", prompt,
-                                                   " tokens leaves no room to sample within the context length of ",
-                                                   options_.context_length));
-  }
-  // The last sampled token is never computed.
-  const int64_t most = std::min<int64_t>(prompt + request.sampling().max_new_tokens(), options_.context_length) - 1;
-  const int64_t room = options_.kv_cache_tokens / options_.kv_block_tokens * options_.kv_block_tokens;
-  if (most > room) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt_ids (", prompt, ") and max_new_tokens (", request.sampling().max_new_tokens(), ") need ",
-                     most, " tokens of KV cache and the engine has ", room,
-                     ": it could never run; lower max_new_tokens or raise ", "rollout.kv_cache_tokens"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Engine::CheckScored(const v1::GenerateRequest& request) {
-  if (request.score_ids() == 0) return absl::OkStatus();
-  if (request.score_ids() < 0 || request.score_ids() >= request.prompt_ids_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("score_ids is ", request.score_ids(), " of ",
-                                                   request.prompt_ids_size(),
-                                                   " prompt_ids; fewer than all are scored"));
-  }
-  if (request.pinned_version() < 0) return absl::InvalidArgumentError("score_ids needs a pinned version");
-  if (!(request.sampling().temperature() > 0)) {
-    return absl::InvalidArgumentError("score_ids needs a temperature above 0");
-  }
-  if (request.forced_ids_size() == 0 && request.top_logprobs() == 0 && !request.sampling().has_grammar() &&
-      request.sampling().stop_size() == 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("score_ids excludes forced_ids, top_logprobs, a grammar and stop strings");
-}
-
-absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::GenerateRequest& request) {
-  if (request.prompt_ids_size() == 0) return absl::InvalidArgumentError("prompt_ids is empty; at least one is needed");
-  for (const int32_t id : request.prompt_ids()) {
-    if (id >= 0 && id < runner_->vocab_size()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt_ids has ", id, ", outside the vocabulary of ", runner_->vocab_size()));
-  }
-  for (const int32_t id : request.forced_ids()) {
-    if (id >= 0 && id < runner_->vocab_size()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("forced_ids has ", id, ", outside the vocabulary of ", runner_->vocab_size()));
-  }
-  if (const std::string fault = base::PlaceholdersFault(request.placeholders(), request.prompt_ids_size());
-      !fault.empty()) {
-    return absl::InvalidArgumentError(fault);
-  }
-  INGOT_RETURN_IF_ERROR(ValidateSampling(request.sampling()));
-  INGOT_RETURN_IF_ERROR(ValidateShaping(request.sampling(), runner_->vocab_size()));
-  INGOT_RETURN_IF_ERROR(CheckStops(request.sampling()));
-  INGOT_RETURN_IF_ERROR(CheckSize(request));
-  if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("top_logprobs is ", request.top_logprobs(), "; it must be 0 to ", kMaxTopLogprobs));
-  }
-  if (request.pinned_version() < -1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pinned_version is ", request.pinned_version(), "; it must be -1 (follow) or a version"));
-  }
-  INGOT_RETURN_IF_ERROR(CheckScored(request));
-  auto sequence = std::make_unique<Sequence>();
-  sequence->request_id = request.request_id();
-  sequence->contents = Contents(request.placeholders());
-  sequence->draw = DrawOptions::From(request.sampling());
-  sequence->forced_ids.assign(request.forced_ids().begin(), request.forced_ids().end());
-  sequence->top_logprobs = request.top_logprobs();
-  sequence->record_routes = request.record_routes() || options_.record_routes;
-  sequence->min_version = request.min_version();
-  sequence->pinned_version = request.pinned_version();
-  sequence->tokens.assign(request.prompt_ids().begin(), request.prompt_ids().end());
-  sequence->prompt_size = sequence->tokens.size();
-  sequence->limit = std::min<size_t>(sequence->prompt_size + request.sampling().max_new_tokens(),
-                                     static_cast<size_t>(options_.context_length));
-  sequence->tokens.reserve(std::min<size_t>(sequence->limit, sequence->prompt_size + 1024));
-  if (request.score_ids() > 0) {
-    sequence->score_from = sequence->prompt_size - static_cast<size_t>(request.score_ids());
-    sequence->scores.resize(static_cast<size_t>(request.score_ids()));
-  }
-  sequence->stop_ids.assign(request.sampling().stop_token_ids().begin(), request.sampling().stop_token_ids().end());
-  if (!request.sampling().ignore_eos()) {
-    sequence->stop_ids.insert(sequence->stop_ids.end(), runner_->eos_ids().begin(), runner_->eos_ids().end());
-  }
-  sequence->min_new_tokens = request.sampling().min_new_tokens();
-  if (request.sampling().stop_size() > 0) {
-    sequence->stops.emplace(
-        tokenizer_, std::vector<std::string>(request.sampling().stop().begin(), request.sampling().stop().end()),
-        sequence->tokens.back());
-  }
-  if (request.forced_ids_size() == 0 && LogitShaper::IsRequested(request.sampling())) {
-    sequence->shaper.emplace(request.sampling(), sequence->tokens, sequence->stop_ids);
-  }
-  if (request.forced_ids_size() == 0 && request.sampling().has_grammar()) {
-    INGOT_RETURN_IF_ERROR(AddConstraint(request.sampling().grammar(), sequence.get()));
-  }
-  // A client that ignores the end of the turn wants so many tokens, whatever they are.
-  if (request.forced_ids_size() == 0 && !request.sampling().ignore_eos() &&
-      options_.halt.Watches(runner_->vocab_size())) {
-    sequence->watch.emplace(options_.halt);
-  }
-  sequence->deadline = options_.request_deadline_ms == 0
-                           ? nanoseconds::max()
-                           : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));
-  sequence->arrived = clock_.Now();
-  sequence->times.set_arrival_unix_ns(clock_.UnixNanos());
-  sequence->times.set_queued_unix_ns(sequence->times.arrival_unix_ns());
-  return sequence;
-}
-
-absl::Status Engine::AddConstraint(const v1::Grammar& grammar, Sequence* sequence) {
-  if (tokenizer_ == nullptr) {
-    return absl::InvalidArgumentError("sampling.grammar needs a tokenizer, and this engine was started without one");
-  }
-  if (sequence->stop_ids.empty()) {
-    return absl::InvalidArgumentError(
-        "sampling.grammar needs an id that ends the turn: name one in stop_token_ids, or leave ignore_eos off");
-  }
-  for (const int32_t id : sequence->stop_ids) {
-    if (id >= 0 && id < runner_->vocab_size()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("stop_token_ids has ", id, ", outside the vocabulary of ", runner_->vocab_size()));
-  }
-  grammar::Compiler* grammars = nullptr;
-  {
-    base::MutexLock lock(grammar_mu_);
-    if (grammars_ == nullptr) {
-      grammars_ = std::make_unique<grammar::Compiler>(VocabularyOf(*tokenizer_, runner_->vocab_size()));
-    }
-    grammars = grammars_.get();  // lives as long as the engine, and has locks of its own
-  }
-  INGOT_ASSIGN_OR_RETURN(const grammar::Spec spec, SpecOf(grammar));
-  auto program = grammars->Compile(spec);
-  if (absl::IsInvalidArgument(program.status()) && !base::FaultOf(program.status()).has_value()) {
-    return base::FaultError({"sampling.grammar", std::string(program.status().message())});
-  }
-  INGOT_RETURN_IF_ERROR(program.status());
-  sequence->constraint.emplace(*std::move(program), sequence->stop_ids);
-  return absl::OkStatus();
-}
-
 absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
@@ -317,21 +152,10 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
                                                      " requests, as many as rollout.max_running and max_waiting allow; "
                                                      "try again later, or elsewhere"));
   }
-  if (const int64_t pinned = sequence->pinned_version; pinned >= 0) {
-    if (const auto found = retained_.find(pinned); found != retained_.end()) {
-      sequence->pinned = found->second.version;
-    } else if (newest_.version != nullptr && newest_.version->version == pinned) {
-      sequence->pinned = newest_.version;
-    } else if (newest_.version == nullptr) {
-      return absl::UnavailableError(absl::StrCat("version ", pinned, " is not held by this engine yet, as it is being ",
-                                                 "started: try again later"));
-    } else {
-      return absl::NotFoundError(absl::StrCat("version ", pinned,
-                                              " is not held by this engine: pin the newest, or one ",
-                                              "that an update asked to retain and nobody released"));
-    }
+  if (sequence->pinned_version >= 0) {
+    INGOT_ASSIGN_OR_RETURN(sequence->pinned, versions_.Pin(sequence->pinned_version));
   }
-  INGOT_RETURN_IF_ERROR(CheckMinVersion(*sequence, newest_.version.get()));
+  INGOT_RETURN_IF_ERROR(CheckMinVersion(*sequence, versions_.newest().version.get()));
   sequence->order = next_order_++;
   ++outstanding_;
   inbox_.push_back(std::move(sequence));
@@ -345,11 +169,11 @@ absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
   status.set_waiting(status.waiting() + static_cast<int32_t>(inbox_.size()));
   if (tokenizer_ != nullptr) status.set_tokenizer_fingerprint(tokenizer_->fingerprint());
   status.set_alive_seconds(duration<double>(clock_.Now() - started_).count());
-  status.set_version(newest_.version == nullptr ? -1 : newest_.version->version);
+  status.set_version(versions_.newest_number());
   status.clear_held_versions();
   status.clear_held_checksums();
   status.clear_held_loaded_unix_ns();
-  for (const WeightVersion* held : AllHeld()) {
+  for (const WeightVersion* held : versions_.All()) {
     status.add_held_versions(held->version);
     status.add_held_checksums(held->checksum);
     status.add_held_loaded_unix_ns(held->loaded_unix_ns);
@@ -361,49 +185,28 @@ absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
 
 absl::StatusOr<int64_t> Engine::LiveVersion() {
   base::MutexLock lock(mu_);
-  return newest_.version == nullptr ? -1 : newest_.version->version;
+  return versions_.newest_number();
 }
 
 absl::StatusOr<std::vector<weights::HeldVersion>> Engine::HeldVersions() {
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
   std::vector<weights::HeldVersion> all;
-  for (const WeightVersion* held : AllHeld()) all.push_back({held->version, held->checksum});
+  for (const WeightVersion* held : versions_.All()) all.push_back({held->version, held->checksum});
   return all;
-}
-
-std::vector<const WeightVersion*> Engine::AllHeld() const {
-  std::vector<const WeightVersion*> all;
-  for (const auto& [version, held] : retained_) all.push_back(held.version.get());
-  if (newest_.version != nullptr && !retained_.contains(newest_.version->version)) {
-    all.push_back(newest_.version.get());
-  }
-  return all;
-}
-
-Engine::LoadedVersion Engine::ReplaceRetained(bool retain) {
-  const int64_t version = newest_.version->version;
-  if (retain) return std::exchange(retained_[version], newest_);
-  LoadedVersion other;
-  if (const auto found = retained_.find(version);
-      found != retained_.end() && found->second.version->checksum != newest_.version->checksum) {
-    other = std::move(found->second);
-    retained_.erase(found);
-  }
-  return other;
 }
 
 std::shared_ptr<const weights::Snapshot> Engine::newest() const {
   base::MutexLock lock(mu_);
-  return newest_.snapshot;
+  return versions_.newest().snapshot;
 }
 
 bool Engine::HasRoom(int64_t version) {
   base::MutexLock lock(mu_);
-  return retained_.contains(version) || static_cast<int64_t>(retained_.size()) < options_.max_retained_versions;
+  return versions_.HasRoom(version);
 }
 
-absl::StatusOr<Engine::LoadedVersion> Engine::LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot) {
+absl::StatusOr<LoadedVersion> Engine::LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot) {
   auto version = std::make_shared<WeightVersion>();
   version->version = snapshot->version();
   version->checksum = snapshot->checksum();
@@ -455,9 +258,9 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Take(const Wanted& wanted) {
   LoadedVersion replaced;
   {
     base::MutexLock lock(mu_);
-    live = newest_.snapshot;
+    live = versions_.newest().snapshot;
     if (live != nullptr && live->version() == target.version() && live->checksum() == target.checksum()) {
-      replaced = ReplaceRetained(retain);
+      replaced = versions_.ReplaceRetained(retain);
       return response;  // a sender that lost the answer tries again
     }
   }
@@ -491,7 +294,7 @@ absl::Status Engine::Hold(std::shared_ptr<const weights::Snapshot> snapshot) {
   INGOT_ASSIGN_OR_RETURN(LoadedVersion held, LoadVersion(std::move(snapshot)));
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
-  if (!retained_.try_emplace(number, std::move(held)).second) {
+  if (!versions_.Add(std::move(held))) {
     return absl::InvalidArgumentError(absl::StrCat("version ", number, " is held already"));
   }
   return absl::OkStatus();
@@ -501,8 +304,7 @@ absl::Status Engine::HoldBeside(const Wanted& wanted) {
   const v1::Manifest& target = wanted.target;
   {
     base::MutexLock lock(mu_);
-    const auto found = retained_.find(target.version());
-    if (found != retained_.end() && found->second.version->checksum == target.checksum()) return absl::OkStatus();
+    if (versions_.Retains(target.version(), target.checksum())) return absl::OkStatus();
   }
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, wanted.make(nullptr));
   INGOT_ASSIGN_OR_RETURN(LoadedVersion held, LoadVersion(std::move(snapshot)));
@@ -510,7 +312,7 @@ absl::Status Engine::HoldBeside(const Wanted& wanted) {
   {
     base::MutexLock lock(mu_);
     if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
-    std::swap(retained_[target.version()], held);
+    held = versions_.Retain(std::move(held));
   }
   INGOT_LOG(debug, "rollout: version {} is held beside what is served", target.version());
   return absl::OkStatus();
@@ -545,10 +347,7 @@ absl::Status Engine::Release(int64_t version) {
   {
     base::MutexLock lock(mu_);
     if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
-    if (const auto found = retained_.find(version); found != retained_.end()) {
-      freed = std::move(found->second);
-      retained_.erase(found);
-    }
+    freed = versions_.Release(version);
   }
   freed = LoadedVersion();
   wake_->Signal();  // the next step frees its cached blocks
@@ -564,9 +363,9 @@ bool Engine::TakeInbox() {
   inbox_.clear();
   if (swap_ != nullptr) {
     const nanoseconds start = clock_.Now();
-    swap_->previous = std::exchange(newest_, swap_->next);
-    swap_->replaced = ReplaceRetained(swap_->retain);
-    core_.SetNewest(newest_.version);
+    swap_->previous = versions_.SetNewest(swap_->next);
+    swap_->replaced = versions_.ReplaceRetained(swap_->retain);
+    core_.SetNewest(versions_.newest().version);
     swapped_at_ = clock_.Now();
     swap_->times.set_wait_ms(Millis(start - swap_->posted));
     swap_->times.set_pause_ms(Millis(swapped_at_ - start));
@@ -613,7 +412,7 @@ void Engine::Settle(const std::vector<Emission>& emissions, nanoseconds busy) {
 }
 
 void Engine::NoteFirstToken(nanoseconds busy) {
-  if (!swapped_in_.has_value() || core_.stats().newest_sampled_salt != newest_.version->salt) return;
+  if (!swapped_in_.has_value() || core_.stats().newest_sampled_salt != versions_.newest().version->salt) return;
   swapped_in_->set_first_token_ms(Millis(clock_.Now() - swapped_at_));
   swapped_in_->set_step_ms(Millis(busy));
   *status_.mutable_first_token() = *std::exchange(swapped_in_, std::nullopt);

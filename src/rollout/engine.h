@@ -21,7 +21,6 @@
 #include <chrono>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,10 +29,11 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "grammar/grammar.h"
 #include "rollout/client.h"
 #include "rollout/engine_core.h"
 #include "rollout/engine_options.h"
+#include "rollout/loaded_versions.h"
+#include "rollout/sequence_maker.h"
 #include "text/tokenizer.h"
 #include "weights/sink.h"
 
@@ -95,11 +95,6 @@ class Engine final : public Client, public weights::Sink {
  private:
   class Handle;
   struct Wake;  // a Request handle's way to wake the step thread; may outlive the engine
-  // A version whose model is loaded; both are null before the first.
-  struct LoadedVersion {
-    std::shared_ptr<const WeightVersion> version;
-    std::shared_ptr<const weights::Snapshot> snapshot;
-  };
   struct Swap {
     LoadedVersion next;
     LoadedVersion previous, replaced;  // freed by the sender's thread, not between two steps
@@ -121,18 +116,8 @@ class Engine final : public Client, public weights::Sink {
   };
 
   Engine(const EngineOptions& options, Parts parts);
-  absl::StatusOr<std::unique_ptr<Sequence>> MakeSequence(const v1::GenerateRequest& request);
-  absl::Status CheckStops(const v1::SamplingParams& sampling) const;
-  static absl::Status CheckScored(const v1::GenerateRequest& request);
-  absl::Status CheckSize(const v1::GenerateRequest& request) const;
-  absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
-  // The weights that a pinned request would get, for every version.
-  std::vector<const WeightVersion*> AllHeld() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // After a swap: removes a retained entry of newest_'s number and other weights, and with `retain` enters newest_.
-  // Returns the entry that was removed, for the caller to free.
-  LoadedVersion ReplaceRetained(bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<v1::UpdateWeightsResponse> Take(const Wanted& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status HoldBeside(const Wanted& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
@@ -156,8 +141,7 @@ class Engine final : public Client, public weights::Sink {
   const std::chrono::nanoseconds started_;
   const std::shared_ptr<Wake> wake_;
 
-  base::Mutex grammar_mu_;
-  std::unique_ptr<grammar::Compiler> grammars_ ABSL_GUARDED_BY(grammar_mu_);  // null before the first grammar
+  SequenceMaker sequences_;  // own synchronisation
 
   base::Mutex update_mu_;  // one update at a time; taken before mu_
   uint64_t next_salt_ ABSL_GUARDED_BY(update_mu_) = 1;
@@ -166,9 +150,7 @@ class Engine final : public Client, public weights::Sink {
   base::CondVar swapped_;  // a swap is done, or the last request of a draining engine has ended
   std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
   Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // SwapIn posts and owns it
-  LoadedVersion newest_ ABSL_GUARDED_BY(mu_);
-  // By number. An entry with newest_'s number and other weights was pushed after newest_.
-  std::map<int64_t, LoadedVersion> retained_ ABSL_GUARDED_BY(mu_);
+  LoadedVersions versions_ ABSL_GUARDED_BY(mu_);
   int64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted and not ended
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

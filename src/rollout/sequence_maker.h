@@ -1,0 +1,47 @@
+// The SequenceMaker checks a request and makes the engine's Sequence of it, with its grammar compiled. Thread safe.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "grammar/grammar.h"
+#include "proto/rollout.pb.h"
+#include "rollout/engine_options.h"
+#include "rollout/model_runner.h"
+#include "rollout/sequence.h"
+#include "text/tokenizer.h"
+
+namespace ingot::rollout {
+
+class SequenceMaker {
+ public:
+  // `tokenizer`: null = stop strings and grammars are refused. The other arguments outlive it.
+  SequenceMaker(const EngineOptions& options, const ModelRunner& runner,
+                std::shared_ptr<const text::Tokenizer> tokenizer, const base::Clock& clock)
+      : options_(options), runner_(runner), tokenizer_(std::move(tokenizer)), clock_(clock) {}
+
+  // The sequence has arrived now; it has no gate, no order and no version yet. INVALID_ARGUMENT names a field that this
+  // model or engine cannot honour. The first grammar reads the whole vocabulary.
+  absl::StatusOr<std::unique_ptr<Sequence>> Make(const v1::GenerateRequest& request);
+
+ private:
+  absl::Status Check(const v1::GenerateRequest& request) const;
+  absl::Status CheckStops(const v1::SamplingParams& sampling) const;
+  static absl::Status CheckScored(const v1::GenerateRequest& request);
+  absl::Status CheckSize(const v1::GenerateRequest& request) const;
+  // The parts that watch or change what is sampled.
+  absl::Status AddGuards(const v1::GenerateRequest& request, Sequence* sequence);
+  absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
+
+  const EngineOptions& options_;
+  const ModelRunner& runner_;
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const base::Clock& clock_;
+  base::Mutex grammar_mu_;
+  std::unique_ptr<grammar::Compiler> grammars_ ABSL_GUARDED_BY(grammar_mu_);  // null before the first grammar
+};
+
+}  // namespace ingot::rollout
