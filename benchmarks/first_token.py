@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/app"))
-from run_tests import Ingot, SHORT, check  # noqa: E402
+from ingot_runs import Ingot, SHORT, check  # noqa: E402
 from weights_tests import Moto  # noqa: E402
 
 PARTS = ["snapshot", "save", "encode", "send", "fetch", "apply", "wait", "pause"]

@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "app"))
 import page_tests  # noqa: E402
-import run_tests  # noqa: E402
+import ingot_runs  # noqa: E402
 
 POLL_S = 3
 WARM_S = 30  # after the first step, with a cold cache
@@ -88,7 +88,7 @@ def measure(ingot, settings, options):
         link = page_tests.line_with(process, r"^page (\S+)", [])
         threading.Thread(target=process.stdout.read, daemon=True).start()
         while not steps(ingot, settings["run.name"]):
-            run_tests.check(process.poll() is None, "the run ended before its first step")
+            ingot_runs.check(process.poll() is None, "the run ended before its first step")
             time.sleep(1)
         time.sleep(WARM_S)
         windows, spent, asked = [], {0: 0.0, options.tabs: 0.0}, 0
@@ -99,7 +99,7 @@ def measure(ingot, settings, options):
                 time.sleep(options.seconds)
                 windows.append((start, time.time(), tabs))
                 asked += opened.close()
-                run_tests.check(process.poll() is None, f"the run ended in pair {pair}")
+                ingot_runs.check(process.poll() is None, f"the run ended in pair {pair}")
                 spent[tabs] += page_seconds(process.pid) - before
     finally:
         process.terminate()
@@ -123,7 +123,7 @@ def main():
         key_file.write_text(KEY + "\n")
         key_file.chmod(0o600)
         settings["gateway.admin_key_file"] = str(key_file)
-        ingot = run_tests.Ingot(os.path.abspath(options.binary), os.path.abspath(options.source), folder)
+        ingot = ingot_runs.Ingot(os.path.abspath(options.binary), os.path.abspath(options.source), folder)
         windows, spent, asked = measure(ingot, settings, options)
         rows = steps(ingot, settings["run.name"])
         for i in range(0, len(windows), 2):

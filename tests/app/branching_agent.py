@@ -1,4 +1,4 @@
-"""The agent of run_tests.py's case branching: a few calls, its messages in HOME before each, from where a fork goes on.
+"""The agent of branching_tests.py: a few calls, its messages in HOME before each, from where a fork goes on.
 Prints a bit of all that was said. For one task in four a single call is enough, so that no fork is reached."""
 import http.client
 import json

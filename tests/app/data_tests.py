@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 
-from run_tests import Ingot, check
+from ingot_runs import Ingot, check
 
 SMALL = {
     "model.hidden_size": 64, "model.intermediate_size": 128, "model.layers": 2, "model.heads": 2, "model.kv_heads": 1,

@@ -19,7 +19,8 @@ import threading
 import time
 
 from nodes_tests import secret, status
-from run_tests import GROUPS, SHORT, Ingot, PostgresServer, check, check_run, process_of, wait_for_rows, wait_until
+from ingot_runs import GROUPS, SHORT, Ingot, check, check_run, process_of, wait_for_rows, wait_until
+from postgres_server import PostgresServer
 
 ADMIN = "the-admin-of-the-nodes-0123456789"  # as nodes_tests.secret writes it
 

@@ -8,7 +8,6 @@ the machine has less (other work on it shows there too), and the bound. Fails if
 import argparse
 import http.client
 import json
-import os
 import pathlib
 import re
 import signal

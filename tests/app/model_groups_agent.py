@@ -1,4 +1,4 @@
-"""The agent of run_tests.py's case model_groups: asks models whose weights follow training, are pinned to a version or
+"""The agent of serving_tests.py's case model_groups: asks models whose weights follow training, are pinned to a version or
 live at another server, goes on from another model's turn, and posts its own rewards before it ends."""
 import http.client
 import json

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 
-from run_tests import SHORT, Ingot, check
+from ingot_runs import SHORT, Ingot, check
 
 ADAPTER = "adapter_model.safetensors"
 

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-from run_tests import SHORT, Ingot, PostgresServer, check, check_run, wait_until
+from ingot_runs import SHORT, Ingot, check, check_run, wait_until
+from postgres_server import PostgresServer
 
 
 def secret(ingot, name):

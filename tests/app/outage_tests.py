@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 
-from run_tests import GROUPS, Ingot, PostgresServer, check, process_of, wait_until
+from ingot_runs import GROUPS, Ingot, check, process_of, wait_until
+from postgres_server import PostgresServer
 
 OWN_MACHINE = "INGOT_OUTAGE_OWN_MACHINE"  # set in a process with mounts of its own
 

@@ -16,8 +16,8 @@ import time
 import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import run_tests  # noqa: E402
-from run_tests import check, wait_until  # noqa: E402
+import ingot_runs  # noqa: E402
+from ingot_runs import check, wait_until  # noqa: E402
 
 ROUTES = ["/", "/app.js", "/style.css", "/api/run", "/api/curves?names=reward/mean", "/api/window", "/api/time",
           "/api/step?step=0", "/api/episodes", "/api/group?group=0", "/api/episode?id=x", "/api/tokens?id=x&call=0"]
@@ -64,7 +64,7 @@ def line_with(process, pattern, lines, seconds=120):
 
 def start(ingot, name, settings, command="train"):
     """A run with a page: (process, address of its gateway or None, link)."""
-    process = ingot.start(command, {**run_tests.SHORT, "run.name": name, **settings})
+    process = ingot.start(command, {**ingot_runs.SHORT, "run.name": name, **settings})
     lines = []
     gateway = line_with(process, r"gateway (\S+)", lines) if command == "train" else None
     link = line_with(process, r"^page (\S+)", lines)
@@ -194,7 +194,7 @@ def check_faults(ingot, folder):
     broken.mkdir()
     done = subprocess.run([ingot.binary, "view", str(broken)], capture_output=True, text=True, timeout=30)
     check(done.returncode == 2 and "is not a run folder" in done.stderr, done.stderr)
-    code, output = ingot.run("train", {**run_tests.SHORT, "run.name": "port", "http.dashboard_port": 1, "http.dashboard_host": "203.0.113.7"})
+    code, output = ingot.run("train", {**ingot_runs.SHORT, "run.name": "port", "http.dashboard_port": 1, "http.dashboard_host": "203.0.113.7"})
     check(code != 0 and "dashboard" in output, output)
     check_damage(ingot, folder)
     check_record(ingot, folder)
@@ -251,7 +251,7 @@ def check_record(ingot, folder):
 def main():
     binary, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     with tempfile.TemporaryDirectory(prefix="ingot-page-") as folder:
-        ingot = run_tests.Ingot(binary, source, folder)
+        ingot = ingot_runs.Ingot(binary, source, folder)
         check_walls(ingot, folder)
         check_run(ingot, folder)
         check_faults(ingot, folder)

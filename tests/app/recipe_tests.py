@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from run_tests import Ingot, check, check_run
+from ingot_runs import Ingot, check, check_run
 
 SMALL = {
     "scheduler.total_steps": 2, "scheduler.groups_per_step": 2, "scheduler.group_size": 4, "scheduler.max_drops_per_batch": 1,

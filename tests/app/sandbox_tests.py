@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from run_tests import SHORT, Ingot, check  # noqa: E402
+from ingot_runs import SHORT, Ingot, check  # noqa: E402
 
 SKIPPED = 77
 

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from run_tests import SHORT, Ingot, check, check_run, wait_until
+from ingot_runs import SHORT, Ingot, check, check_run, wait_until
 
 NODES = 4
 CONF = """ClusterName=posed

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from run_tests import GROUPS, Ingot, check, process_of, wait_until
+from ingot_runs import GROUPS, Ingot, check, process_of, wait_until
 
 ROLES = ["datapool", "scheduler", "gateway", "rollout-0", "agents", "trainer", "trainer-1"]
 

@@ -18,7 +18,7 @@ import tempfile
 import urllib.error
 import urllib.request
 
-from run_tests import Ingot, check, errors, finish_launched, launch_settings, rank_process, ranks_settings, wait_until
+from ingot_runs import Ingot, check, errors, finish_launched, launch_settings, rank_process, ranks_settings, wait_until
 
 SECRET = "a-secret-that-nobody-may-see"
 

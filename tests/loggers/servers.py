@@ -20,8 +20,8 @@ import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "app"))
-import run_tests  # noqa: E402
-from run_tests import check  # noqa: E402
+import ingot_runs  # noqa: E402
+from ingot_runs import check  # noqa: E402
 
 COLLECTOR = """
 receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}
@@ -96,13 +96,13 @@ def main():
             key = pathlib.Path(f"{folder}/trackio.key")
             key.write_text("write-token-of-the-test\n", encoding="utf-8")
             key.chmod(0o600)
-            settings = {**run_tests.SHORT, "run.name": "logged", "http.dashboard": "false", "loggers.mlflow.url": mlflow,
+            settings = {**ingot_runs.SHORT, "run.name": "logged", "http.dashboard": "false", "loggers.mlflow.url": mlflow,
                         "loggers.mlflow.experiment": "lab", "loggers.trackio.url": trackio, "loggers.trackio.key_file": str(key)}
             if otelcol:
                 tasks = pathlib.Path(source, "examples/smoke/eval.jsonl").read_text(encoding="utf-8").splitlines()[:EVALUATED]
                 pathlib.Path(f"{folder}/eval.jsonl").write_text("\n".join(tasks) + "\n", encoding="utf-8")
                 settings |= {"loggers.otlp.url": otlp, "eval.tasks": f"{folder}/eval.jsonl", "eval.every_versions": "4"}
-            ingot = run_tests.Ingot(binary, source, folder)
+            ingot = ingot_runs.Ingot(binary, source, folder)
             code, output = ingot.run("train", settings)
             print(output)
             check(code == 0 and "the next start of the run sends" not in output, "the run failed, or a logger did not get all")

@@ -18,7 +18,7 @@ import transformers
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "app"))
 from model_run_tests import checkpoint_of, model, write_experts  # noqa: E402
-from run_tests import SHORT, Ingot, check  # noqa: E402
+from ingot_runs import SHORT, Ingot, check  # noqa: E402
 
 IDS = [1, 2, 3, 70, 71, 72, 5, 90, 33, 34, 35, 9]
 TINY = dict(hidden_size=64, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,

@@ -18,8 +18,8 @@ sys.path.insert(0, str(HERE.parent / "app"))
 sys.path.insert(0, str(HERE))
 import agent  # noqa: E402
 import page_tests  # noqa: E402
-import run_tests  # noqa: E402
-from run_tests import check, wait_until  # noqa: E402
+import ingot_runs  # noqa: E402
+from ingot_runs import check, wait_until  # noqa: E402
 
 HOSTILE = ("<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \x1b[31mred\x1b]0;title\x07 "
            "\u202eevil\u2066 a\u200bb </pre></div><a href='javascript:window.hacked=1'>link</a>")
@@ -162,12 +162,12 @@ def case_live(ingot, shots):
 
 def case_launched(ingot, shots):
     """The roles as processes of their own: the launcher serves the page, and shows a role that died and came back."""
-    settings = {**run_tests.launch_settings("launched"), "scheduler.total_steps": 400}
+    settings = {**ingot_runs.launch_settings("launched"), "scheduler.total_steps": 400}
     with Running(ingot, "launched", settings, "launch") as run:
         wait_until(lambda: ingot.rows("launched") >= 4, "four steps", run.process)
         drive("launched", run.link, shots)
         page = page_tests.Page(new_link(ingot, "launched")).open()
-        os.kill(run_tests.role_process(run.process, "rollout"), signal.SIGKILL)
+        os.kill(ingot_runs.role_process(run.process, "rollout"), signal.SIGKILL)
         wait_until(lambda: "error" in page.json("/api/run")["engines"][0], "a page without its engine", run.process, seconds=60)
         wait_until(lambda: "error" not in page.json("/api/run")["engines"][0], "a page with the engine", run.process, seconds=120)
         run.process.send_signal(signal.SIGTERM)
@@ -195,7 +195,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ingot-browser-") as folder:
         shots = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else folder
         os.makedirs(shots, exist_ok=True)
-        ingot = run_tests.Ingot(binary, source, folder)
+        ingot = ingot_runs.Ingot(binary, source, folder)
         for name in sys.argv[4:] or CASES:
             started = time.monotonic()
             CASES[name](ingot, shots)

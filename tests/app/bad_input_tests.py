@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""What a user gets wrong, and how it is told: bad_input_tests.py BINARY SOURCE_DIR CASE.
+
+Cases: bad_input (one clear error and no run), unstarted (agents that never get to a call), doubts (settings and results that
+are rarely meant).
+"""
+import fcntl
+import json
+import os
+import pathlib
+import resource
+import socket
+import subprocess
+import time
+
+from ingot_runs import SHORT, check, errors, launch_settings, main, run_as_nobody, write_asking_config
+
+
+def check_thread_limits(ingot):
+    """Every command that starts many threads says at once that the system gives too few. Root has no such limit."""
+    if os.geteuid() != 0:
+        return
+    ingot.config = "configs/smoke.yaml"
+    commands = [ingot.argv(command, {}) for command in
+                ("train", "launch", "datapool", "scheduler", "rollout", "gateway", "trainer", "agents")]
+    for argv in commands + [[ingot.binary, "serve", "nowhere"]]:
+        done = run_as_nobody(argv, cwd=ingot.source,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (20, 20)))
+        if done is None:
+            return
+        check(done.returncode == 1 and "ulimit -u is 20): raise the limit" in done.stderr, f"{argv[1]}: {done}")
+        check(len(done.stderr.strip().splitlines()) == 1, f"{argv[1]}: not one line: {done.stderr}")
+
+
+def case_bad_input(ingot):
+    """Bad input gives one clear error that names the cause, exit code 2, and no run."""
+    folder = pathlib.Path(ingot.folder)
+
+    def expect(settings, *words, command="train", config="configs/smoke.yaml", codes=(2,)):
+        ingot.config = config
+        code, output = ingot.run(command, settings, timeout=60)
+        check(code in codes, f"exit code {code} for {settings} {config}: {output}")
+        check(len(errors(output)) == 1, f"not one line: {output}")
+        for word in words:
+            check(word in output, f"'{word}' is missing in: {output}")
+
+    for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'")),
+                         (["tain", "--help"], ("'tain'", "'train'")), (["config", "chek", "--help"], ("'chek'", "'check'")),
+                         (["train", "--resum", "run.yaml"], ("'--resum'", "'--resume'")),
+                         (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'")),
+                         (["train", "run.yaml", "-r"], ("'-r'", "'--resume'")),
+                         (["launch", "run.yaml", "--ste=a=b"], ("'--ste'", "'--set'")),
+                         (["train", "run.yaml", "more"], ("'more' is one argument too many", "`ingot train --help`")),
+                         (["config"], ("ingot config: ", "subcommand")), (["inspect"], ("ingot inspect: run_dir",)),
+                         (["serve", "folder", "--device", "gpu"], ("ingot serve: ", "auto", "cuda")),
+                         (["config", "explain", "trainer.lerning_rate"], ("'trainer.learning_rate'",))):
+        done = subprocess.run([ingot.binary, *words], capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and all(name in done.stderr for name in named), f"{words}: {done}")
+        check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
+    done = subprocess.run([ingot.binary, "--version"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0 and done.stdout.startswith("ingot "), f"--version: {done}")
+    words = ["config", "check", "configs/smoke.yaml", "run.seed=77", "--set", "run.name=bare", "http.port=1234"]
+    done = subprocess.run([ingot.binary, *words], cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0 and all(key in done.stdout for key in ("seed: 77", "name: bare", "port: 1234")),
+          f"overrides with --set and without: {done}")
+
+    def expect_name_free(settings, *words):
+        """A run that cannot start leaves its name free, with either command."""
+        for command in ("train", "launch"):
+            expect({"run.name": "unborn", "run.if_exists": "fail", **settings}, *words, command=command)
+        check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
+        argv = ingot.argv("config", settings)
+        argv.insert(2, "check")
+        done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and words[0] in done.stderr, f"config check: {done}")
+
+    expect({"trainer.learning_rat": 1}, "trainer.learning_rat", "nearest", "trainer.learning_rate")
+    expect({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
+    expect({"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo")
+    expect({"trainer.objective": "gspo"}, "gspo", "loss_aggregation sequence")
+    expect({"device": "cuda"}, "device: cuda was asked for", codes=(1, 2))
+    expect({}, "nowhere.yaml", config="nowhere.yaml")
+    expect({}, "it is a folder", config="configs")
+    broken = folder / "broken.yaml"
+    broken.write_text("run:\n  name: [a\n")
+    expect({}, "broken.yaml", "malformed YAML", config=str(broken))
+    broken.write_text("run:\n  name: a\n  nmae: b\n")
+    expect({}, "broken.yaml:3", "run.nmae", "run.name", config=str(broken))
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text("{\"task_id\": \"a\"}\n{\"task_id\": \n")
+    expect({"data.tasks": tasks, "run.name": "bad", "http.port": 0}, "tasks.jsonl", "2", codes=(1, 2))
+    expect({"data.tasks": "nothing.jsonl", "run.name": "bad", "http.port": 0}, "nothing.jsonl", codes=(1, 2))
+    expect_name_free({"data.tasks": "nothing.jsonl"}, "data.tasks: nothing.jsonl", os.path.realpath(ingot.source))
+    expect_name_free({"eval.tasks": tasks}, "eval.tasks", "tasks.jsonl:2")
+    expect_name_free({"data.sft": tasks}, "data.sft", "tasks.jsonl:1")
+    expect_name_free({"data.dpo": folder / "none.jsonl"}, "data.dpo", str(folder / "none.jsonl"))
+    expect_name_free({"agents.work_root": f"{tasks}/work"}, f"agents.work_root is {tasks}/work")
+    expect_name_free({"model.context_length": 8}, "the context has 8 tokens (model.context_length)", "raise it")
+    recipe = {"name": "a", "command": ["/usr/bin/true"], "verifier": {"kind": "exact", "expected": "${task.answer}"}}
+    for change, words in (({"command": ["no-such-agent"]}, ("recipe 'a': command: ", "no-such-agent")),
+                          ({"files": {"q.json": "${task.question}"}}, ("recipe 'a': data.tasks", "files.q.json: ")),
+                          ({"verifier": {"expected": "${task.solution}"}}, ("verifier.expected: ", "of 120 tasks)"))):
+        expect_name_free({"agents.recipes": json.dumps([{**recipe, **change}])}, *words)
+    done = subprocess.run([ingot.binary, "config", "check", "configs/smoke.yaml"], cwd=ingot.source, capture_output=True,
+                          text=True, timeout=60)
+    check(done.returncode == 0 and done.stdout.startswith("run:"), f"config check: {done}")
+    check(done.stderr == "ok: 120 tasks, 40 held-out tasks, 1920 conversations, 1 recipe rehearsed, context of 512 "
+                         "tokens\n", f"config check: {done.stderr}")
+    expect(launch_settings("never"), "none of the roles of run 'never' answers", "there is no run folder",
+           command="status", codes=(1,))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for _ in range(2):  # a failed start leaves the name free
+            expect({"http.port": port, "run.name": "bad", "run.if_exists": "fail"}, str(port), codes=(1,))
+        for key in ("cluster.datapool_port", "cluster.rollout_port", "http.port"):
+            expect({**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
+        check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
+        refused = {"cluster.registry.kind": "etcd", "cluster.registry.endpoints": f"['127.0.0.1:{port}']"}
+        expect({**launch_settings("unborn"), **refused}, "cluster.registry", f"127.0.0.1:{port}", "nobody answered",
+               command="launch", codes=(1,))
+    # A launched run holds its folder's lock, as this process does. A second start would replace the run.
+    held = folder / "held"
+    held.mkdir()
+    (held / "config.yaml").write_text("run: {name: held}\n")
+    with open(held / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in ("launch", "train"):
+            expect({**launch_settings("held"), "run.if_exists": "replace"}, f"the run '{held}' is in use by another process",
+                   "choose another run.name", command=command, codes=(1,))
+    check(sorted(path.name for path in held.iterdir()) == ["config.yaml", "lock"]
+          and (held / "config.yaml").read_text() == "run: {name: held}\n", f"a second start changed {sorted(held.iterdir())}")
+    plan = ingot.run("launch", launch_settings("planned"), ("--dry-run",), timeout=60)
+    check(plan[0] == 0 and [line.split()[0] for line in plan[1].splitlines()[1:]] ==
+          ["datapool", "scheduler", "rollout-0", "gateway", "trainer", "agents"], f"the plan: {plan}")
+    check(not (folder / "planned").exists(), "a plan has left a folder")
+    groups = [{"name": "all", "roles": ["datapool", "scheduler", "gateway", "trainer", "agents"]}]
+    expect({**launch_settings("unborn"), "cluster.groups": json.dumps(groups)}, "cluster.groups", "role rollout",
+           command="launch")
+    expect({**launch_settings("unborn"), "cluster.launcher": "slurm"}, "cluster.groups", command="launch")
+    expect({**launch_settings("unborn"), "cluster.registry.ttl_s": 1}, "cluster.registry.ttl_s", command="launch")
+    expect({**launch_settings("crowded"), "rollout.kv_cache_tokens": 1 << 30}, "this machine cannot hold", "would fit",
+           command="launch", codes=(1,))
+    check_thread_limits(ingot)
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")
+    expect({"model.path": model, "run.name": "bad", "http.port": 0}, "model", codes=(1, 2))
+
+    # A model that no machine can hold is refused, with the numbers, before it or the engine's cache is allocated. The
+    # limit would end a process that allocated it.
+    ingot.config = "configs/smoke.yaml"
+    argv = ingot.argv("train", {"run.name": "large", "http.port": 0, "model.hidden_size": 8192, "model.layers": 800,
+                                "model.intermediate_size": 28672, "rollout.kv_cache_tokens": 1 << 30})
+    limit = 64 << 30
+    done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=60,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    check(done.returncode == 1, f"exit code {done.returncode}: {done.stdout} {done.stderr}")
+    check("the run needs" in done.stderr and "lower trainer.micro_batch_tokens" in done.stderr, f"{done.stderr}")
+
+
+def case_unstarted(ingot):
+    """A run whose agents never get to a call ends soon, with the cause; a sound recipe is not taken for one."""
+    text = pathlib.Path(f"{ingot.source}/configs/smoke.yaml").read_text(encoding="utf-8")
+    failing = text.replace("      timeout_s: 30\n",
+                           "      timeout_s: 30\n      setup: [{command: [sh, -c, 'echo no disk >&2; exit 7']}]\n")
+    check(failing != text, "the smoke recipe has changed")
+    ingot.config = f"{ingot.folder}/failing.yaml"
+    pathlib.Path(ingot.config).write_text(failing, encoding="utf-8")
+    cold = {"data.sft": "", "http.port": 0}
+    for command, settings in (("train", {"run.name": "failing"}), ("launch", launch_settings("failing-launch"))):
+        started = time.monotonic()
+        code, output = ingot.run(command, {**settings, **cold}, timeout=120)
+        check(code == 1, f"exit code {code}: {output}")
+        ended = output.strip().splitlines()[-1]
+        for words in ("the run is given up", "setup[0] (sh) exited with 7; stderr ends: no disk"):
+            check(words in ended, f"'{words}' is missing in: {ended}")
+        check(time.monotonic() - started < 60, f"{command} took {time.monotonic() - started:.0f} s")
+
+    # However fast agents crash, and however late a verifier breaks, few episodes are spent.
+    for name, recipe in (("crashing", {"command": ["/bin/false"], "verifier": {"kind": "numeric", "expected": "1"}}),
+                         ("unverified", {"verifier": {"kind": "command", "command": ["sh", "-c", "exit 9"]}})):
+        write_asking_config(ingot, agent_seconds=0)
+        settings = json.loads(pathlib.Path(ingot.config).read_text())
+        settings["agents"]["recipes"][0].update(recipe)
+        pathlib.Path(ingot.config).write_text(json.dumps(settings))
+        started = time.monotonic()
+        code, output = ingot.run("train", {"run.name": name}, timeout=120)
+        ended = output.strip().splitlines()[-1]
+        check(code == 1 and "16 episodes in a row have failed of their set-up" in ended, f"exit code {code}: {output}")
+        check({"crashing": "crash: ", "unverified": "verifier: "}[name] in ended, ended)
+        spent = ingot.inspect(name, "--limit", "10000").count(" failed ")
+        check(16 <= spent <= 40, f"{name}: {spent} episodes were spent in {time.monotonic() - started:.0f} s")
+
+    # The agent dies of a clear refusal, which stands beside its crash.
+    ingot.config = "configs/smoke.yaml"
+    code, output = ingot.run("train", {**cold, "run.name": "short", "model.context_length": 40}, timeout=120)
+    check(code == 1 and "the run is given up" in output, f"exit code {code}: {output}")
+    check("the gateway's last refusal: 400 context_length_exceeded: " in output.strip().splitlines()[-1], output)
+    listed = [line.split()[0] for line in ingot.inspect("short").splitlines() if " failed " in line]
+    shown = ingot.inspect("short", listed[0])
+    check("the gateway's last refusal: 400 context_length_exceeded" in shown, shown)
+
+
+def case_doubts(ingot):
+    """Settings and results that are rarely meant are named on the terminal, at the start where they are known then."""
+    folder = write_asking_config(ingot, agent_seconds=0.5)  # so that most tokens are stale
+    agent = folder / "agent.py"
+    # Of neighbours, an even share answers 1, so that chance does not hide the fall.
+    falling = agent.read_text().replace("url = ", f"""begun = open("{folder}/begun").read().count("begun")
+url = """).replace("print(len(answer) % 2)", "print(int(begun * 0.618034 % 1 < 0.95 - begun / 120))")
+    check(falling != agent.read_text(), "the asking agent has changed")
+    agent.write_text(falling)
+    with open(f"{ingot.source}/examples/smoke/train.jsonl", encoding="utf-8") as tasks:
+        (folder / "eval.jsonl").write_text(tasks.readline() + tasks.readline())
+    code, output = ingot.run("train", {
+        "run.name": "doubtful", "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 100,
+        "trainer.learning_rate": 0.1, "trainer.eps_clip_low": 1e-4, "trainer.eps_clip_high": 1e-4,
+        "agents.concurrency": 24, "scheduler.total_steps": 14, "scheduler.max_staleness": 3, "scheduler.drop_zero_variance": "false"})
+    check(code == 0, output)
+    start, end = output.split("step", 1)[0], output.split("wall time")[-1]
+    for text, words in ((start, "doubt: trainer.learning_rate is 0.1, and 1e-08 to 0.005 is usual"),
+                        (start, "doubt: 2 of 2 tasks of eval.tasks are training tasks too"),
+                        (end, "doubt: the reward fell from "),
+                        (end, "of the trained tokens had a clipped ratio (actor/clipfrac_low, actor/clipfrac_high)")):
+        check(words in text, f"'{words}' is missing in: {output}")
+    ingot.config = "configs/smoke.yaml"
+    code, output = ingot.run("train", {**SHORT, "run.name": "cut", "scheduler.total_steps": 2, "gateway.max_new_tokens": 6})
+    check("of the calls hold a tool call that its output format cannot read (agent/malformed_ratio)" in output, output)
+
+
+if __name__ == "__main__":
+    main(case_bad_input, case_unstarted, case_doubts)

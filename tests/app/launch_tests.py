@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Runs whose roles are processes of their own: launch_tests.py BINARY SOURCE_DIR CASE [--roles ROLES].
+
+Cases: launch (roles are restarted, and refuse strangers), launch_stop (Ctrl-C), launch_kill (each role of ROLES is killed,
+and those joined by + at once).
+"""
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+
+from ingot_runs import SHORT, check, finish_launched, launch_settings, main, role_process, wait_for_rows, write_asking_config
+
+
+def scrape(folder, process):
+    """The metrics of a process of the run in `folder`, from its socket file, which is its user's alone."""
+    path = f"{folder}/sockets/metrics-{process}.sock"
+    check(os.stat(path).st_mode & 0o777 == 0o600, f"the mode of {path}: {os.stat(path).st_mode:o}")
+    connection = http.client.HTTPConnection("run", timeout=30)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(os.path.relpath(path))  # a long path does not fit into an address
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    check(answer.status == 200, f"{path}: {answer.status}")
+    return answer.read().decode()
+
+
+def check_simulate(ingot, name, groups_per_step, group_size, max_staleness):
+    """`ingot simulate` on a recorded run takes its durations and its scheduler's keys; given options go before those."""
+    folder = f"{ingot.folder}/{name}"
+
+    def simulate(*argv):
+        done = subprocess.run([ingot.binary, "simulate", *argv], capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+    code, output, _ = simulate("--from", folder, "--workers", "3", "--steps", "40")
+    head, _, *lines = output.splitlines()
+    check(code == 0 and head == f"40 steps of {groups_per_step} groups of {group_size}, 3 workers, S {max_staleness}, seed 0"
+          and [line.split()[0] for line in lines] == ["strict", "windowed", "greedy"], f"simulate: {code}: {output}")
+    code, output, _ = simulate("--from", folder, "--max-staleness", "5", "--group-size", "3", "--order", "greedy")
+    check(code == 0 and f" of {groups_per_step} groups of 3, " in output and ", S 5, " in output and "greedy" in output
+          and "strict" not in output, f"given options: {code}: {output}")
+    asked = ("--from", folder, "--json", "--workers", "1", "--steps", "100", "--step-s", "0.001", "--publish-s", "0")
+    code, output, _ = simulate(*asked)
+    rows = [json.loads(line) for line in output.splitlines()]
+    check(code == 0 and [row["order"] for row in rows] == ["strict", "windowed", "greedy"], f"--json: {code}: {output}")
+    check(simulate(*asked)[1] == output, "equal options gave other figures")
+    check(simulate(*asked, "--seed", "2")[1] != output, "another seed gave equal figures")
+    episodes = [json.loads(line)["episode"] for line in ingot.inspect(name, "--json", "--limit", "0").splitlines()]
+    times = [(int(one["endedUnixNs"]) - int(one["openedUnixNs"])) * 1e-9 for one in episodes
+             if one["state"] == "EPISODE_FINISHED" and "purpose" not in one]
+    for row in rows:  # one worker without a pause
+        check(sum(row["ages"]) == row["groups"] == 100 * groups_per_step, f"the groups: {row}")
+        check(min(times) < 3600 / row["episodes_per_hour"] < max(times), f"seconds {min(times)} to {max(times)}: {row}")
+    for argv, word in ((("--from", f"{folder}/logs"), "is not a run folder"),
+                       (("--from", folder, "--durations", "constant:1"), "--durations")):
+        code, output, fault = simulate(*argv)
+        check(code == 2 and output == "" and word in fault and fault.count("\n") == 1, f"{argv}: {code}: {output}{fault}")
+
+
+def case_launch(ingot):
+    """A restarted role uses the run's own configuration, even if the file that it came from has changed. A role that
+    got SIGTERM from outside, while the run goes on, is restarted too. The reward stage is a role of its own, behind the
+    run's token as all are."""
+    config = pathlib.Path(ingot.folder) / "launched.yaml"
+    config.write_text((pathlib.Path(ingot.source) / ingot.config).read_text())
+    ingot.config = str(config)
+    settings = launch_settings("launched", **{"scheduler.group_deadline_s": 600, "cluster.rewards_role": "true",
+                                              "rewards.terms": "[{kind: outcome}, {kind: length, weight: 0.2}]"})
+    launch = ingot.start("launch", settings)
+    wait_for_rows(ingot, launch, "launched", 2)
+    port = int((pathlib.Path(ingot.folder) / "launched/gateway_port").read_text())
+    agents = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    agents.request("POST", "/ingot/v1/episodes", json.dumps({"scaffold": "an agent's own"}))
+    answer = agents.getresponse()
+    check(answer.status == 401, f"an agent opened an episode of its own: {answer.status} {answer.read()}")
+    answer.read()
+    agents.request("GET", "/metrics")
+    check(agents.getresponse().status == 404, "agents see metrics")
+    for process, metric in (("gateway", "ingot_gateway_calls_total"), ("trainer", "ingot_reward_mean"),
+                            ("agents", "agents_opened"), ("scheduler", "scheduler_"), ("rollout-0", ""), ("datapool", ""),
+                            ("rewards", "")):
+        check(metric in scrape(f"{ingot.folder}/launched", process), f"{process} does not show {metric}")
+    gateway = pathlib.Path(f"/proc/{role_process(launch, 'gateway')}")
+    check(os.readlink(gateway / "fd/0") == "/dev/null", f"the token's descriptor is {os.readlink(gateway / 'fd/0')}")
+    check(os.getuid() == 0 or (gateway / "environ").stat().st_uid == 0, "the gateway's memory is open to its user")
+    answer = subprocess.run(ingot.argv("status", settings), cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    check(answer.returncode == 0, f"ingot status: {answer}")
+    # Behind them may stand roles that only wait: on a busy machine the trainer, for its batch.
+    check([line.split()[0] for line in answer.stdout.splitlines()][:5] ==
+          ["datapool", "rewards", "scheduler", "rollout-0", "gateway"], f"ingot status: {answer.stdout}")
+    check(re.search(r"^rewards .* [1-9]\d* groups judged", answer.stdout, re.M), f"ingot status: {answer.stdout}")
+    alone = subprocess.run(ingot.argv("datapool", {"run.name": "launched"}), cwd=ingot.source, capture_output=True,
+                           text=True, timeout=60)
+    check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
+    stranger = pathlib.Path(ingot.folder) / "token"
+    stranger.write_text("a-token-of-another-run-0123456789\n")
+    stranger.chmod(0o600)
+    refused = subprocess.run(ingot.argv("status", {**settings, "cluster.token_file": stranger}), cwd=ingot.source,
+                             capture_output=True, text=True, timeout=60)
+    check(refused.returncode == 1 and refused.stdout.count("refuses this process") == 5, f"another token: {refused}")
+    config.write_text("run: {name: the next experiment}\n")
+    for role in ("scheduler", "rewards"):
+        os.kill(role_process(launch, role), signal.SIGKILL)
+    wait_for_rows(ingot, launch, "launched", 4)
+    for role in ("gateway", "trainer"):
+        os.kill(role_process(launch, role), signal.SIGTERM)
+    output, rows = finish_launched(ingot, launch, "launched", SHORT["scheduler.total_steps"])
+    print(output)
+    check(all("reward/term/length" in row for row in rows), "a group was not judged by the stage")
+    rewarded = [record["rewarded"].get("groupId", "0") for record in ingot.journal("launched") if "rewarded" in record]
+    check(len(rewarded) == len(set(rewarded)), f"groups rewarded twice: {rewarded}")
+    for role in ("scheduler", "rewards", "gateway", "trainer"):
+        check(f"{role} started again (1 of" in output, f"{role} was not started again: {output}")
+    check_simulate(ingot, "launched", groups_per_step=2, group_size=4, max_staleness=1)
+
+
+def case_launch_stop(ingot):
+    """Ctrl-C stops the roles of a launched run in order: agents run their clean-up, and the trained weights are saved
+    though no checkpoint was due."""
+    clean = pathlib.Path(ingot.folder) / "clean"
+    folder = write_asking_config(ingot, [{"command": ["/bin/sh", "-c", f"echo clean >> {clean}"]}])
+    own = {key: value for key, value in launch_settings("stopped").items() if key.startswith(("run.", "cluster."))}
+    argv = ingot.argv("launch", {**own, "scheduler.total_steps": 1000, "scheduler.drop_zero_variance": "false",
+                                 "trainer.checkpoint_every": 0})
+    launch = subprocess.Popen(argv, cwd=ingot.source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              start_new_session=True)
+    wait_for_rows(ingot, launch, "stopped", 2)
+    os.killpg(launch.pid, signal.SIGINT)  # to every process of the command, as a terminal does
+    output, _ = launch.communicate(timeout=60)
+    check(launch.returncode == 130 and "stopping all roles" in output, f"exit code {launch.returncode}: {output}")
+    begun, clean = ((folder / name).read_text().count("\n") for name in ("begun", "clean"))
+    check(begun <= clean, f"{begun} agents began, and {clean} were cleaned up after")
+    last = max(row["version"] for row in ingot.metrics("stopped"))
+    kept = [path.name for path in (folder / "stopped" / "checkpoints").iterdir()]
+    check(f"step-{last:08d}" in kept, f"trained to version {last}, and kept {kept}")
+    journalled = [int(record["checkpoint"].get("step", 0)) for record in ingot.journal("stopped")
+                  if "checkpoint" in record]
+    check(journalled[-1] == last, f"checkpoints in the journal: {journalled}")
+
+
+def check_no_rerun(ingot, name):
+    """No sample has an attempt behind a finished one, and the gateway gave up nothing that it tried again and again."""
+    done = set()
+    for line in ingot.inspect(name, "--limit", "0").splitlines()[1:]:
+        words = line.split()
+        if len(words) < 6 or words[1] != "train":
+            continue
+        sample = (words[2], words[3])
+        check(sample not in done, f"a finished episode was run again: {line}")
+        if words[5].lower().endswith("finished"):
+            done.add(sample)
+    check(done, "no finished episode is listed")
+    log = pathlib.Path(f"{ingot.folder}/{name}/logs/gateway.log").read_text()
+    check(log.count("could not be ended") <= 3, f"the gateway tries in vain: {log[-2000:]}")
+
+
+def case_launch_kill(ingot, roles="datapool,scheduler,rollout,gateway,agents,trainer,gateway+scheduler"):
+    """kill -9 of each role of a launched run in turn, and of two at once: they are restarted, and the run finishes."""
+    for together in roles.split(","):
+        name = together.replace("+", "_")
+        settings = launch_settings(name, **{"scheduler.total_steps": 24, "scheduler.group_deadline_s": 600})
+        launch = ingot.start("launch", settings)
+        wait_for_rows(ingot, launch, name, 4)
+        for process in [role_process(launch, role) for role in together.split("+")]:
+            os.kill(process, signal.SIGKILL)
+        output, _ = finish_launched(ingot, launch, name, 24)
+        for role in together.split("+"):
+            check(f"{role}" in output and "started again (1 of" in output, f"{role} was not started again: {output}")
+        check_no_rerun(ingot, name)
+        print(f"{together}: killed, started again, finished", flush=True)
+
+
+if __name__ == "__main__":
+    main(case_launch, case_launch_stop, case_launch_kill)

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Runs that end in their middle and go on from their files: resume_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
+
+Cases: kill (kill -9 at random moments), stop (Ctrl-C), damage (a flipped bit in the pool's files, and files that are gone),
+postgres (the same over a pool in PostgreSQL, which crashes too).
+"""
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+from ingot_runs import (SHORT, check, check_run, compare_steps, launch_settings, main, skip, wait_for_rows, wait_until,
+                        write_asking_config)
+from postgres_server import PostgresServer
+
+
+def case_kill(ingot, kills=3, seed=1):
+    """kill -9 at random moments, each followed by --resume; after so many `kills` the run must finish."""
+    rng = random.Random(seed)
+    steps = 40
+    settings = dict(SHORT, **{"run.name": "kill", "scheduler.total_steps": steps})
+    started = time.time()
+    code, output = ingot.run("train", dict(settings, **{"run.name": "whole"}))
+    check(code == 0, output)
+    whole = time.time() - started
+    check_run(ingot, "whole", steps)
+    killed, extra, batches, trained, retaken = 0, (), {}, {}, 0
+    while killed < kills:
+        process = ingot.start("train", settings, extra)
+        wait = (rng.uniform(0.08, 0.5) if extra else rng.uniform(0.3, 0.95)) * whole
+        try:
+            process.wait(timeout=wait)
+        except subprocess.TimeoutExpired:
+            pass
+        if process.poll() is not None and process.returncode == 0:
+            # It finished before the kill: begin again; earlier checks stand.
+            process.stdout.close()
+            check_run(ingot, "kill", steps)
+            shutil.rmtree(f"{ingot.folder}/kill")
+            extra, batches, trained = (), {}, {}
+            continue
+        if process.poll() is not None:
+            check(False, f"it ended by itself: {process.stdout.read()}")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        killed += 1
+        extra = ("--resume",)
+        # Batches that were journalled before the kill do not change. A step that is taken again from a checkpoint has
+        # the same result, to the bit: the checkpoint holds exactly the batches below it.
+        if os.path.exists(f"{ingot.folder}/kill/pool") and os.path.exists(f"{ingot.folder}/kill/config.yaml"):
+            now = {int(r["batch"].get("step", 0)): r["batch"]["groupIds"] for r in ingot.journal("kill") if "batch" in r}
+            for step, groups in batches.items():
+                check(now.get(step) == groups, f"batch {step} changed after a kill")
+            batches = now
+            retaken += compare_steps(trained, ingot.steps_trained("kill"))
+        print(f"killed {killed} of {kills}, {wait:.1f} s after its start (a whole run: {whole:.1f} s); batches "
+              f"journalled: {len(batches)}", flush=True)
+    code, output = ingot.run("train", settings, extra)
+    check(code == 0, output)
+    check_run(ingot, "kill", steps)
+    retaken += compare_steps(trained, ingot.steps_trained("kill"))
+    print(f"{retaken} steps were taken again, with equal loss and gradient")
+    code, output = ingot.run("train", dict(settings, **{"model.intermediate_size": 648}), ("--resume",))
+    check(code != 0 and "another model" in output and "mlp" in output, f"another model's checkpoint: {code} {output}")
+
+
+def case_stop(ingot):
+    """Ctrl-C saves the trained weights, though no checkpoint was due, and the run continues from there unchanged. The
+    record has every version's evaluation once, wherever the run was stopped or killed."""
+    folder = write_asking_config(ingot)
+    (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
+    settings = {"run.name": "s", "scheduler.total_steps": 12, "scheduler.drop_zero_variance": "false",
+                "trainer.checkpoint_every": 0, "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 2,
+                "scheduler.max_active_evals": 20, "rollout.max_retained_versions": 20}
+
+    def end_after(rows, end, extra=()):
+        process = ingot.start("train", settings, extra)
+        wait_for_rows(ingot, process, "s", rows)
+        process.send_signal(end)
+        return process.communicate(timeout=60)[0], process.returncode
+
+    output, code = end_after(5, signal.SIGINT)
+    check(code == 130 and "the run was stopped" in output, f"exit code {code}: {output}")
+    version = 1 + max(row["step"] for row in ingot.metrics("s") if "reward/mean" in row)
+    latest = max(path.name for path in (folder / "s/checkpoints").iterdir())
+    check(latest == f"step-{version:08d}", f"{latest} was saved of version {version}")
+    kept = (folder / "s/config.yaml").read_text()
+    code, output = ingot.run("train", {**settings, "scheduler.group_size": 2}, ["--resume"])
+    check(code == 2 and "scheduler.group_size is 2" in output, f"another group size: {code} {output}")
+    check((folder / "s/config.yaml").read_text() == kept, "a refused resume changed the run's configuration")
+    output, code = end_after(len(ingot.metrics("s")) + 4, signal.SIGKILL, ["--resume"])
+    check(code == -signal.SIGKILL, f"exit code {code}: {output}")
+    code, output = ingot.run("train", {**settings, "trainer.learning_rate": 1e-3}, ["--resume"])
+    check(code == 0 and f"resuming from {folder}/s/checkpoints/{latest}" in output, f"exit code {code}: {output}")
+    check("changed since the run was left: trainer.learning_rate (0.003 -> 0.001)" in output, output)
+    rows = ingot.metrics("s")
+    steps = [row["step"] for row in rows if "reward/mean" in row]
+    check(steps == list(range(12)), f"steps in the record: {steps}")
+    evaluated = sorted(row["eval/version"] for row in rows if "eval/version" in row)
+    check(evaluated == [0, 2, 4, 6, 8, 10, 12], f"evaluations in the record: {evaluated}")
+
+
+def flip_bit(path, byte):
+    data = bytearray(path.read_bytes())
+    data[byte % len(data)] ^= 4
+    path.write_bytes(data)
+
+
+def copy_run(ingot, name, copy):
+    shutil.copytree(f"{ingot.folder}/{name}", f"{ingot.folder}/{copy}", ignore=shutil.ignore_patterns("sockets"))
+
+
+def case_damage(ingot):
+    """One flipped bit in each kind of the pool's files. The error says how the run goes on; who follows it word for word
+    gets the whole run."""
+    write_asking_config(ingot, agent_seconds=0)
+    steps = 24  # more than a run makes while it is looked at
+    settings = {"run.name": "killed", "scheduler.total_steps": steps, "trainer.checkpoint_every": 2}
+    for extra in ((), ("--resume",)):  # twice, so that records are in tables and in the log
+        rows = ingot.rows("killed") + 3
+        process = ingot.start("train", settings, extra)
+        wait_for_rows(ingot, process, "killed", rows)
+        seen = ingot.inspect("killed", "--limit", "0")  # beside the run, which holds the pool
+        check(" train " in seen, f"inspect beside the run: {seen}")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    for kind, byte in (("CURRENT", 3), ("MANIFEST-*", 20), ("*.log", -1), ("*.sst", 10)):
+        name = "damaged-" + kind.strip("-*.").lower()
+        copy_run(ingot, "killed", name)
+        files = list(pathlib.Path(f"{ingot.folder}/{name}/pool/shard-0").glob(kind))
+        check(files, f"there is no {kind}")
+        for path in files:
+            if path.stat().st_size > 0:
+                flip_bit(path, byte if byte >= 0 else path.stat().st_size // 3)
+        now = dict(settings, **{"run.name": name})
+        code, output = ingot.run("train", now, ("--resume",))
+        check(code != 0 and "is damaged" in output, f"{kind}: {code} {output}")
+        said = re.search(r"with an empty pool: (mv \S+ \S+), then start the run again with --resume", output)
+        check(said is not None, f"{kind}: it does not say how to go on: {output}")
+        subprocess.run(said.group(1), shell=True, check=True, cwd=ingot.source)
+        code, output = ingot.run("train", now, ("--resume",))
+        check(code == 0, f"{kind}: {said.group(1)}, --resume: {output}")
+        rows = [row for row in ingot.metrics(name) if "reward/mean" in row]
+        check([row["step"] for row in rows] == list(range(steps)), f"{kind}: steps {[row['step'] for row in rows]}")
+        journal = ingot.journal(name)
+        begun = journal[0]["begun"]
+        check(f"goes on from checkpoint {begun['step']} with an empty journal" in output, f"{kind}: {output}")
+        batches = [record["batch"] for record in journal if "batch" in record]
+        check([int(b["step"]) for b in batches] == list(range(int(begun["step"]), steps)), f"{kind}: {batches}")
+        groups = [int(group) for batch in batches for group in batch["groupIds"]]
+        check(min(groups) >= int(begun["group"]) >= 2 * int(begun["step"]), f"{kind}: groups {groups}, {begun}")
+        check([row["version"] for row in rows] == list(range(1, steps + 1)), f"{kind}: {[r['version'] for r in rows]}")
+        print(f"{kind}: damaged, went on from checkpoint {begun['step']} at group {begun['group']}", flush=True)
+    # Files of the run's folder that are gone are named, and the run goes on.
+    copy_run(ingot, "killed", "gone")
+    for name in ("metrics.jsonl", "config.yaml"):
+        os.remove(f"{ingot.folder}/gone/{name}")
+    now = dict(settings, **{"run.name": "gone"})
+    code, output = ingot.run("train", now)
+    check(code == 2 and "exists; continue it with --resume" in output, f"{code} {output}")
+    code, output = ingot.run("train", now, ("--resume",))
+    check(code == 0, output)
+    for said in ("gone/config.yaml is gone", "gone/metrics.jsonl is gone: the record begins anew at step"):
+        check(said in output, f"'{said}' is not in: {output}")
+
+
+def case_postgres(ingot):
+    """A run whose pool is in PostgreSQL: wrong settings end it before it begins, the server crashes and comes again, the
+    run is inspected, killed and resumed."""
+    if PostgresServer.programs is None:
+        skip("PostgreSQL is not installed: scripts/setup.sh services")
+    server = PostgresServer()
+    try:
+        url = f"host={server.folder} user=ingot dbname=postgres"
+        settings = dict(SHORT, **{
+            "run.name": "pg", "scheduler.total_steps": 30, "datapool.backend": "postgres", "datapool.postgres.url": url})
+        for wrong, said in (({}, "allow_single"),
+                            ({"datapool.postgres.url": ""}, "url is empty"),
+                            ({"datapool.postgres.url": "hots=here"}, 'invalid connection option "hots"'),
+                            ({"datapool.postgres.url": f"host={server.folder}/none user=ingot"}, "No such file"),
+                            ({"datapool.postgres.url": "host=127.0.0.1 port=1"}, "Connection refused"),
+                            ({"datapool.postgres.url": f"{url} dbname=none"}, 'database "none" does not exist'),
+                            ({"datapool.postgres.url": f"{url} user=none"}, 'role "none" does not exist'),
+                            ({"datapool.backend": "mysql"}, "datapool.backend")):
+            for command in ("train", "launch"):
+                code, output = ingot.run(command, {**launch_settings("pg"), **settings, **wrong}, timeout=60)
+                check(code in (1, 2) and said in output, f"{command} {wrong}: {code} {output}")
+                check(not os.path.exists(f"{ingot.folder}/pg"), f"{command} {wrong} made a run folder: {output}")
+        settings["datapool.postgres.allow_single"] = "true"
+        process = ingot.start("train", settings)
+        wait_until(lambda: len(ingot.steps_trained("pg")) >= 3, "three steps", process)
+        check(" train " in ingot.inspect("pg", "--limit", "0"), "inspect beside the run")
+        server.crash()
+        server.start()
+        steps = len(ingot.steps_trained("pg"))
+        wait_until(lambda: len(ingot.steps_trained("pg")) >= steps + 3, "steps after the server's crash", process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        before = ingot.journal("pg")
+        code, output = ingot.run("train", settings, ("--resume",))
+        check(code == 0, output)
+        check_run(ingot, "pg", 30)
+        check(ingot.journal("pg")[:len(before)] == before, "the journal changed after a kill")
+        check(not list(pathlib.Path(f"{ingot.folder}/pg/pool").glob("shard-*")), "the pool wrote files of its own")
+        other = dict(settings, **{"run.if_exists": "fail", "run.root": f"{ingot.folder}/other"})
+        code, output = ingot.run("train", other)
+        check(code == 1 and "another run's" in output, f"another run's pool: {code} {output}")
+        check(not os.path.exists(f"{ingot.folder}/other"), "another run's pool: a run folder was made")
+        # A server of several roles, and the pool lost: another name, and the run goes on from its last checkpoint.
+        launched = {**launch_settings("pg", **{"scheduler.total_steps": 34}),
+                    **{key: value for key, value in settings.items() if key.startswith("datapool.")},
+                    "datapool.postgres.name": "second"}
+        code, output = ingot.run("launch", launched, ("--resume",))
+        check(code == 0 and "with an empty journal" in pathlib.Path(f"{ingot.folder}/pg/logs/scheduler.log").read_text(),
+              output)
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    main(case_kill, case_stop, case_damage, case_postgres)

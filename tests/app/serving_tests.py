@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Models that answer calls, and agents from elsewhere: serving_tests.py BINARY SOURCE_DIR CASE.
+
+Cases: serve (`ingot serve` answers, and records what it was asked), model_groups (calls on followed, pinned and external
+weights), visitors (a run trains on agents that it did not start).
+"""
+import base64
+import http.client
+import json
+import pathlib
+import signal
+import subprocess
+import time
+
+from ingot_runs import GROUPS, SHORT, check, check_run, main, wait_for_steps
+
+
+def case_serve(ingot):
+    """A served checkpoint answers under two names, and the record of the engine is that of the calls."""
+    settings = dict(SHORT, **{"run.name": "tiny", "scheduler.total_steps": 1})
+    code, output = ingot.run("train", settings)
+    check(code == 0, output)
+    checkpoint = sorted(pathlib.Path(f"{ingot.folder}/tiny/checkpoints").iterdir())[-1]
+    server = subprocess.Popen([ingot.binary, "serve", str(checkpoint), "--port", "0", "--also",
+                               f"second={checkpoint}", "--record", f"{ingot.folder}/served"], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
+    try:
+        line = server.stdout.readline()
+        check("/v1" in line, f"serve said: {line}")
+        address = line.split("http://")[1].split("/")[0]
+        connection = http.client.HTTPConnection(address, timeout=60)
+
+        def ask(method, path, body=None):
+            connection.request(method, path, body, {"Authorization": "Bearer any", "Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+        check(ask("GET", "/healthz")[0] == 200, "healthz")
+        status, text = ask("GET", "/v1/models")
+        check(status == 200 and [model["id"] for model in json.loads(text)["data"]] == [checkpoint.name, "second"], text)
+        body = {"messages": [{"role": "user", "content": "item kt"}], "max_tokens": 8, "logprobs": True}
+        status, text = ask("POST", "/v1/chat/completions", json.dumps(body))
+        check(status == 200, text)
+        answer = json.loads(text)
+        check(answer["usage"]["completion_tokens"] >= 1, text)
+        only_ended = answer["usage"]["completion_tokens"] == 1 and answer["choices"][0]["finish_reason"] == "stop"
+        check(answer["choices"][0]["logprobs"]["content"] or only_ended, text)  # an end-of-turn token is no content
+        status, text = ask("POST", "/v1/chat/completions", json.dumps(dict(body, model="second")))
+        check(status == 200 and json.loads(text)["model"] == "second", text)
+        status, text = ask("POST", "/v1/chat/completions", json.dumps(dict(body, stream=True)))
+        check(status == 200 and text.rstrip().endswith("data: [DONE]"), text)
+        status, text = ask("POST", "/v1/chat/completions", "{\"messages\": ")
+        check(status == 400 and "error" in json.loads(text), text)
+    finally:
+        server.terminate()
+        check(server.wait(timeout=30) == 0, "serve did not end in order")
+    with open(f"{ingot.folder}/served/engine.jsonl") as asked, open(f"{ingot.folder}/served/calls.jsonl") as recorded:
+        asked = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, asked)}
+        recorded = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, recorded)}
+    check(len(asked) == 3 and asked == recorded, f"the engine was asked {asked}, but recorded is {recorded}")
+
+
+def visit(url):
+    """An agent from elsewhere: runs one episode after the other, with one call each and a reward for every second one,
+    until the gateway is gone. Returns the number of episodes."""
+    address = url.split("//")[1]
+
+    def post(path, body, key=""):
+        connection = http.client.HTTPConnection(address, timeout=60)
+        headers = {"Authorization": "Bearer " + key} if key else {}
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+    finished = 0
+    try:
+        while True:
+            status, episode = post("/ingot/v1/episodes", {"scaffold": "visitor"})
+            if status not in (200, 201):
+                time.sleep(0.05)  # no room, no weights yet, or no more work
+                continue
+            name, key = episode["episode_id"], episode["api_key"]
+            ask = {"model": "policy", "messages": [{"role": "user", "content": "which?"}], "max_tokens": 4}
+            told = [post(f"/s/{name}/v1/chat/completions", ask, key)]
+            for path, body in (("reward", {"reward": finished % 2}), ("end", {"status": "finished"})):
+                told.append(post(f"/ingot/v1/episodes/{name}/{path}", body, key))
+            if any(status != 200 for status, _ in told):
+                print(f"{name}: {told}")  # the run may be about to end
+            finished += 1
+    except (OSError, http.client.HTTPException):
+        return finished
+
+
+def run_visited(ingot, command, settings, extra=()):
+    """Runs a run without recipes, with an agent from elsewhere, which starts once the run has printed its address (into
+    a pipe). Returns the run's output."""
+    run = ingot.start(command, settings, extra)
+    said = []
+    while not said or "agents.recipes is empty" not in said[-1]:
+        said.append(run.stdout.readline())
+        check(said[-1], f"{command} ended without saying where agents reach it: {said}")
+    visits = visit(said[-1].split(" at ")[1].split("/ingot/")[0])
+    said += run.communicate(timeout=120)[0].splitlines()
+    check(run.returncode == 0, f"{command}: exit code {run.returncode} after {visits} visits: {said}")
+    return said
+
+
+def case_visitors(ingot):
+    """A run without recipes trains on agents that come from elsewhere; its output and its record, also when resumed."""
+    folder = pathlib.Path(ingot.folder)
+    talk = [{"role": "user", "content": "which?"}, {"role": "assistant", "content": "this"}]
+    (folder / "sft.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
+    (folder / "eval.jsonl").write_text("{\"task_id\": \"held out\"}\n")
+    settings = {key: value for key, value in GROUPS.items() if key != "agents"}
+    settings["data"] = {**GROUPS["data"], "sft": str(folder / "sft.jsonl")}
+    settings["sft"] = {"epochs": 0, "max_steps": 3}
+    config = folder / "visitors.yaml"
+    config.write_text(json.dumps(settings))
+    ingot.config = str(config)
+
+    def rows(name, metric):
+        return [row["step"] for row in ingot.metrics(name) if metric in row]
+
+    said = run_visited(ingot, "launch", {"run.name": "launched", "scheduler.total_steps": 1})
+    check(said[-1].startswith("[launched] the run ended: trainer exited with 0; see "), said)
+    check(rows("launched", "reward/mean") == [0], "one step")
+
+    train = {"run.name": "trained", "scheduler.total_steps": 2, "eval.tasks": folder / "eval.jsonl"}
+    run_visited(ingot, "train", train)
+    check(rows("trained", "reward/mean") == [0, 1] and rows("trained", "eval/reward_mean") == [2], "two steps")
+    check(rows("trained/warm_start", "sft/nll") == [0, 1, 2] and not rows("trained", "sft/nll"), "the warm start's rows")
+    check(any((folder / "trained" / "warm_start" / "tensorboard").iterdir()), "the warm start's event file")
+    run_visited(ingot, "train", {**train, "scheduler.total_steps": 3}, ["--resume"])
+    check(rows("trained", "reward/mean") == [0, 1, 2], "three steps")
+    evaluated = [row["eval/version"] for row in ingot.metrics("trained") if "eval/version" in row]
+    check(evaluated == [2, 3], f"evaluations in the record: {evaluated}")
+
+
+def check_groups(ingot, name, steps):
+    """Compares with the pool: only calls that follow training were trained, and each model sampled on its weights."""
+    batches = {int(record["batch"].get("step", 0)): record["batch"]["groupIds"]
+               for record in ingot.journal(name) if "batch" in record}
+    rows = {row["step"]: row for row in ingot.metrics(name) if "batch/loss_tokens" in row}
+    logprobs, calls_of = {}, {}  # log-probs of the first token, by model, context and token; steps by model
+    cut = []  # episodes that the kill ended between two of their agent's posts
+    for step in range(steps):
+        trained = {"batch/calls": 0, "batch/loss_tokens": 0, "batch/calls_left_out_weights": 0}
+        for episode in (f"{group}/{sample}" for group in batches[step] for sample in range(4)):
+            tree = json.loads(ingot.inspect(name, episode, "--json"))
+            calls = {call["callId"]: call for call in tree["calls"]}
+            rewarded = tree["episode"].get("callRewards", {})
+            first = min(calls.values(), key=lambda call: call.get("sequence", 0))
+            check(set(rewarded) <= set(calls) and len(rewarded) <= 2, f"{episode}: rewards {rewarded}")
+            if len(rewarded) < 2:
+                cut.append(episode)
+            check(not rewarded or first["callId"] in rewarded, f"{episode}: its first call has no reward: {rewarded}")
+            for call in calls.values():
+                sampled = [tree["segments"][base64.b64decode(key).hex()] for key in call.get("sampledKeys", [])]
+                tokens = sum(len(segment["tokenIds"]) for segment in sampled)
+                versions = {int(run.get("version", 0)) for segment in sampled for run in segment["versions"]}
+                model, weights = call["model"], call.get("weights", "WEIGHTS_FOLLOW")
+                expected = {"judge": "EXTERNAL", "start": "PINNED", "later": "PINNED"}.get(model, "FOLLOW")
+                check(weights == "WEIGHTS_" + expected, f"{model} sampled with {weights}")
+                if weights == "WEIGHTS_FOLLOW":
+                    trained["batch/calls"] += 1
+                    trained["batch/loss_tokens"] += tokens
+                else:
+                    trained["batch/calls_left_out_weights"] += 1
+                    check(versions == {{"judge": 0, "start": 0, "later": 3}[model]}, f"{model}: versions {versions}")
+                calls_of.setdefault(model, []).append(step)
+                key = (model, *call["contextKeys"], sampled[0]["tokenIds"][0])
+                logprobs.setdefault(key, set()).add(sampled[0]["logprobs"][0])
+        for metric, count in trained.items():
+            check(rows[step][metric] == count, f"step {step}: {metric} is {rows[step][metric]}, the pool says {count}")
+    check(len(cut) <= GROUPS["agents"]["concurrency"], f"episodes without all of their rewards: {cut}")
+    return logprobs, calls_of
+
+
+def case_model_groups(ingot):
+    """Calls on followed, pinned and external weights over real engines, and the training on them, across a kill."""
+    config = pathlib.Path(ingot.folder) / "groups.yaml"
+    config.write_text(json.dumps(GROUPS))  # YAML is a superset
+    ingot.config = str(config)
+    code, output = ingot.run("train", {"run.name": "elsewhere", "run.seed": 7, "scheduler.total_steps": 1})
+    check(code == 0, output)
+    checkpoint = f"{ingot.folder}/elsewhere/checkpoints/step-00000001"
+    token = pathlib.Path(ingot.folder) / "judge.token"
+    token.write_text("the-token-of-the-judge-0123456789\n")
+    token.chmod(0o600)
+    serve = [ingot.binary, "serve", checkpoint, "--port", "0", "--rollout-port", "0", "--threads", "1"]
+    refused = subprocess.run(serve, cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    check(refused.returncode == 2 and "--token-file" in refused.stderr, f"token ids without a token: {refused}")
+    judge = subprocess.Popen([*serve, "--token-file", str(token)], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
+    try:
+        line = judge.stdout.readline()
+        check("token ids at" in line, f"serve said: {line}")
+        address = line.split("token ids at ")[1].strip()
+        GROUPS["gateway"]["models"] = [{"name": "judge", "weights": "external", "address": address,
+                                        "token_file": str(token)},
+                                       {"name": "start", "weights": "pinned", "version": 0},
+                                       {"name": "later", "weights": "pinned", "version": 3}]
+        config.write_text(json.dumps(GROUPS))
+        first = ingot.start("train", {})
+        wait_for_steps(ingot, first, "groups", 5)
+        first.send_signal(signal.SIGKILL)
+        output = first.communicate()[0]
+        check(4 < len(ingot.steps_trained("groups")) < 8, f"the kill missed the middle of the run: {output}")
+        code, output = ingot.run("train", {}, ["--resume"])
+        check(code == 0, output)
+        check_run(ingot, "groups", 8)
+        logprobs, calls_of = check_groups(ingot, "groups", 8)
+        for model, earliest in (("start", 0), ("judge", 0), ("later", 4), ("policy", 0)):
+            check(min(calls_of[model]) <= earliest and max(calls_of[model]) == 7, f"{model}: steps {calls_of[model]}")
+        # The same context and token have one log-prob on weights that stay, and many on weights that move.
+        kinds = {model: max((len(seen) for key, seen in logprobs.items() if key[0] == model), default=0)
+                 for model in ("judge", "start", "later", "policy")}
+        check(kinds["judge"] == kinds["start"] == kinds["later"] == 1 and kinds["policy"] > 1, f"log-probs: {kinds}")
+        # A version that the run has passed and did not save.
+        GROUPS["gateway"]["models"][2]["version"] = 5
+        config.write_text(json.dumps(GROUPS))
+        code, output = ingot.run("train", {"scheduler.total_steps": 9}, ["--resume"])
+        check(code != 0 and "version 5" in output and "'later'" in output, f"exit code {code}: {output}")
+    finally:
+        judge.terminate()
+        check(judge.wait(timeout=30) == 0, "the other server did not end in order")
+
+
+if __name__ == "__main__":
+    main(case_serve, case_model_groups, case_visitors)

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Training of one process, from its files to its goal: training_tests.py BINARY SOURCE_DIR CASE [--seed S].
+
+Cases: smoke (the whole smoke run meets its goal), seeds (so it does with five seeds), supervised (SFT and DPO from files
+alone, on one process and on two ranks, stopped and killed), rewards (composed rewards, regraded and exported), evaluate (the
+evaluation of a checkpoint).
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+from ingot_runs import SHORT, check, check_run, main, rank_process, wait_for_rows, wait_until, write_asking_config
+
+
+def case_smoke(ingot, seed=1):
+    """The smoke run meets its goal, and its rows keep the laws of a run."""
+    started = time.time()
+    code, output = ingot.run("train", {"http.port": 0, "run.seed": seed})
+    print(output)
+    check(code == 0, f"exit code {code}")
+    rows = check_run(ingot, "smoke", 48)
+    check(rows[-1]["scheduler/finished_episodes"] >= 1000, "fewer than 1,000 episodes")
+    check(all(row["perf/update_weights_wire_bytes"] == 0 for row in rows), "weights were encoded within one process")
+    check(any("perf/first_token_ms" in row for row in rows), "no version has a first token")
+    evals = [row for row in ingot.metrics("smoke") if "eval/reward_mean" in row]
+    check(evals and evals[-1]["eval/reward_mean"] > 0.7, f"held-out reward: {evals}")
+    print(f"wall time {time.time() - started:.0f} s")
+
+
+def case_seeds(ingot):
+    """The smoke run meets its goal with five seeds."""
+    for seed in range(1, 6):
+        code, output = ingot.run("train", {"http.port": 0, "run.seed": seed})
+        print(f"seed {seed}: exit {code}: {output.splitlines()[-1]}")
+        check(code == 0, output)
+
+
+def case_supervised(ingot):
+    """SFT, then DPO, from files alone, without a gateway; the result is a model folder to train on and to serve."""
+    folder = pathlib.Path(ingot.folder)
+    pairs = folder / "pairs.jsonl"
+    with pairs.open("w") as file:
+        for i in range(40):
+            prompt = [{"role": "user", "content": f"item {i}"}]
+            answers = [{"role": "assistant", "content": word} for word in ("yes", "no")]
+            file.write(json.dumps({"prompt": prompt, "chosen": answers[0], "rejected": answers[1]}) + "\n")
+    settings = {"run.name": "files", "data.tasks": "", "data.dpo": pairs, "sft.max_steps": 10, "dpo.epochs": 4,
+                "dpo.learning_rate": 1e-3, "eval.tasks": "", "goal.first_steps": 0, "goal.last_steps": 0}
+    code, output = ingot.run("train", settings)
+    check(code == 0 and "gateway" not in output, output)
+    rows = ingot.metrics("files")
+    check([row["step"] for row in rows] == list(range(30)), f"{len(rows)} rows")
+    check(rows[9]["sft/nll"] < rows[0]["sft/nll"], "the supervised stage did not learn")
+    check(all(row["perf/of_bound"] > 0 and row["tree/speedup_bound"] > 1 for row in rows), "a step without its bound")
+    check("  tree " in output and "x of " in output, output)
+    check(rows[10]["dpo/accuracy"] == 0.5 and rows[-1]["dpo/accuracy"] == 1, f"{rows[10]} {rows[-1]}")
+    checkpoint = folder / "files" / "checkpoints" / "step-00000000"
+    check((checkpoint / "model.safetensors").exists() and (checkpoint / "config.json").exists(), "no model folder")
+    code, output = ingot.run("train", settings, ["--resume"])
+    check(code == 0 and "nothing left to do" in output, output)
+    stopped = dict(settings, **{"run.name": "stopped", "sft.checkpoint_every": 4, "dpo.checkpoint_every": 4})
+    for rows, end, extra in ((6, signal.SIGINT, ()), (17, signal.SIGKILL, ("--resume",))):
+        process = ingot.start("train", stopped, extra)
+        wait_for_rows(ingot, process, "stopped", rows)
+        process.send_signal(end)
+        process.communicate()
+    code, output = ingot.run("train", stopped, ["--resume"])
+    check(code == 0 and "going on after" in output, output)
+    check([row["step"] for row in ingot.metrics("stopped")] == list(range(30)), "the steps of the resumed stages")
+    weights = [folder / name / "checkpoints/step-00000000/model.safetensors" for name in ("files", "stopped")]
+    check(weights[0].read_bytes() == weights[1].read_bytes(), "a killed and resumed stage came to other weights")
+    check(not (folder / "stopped/stages").exists(), "the stages' checkpoints are still there")
+    good_pairs = folder / "good_pairs.jsonl"
+    good_pairs.write_text(pairs.read_text())
+    pairs.write_text("{\"prompt\": 3}\n")
+    code, output = ingot.run("train", dict(settings, **{"run.name": "bad", "sft.max_steps": 0, "sft.epochs": 0}))
+    check(code in (1, 2) and "pairs.jsonl:1" in output, output)
+    # A fault of the second file is found before the first stage begins, even if only the model's context shows it.
+    long_answer = {"role": "assistant", "content": "word " * 4000}
+    pairs.write_text(good_pairs.read_text() + json.dumps({"prompt": [{"role": "user", "content": "q"}],
+                                                          "chosen": long_answer, "rejected": long_answer}) + "\n")
+    code, output = ingot.run("train", dict(settings, **{"run.name": "long"}))
+    check(code != 0 and "pairs.jsonl" in output and "context length" in output, output)
+    check(not ingot.steps_trained("long"), "a run with a bad second file made steps")
+    check_supervised_ranks(ingot, dict(settings, **{"data.dpo": good_pairs, "sft.checkpoint_every": 4,
+                                                    "dpo.checkpoint_every": 4}))
+    code, output = ingot.run("gateway", settings, timeout=60)
+    check(code == 2 and "data.tasks" in output, output)
+
+
+def check_supervised_ranks(ingot, settings):
+    """The run `files` on two ranks: `ingot launch` starts the trainer's processes and no others. Ranks that are killed,
+    stopped and resumed end with the same bits as undisturbed ones."""
+    folder = pathlib.Path(ingot.folder)
+
+    def of(name):
+        return dict(settings, **{"run.name": name, "cluster.trainer_ranks": 2})
+
+    code, output = ingot.run("launch", of("file-ranks"))
+    check(code == 0 and ": 2 processes;" in output and "ingot status" not in output, output)
+    rows = ingot.metrics("file-ranks")
+    check([row["step"] for row in rows] == list(range(30)), f"{len(rows)} rows")
+    check(all(row["trainer/ranks"] == 2 for row in rows), "a supervised step was one rank's")
+    for row, alone in zip(rows, ingot.metrics("files")):
+        for name in alone.keys() & {"sft/loss", "dpo/loss"}:  # bound of fp32 rounding over thirty steps
+            check(abs(row[name] - alone[name]) <= 1e-3 * max(1, abs(alone[name])), f"{row} on ranks, {alone} alone")
+    code, output = ingot.run("launch", of("file-ranks"), ["--resume"])
+    check(code == 0 and "nothing left to do" in output, output)
+    launch = ingot.start("launch", of("rank-files"))
+    for rows, end in ((6, lambda: os.kill(rank_process(launch, 1), signal.SIGKILL)),
+                      (17, lambda: launch.send_signal(signal.SIGINT))):
+        wait_for_rows(ingot, launch, "rank-files", rows)
+        end()
+    output = launch.communicate(timeout=120)[0]
+    check("they are started again together" in output and "going on after" in output, output)
+    check(launch.returncode != 0 and not any((folder / "rank-files/checkpoints").iterdir()), output)
+    code, output = ingot.run("launch", of("rank-files"), ["--resume"])
+    check(code == 0 and "going on after" in output, output)
+    check([row["step"] for row in ingot.metrics("rank-files")] == list(range(30)), "the steps of the resumed ranks")
+    for shard in ("00001-of-00002", "00002-of-00002"):
+        weights = [folder / name / f"checkpoints/step-00000000/model-{shard}.safetensors"
+                   for name in ("file-ranks", "rank-files")]
+        check(weights[0].read_bytes() == weights[1].read_bytes(), "killed and resumed ranks came to other weights")
+    check(not (folder / "rank-files/stages").exists(), "the ranks' checkpoints of the stages are still there")
+
+
+def case_rewards(ingot):
+    """Composed rewards: each group is judged once, by all terms, before any batch takes it, through a kill -9."""
+    # Few tasks, so that most groups are of a task whose budget another group fixed.
+    tasks = pathlib.Path(ingot.folder) / "few.jsonl"
+    lines = pathlib.Path(f"{ingot.source}/examples/smoke/train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    tasks.write_text("".join(lines[:3]), encoding="utf-8")
+    toggle = "{kind: toggle, weight: 0.5, toggle: {rho: 1, lambda: 0.01}}"
+    terms = f"[{{kind: outcome}}, {{kind: length, weight: 0.2, schedule: {{from: 0.25}}}}, {toggle}]"
+    # Right is an answer of an even length, so that an untrained model is right in half of the cases.
+    recipe = {"name": "any", "command": ["/usr/bin/python3", "-I", "-S", "${cwd}/examples/agents/tool_agent.py", "task.json"],
+              "files": {"task.json": '{"prompt": ${json:task.prompt}}'}, "timeout_s": 60,
+              "verifier": {"kind": "command", "command": ["sh", "-c", "test $(($(wc -c) % 2)) = 0"]}}
+    settings = {**SHORT, "run.name": "composed", "rewards.terms": terms, "data.tasks": tasks, "agents.recipes": json.dumps([recipe])}
+    process = ingot.start("train", settings)
+    wait_until(lambda: ingot.rows("composed") >= 3, "third row", process)
+    process.kill()
+    process.wait()
+    code, output = ingot.run("train", settings, ("--resume",))
+    check(code == 0, output)
+    rows = check_run(ingot, "composed", 8)
+    check(all("reward/term/outcome" in row for row in rows), "a step lacks the term `outcome`")
+    check("reward/term/length" not in rows[0], "the term `length` counts before its schedule begins")
+    check("reward/term/length" in rows[-1], f"the last step lacks the term `length`: {sorted(rows[-1])}")
+
+    rewarded, returns = set(), {}
+    for record in ingot.journal("composed"):
+        if "rewarded" in record:
+            group = record["rewarded"].get("groupId", "0")
+            check(group not in rewarded, f"group {group} is rewarded twice")
+            rewarded.add(group)
+            returns[group] = record["rewarded"]["returns"]
+        for group in record.get("batch", {}).get("groupIds", ()):
+            check(group in rewarded, f"group {group} is in a batch before its reward is in the journal")
+    group = max(returns, key=int)  # admitted late: both terms count
+    for sample, value in enumerate(returns[group]):
+        episode = json.loads(ingot.inspect("composed", f"{group}/{sample}", "--json"))["episode"]
+        parts = {term["term"]: term.get("weight", 0) * term.get("value", 0) for term in episode["grade"]["terms"]}
+        check(set(parts) == {"outcome", "length", "toggle"}, parts)
+        check(abs(sum(parts.values()) - value) < 1e-9, f"group {group}: {parts} and {value}")
+        check(parts["outcome"] == episode.get("reward", 0), "the outcome was not kept beside the grade")
+    check("term length = " in ingot.inspect("composed", f"{group}/0"), "inspect does not show the terms")
+
+    def regrade(*overrides):
+        argv = [ingot.binary, "regrade", f"{ingot.folder}/composed", "--json"]
+        for override in overrides:
+            argv += ["--set", override]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 0, f"regrade failed: {done.stderr}")
+        return json.loads(done.stdout)
+
+    same = regrade()
+    check(same["groups"] >= 16 and same["groups_that_change_sign"] == 0 and same["changed_groups"] == [], same)
+    check(abs(same["reward"] - same["regraded"]) < 1e-9, f"the same terms give other rewards: {same}")
+    check(same["terms"]["toggle"] < 0, f"no answer was beyond its budget: {same}")
+    outcome = regrade("rewards.terms=[{kind: outcome}]")
+    changed = outcome["changed_groups"]
+    check(len(changed) == outcome["groups_that_change_sign"] and changed == sorted(set(changed)), outcome)
+    check(sorted(sum((row["changed_groups"] for row in outcome["steps"]), [])) == changed, outcome)
+    posted = [json.loads(ingot.inspect("composed", f"{group}/{sample}", "--json"))["episode"].get("reward", 0)
+              for sample in range(len(returns[group]))]
+    signs = [[(value > mean + 1e-9) - (value < mean - 1e-9) for value in values]
+             for values in (returns[group], posted) for mean in [sum(values) / len(values)]]
+    check((int(group) in changed) == (signs[0] != signs[1]), f"group {group}: {returns[group]}, {posted}, {changed}")
+    check(outcome["terms"] == {"outcome": outcome["regraded"]}, outcome)
+    for step, row in enumerate(outcome["steps"]):
+        check(abs(row["reward"] - rows[step]["reward/mean"]) < 1e-6, f"step {step}: {row} and {rows[step]['reward/mean']}")
+
+    # The run's own correct answers train the next one, as the ids that were sampled.
+    for kind, key in (("sft", "data.sft"), ("dpo", "data.dpo")):
+        rows = f"{ingot.folder}/{kind}.jsonl"
+        done = subprocess.run([ingot.binary, "export", f"{ingot.folder}/composed", rows, "--as", kind, "--above", "-1"],
+                              capture_output=True, text=True, timeout=60)
+        check(done.returncode == 0, f"export failed: {done.stdout}{done.stderr}")
+        code, output = ingot.run("train", {**SHORT, "run.name": f"from-{kind}", "data.tasks": "", key: rows, "goal.first_steps": 0,
+                                           **({"data.sft": ""} if kind == "dpo" else {})}, timeout=120)
+        check(code == 0, f"{kind}: {output}")
+
+    wrong = {**settings, "run.name": "wrong"}
+    for bad, words in (("[{kind: lenght}]", "outcome | length"), ("[{kind: length, weight: 0}]", "nothing is rewarded"),
+                       ("[{kind: outcome, schedule: {from: 2}}]", "from is 2")):
+        code, output = ingot.run("train", {**wrong, "rewards.terms": bad}, timeout=30)
+        check(code == 2 and words in output, f"{bad}: exit code {code}: {output}")
+
+
+def case_evaluate(ingot):
+    """A checkpoint's evaluation has a folder of its own, with its result, and replaces nothing else."""
+    folder = write_asking_config(ingot, agent_seconds=0)
+    (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
+    train = {"run.name": "t", "scheduler.total_steps": 2, "scheduler.drop_zero_variance": "false"}
+    code, output = ingot.run("train", {**train, "trainer.checkpoint_every": 1, "trainer.keep_checkpoints": 5})
+    check(code == 0, output)
+
+    def evaluate(step, **more):
+        argv = ingot.argv("eval", {"run.name": "t", "eval.tasks": folder / "eval.jsonl", "eval.avg_n": 3, **more})
+        argv.insert(2, f"{folder}/t/checkpoints/step-{step:08d}/")
+        done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=100)
+        return done.returncode, done.stdout + done.stderr
+
+    for step in (1, 2, 1):
+        code, output = evaluate(step, **{"trainer.memory_limit_mb": 1})  # an evaluation needs no memory for training
+        check(code == 0 and "avg@3, 6 episodes" in output, f"{code}: {output}")
+    for step in (1, 2):
+        result = json.loads((folder / f"t-eval/step-{step:08d}/evaluation.json").read_text())
+        check(result["eval/episodes"] == 6 and result["checkpoint"].endswith(f"t/checkpoints/step-{step:08d}"), result)
+        listed = ingot.inspect(f"t-eval/step-{step:08d}")
+        check(listed.count(" eval ") == 6 and listed.count(" finished ") == 6, listed)
+    code, output = ingot.run("train", {**train, "run.name": "u-eval", "scheduler.total_steps": 1})
+    check(code == 0, output)
+    code, output = evaluate(1, **{"run.name": "u"})
+    check(code == 2 and "u-eval' holds a run" in output, f"{code}: {output}")
+    check((folder / "u-eval/checkpoints/step-00000001/model.safetensors").exists(), "a run was removed")
+    shutil.copytree(folder / "t/checkpoints/step-00000001", folder / "elsewhere/step-00000001")
+    argv = ingot.argv("eval", {"run.name": "t", "eval.tasks": folder / "eval.jsonl"})
+    argv.insert(2, f"{folder}/elsewhere/step-00000001")
+    done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=100)
+    check(done.returncode == 2 and "the evaluation of another checkpoint" in done.stderr, done)
+
+
+if __name__ == "__main__":
+    main(case_smoke, case_seeds, case_supervised, case_rewards, case_evaluate)
