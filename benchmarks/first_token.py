@@ -8,7 +8,6 @@ own. Prints medians over the versions with a first token, in ms; `all` is the me
 moto (`scripts/setup.sh services`); a way without its server is left out by name. One run a way, one after the other.
 """
 import argparse
-import os
 import pathlib
 import statistics
 import sys
@@ -17,7 +16,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/app"))
 from ingot_runs import Ingot, SHORT, check  # noqa: E402
-from weights_tests import Moto  # noqa: E402
+from s3_servers import Moto  # noqa: E402
 
 PARTS = ["snapshot", "save", "encode", "send", "fetch", "apply", "wait", "pause"]
 
@@ -25,7 +24,7 @@ PARTS = ["snapshot", "save", "encode", "send", "fetch", "apply", "wait", "pause"
 def settings_of(way, moto):
     if way != "s3":
         return {}
-    return {"weights.s3.endpoint": moto.url, "weights.s3.region": "us-east-1", "weights.s3.bucket": "weights"}
+    return {**moto.settings(), "weights.s3.region": "us-east-1"}
 
 
 def measure(ingot, way, moto, steps):
@@ -55,7 +54,6 @@ def main():
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--ways", default="grpc,broadcast,directory,s3")
     options = parser.parse_args()
-    os.environ.update(AWS_ACCESS_KEY_ID="an-id", AWS_SECRET_ACCESS_KEY="a-secret")
     with tempfile.TemporaryDirectory(prefix="ingot-first-") as folder:
         ingot, moto = Ingot(options.binary, str(ROOT), folder), Moto(str(ROOT), folder)
         try:

@@ -9,107 +9,13 @@ reach the engine), credentials (a server of S3 that checks who signed, SeaweedFS
 import json
 import os
 import pathlib
-import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 
 from ingot_runs import Ingot, check, errors, finish_launched, launch_settings, rank_process, ranks_settings, wait_until
-
-SECRET = "a-secret-that-nobody-may-see"
-
-
-class Moto:
-    """A server that speaks as S3 does, with one bucket; `url` is empty if it is not installed."""
-
-    def __init__(self, source, folder):
-        self.url, self.process = "", None
-        program = pathlib.Path(source) / ".venv-services/bin/moto_server"
-        if not program.exists():
-            return
-        log = pathlib.Path(folder) / "moto.log"
-        with open(log, "w", encoding="utf-8") as output:
-            self.process = subprocess.Popen([str(program), "-p", "0"], stdout=output, stderr=subprocess.STDOUT)
-        running = re.compile(r"Running on (http://127.0.0.1:\d+)")
-        wait_until(lambda: running.search(log.read_text()), "moto's port", self.process, 60)
-        self.url = running.search(log.read_text())[1]
-        urllib.request.urlopen(urllib.request.Request(f"{self.url}/weights", method="PUT"), timeout=30).close()
-
-    def open(self, key):
-        # Objects are private; moto checks that a request is signed, not by whom.
-        signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=an-id/20260101/us-east-1/s3/aws4_request, "
-                                   "SignedHeaders=host, Signature=0"}
-        request = urllib.request.Request(f"{self.url}/weights/{key}", headers=signed)
-        return urllib.request.urlopen(request, timeout=30)
-
-    def get(self, key):
-        with self.open(key) as answer:
-            return json.load(answer)
-
-    def size(self, key):
-        with self.open(key) as answer:
-            return len(answer.read())
-
-    def stop(self):
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-
-
-class SeaweedFs:
-    """A server of S3 that checks signatures, with the bucket `weights` and one key. None of it is there unless installed."""
-
-    KEY_ID = "a-known-id"
-
-    def __init__(self, source, folder):
-        self.url, self.process = "", None
-        program = pathlib.Path(source) / ".venv-services/bin/weed"
-        if not program.exists():
-            return
-        folder = pathlib.Path(folder) / "seaweedfs"
-        (folder / "data").mkdir(parents=True)
-        (folder / "keys.json").write_text(json.dumps({"identities": [
-            {"name": "anonymous", "actions": ["Admin"]},  # who does not sign may make the bucket
-            {"name": "ingot", "credentials": [{"accessKey": self.KEY_ID, "secretKey": SECRET}],
-             "actions": ["Admin", "Read", "List", "Write"]}]}))
-        master, volume, filer, s3 = self.free_ports(4)
-        options = [f"-dir={folder}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}",
-                   f"-volume.port={volume}", "-filer", f"-filer.port={filer}", "-s3", f"-s3.port={s3}",
-                   f"-s3.config={folder}/keys.json", "-s3.port.iceberg=0", "-s3.port.lance=0",
-                   "-master.volumeSizeLimitMB=64", "-volume.max=8"]
-        with open(folder / "log", "w", encoding="utf-8") as output:
-            self.process = subprocess.Popen([str(program), "server", *options], stdout=output, stderr=subprocess.STDOUT)
-        self.url = f"http://127.0.0.1:{s3}"
-
-        def has_bucket():
-            try:
-                urllib.request.urlopen(urllib.request.Request(f"{self.url}/weights", method="PUT"), timeout=30).close()
-            except urllib.error.HTTPError as error:
-                return error.code == 409  # made by a request whose answer was late
-            except OSError:
-                return False  # it does not listen yet
-            return True
-        wait_until(has_bucket, "SeaweedFS and its bucket", self.process, 120)
-
-    @staticmethod
-    def free_ports(count):
-        """Below 55000: each server also takes the port that is 10000 higher, for gRPC."""
-        found = set()
-        while len(found) < count:
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                if one.getsockname()[1] < 55000:
-                    found.add(one.getsockname()[1])
-        return found
-
-    def stop(self):
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+from s3_servers import SECRET, Moto, SeaweedFs, write_credentials
 
 
 def engine_process(launch, index):
@@ -124,8 +30,7 @@ def case_stores(ingot, moto):
         "sft.max_steps": 10, "scheduler.total_steps": 6, "cluster.rollout_engines": 2, "weights.transport": "directory",
         "weights.anchor_every": 2, "weights.shards": 3, "weights.silence_s": 2, "weights.poll_ms": 20})
     if moto.url:
-        os.environ.update(AWS_ACCESS_KEY_ID="an-id", AWS_SECRET_ACCESS_KEY=SECRET)
-        settings.update({"weights.engines": "{rollout-1: s3}", "weights.s3.endpoint": moto.url, "weights.s3.bucket": "weights"})
+        settings |= {"weights.engines": "{rollout-1: s3}", **moto.settings()}
     launch = ingot.start("launch", settings)
     wait_until(lambda: ingot.rows("ways") >= 2, "row 2", launch)
     os.kill(engine_process(launch, 1), signal.SIGKILL)
@@ -168,8 +73,7 @@ def case_rank_shards(ingot, moto):
         "trainer.weight_decay": 1,  # changes words where all samples get the same reward too
         "weights.transport": "directory", "weights.anchor_every": 3, "weights.poll_ms": 20})
     if moto.url:
-        os.environ.update(AWS_ACCESS_KEY_ID="an-id", AWS_SECRET_ACCESS_KEY=SECRET)
-        settings.update({"weights.transport": "s3", "weights.s3.endpoint": moto.url, "weights.s3.bucket": "weights"})
+        settings |= {"weights.transport": "s3", **moto.settings()}
     launch = ingot.start("launch", settings)
     wait_until(lambda: ingot.rows("shards") >= 3, "row 3", launch)
     os.kill(rank_process(launch, 1), signal.SIGKILL)
@@ -206,10 +110,7 @@ def case_bad_stores(ingot, moto):
     ]
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         os.environ.pop(variable, None)
-    credentials = folder / "credentials"
-    credentials.write_text(f"[default]\naws_access_key_id = an-id\naws_secret_access_key = {SECRET}\n")
-    credentials.chmod(0o600)
-    known = {**s3, "weights.s3.credentials_file": credentials}
+    known = {**s3, "weights.s3.credentials_file": write_credentials(folder / "credentials", Moto.KEY_ID, SECRET)}
     cases.append((known, "127.0.0.1:1"))
     if moto.url:
         cases.append(({**known, "weights.s3.endpoint": moto.url, "weights.s3.bucket": "none"}, "no bucket 'none'"))
@@ -227,11 +128,10 @@ def expect_refusals(ingot, cases):
 
 def case_credentials(ingot, server):
     def settings(name, key_id, secret):
-        path = pathlib.Path(ingot.folder) / name
-        path.write_text(f"[default]\naws_access_key_id = {key_id}\naws_secret_access_key = {secret}\n")
-        path.chmod(0o600)
+        path = write_credentials(pathlib.Path(ingot.folder) / name, key_id, secret)
         return {"weights.transport": "s3", "weights.s3.endpoint": server.url, "weights.s3.bucket": "weights",
                 "weights.s3.credentials_file": path}
+
     expect_refusals(ingot, [
         (settings("wrong-id", "an-unknown-id", SECRET), "credentials are refused"),
         (settings("wrong-secret", SeaweedFs.KEY_ID, SECRET + "-not"), "credentials are refused"),
