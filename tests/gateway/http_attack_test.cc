@@ -16,12 +16,6 @@ namespace {
 
 using base::json::object;
 
-std::string Hello(bool stream = false) {
-  object body = Body({Msg("user", "hi")});
-  if (stream) body["stream"] = true;
-  return base::PrintJson(body);
-}
-
 TEST(HttpAttack, ASlowReaderOfAStreamIsGivenUpAndWhatItHadIsRecorded) {
   Site site([](const auto&) {
     Script script = Say(std::string(200'000, 'x'));

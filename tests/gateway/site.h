@@ -22,6 +22,16 @@ inline Script Say(const std::string& text, bool hold = false) {
   return script;
 }
 
+// The body of a call that says hi; a stream ends with its usage.
+inline std::string Hello(bool stream = false) {
+  base::json::object body = Body({Msg("user", "hi")});
+  if (stream) {
+    body["stream"] = true;
+    body["stream_options"] = base::json::object{{"include_usage", true}};
+  }
+  return base::PrintJson(body);
+}
+
 struct Site : World {
   explicit Site(ScriptedEngine::Author author) : World(std::move(author)) { http.port = 0; }
   ~Site() {
