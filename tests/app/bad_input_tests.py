@@ -32,18 +32,17 @@ def check_thread_limits(ingot):
         check(len(done.stderr.strip().splitlines()) == 1, f"{argv[1]}: not one line: {done.stderr}")
 
 
-def case_bad_input(ingot):
-    """Bad input gives one clear error that names the cause, exit code 2, and no run."""
-    folder = pathlib.Path(ingot.folder)
+def expect(ingot, settings, *words, command="train", config="configs/smoke.yaml", codes=(2,)):
+    """The command ends with one line, which names the cause."""
+    ingot.config = config
+    code, output = ingot.run(command, settings, timeout=60)
+    check(code in codes, f"exit code {code} for {settings} {config}: {output}")
+    check(len(errors(output)) == 1, f"not one line: {output}")
+    for word in words:
+        check(word in output, f"'{word}' is missing in: {output}")
 
-    def expect(settings, *words, command="train", config="configs/smoke.yaml", codes=(2,)):
-        ingot.config = config
-        code, output = ingot.run(command, settings, timeout=60)
-        check(code in codes, f"exit code {code} for {settings} {config}: {output}")
-        check(len(errors(output)) == 1, f"not one line: {output}")
-        for word in words:
-            check(word in output, f"'{word}' is missing in: {output}")
 
+def check_command_line(ingot):
     for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'")),
                          (["tain", "--help"], ("'tain'", "'train'")), (["config", "chek", "--help"], ("'chek'", "'check'")),
                          (["train", "--resum", "run.yaml"], ("'--resum'", "'--resume'")),
@@ -54,71 +53,80 @@ def case_bad_input(ingot):
                          (["config"], ("ingot config: ", "subcommand")), (["inspect"], ("ingot inspect: run_dir",)),
                          (["serve", "folder", "--device", "gpu"], ("ingot serve: ", "auto", "cuda")),
                          (["config", "explain", "trainer.lerning_rate"], ("'trainer.learning_rate'",))):
-        done = subprocess.run([ingot.binary, *words], capture_output=True, text=True, timeout=60)
+        done = ingot.call(*words)
         check(done.returncode == 2 and all(name in done.stderr for name in named), f"{words}: {done}")
         check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
-    done = subprocess.run([ingot.binary, "--version"], capture_output=True, text=True, timeout=60)
+    done = ingot.call("--version")
     check(done.returncode == 0 and done.stdout.startswith("ingot "), f"--version: {done}")
-    words = ["config", "check", "configs/smoke.yaml", "run.seed=77", "--set", "run.name=bare", "http.port=1234"]
-    done = subprocess.run([ingot.binary, *words], cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    done = ingot.call("config", "check", "configs/smoke.yaml", "run.seed=77", "--set", "run.name=bare", "http.port=1234")
     check(done.returncode == 0 and all(key in done.stdout for key in ("seed: 77", "name: bare", "port: 1234")),
           f"overrides with --set and without: {done}")
 
-    def expect_name_free(settings, *words):
-        """A run that cannot start leaves its name free, with either command."""
-        for command in ("train", "launch"):
-            expect({"run.name": "unborn", "run.if_exists": "fail", **settings}, *words, command=command)
-        check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
-        argv = ingot.argv("config", settings)
-        argv.insert(2, "check")
-        done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=60)
-        check(done.returncode == 2 and words[0] in done.stderr, f"config check: {done}")
 
-    expect({"trainer.learning_rat": 1}, "trainer.learning_rat", "nearest", "trainer.learning_rate")
-    expect({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
-    expect({"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo")
-    expect({"trainer.objective": "gspo"}, "gspo", "loss_aggregation sequence")
-    expect({"device": "cuda"}, "device: cuda was asked for", codes=(1, 2))
-    expect({}, "nowhere.yaml", config="nowhere.yaml")
-    expect({}, "it is a folder", config="configs")
+def check_values(ingot):
+    folder = pathlib.Path(ingot.folder)
+    expect(ingot, {"trainer.learning_rat": 1}, "trainer.learning_rat", "nearest", "trainer.learning_rate")
+    expect(ingot, {"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
+    expect(ingot, {"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo")
+    expect(ingot, {"trainer.objective": "gspo"}, "gspo", "loss_aggregation sequence")
+    expect(ingot, {"device": "cuda"}, "device: cuda was asked for", codes=(1, 2))
+    expect(ingot, {}, "nowhere.yaml", config="nowhere.yaml")
+    expect(ingot, {}, "it is a folder", config="configs")
     broken = folder / "broken.yaml"
     broken.write_text("run:\n  name: [a\n")
-    expect({}, "broken.yaml", "malformed YAML", config=str(broken))
+    expect(ingot, {}, "broken.yaml", "malformed YAML", config=str(broken))
     broken.write_text("run:\n  name: a\n  nmae: b\n")
-    expect({}, "broken.yaml:3", "run.nmae", "run.name", config=str(broken))
+    expect(ingot, {}, "broken.yaml:3", "run.nmae", "run.name", config=str(broken))
+
+
+def expect_name_free(ingot, settings, *words):
+    """A run that cannot start leaves its name free, with either command."""
+    for command in ("train", "launch"):
+        expect(ingot, {"run.name": "unborn", "run.if_exists": "fail", **settings}, *words, command=command)
+    check(not (pathlib.Path(ingot.folder) / "unborn").exists(), "a run that could not start has left a folder")
+    done = ingot.ask(("config", "check"), settings)
+    check(done.returncode == 2 and words[0] in done.stderr, f"config check: {done}")
+
+
+def check_files(ingot):
+    folder = pathlib.Path(ingot.folder)
     tasks = folder / "tasks.jsonl"
     tasks.write_text("{\"task_id\": \"a\"}\n{\"task_id\": \n")
-    expect({"data.tasks": tasks, "run.name": "bad", "http.port": 0}, "tasks.jsonl", "2", codes=(1, 2))
-    expect({"data.tasks": "nothing.jsonl", "run.name": "bad", "http.port": 0}, "nothing.jsonl", codes=(1, 2))
-    expect_name_free({"data.tasks": "nothing.jsonl"}, "data.tasks: nothing.jsonl", os.path.realpath(ingot.source))
-    expect_name_free({"eval.tasks": tasks}, "eval.tasks", "tasks.jsonl:2")
-    expect_name_free({"data.sft": tasks}, "data.sft", "tasks.jsonl:1")
-    expect_name_free({"data.dpo": folder / "none.jsonl"}, "data.dpo", str(folder / "none.jsonl"))
-    expect_name_free({"agents.work_root": f"{tasks}/work"}, f"agents.work_root is {tasks}/work")
-    expect_name_free({"model.context_length": 8}, "the context has 8 tokens (model.context_length)", "raise it")
+    expect(ingot, {"data.tasks": tasks, "run.name": "bad", "http.port": 0}, "tasks.jsonl", "2", codes=(1, 2))
+    expect(ingot, {"data.tasks": "nothing.jsonl", "run.name": "bad", "http.port": 0}, "nothing.jsonl", codes=(1, 2))
+    expect_name_free(ingot, {"data.tasks": "nothing.jsonl"}, "data.tasks: nothing.jsonl", os.path.realpath(ingot.source))
+    expect_name_free(ingot, {"eval.tasks": tasks}, "eval.tasks", "tasks.jsonl:2")
+    expect_name_free(ingot, {"data.sft": tasks}, "data.sft", "tasks.jsonl:1")
+    expect_name_free(ingot, {"data.dpo": folder / "none.jsonl"}, "data.dpo", str(folder / "none.jsonl"))
+    expect_name_free(ingot, {"agents.work_root": f"{tasks}/work"}, f"agents.work_root is {tasks}/work")
+    expect_name_free(ingot, {"model.context_length": 8}, "the context has 8 tokens (model.context_length)", "raise it")
     recipe = {"name": "a", "command": ["/usr/bin/true"], "verifier": {"kind": "exact", "expected": "${task.answer}"}}
     for change, words in (({"command": ["no-such-agent"]}, ("recipe 'a': command: ", "no-such-agent")),
                           ({"files": {"q.json": "${task.question}"}}, ("recipe 'a': data.tasks", "files.q.json: ")),
                           ({"verifier": {"expected": "${task.solution}"}}, ("verifier.expected: ", "of 120 tasks)"))):
-        expect_name_free({"agents.recipes": json.dumps([{**recipe, **change}])}, *words)
-    done = subprocess.run([ingot.binary, "config", "check", "configs/smoke.yaml"], cwd=ingot.source, capture_output=True,
-                          text=True, timeout=60)
+        expect_name_free(ingot, {"agents.recipes": json.dumps([{**recipe, **change}])}, *words)
+    done = ingot.call("config", "check", "configs/smoke.yaml")
     check(done.returncode == 0 and done.stdout.startswith("run:"), f"config check: {done}")
     check(done.stderr == "ok: 120 tasks, 40 held-out tasks, 1920 conversations, 1 recipe rehearsed, context of 512 "
                          "tokens\n", f"config check: {done.stderr}")
-    expect(launch_settings("never"), "none of the roles of run 'never' answers", "there is no run folder",
+    expect(ingot, launch_settings("never"), "none of the roles of run 'never' answers", "there is no run folder",
            command="status", codes=(1,))
+
+
+def check_what_others_hold(ingot):
+    """Ports that are taken, and the lock of a run's folder."""
+    folder = pathlib.Path(ingot.folder)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         for _ in range(2):  # a failed start leaves the name free
-            expect({"http.port": port, "run.name": "bad", "run.if_exists": "fail"}, str(port), codes=(1,))
+            expect(ingot, {"http.port": port, "run.name": "bad", "run.if_exists": "fail"}, str(port), codes=(1,))
         for key in ("cluster.datapool_port", "cluster.rollout_port", "http.port"):
-            expect({**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
+            expect(ingot, {**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
         check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
         refused = {"cluster.registry.kind": "etcd", "cluster.registry.endpoints": f"['127.0.0.1:{port}']"}
-        expect({**launch_settings("unborn"), **refused}, "cluster.registry", f"127.0.0.1:{port}", "nobody answered",
+        expect(ingot, {**launch_settings("unborn"), **refused}, "cluster.registry", f"127.0.0.1:{port}", "nobody answered",
                command="launch", codes=(1,))
     # A launched run holds its folder's lock, as this process does. A second start would replace the run.
     held = folder / "held"
@@ -127,37 +135,51 @@ def case_bad_input(ingot):
     with open(held / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for command in ("launch", "train"):
-            expect({**launch_settings("held"), "run.if_exists": "replace"}, f"the run '{held}' is in use by another process",
-                   "choose another run.name", command=command, codes=(1,))
+            expect(ingot, {**launch_settings("held"), "run.if_exists": "replace"},
+                   f"the run '{held}' is in use by another process", "choose another run.name", command=command, codes=(1,))
     check(sorted(path.name for path in held.iterdir()) == ["config.yaml", "lock"]
           and (held / "config.yaml").read_text() == "run: {name: held}\n", f"a second start changed {sorted(held.iterdir())}")
+
+
+def check_plans(ingot):
     plan = ingot.run("launch", launch_settings("planned"), ("--dry-run",), timeout=60)
     check(plan[0] == 0 and [line.split()[0] for line in plan[1].splitlines()[1:]] ==
           ["datapool", "scheduler", "rollout-0", "gateway", "trainer", "agents"], f"the plan: {plan}")
-    check(not (folder / "planned").exists(), "a plan has left a folder")
+    check(not (pathlib.Path(ingot.folder) / "planned").exists(), "a plan has left a folder")
     groups = [{"name": "all", "roles": ["datapool", "scheduler", "gateway", "trainer", "agents"]}]
-    expect({**launch_settings("unborn"), "cluster.groups": json.dumps(groups)}, "cluster.groups", "role rollout",
+    expect(ingot, {**launch_settings("unborn"), "cluster.groups": json.dumps(groups)}, "cluster.groups", "role rollout",
            command="launch")
-    expect({**launch_settings("unborn"), "cluster.launcher": "slurm"}, "cluster.groups", command="launch")
-    expect({**launch_settings("unborn"), "cluster.registry.ttl_s": 1}, "cluster.registry.ttl_s", command="launch")
-    expect({**launch_settings("crowded"), "rollout.kv_cache_tokens": 1 << 30}, "this machine cannot hold", "would fit",
+    expect(ingot, {**launch_settings("unborn"), "cluster.launcher": "slurm"}, "cluster.groups", command="launch")
+    expect(ingot, {**launch_settings("unborn"), "cluster.registry.ttl_s": 1}, "cluster.registry.ttl_s", command="launch")
+
+
+def check_room(ingot):
+    """A run that the machine cannot hold is refused, with the numbers, before its model or the engine's cache is
+    allocated."""
+    expect(ingot, {**launch_settings("crowded"), "rollout.kv_cache_tokens": 1 << 30}, "this machine cannot hold", "would fit",
            command="launch", codes=(1,))
     check_thread_limits(ingot)
-    model = folder / "model"
-    model.mkdir()
-    (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")
-    expect({"model.path": model, "run.name": "bad", "http.port": 0}, "model", codes=(1, 2))
-
-    # A model that no machine can hold is refused, with the numbers, before it or the engine's cache is allocated. The
-    # limit would end a process that allocated it.
-    ingot.config = "configs/smoke.yaml"
     argv = ingot.argv("train", {"run.name": "large", "http.port": 0, "model.hidden_size": 8192, "model.layers": 800,
                                 "model.intermediate_size": 28672, "rollout.kv_cache_tokens": 1 << 30})
-    limit = 64 << 30
+    limit = 64 << 30  # would end a process that allocated it
     done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=60,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
     check(done.returncode == 1, f"exit code {done.returncode}: {done.stdout} {done.stderr}")
     check("the run needs" in done.stderr and "lower trainer.micro_batch_tokens" in done.stderr, f"{done.stderr}")
+
+
+def case_bad_input(ingot):
+    """Bad input gives one clear error that names the cause, exit code 2, and no run."""
+    check_command_line(ingot)
+    check_values(ingot)
+    check_files(ingot)
+    check_what_others_hold(ingot)
+    check_plans(ingot)
+    model = pathlib.Path(ingot.folder) / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")
+    expect(ingot, {"model.path": model, "run.name": "bad", "http.port": 0}, "model", codes=(1, 2))
+    check_room(ingot)
 
 
 def case_unstarted(ingot):
@@ -184,7 +206,7 @@ def case_unstarted(ingot):
         write_asking_config(ingot, agent_seconds=0)
         settings = json.loads(pathlib.Path(ingot.config).read_text())
         settings["agents"]["recipes"][0].update(recipe)
-        pathlib.Path(ingot.config).write_text(json.dumps(settings))
+        ingot.configure(name, settings)
         started = time.monotonic()
         code, output = ingot.run("train", {"run.name": name}, timeout=120)
         ended = output.strip().splitlines()[-1]

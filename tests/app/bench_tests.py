@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Figures of `ingot bench`: bench_tests.py BINARY SOURCE_DIR bench."""
 import json
-import subprocess
 
 from ingot_runs import check, main
 
@@ -12,7 +11,7 @@ def case_bench(ingot):
              "--head-dim", "16", "--vocab", "64"]
 
     def bench(*words):
-        done = subprocess.run([ingot.binary, "bench", *words], capture_output=True, text=True, timeout=60)
+        done = ingot.call("bench", *words)
         check(done.returncode == 0, f"bench {words}: exit {done.returncode}: {done.stderr}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -41,11 +40,9 @@ def case_bench(ingot):
     figures = bench("attention", "--shape", "decode-16x2k", "--dtype", "fp32", "--repeat", "1")
     check([figure["pass"] for figure in figures] == ["gemm"] * 3 + ["decode"], f"{figures}")
     for command in ("tree", "attention"):
-        done = subprocess.run([ingot.binary, "bench", command, "--shape", "nope"], capture_output=True, text=True,
-                              timeout=60)
+        done = ingot.call("bench", command, "--shape", "nope")
         check(done.returncode == 2 and "'nope'" in done.stderr and "dialogue-20" in done.stderr, f"{command}: {done}")
-    done = subprocess.run([ingot.binary, "bench", "tree", "--shape", "dialogue-5", "--vocab", "16000000", "--hidden",
-                           "4096"], capture_output=True, text=True, timeout=60)
+    done = ingot.call("bench", "tree", "--shape", "dialogue-5", "--vocab", "16000000", "--hidden", "4096")
     check(done.returncode == 1 and "can be had" in done.stderr and done.stderr.count("\n") == 1, f"{done}")
 
 

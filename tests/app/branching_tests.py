@@ -3,23 +3,17 @@
 
 Cases: branching (one process, across a kill), launch_branching (roles as processes, of which two are killed).
 """
-import json
 import os
-import pathlib
 import signal
 
-from ingot_runs import check, check_run, finish_launched, main, role_process, wait_for_steps
+from ingot_runs import GROUPS, check, check_run, finish_launched, main, role_process, wait_for_steps
 from stored_trees import Tokens, stored_groups
 
 BRANCHING = {
+    **GROUPS,
     "run": {"name": "branching", "seed": 1},
-    "data": {"tasks": "examples/smoke/train.jsonl"},
-    "model": {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 16,
-              "context_length": 512},
     "scheduler": {"total_steps": 4, "groups_per_step": 3, "group_size": 4, "max_drops_per_batch": 4, "group_deadline_s": 120},
     "trainer": {"learning_rate": 1e-3, "checkpoint_every": 1, "probe_tokens": 256},
-    "gateway": {"model_name": "policy", "max_new_tokens": 8},
-    "http": {"port": 0},
     "agents": {"concurrency": 4, "branching": {"at": 2, "width": 2}, "recipes": [
         {"name": "branching", "command": ["/usr/bin/python3", "-I", "${cwd}/tests/app/branching_agent.py"], "timeout_s": 60,
          "resumes": True, "verifier": {"kind": "exact", "expected": "1"}}]},
@@ -28,7 +22,7 @@ BRANCHING = {
 
 def case_branching(ingot):
     """Groups of two trunks with two leaves each, across a kill. Rollout and trainer count the same tokens, a trunk's once."""
-    write_branching_config(ingot)
+    ingot.configure("branching", BRANCHING)
     process = ingot.start("train", {})
     wait_for_steps(ingot, process, "branching", 2)
     process.send_signal(signal.SIGKILL)
@@ -40,15 +34,9 @@ def case_branching(ingot):
     check_branches(ingot, rows, 0)
 
 
-def write_branching_config(ingot):
-    config = pathlib.Path(ingot.folder) / "branching.yaml"
-    config.write_text(json.dumps(BRANCHING))  # YAML is a superset
-    ingot.config = str(config)
-
-
 def case_launch_branching(ingot):
     """The same over separate processes: gateway, then runner, which holds the snapshots, are killed and started again."""
-    write_branching_config(ingot)
+    ingot.configure("branching", BRANCHING)
     settings = {"run.name": "branching", "scheduler.total_steps": 6}
     launch = ingot.start("launch", settings)
     for steps, role in ((1, "gateway"), (2, "agents")):

@@ -22,10 +22,9 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 
-from ingot_runs import Ingot, check
+from ingot_runs import check, main, serving, write_secret
 
 SMALL = {
     "model.hidden_size": 64, "model.intermediate_size": 128, "model.layers": 2, "model.heads": 2, "model.kv_heads": 1,
@@ -34,7 +33,7 @@ SMALL = {
 
 
 def command(ingot, *argv, code=0):
-    done = subprocess.run([ingot.binary, *map(str, argv)], cwd=ingot.source, capture_output=True, text=True, timeout=400)
+    done = ingot.call(*argv, timeout=400)
     check(done.returncode == code, f"{argv}: exit code {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout + done.stderr
 
@@ -352,20 +351,12 @@ def other_server(ingot, settings):
     folder = pathlib.Path(ingot.folder)
     code, output = ingot.run("train", {**SMALL, **settings, "run.name": "teacher", "data.tasks": ""}, timeout=240)
     check(code == 0, output)
-    token = folder / "teacher.token"
-    token.write_text("the-token-of-the-teacher-012345678\n")
-    token.chmod(0o600)
+    token = write_secret(ingot, "teacher.token")
     served = sorted(path.parent for path in (folder / "teacher").glob("**/model.safetensors"))[-1]
-    server = subprocess.Popen([ingot.binary, "serve", str(served), "--port", "0", "--rollout-port", "0", "--threads", "1",
-                               "--token-file", str(token)], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
-    try:
-        line = server.stdout.readline()
+    with serving(ingot, served, "--rollout-port", "0", "--threads", "1", "--token-file", token) as line:
         check("token ids at" in line, f"serve said: {line}")
         yield json.dumps([{"name": "big", "weights": "external", "address": line.split("token ids at ")[1].strip(),
                            "token_file": str(token)}])
-    finally:
-        server.terminate()
-        check(server.wait(timeout=30) == 0, "the other server did not end in order")
 
 
 def case_judge(ingot):
@@ -434,11 +425,6 @@ def case_distil(ingot):
         check(len(lines(folder / "collected.jsonl")) >= 6, "the external model's turns are not learnt")
 
 
-def main():
-    binary, source, name = sys.argv[1:]
-    with tempfile.TemporaryDirectory(prefix="ingot-data-") as folder:
-        globals()["case_" + name](Ingot(binary, source, folder))
-
-
 if __name__ == "__main__":
-    main()
+    main(case_collect, case_cases, case_examples, case_graded_eval, case_recall, case_choose, case_vendor, case_pinned_teacher,
+         case_judge, case_distil)

@@ -12,24 +12,12 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 
-from nodes_tests import secret, status
-from ingot_runs import GROUPS, SHORT, Ingot, check, check_run, process_of, wait_for_rows, wait_until
+from ingot_runs import (GROUPS, SHORT, check, check_run, end, main, role_process, status, wait_for_rows, wait_until,
+                        write_secret)
 from postgres_server import PostgresServer
-
-ADMIN = "the-admin-of-the-nodes-0123456789"  # as nodes_tests.secret writes it
-
-
-def running(launch, role):
-    """The process of a role that the launcher started."""
-    process = process_of(launch, role)
-    check(process is not None, f"there is no {role}")
-    return process
 
 
 def ask(port, path, body, key, timeout=120):
@@ -51,12 +39,11 @@ def reply_of(answer):
 
 
 def case_gateways(ingot):
-    config = json.loads(json.dumps(GROUPS))
-    (pathlib.Path(ingot.folder) / "two.yaml").write_text(json.dumps(config))
-    ingot.config = str(pathlib.Path(ingot.folder) / "two.yaml")
+    ingot.configure("two", GROUPS)
+    admin = write_secret(ingot, "admin")
     own = {"run.name": "two", "scheduler.total_steps": 30, "cluster.gateways": 2, "cluster.registry.ttl_s": 6,
-           "scheduler.group_deadline_s": 600, "cluster.token_file": secret(ingot, "token"),
-           "gateway.admin_key_file": secret(ingot, "admin")}
+           "scheduler.group_deadline_s": 600, "cluster.token_file": write_secret(ingot, "token"),
+           "gateway.admin_key_file": admin}
     launch = ingot.start("launch", own)
     folder = pathlib.Path(ingot.folder) / "two"
     try:
@@ -66,7 +53,7 @@ def case_gateways(ingot):
         ports = [int((folder / f"{name}_port").read_text()) for name in ("gateway", "gateway-1")]
         own_task = {"scaffold": "test", "task": {"task_id": "own", "domain": "test", "payload": {}}, "group": "own"}
         for _ in range(200):  # all slots of the window may be taken for a while
-            code, text = ask(ports[0], "/ingot/v1/episodes", own_task, ADMIN)
+            code, text = ask(ports[0], "/ingot/v1/episodes", own_task, admin.read_text().strip())
             if code != 429:
                 break
             time.sleep(0.3)
@@ -80,7 +67,7 @@ def case_gateways(ingot):
             messages += [reply_of(chat(port, episode, messages)), {"role": "user", "content": "and now?"}]
 
         # The engine is held until the gateway has passed the call on, so that it is stopped while it waits for ids.
-        engine, first = running(launch, "rollout"), running(launch, "gateway")
+        engine, first = role_process(launch, "rollout"), role_process(launch, "gateway")
         os.kill(engine, signal.SIGSTOP)
         cut = {}
         thread = threading.Thread(
@@ -120,20 +107,17 @@ def case_gateways(ingot):
         output, _ = launch.communicate(timeout=120)
         check(launch.returncode in (0, 1, 130), f"exit code {launch.returncode}: {output}")
     finally:
-        if launch.poll() is None:
-            launch.terminate()
-            launch.wait(timeout=60)
+        end(launch)
 
 
 def case_engines(ingot):
     own = {**SHORT, "run.name": "elastic", "scheduler.total_steps": 60, "numerics": "exact", "cluster.registry.ttl_s": 2,
-           "cluster.token_file": secret(ingot, "token"), "cluster.drain_s": 20}
+           "cluster.token_file": write_secret(ingot, "token"), "cluster.drain_s": 20}
     launch = ingot.start("launch", own)
 
     def join():
-        output = open(f"{ingot.folder}/engine.out", "a", encoding="utf-8")
-        return subprocess.Popen(ingot.argv("rollout", own, ("--engine", "7")), cwd=ingot.source, stdout=output,
-                                stderr=subprocess.STDOUT)
+        with open(f"{ingot.folder}/engine.out", "a", encoding="utf-8") as output:
+            return ingot.start("rollout", own, ("--engine", "7"), output)
 
     def sampled():
         """The tokens that the engine has sampled; None = it does not answer."""
@@ -163,34 +147,33 @@ def case_engines(ingot):
         trainer = (pathlib.Path(ingot.folder) / "elastic/logs/trainer.log").read_text()
         check(trainer.count("engine rollout-7 is leased at version") >= 2, "the trainer did not lease the engine twice")
     finally:
-        for process in (engine, launch):
-            if process is not None and process.poll() is None:
-                process.terminate()
-                process.wait(timeout=60)
+        end(engine, launch)
 
 
 def case_pools(ingot):
-    if PostgresServer.programs is None:
-        print("SKIPPED pools: PostgreSQL is not installed: scripts/setup.sh services")
-        sys.exit(77)
-    own = {**SHORT, "run.name": "pools", "scheduler.total_steps": 30, "cluster.datapools": 2, "cluster.registry.ttl_s": 2,
-           "cluster.token_file": secret(ingot, "token"), "numerics": "exact"}
-    code, output = ingot.run("launch", own, timeout=60)
-    check(code != 0 and "datapool.backend is rocksdb, which one process holds" in output, f"two over RocksDB: {output}")
     server = PostgresServer()
-    own |= {"datapool.backend": "postgres", "datapool.postgres.allow_single": "true",
-            "datapool.postgres.url": f"host={server.folder} user=ingot dbname=postgres"}
+    try:
+        own = {**SHORT, "run.name": "pools", "scheduler.total_steps": 30, "cluster.datapools": 2, "cluster.registry.ttl_s": 2,
+               "cluster.token_file": write_secret(ingot, "token"), "numerics": "exact"}
+        code, output = ingot.run("launch", own, timeout=60)
+        check(code != 0 and "datapool.backend is rocksdb, which one process holds" in output, f"two over RocksDB: {output}")
+        check_pools(ingot, {**own, **server.settings()})
+    finally:
+        server.close()
+
+
+def check_pools(ingot, own):
     launch = ingot.start("launch", own)
     try:
         wait_for_rows(ingot, launch, "pools", 2)
         code, lines = status(ingot, own)
         check(code == 0 and {"datapool", "datapool-1"} <= set(lines), f"ingot status: {code} {lines}")
         before = ingot.journal("pools")
-        os.kill(running(launch, "datapool"), signal.SIGKILL)
+        os.kill(role_process(launch, "datapool"), signal.SIGKILL)
         rows = ingot.rows("pools")
         wait_until(lambda: ingot.rows("pools") >= rows + 3, "steps after one died", launch)
         # The other one is stopped for longer than its lease: callers leave it, and its later answers reach nobody.
-        paused = running(launch, "datapool-1")
+        paused = role_process(launch, "datapool-1")
         os.kill(paused, signal.SIGSTOP)
         rows = ingot.rows("pools")
         wait_until(lambda: ingot.rows("pools") >= rows + 3, "steps while the other one is stopped", launch)
@@ -204,18 +187,8 @@ def case_pools(ingot):
         logs = [(pathlib.Path(ingot.folder) / f"pools/logs/{name}.log").read_text() for name in ("scheduler", "trainer", "gateway")]
         check(any("is gone; others answer for it" in log for log in logs), "nobody went on at another process of the pool")
     finally:
-        if launch.poll() is None:
-            launch.terminate()
-            launch.wait(timeout=60)
-        server.close()
-
-
-def main():
-    binary, source, case = sys.argv[1:4]
-    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
-        globals()[f"case_{case}"](Ingot(binary, source, folder))
-    print(f"{case}: passed")
+        end(launch)
 
 
 if __name__ == "__main__":
-    main()
+    main(case_gateways, case_engines, case_pools)

@@ -13,18 +13,14 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
+
+from ingot_runs import check
 
 MIB = 1 << 20
 AGENT = ('curl -sSf --max-time 300 -o answer.json "$OPENAI_BASE_URL/chat/completions" -H "Authorization: Bearer $OPENAI_API_KEY" '
          '-H "Content-Type: application/json" -d @request.json; : > done; exec sleep 100000')
-
-
-def check(truth, what):
-    if not truth:
-        sys.exit(f"idle: FAILED: {what}")
 
 
 def available():

@@ -13,25 +13,21 @@ import subprocess
 import sys
 import tempfile
 
+from ingot_runs import check, skip
+
 # A third of the smoke task's steps: the reward rises from a quarter to a half, and the run's exit code says so.
 LEARNS = ["--set", "scheduler.total_steps=16", "--set", "goal.last_reward_above=0.35"]
 SCHEMA = ".venv-services/package/lib/compose-spec/schema/compose-spec.json"
 
 
-def check(truth, what):
-    if not truth:
-        sys.exit(f"image: FAILED: {what}")
-
-
-def skip(case, why):
-    print(f"SKIPPED {case}: {why}: `scripts/setup.sh services` installs it")
-    sys.exit(77)
+def missing(what):
+    skip(f"{what}: `scripts/setup.sh services` installs it")
 
 
 def case_compose(_, source):
     python = source / ".venv-services/bin/python"
     if not python.exists() or not (source / SCHEMA).exists():
-        skip("compose", "no schema of the Compose Specification here")
+        missing("no schema of the Compose Specification here")
     script = ("import json, sys, yaml, jsonschema; schema = json.load(open(sys.argv[1])); "
               "file = yaml.safe_load(open(sys.argv[2])); jsonschema.validate(file, schema); "
               "file['services']['ingot']['comand'] = 'x'; "
@@ -80,9 +76,9 @@ def base_tree(folder):
 def case_image(binary, source):
     for program in ("buildah", "debootstrap"):
         if shutil.which(program) is None:
-            skip("image", f"no {program} here")
+            missing(f"no {program} here")
     if os.getuid() != 0:
-        skip("image", "only root can build without an engine")
+        skip("only root can build without an engine")
     subprocess.run(["scripts/image.sh", binary.parent], cwd=source, check=True, timeout=600)
     with tempfile.TemporaryDirectory(prefix="ingot-image-") as name:
         folder = pathlib.Path(name)

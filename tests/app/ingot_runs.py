@@ -4,6 +4,7 @@ The laws of every finished run are in `check_run`. Settings for short runs are S
 write_asking_config.
 """
 import argparse
+import contextlib
 import inspect
 import json
 import pathlib
@@ -39,9 +40,17 @@ GROUPS = {
 
 
 class Ingot:
+    """The binary, the repository that it runs in, the folder of its runs, and the configuration of the commands that follow."""
+
     def __init__(self, binary, source, folder):
         self.binary, self.source, self.folder = binary, source, folder
         self.config = "configs/smoke.yaml"
+
+    def configure(self, name, settings):
+        """Writes a configuration into the folder, for the commands that follow."""
+        path = pathlib.Path(self.folder) / f"{name}.yaml"
+        path.write_text(json.dumps(settings))  # YAML is a superset
+        self.config = str(path)
 
     def rows(self, name):
         """Number of rows that the run has recorded so far."""
@@ -49,23 +58,34 @@ class Ingot:
         return path.read_text(encoding="utf-8").count("\n") if path.exists() else 0
 
     def argv(self, command, settings, extra=()):
-        argv = [self.binary, command, self.config, *extra, "--set", f"run.root={self.folder}"]
+        """`command` is a word, or all those that stand before the configuration."""
+        words = [command] if isinstance(command, str) else command
+        argv = [self.binary, *map(str, words), self.config, *extra, "--set", f"run.root={self.folder}"]
         for key, value in settings.items():
             argv += ["--set", f"{key}={value}"]
         return argv
 
-    def start(self, command, settings, extra=()):
-        return subprocess.Popen(self.argv(command, settings, extra), cwd=self.source, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+    def start(self, command, settings, extra=(), output=subprocess.PIPE, **more):
+        return subprocess.Popen(self.argv(command, settings, extra), cwd=self.source, stdout=output, stderr=subprocess.STDOUT,
+                                text=True, **more)
 
     def run(self, command, settings, extra=(), timeout=500):
+        """The exit code of a command with the configuration, and what it said."""
         done = subprocess.run(self.argv(command, settings, extra), cwd=self.source, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=timeout)
         return done.returncode, done.stdout
 
+    def ask(self, command, settings, timeout=60):
+        """As `run`; gives the finished process, whose stdout and stderr are apart."""
+        return subprocess.run(self.argv(command, settings), cwd=self.source, capture_output=True, text=True, timeout=timeout)
+
+    def call(self, *words, timeout=60):
+        """The finished process of `ingot WORDS`."""
+        return subprocess.run([self.binary, *map(str, words)], cwd=self.source, capture_output=True, text=True,
+                              timeout=timeout, stdin=subprocess.DEVNULL)
+
     def inspect(self, name, *extra):
-        done = subprocess.run([self.binary, "inspect", f"{self.folder}/{name}", *extra], cwd=self.source,
-                              capture_output=True, text=True, timeout=60)
+        done = self.call("inspect", f"{self.folder}/{name}", *extra)
         check(done.returncode == 0, f"inspect failed: {done.stderr}")
         return done.stdout
 
@@ -193,19 +213,38 @@ def process_of(launch, role):
 
 
 def role_process(launch, role):
-    """The process id of a role of the launched run."""
-    children = subprocess.run(["pgrep", "-P", str(launch.pid), "-f", f"ingot {role} "], capture_output=True,
-                              text=True).stdout.split()
-    check(len(children) == 1, f"processes of {role}: {children}")
-    return int(children[0])
+    """As process_of, of a role that must be there."""
+    process = process_of(launch, role)
+    check(process is not None, f"there is no {role}")
+    return process
 
 
-def rank_process(launch, rank):
-    """The process id of a rank of the launched run's trainer."""
-    found = subprocess.run(["pgrep", "-P", str(launch.pid), "-f", f"ingot trainer .* --rank {rank}( |$)"],
-                           capture_output=True, text=True).stdout.split()
-    check(len(found) == 1, f"processes of rank {rank}: {found}")
-    return int(found[0])
+def status(ingot, settings):
+    """What `ingot status` says: its exit code, and its lines by role or node."""
+    done = ingot.ask("status", settings)
+    return done.returncode, {line.split()[0]: line for line in done.stdout.splitlines()}
+
+
+def end(*processes):
+    """Ends, one after the other, those processes that still run; None stands for one that never did."""
+    for process in processes:
+        if process is not None and process.poll() is None:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def serving(ingot, *words):
+    """`ingot serve WORDS` while the block runs; gives the line that says where it listens."""
+    server = subprocess.Popen([ingot.binary, "serve", *map(str, words), "--port", "0"], cwd=ingot.source,
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        line = server.stdout.readline()
+        check("/v1" in line, f"serve said: {line}")
+        yield line
+    finally:
+        server.terminate()
+        check(server.wait(timeout=30) == 0, "serve did not end in order")
 
 
 def finish_launched(ingot, launch, name, steps):
@@ -220,6 +259,14 @@ def finish_launched(ingot, launch, name, steps):
             print(f"--- {log.name}\n{log.read_text()[-2000:]}")
     check(launch.returncode == 0, f"{name}: exit code {launch.returncode}: {output}")
     return output, check_run(ingot, name, steps)
+
+
+def write_secret(ingot, name):
+    """A file that only its user reads, with a text as long as tokens and keys must be."""
+    path = pathlib.Path(ingot.folder) / name
+    path.write_text(f"the-{name}-of-this-test-0123456789\n")
+    path.chmod(0o600)
+    return path
 
 
 def errors(output):
@@ -248,8 +295,7 @@ print(len(answer) % 2)
     settings = {**GROUPS, "sandbox": {"rung": "process"}, "agents": {"concurrency": 4, "recipes": [
         {"name": "asking", "command": ["/usr/bin/python3", "-I", str(agent)], "timeout_s": 60, "cleanup": list(cleanup),
          "verifier": {"kind": "numeric", "expected": "1"}}]}}
-    ingot.config = str(folder / "asking.yaml")
-    pathlib.Path(ingot.config).write_text(json.dumps(settings))
+    ingot.configure("asking", settings)
     return folder
 
 

@@ -4,7 +4,7 @@ import os
 import pathlib
 import subprocess
 
-from ingot_runs import NOBODY, check, launch_settings, main, run_as_nobody, wait_for_rows, write_asking_config
+from ingot_runs import NOBODY, check, main, run_as_nobody, wait_for_rows, write_asking_config
 
 # Tries to get at the processes named as arguments, which have this uid, and prints each way that was open.
 INTRUDER = """
@@ -48,10 +48,9 @@ def case_intruder(ingot):
         if run_as_nobody([ingot.binary, "--version"]) is None:
             return
     switch = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
-    own = {key: value for key, value in launch_settings("walled").items() if key.startswith(("run.", "cluster."))}
-    argv = ingot.argv("launch", {**own, "scheduler.total_steps": 1000, "scheduler.drop_zero_variance": "false",
-                                 "agents.work_root": folder / "work"})
-    launch = subprocess.Popen(argv, cwd=ingot.source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **switch)
+    settings = {"run.name": "walled", "scheduler.total_steps": 1000, "scheduler.drop_zero_variance": "false",
+                "agents.work_root": folder / "work"}
+    launch = ingot.start("launch", settings, **switch)
     try:
         wait_for_rows(ingot, launch, "walled", 1)
         processes = {}
@@ -65,11 +64,13 @@ def case_intruder(ingot):
                 processes[pid] = (parent, name)
         ours = [pid for pid, (parent, name) in processes.items() if pid == launch.pid or parent in processes]
         check(len(ours) == 8, f"launch, six roles and a launcher: {processes}")
+
+        def intrude(*victims):
+            return subprocess.run(["/usr/bin/python3", "-I", "-c", INTRUDER, *map(str, victims)], capture_output=True,
+                                  text=True, timeout=60, cwd="/", **switch)
+
         victim = subprocess.Popen(["sleep", "100"], **switch)
-        tried = subprocess.run(["/usr/bin/python3", "-I", "-c", INTRUDER, *map(str, ours)], capture_output=True, text=True,
-                               timeout=60, cwd="/", **switch)
-        sample = subprocess.run(["/usr/bin/python3", "-I", "-c", INTRUDER, str(victim.pid)], capture_output=True, text=True,
-                                timeout=60, cwd="/", **switch)
+        tried, sample = intrude(*ours), intrude(victim.pid)
         victim.kill()
         victim.wait()
         check("open: environ of sleep" in sample.stdout, f"the intruder is not able to anything: {sample}")

@@ -11,9 +11,9 @@ import pathlib
 import re
 import signal
 import socket
-import subprocess
 
-from ingot_runs import SHORT, check, finish_launched, launch_settings, main, role_process, wait_for_rows, write_asking_config
+from ingot_runs import (SHORT, check, finish_launched, launch_settings, main, role_process, wait_for_rows, write_asking_config,
+                        write_secret)
 
 
 def scrape(folder, process):
@@ -34,7 +34,7 @@ def check_simulate(ingot, name, groups_per_step, group_size, max_staleness):
     folder = f"{ingot.folder}/{name}"
 
     def simulate(*argv):
-        done = subprocess.run([ingot.binary, "simulate", *argv], capture_output=True, text=True, timeout=120)
+        done = ingot.call("simulate", *argv, timeout=120)
         return done.returncode, done.stdout, done.stderr
 
     code, output, _ = simulate("--from", folder, "--workers", "3", "--steps", "40")
@@ -88,20 +88,15 @@ def case_launch(ingot):
     gateway = pathlib.Path(f"/proc/{role_process(launch, 'gateway')}")
     check(os.readlink(gateway / "fd/0") == "/dev/null", f"the token's descriptor is {os.readlink(gateway / 'fd/0')}")
     check(os.getuid() == 0 or (gateway / "environ").stat().st_uid == 0, "the gateway's memory is open to its user")
-    answer = subprocess.run(ingot.argv("status", settings), cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    answer = ingot.ask("status", settings)
     check(answer.returncode == 0, f"ingot status: {answer}")
     # Behind them may stand roles that only wait: on a busy machine the trainer, for its batch.
     check([line.split()[0] for line in answer.stdout.splitlines()][:5] ==
           ["datapool", "rewards", "scheduler", "rollout-0", "gateway"], f"ingot status: {answer.stdout}")
     check(re.search(r"^rewards .* [1-9]\d* groups judged", answer.stdout, re.M), f"ingot status: {answer.stdout}")
-    alone = subprocess.run(ingot.argv("datapool", {"run.name": "launched"}), cwd=ingot.source, capture_output=True,
-                           text=True, timeout=60)
+    alone = ingot.ask("datapool", {"run.name": "launched"})
     check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
-    stranger = pathlib.Path(ingot.folder) / "token"
-    stranger.write_text("a-token-of-another-run-0123456789\n")
-    stranger.chmod(0o600)
-    refused = subprocess.run(ingot.argv("status", {**settings, "cluster.token_file": stranger}), cwd=ingot.source,
-                             capture_output=True, text=True, timeout=60)
+    refused = ingot.ask("status", {**settings, "cluster.token_file": write_secret(ingot, "stranger")})
     check(refused.returncode == 1 and refused.stdout.count("refuses this process") == 5, f"another token: {refused}")
     config.write_text("run: {name: the next experiment}\n")
     for role in ("scheduler", "rewards"):
@@ -124,11 +119,9 @@ def case_launch_stop(ingot):
     though no checkpoint was due."""
     clean = pathlib.Path(ingot.folder) / "clean"
     folder = write_asking_config(ingot, [{"command": ["/bin/sh", "-c", f"echo clean >> {clean}"]}])
-    own = {key: value for key, value in launch_settings("stopped").items() if key.startswith(("run.", "cluster."))}
-    argv = ingot.argv("launch", {**own, "scheduler.total_steps": 1000, "scheduler.drop_zero_variance": "false",
-                                 "trainer.checkpoint_every": 0})
-    launch = subprocess.Popen(argv, cwd=ingot.source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              start_new_session=True)
+    settings = {"run.name": "stopped", "scheduler.total_steps": 1000, "scheduler.drop_zero_variance": "false",
+                "trainer.checkpoint_every": 0}
+    launch = ingot.start("launch", settings, start_new_session=True)
     wait_for_rows(ingot, launch, "stopped", 2)
     os.killpg(launch.pid, signal.SIGINT)  # to every process of the command, as a terminal does
     output, _ = launch.communicate(timeout=60)

@@ -9,18 +9,15 @@ import json
 import pathlib
 import random
 import shutil
-import subprocess
-import sys
-import tempfile
 import threading
 
-from ingot_runs import SHORT, Ingot, check
+from ingot_runs import SHORT, check, main, serving
 
 ADAPTER = "adapter_model.safetensors"
 
 
 def model(ingot, *argv, code=0):
-    done = subprocess.run([ingot.binary, "model", *argv], cwd=ingot.source, capture_output=True, text=True, timeout=120)
+    done = ingot.call("model", *argv, timeout=120)
     check(done.returncode == code, f"ingot model {' '.join(argv)}: {done.returncode} {done.stderr}")
     return json.loads(done.stdout) if code == 0 else done.stderr
 
@@ -138,8 +135,8 @@ def check_init(ingot, base, adapter):
 
 
 def check_bench(ingot, base):
-    done = subprocess.run([ingot.binary, "bench", "rollout", "--model", str(base), "--streams", "1,3", "--new-tokens", "8",
-                           "--prompt-tokens", "40", "--repeat", "1"], capture_output=True, text=True, timeout=60)
+    done = ingot.call("bench", "rollout", "--model", base, "--streams", "1,3", "--new-tokens", "8", "--prompt-tokens", "40",
+                      "--repeat", "1")
     check(done.returncode == 0, done.stderr)
     figures = [json.loads(line) for line in done.stdout.splitlines()]
     check([(f["figure"], f["streams"]) for f in figures] == [("prefill", 1), ("decode", 1), ("decode", 3)], figures)
@@ -170,11 +167,9 @@ def adapter_of_another(adapter):
 def check_serving(ingot, base, adapter):
     strong = adapter.with_name("strong")
     write_adapter(adapter, strong, -6.0)
-    server = subprocess.Popen([ingot.binary, "serve", str(base), "--port", "0", "--model", "plain", "--adapter",
-                               f"first={adapter}", "--adapter", f"second={strong}"], cwd=ingot.source,
-                              stdout=subprocess.PIPE, text=True)
-    try:
-        address = server.stdout.readline().split("http://")[1].split("/")[0]
+    words = [base, "--model", "plain", "--adapter", f"first={adapter}", "--adapter", f"second={strong}"]
+    with serving(ingot, *words) as line:
+        address = line.split("http://")[1].split("/")[0]
 
         def ask(name):
             connection = http.client.HTTPConnection(address, timeout=60)
@@ -199,9 +194,6 @@ def check_serving(ingot, base, adapter):
             thread.join()
         check(len(together) == 12 and all(alone[name] == answer for (name, _), answer in together.items()),
               f"beside the others an adapter answers otherwise: {alone} {together}")
-    finally:
-        server.terminate()
-        check(server.wait(timeout=30) == 0, "serve did not end in order")
 
 
 def write_tensors(path, shapes, values):
@@ -304,11 +296,5 @@ def case_lora(ingot):
     check(refused[0] == 2 and "nothing" in refused[1], refused)
 
 
-def main():
-    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
-        globals()[f"case_{sys.argv[3]}"](Ingot(sys.argv[1], sys.argv[2], folder))
-    print(f"{sys.argv[3]}: passed")
-
-
 if __name__ == "__main__":
-    main()
+    main(case_lora, case_experts)

@@ -9,41 +9,31 @@ certificates train a run).
 import json
 import os
 import pathlib
-import signal
 import subprocess
-import sys
-import tempfile
 
-from ingot_runs import SHORT, Ingot, check, check_run, wait_until
+from ingot_runs import SHORT, check, check_run, end, main, status, wait_for_rows, wait_until, write_secret
 from postgres_server import PostgresServer
-
-
-def secret(ingot, name):
-    path = pathlib.Path(ingot.folder) / name
-    path.write_text(f"the-{name}-of-the-nodes-0123456789\n")
-    path.chmod(0o600)
-    return path
 
 
 def settings(ingot, name, groups, **more):
     return {**SHORT, "run.name": name, "scheduler.total_steps": 12, "cluster.groups": json.dumps(groups),
-            "cluster.token_file": secret(ingot, "token"), "gateway.admin_key_file": secret(ingot, "admin"),
+            "cluster.token_file": write_secret(ingot, "token"), "gateway.admin_key_file": write_secret(ingot, "admin"),
             "cluster.registry.ttl_s": 2, "cluster.takeover_s": 2, **more}
 
 
 def start_node(ingot, own, group, node=0):
-    argv = ingot.argv("node", own, ("--group", group, "--node", str(node)))
-    output = open(f"{ingot.folder}/{group}-{node}.out", "w", encoding="utf-8")
-    return subprocess.Popen(argv, cwd=ingot.source, stdout=output, stderr=subprocess.STDOUT)
+    with open(f"{ingot.folder}/{group}-{node}.out", "w", encoding="utf-8") as output:
+        return ingot.start("node", own, ("--group", group, "--node", str(node)), output)
 
 
 def output_of(ingot, group, node=0):
     return pathlib.Path(f"{ingot.folder}/{group}-{node}.out").read_text(encoding="utf-8")
 
 
-def status(ingot, own):
-    done = subprocess.run(ingot.argv("status", own), cwd=ingot.source, capture_output=True, text=True, timeout=60)
-    return done.returncode, {line.split()[0]: line for line in done.stdout.splitlines()}
+def wait_with(ingot, driver, group, condition, what):
+    """As wait_until. If the run ends before, with its `driver`, the output of the first node of `group` tells why."""
+    wait_until(lambda: condition() or driver.poll() is not None, what)
+    check(driver.poll() is None, output_of(ingot, group))
 
 
 # The reward stage as a role of its own.
@@ -60,8 +50,7 @@ def case_nodes(ingot):
         for group, node in (("trainers", 1), ("rest", 0), ("front", 0), ("trainers", 0)):
             nodes[group, node] = start_node(ingot, own, group, node)
         driver = nodes["trainers", 0]
-        wait_until(lambda: ingot.rows("spread") >= 3 or driver.poll() is not None, "row 3")
-        check(driver.poll() is None, output_of(ingot, "trainers"))
+        wait_with(ingot, driver, "trainers", lambda: ingot.rows("spread") >= 3, "row 3")
         code, lines = status(ingot, own)
         check(code == 0 and "rewards, scheduler, gateway" in lines["front-0"] and "trainer-1" in lines["trainers-1"],
               f"ingot status: {code} {lines}")
@@ -78,10 +67,7 @@ def case_nodes(ingot):
         check_run(ingot, "spread", 12)
         check(nodes["trainers", 1].wait(timeout=60) == 0, output_of(ingot, "trainers", 1))
     finally:
-        for process in nodes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(timeout=60)
+        end(*nodes.values())
 
 
 def case_nodes_engines(ingot):
@@ -95,16 +81,15 @@ def case_nodes_engines(ingot):
         for group, node in (("engines", 0), ("engines", 1), ("control", 0)):
             nodes[group, node] = start_node(ingot, own, group, node)
         driver = nodes["control", 0]
-        wait_until(lambda: ingot.rows("moved") >= 3 or driver.poll() is not None, "row 3")
-        check(driver.poll() is None, output_of(ingot, "control"))
+        wait_with(ingot, driver, "control", lambda: ingot.rows("moved") >= 3, "row 3")
         nodes["engines", 1].kill()  # its engine dies with it
         nodes["engines", 1].wait()
 
         def moved():
             lines = status(ingot, own)[1]
             return "rollout-1" in lines.get("engines-0", "") and "tokens sampled" in lines.get("rollout-1", "")
-        wait_until(lambda: moved() or driver.poll() is not None, "the engine at the other node")
-        check(driver.poll() is None, f"the run ended before the engine moved: {output_of(ingot, 'engines')}")
+
+        wait_with(ingot, driver, "engines", moved, "the engine at the other node")
         rows = ingot.rows("moved")
         nodes["engines", 1] = start_node(ingot, own, "engines", 1)
         code = nodes["engines", 1].wait(timeout=60)
@@ -119,54 +104,41 @@ def case_nodes_engines(ingot):
         trainer = (pathlib.Path(ingot.folder) / "moved/logs/trainer.log").read_text()
         check(trainer.count("engine rollout-1 is leased at version") >= 2, "the trainer did not lease the moved engine")
     finally:
-        for process in nodes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(timeout=60)
+        end(*nodes.values())
 
 
 def case_nodes_pools(ingot):
-    if PostgresServer.programs is None:
-        print("SKIPPED nodes_pools: PostgreSQL is not installed: scripts/setup.sh services")
-        sys.exit(77)
     server = PostgresServer()
     groups = [{"name": "control", "roles": ["scheduler", "rollout", "gateway", "trainer", "agents"]},
               {"name": "pools", "nodes": 2, "roles": ["datapool"]}]
     own = settings(ingot, "pools", groups, **{
-        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 40, "datapool.backend": "postgres",
-        "datapool.postgres.allow_single": "true",
-        "datapool.postgres.url": f"host={server.folder} user=ingot dbname=postgres"})
+        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 40, **server.settings()})
     nodes = {}
 
-    def end(node):
+    def kill(node):
         nodes["pools", node].kill()  # its process of the pool dies with it
         nodes["pools", node].wait()
         rows = ingot.rows("pools")
-        wait_until(lambda: ingot.rows("pools") >= rows + 3 or driver.poll() is not None, f"steps without pools-{node}")
-        check(driver.poll() is None, output_of(ingot, "control"))
+        wait_with(ingot, driver, "control", lambda: ingot.rows("pools") >= rows + 3, f"steps without pools-{node}")
     try:
         for group, node in (("pools", 1), ("pools", 0), ("control", 0)):
             nodes[group, node] = start_node(ingot, own, group, node)
         driver = nodes["control", 0]
-        wait_until(lambda: ingot.rows("pools") >= 2 or driver.poll() is not None, "row 2")
-        check(driver.poll() is None, output_of(ingot, "control"))
+        wait_with(ingot, driver, "control", lambda: ingot.rows("pools") >= 2, "row 2")
         code, lines = status(ingot, own)
         check(code == 0 and "datapool" in lines["pools-0"] and "datapool-1" in lines["pools-1"]
               and {"datapool", "datapool-1"} <= set(lines), f"ingot status: {code} {lines}")
         before = ingot.journal("pools")
-        end(1)
+        kill(1)
         nodes["pools", 1] = start_node(ingot, own, "pools", 1)
         wait_until(lambda: "episodes" in status(ingot, own)[1].get("datapool-1", ""), "the node that came back", driver)
-        end(0)
+        kill(0)
         code = driver.wait(timeout=400)
         check(code == 0, f"exit code {code}: {output_of(ingot, 'control')}")
         check_run(ingot, "pools", 40)
         check(ingot.journal("pools")[:len(before)] == before, "the journal lost what it held")
     finally:
-        for process in nodes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(timeout=60)
+        end(*nodes.values())
         server.close()
 
 
@@ -184,12 +156,12 @@ def case_mutual_tls(ingot):
     openssl(folder, f"req {ec} -subj /CN=role -keyout role.key -out role.csr")
     openssl(folder, "x509 -req -in role.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile san -out role.pem")
     os.chmod(folder / "role.key", 0o600)
-    own = {**SHORT, "run.name": "mutual", "scheduler.total_steps": 4, "cluster.token_file": secret(ingot, "token"),
+    own = {**SHORT, "run.name": "mutual", "scheduler.total_steps": 4, "cluster.token_file": write_secret(ingot, "token"),
            "cluster.tls.certificate": folder / "role.pem", "cluster.tls.key": folder / "role.key",
            "cluster.tls.ca": folder / "ca.pem", "cluster.tls.name": "roles.ingot", "cluster.tls.mutual": "true",
            **JUDGED}
     launch = ingot.start("launch", own)
-    wait_until(lambda: ingot.rows("mutual") >= 2, "row 2", launch)
+    wait_for_rows(ingot, launch, "mutual", 2)
     code, lines = status(ingot, own)
     check(code == 0 and "groups judged" in lines["rewards"], f"ingot status with a certificate: {lines}")
     # The same token without a certificate of its own: every role refuses, and says why.
@@ -200,12 +172,5 @@ def case_mutual_tls(ingot):
     check_run(ingot, "mutual", 4)
 
 
-def main():
-    binary, source, case = sys.argv[1:4]
-    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
-        globals()[f"case_{case}"](Ingot(binary, source, folder))
-    print(f"{case}: passed")
-
-
 if __name__ == "__main__":
-    main()
+    main(case_nodes, case_nodes_engines, case_nodes_pools, case_mutual_tls)

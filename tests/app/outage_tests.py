@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from ingot_runs import GROUPS, Ingot, check, process_of, wait_until
+from ingot_runs import GROUPS, Ingot, check, role_process, skip, wait_until
 from postgres_server import PostgresServer
 
 OWN_MACHINE = "INGOT_OUTAGE_OWN_MACHINE"  # set in a process with mounts of its own
@@ -33,8 +33,7 @@ class Launch:
         ingot.config = f"{notes}/outage.yaml"
         pathlib.Path(ingot.config).write_text(json.dumps(GROUPS))
         with open(self.terminal, "w", encoding="utf-8") as out:
-            self.process = subprocess.Popen(ingot.argv("launch", self.settings), cwd=ingot.source, stdout=out,
-                                            stderr=subprocess.STDOUT)
+            self.process = ingot.start("launch", self.settings, output=out)
 
     def await_rows(self, more):
         rows = self.ingot.rows("outage")
@@ -45,8 +44,7 @@ class Launch:
         return self.terminal.read_text(encoding="utf-8")[since:]
 
     def status(self):
-        done = subprocess.run(self.ingot.argv("status", self.settings), cwd=self.ingot.source, capture_output=True, text=True)
-        return done.stdout.splitlines()
+        return self.ingot.ask("status", self.settings, timeout=None).stdout.splitlines()
 
     def await_words(self, role, words, since):
         """Returns once the terminal and the status name a role that waits with one of the words; and after how long each."""
@@ -91,8 +89,7 @@ def full_disk(folder):
 def case_disk(binary, source, notes):
     if os.environ.get(OWN_MACHINE) is None:
         if os.getuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
-            print("SKIPPED disk: it needs root, and a mount of its own")
-            sys.exit(77)
+            skip("only root can give the run a disk of its own, by a mount")
         os.environ[OWN_MACHINE] = "1"
         os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
     with tempfile.TemporaryDirectory(prefix="ingot-outage-disk-") as folder:
@@ -103,9 +100,7 @@ def case_disk(binary, source, notes):
             since = len(launch.said())
             with full_disk(folder):
                 for role in ("gateway", "scheduler"):
-                    process = process_of(launch.process, role)
-                    check(process is not None, f"there is no {role}")
-                    os.kill(process, signal.SIGKILL)
+                    os.kill(role_process(launch.process, role), signal.SIGKILL)
                     took = launch.await_words(role, ("No space left on device", f"the disk of {folder}"), since)
                     print(f"{role}: named after {took['terminal']:.1f} s on the terminal, {took['status']:.1f} s by "
                           f"ingot status", flush=True)
@@ -117,14 +112,9 @@ def case_disk(binary, source, notes):
 
 
 def case_database(binary, source, notes):
-    if PostgresServer.programs is None:
-        print("SKIPPED database: PostgreSQL is not installed: scripts/setup.sh services")
-        sys.exit(77)
     server = PostgresServer()
     folder = tempfile.TemporaryDirectory(prefix="ingot-outage-database-")
-    launch = Launch(Ingot(binary, source, folder.name), notes, **{
-        "datapool.backend": "postgres", "datapool.postgres.allow_single": "true",
-        "datapool.postgres.url": f"host={server.folder} user=ingot dbname=postgres"})
+    launch = Launch(Ingot(binary, source, folder.name), notes, **server.settings())
     stopped = []
     try:
         wait_until(lambda: launch.ingot.rows("outage") >= 2, "the first steps", launch.process)

@@ -104,7 +104,7 @@ def check_walls(ingot, folder):
         check(page.ask(page.target, {})[0] == 401, "a link opened the page twice")
         run = page.json("/api/run")
         check(run["live"] and run["name"] == "walls", f"the run is {run}")
-        again = subprocess.run([ingot.binary, "view", f"{folder}/walls"], capture_output=True, text=True, timeout=30)
+        again = ingot.call("view", f"{folder}/walls", timeout=30)
         check(again.returncode == 0, again.stderr)
         Page(again.stdout.split()[0]).open().json("/api/window")
     finally:
@@ -183,7 +183,7 @@ def check_run(ingot, folder):
     check(page.json("/api/episodes?reward_min=2")["episodes"] == [], "an episode has a reward of 2")
     end(served)
     run = f"{folder}/seen"
-    done = subprocess.run([ingot.binary, "compare", run, run], capture_output=True, text=True, timeout=60)
+    done = ingot.call("compare", run, run)
     header, *rows = done.stdout.split("\n")
     check(done.returncode == 0 and header.startswith("run ") and len(rows) == 3 and rows[0].startswith("seen ") and
           rows[1].startswith("seen ") and rows[2] == "", f"compare: {done}")
@@ -192,7 +192,7 @@ def check_run(ingot, folder):
 def check_faults(ingot, folder):
     broken = pathlib.Path(folder) / "nothing"
     broken.mkdir()
-    done = subprocess.run([ingot.binary, "view", str(broken)], capture_output=True, text=True, timeout=30)
+    done = ingot.call("view", broken, timeout=30)
     check(done.returncode == 2 and "is not a run folder" in done.stderr, done.stderr)
     code, output = ingot.run("train", {**ingot_runs.SHORT, "run.name": "port", "http.dashboard_port": 1, "http.dashboard_host": "203.0.113.7"})
     check(code != 0 and "dashboard" in output, output)
@@ -217,12 +217,12 @@ def check_damage(ingot, folder):
         run = pathlib.Path(folder) / "damaged"
         shutil.copytree(f"{folder}/seen", run, ignore=shutil.ignore_patterns("sockets"))
         damage(run)
-        done = subprocess.run([ingot.binary, "view", str(run), "--files"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+        done = ingot.call("view", run, "--files", timeout=30)
         check(done.returncode != 0 and words in done.stderr and done.stderr.count("\n") == 1, f"{words}: {done}")
         shutil.rmtree(run)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = subprocess.run([ingot.binary, "view", f"{folder}/seen", "--files", "--port", port], capture_output=True, text=True, timeout=30)
+        done = ingot.call("view", f"{folder}/seen", "--files", "--port", port, timeout=30)
         check(done.returncode != 0 and "already in use" in done.stderr, done.stderr)
 
 

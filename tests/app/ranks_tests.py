@@ -7,7 +7,7 @@ import os
 import pathlib
 import signal
 
-from ingot_runs import (SHORT, check, check_run, compare_steps, finish_launched, main, rank_process, ranks_settings,
+from ingot_runs import (SHORT, check, check_run, compare_steps, finish_launched, main, ranks_settings, role_process,
                         wait_for_steps)
 
 
@@ -20,7 +20,7 @@ def case_ranks(ingot):
         launch = ingot.start("launch", settings)
         if sent is not None:
             trained = wait_for_steps(ingot, launch, name, 4)
-            os.kill(rank_process(launch, rank), sent)
+            os.kill(role_process(launch, f"trainer-{rank}"), sent)
         output, rows = finish_launched(ingot, launch, name, steps)
         check(all(row["trainer/ranks"] == 2 for row in rows if not row["trainer/skipped"]), "a step was one rank's")
         warm = ingot.metrics(f"{name}/warm_start")
@@ -53,7 +53,7 @@ def case_ranks_lost(ingot):
     try:
         for done, rank in ((4, 1), (9, 0)):
             before.append(wait_for_steps(ingot, launch, "lost", done))
-            os.kill(rank_process(launch, rank), signal.SIGKILL)
+            os.kill(role_process(launch, f"trainer-{rank}"), signal.SIGKILL)
         output, _ = launch.communicate(timeout=300)
     finally:
         if launch.poll() is None:

@@ -5,7 +5,6 @@ A recipe must pass `ingot config check`, and every term of its rewards must give
 """
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -42,8 +41,7 @@ def check_marks(name, text):
 
 def case(ingot, name):
     ingot.config = f"configs/recipes/{name}.yaml"
-    checked = subprocess.run([ingot.binary, "config", "check", ingot.config], cwd=ingot.source, capture_output=True,
-                             text=True, timeout=120)
+    checked = ingot.call("config", "check", ingot.config, timeout=120)
     check(checked.returncode == 0, f"{name}: config check: {checked.stderr}")
     check("take the outcome away" not in checked.stdout + checked.stderr, f"{name}: a right answer may earn less than a wrong one")
     check_marks(name, pathlib.Path(ingot.source, ingot.config).read_text(encoding="utf-8"))

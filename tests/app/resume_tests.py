@@ -13,9 +13,15 @@ import signal
 import subprocess
 import time
 
-from ingot_runs import (SHORT, check, check_run, compare_steps, launch_settings, main, skip, wait_for_rows, wait_until,
+from ingot_runs import (SHORT, check, check_run, compare_steps, launch_settings, main, wait_for_rows, wait_until,
                         write_asking_config)
 from postgres_server import PostgresServer
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
 
 
 def case_kill(ingot, kills=3, seed=1):
@@ -45,9 +51,7 @@ def case_kill(ingot, kills=3, seed=1):
             continue
         if process.poll() is not None:
             check(False, f"it ended by itself: {process.stdout.read()}")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        kill(process)
         killed += 1
         extra = ("--resume",)
         # Batches that were journalled before the kill do not change. A step that is taken again from a checkpoint has
@@ -127,9 +131,7 @@ def case_damage(ingot):
         wait_for_rows(ingot, process, "killed", rows)
         seen = ingot.inspect("killed", "--limit", "0")  # beside the run, which holds the pool
         check(" train " in seen, f"inspect beside the run: {seen}")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        kill(process)
     for kind, byte in (("CURRENT", 3), ("MANIFEST-*", 20), ("*.log", -1), ("*.sst", 10)):
         name = "damaged-" + kind.strip("-*.").lower()
         copy_run(ingot, "killed", name)
@@ -173,13 +175,10 @@ def case_damage(ingot):
 def case_postgres(ingot):
     """A run whose pool is in PostgreSQL: wrong settings end it before it begins, the server crashes and comes again, the
     run is inspected, killed and resumed."""
-    if PostgresServer.programs is None:
-        skip("PostgreSQL is not installed: scripts/setup.sh services")
     server = PostgresServer()
     try:
-        url = f"host={server.folder} user=ingot dbname=postgres"
-        settings = dict(SHORT, **{
-            "run.name": "pg", "scheduler.total_steps": 30, "datapool.backend": "postgres", "datapool.postgres.url": url})
+        settings, url = {**SHORT, "run.name": "pg", "scheduler.total_steps": 30, **server.settings()}, server.url
+        del settings["datapool.postgres.allow_single"]
         for wrong, said in (({}, "allow_single"),
                             ({"datapool.postgres.url": ""}, "url is empty"),
                             ({"datapool.postgres.url": "hots=here"}, 'invalid connection option "hots"'),
@@ -192,7 +191,7 @@ def case_postgres(ingot):
                 code, output = ingot.run(command, {**launch_settings("pg"), **settings, **wrong}, timeout=60)
                 check(code in (1, 2) and said in output, f"{command} {wrong}: {code} {output}")
                 check(not os.path.exists(f"{ingot.folder}/pg"), f"{command} {wrong} made a run folder: {output}")
-        settings["datapool.postgres.allow_single"] = "true"
+        settings |= server.settings()
         process = ingot.start("train", settings)
         wait_until(lambda: len(ingot.steps_trained("pg")) >= 3, "three steps", process)
         check(" train " in ingot.inspect("pg", "--limit", "0"), "inspect beside the run")
@@ -200,9 +199,7 @@ def case_postgres(ingot):
         server.start()
         steps = len(ingot.steps_trained("pg"))
         wait_until(lambda: len(ingot.steps_trained("pg")) >= steps + 3, "steps after the server's crash", process)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        kill(process)
         before = ingot.journal("pg")
         code, output = ingot.run("train", settings, ("--resume",))
         check(code == 0, output)

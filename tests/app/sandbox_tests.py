@@ -13,15 +13,7 @@ import sys
 import tarfile
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from ingot_runs import SHORT, Ingot, check  # noqa: E402
-
-SKIPPED = 77
-
-
-def skip(why):
-    print(f"skipped: {why}")
-    sys.exit(SKIPPED)
+from ingot_runs import SHORT, Ingot, check, skip
 
 
 def case_rung(ingot, folder):
@@ -105,9 +97,8 @@ def collect(ingot, folder, tasks, recipe):
     config.write_text(f"{CONFIG}agents: {json.dumps(agents)}\ndata: {{tasks: {tasks}}}\n")
     with tempfile.TemporaryDirectory(prefix="ingot-work-") as work:
         os.chmod(work, 0o755)
-        done = subprocess.run([ingot.binary, "collect", str(config), "--script", str(folder / "script.jsonl"), "--samples", "1",
-                               "--set", f"run.root={folder}", "--set", f"agents.work_root={work}"], cwd=ingot.source,
-                              capture_output=True, text=True, timeout=300)
+        done = ingot.call("collect", config, "--script", folder / "script.jsonl", "--samples", "1", "--set",
+                          f"run.root={folder}", "--set", f"agents.work_root={work}", timeout=300)
     output = done.stdout + done.stderr
     check(done.returncode == 0, output)
     return output
@@ -184,8 +175,7 @@ def case_harbor(ingot, folder):
     write_task(tasks, "sick", JUDGE, "#!/bin/sh\necho Hello > /app/hello.txt\n",
                "[environment.healthcheck]\ncommand = \"exit 4\"\ninterval_sec = 0\nretries = 2\n")
     write_task(tasks, "named", JUDGE, "#!/bin/sh\necho Hello > /app/hello.txt\n", "user = \"dev\"\n")
-    done = subprocess.run([ingot.binary, "tasks", "check", str(tasks), "--store", str(folder / "store")], cwd=ingot.source,
-                          capture_output=True, text=True, timeout=400)
+    done = ingot.call("tasks", "check", tasks, "--store", folder / "store", timeout=400)
     if "sandbox.require is namespaces" in done.stderr:
         skip(done.stderr)
     lines = set(done.stdout.splitlines())

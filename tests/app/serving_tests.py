@@ -9,10 +9,9 @@ import http.client
 import json
 import pathlib
 import signal
-import subprocess
 import time
 
-from ingot_runs import GROUPS, SHORT, check, check_run, main, wait_for_steps
+from ingot_runs import GROUPS, SHORT, check, check_run, main, serving, wait_for_steps, write_secret
 
 
 def case_serve(ingot):
@@ -21,11 +20,7 @@ def case_serve(ingot):
     code, output = ingot.run("train", settings)
     check(code == 0, output)
     checkpoint = sorted(pathlib.Path(f"{ingot.folder}/tiny/checkpoints").iterdir())[-1]
-    server = subprocess.Popen([ingot.binary, "serve", str(checkpoint), "--port", "0", "--also",
-                               f"second={checkpoint}", "--record", f"{ingot.folder}/served"], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
-    try:
-        line = server.stdout.readline()
-        check("/v1" in line, f"serve said: {line}")
+    with serving(ingot, checkpoint, "--also", f"second={checkpoint}", "--record", f"{ingot.folder}/served") as line:
         address = line.split("http://")[1].split("/")[0]
         connection = http.client.HTTPConnection(address, timeout=60)
 
@@ -50,9 +45,6 @@ def case_serve(ingot):
         check(status == 200 and text.rstrip().endswith("data: [DONE]"), text)
         status, text = ask("POST", "/v1/chat/completions", "{\"messages\": ")
         check(status == 400 and "error" in json.loads(text), text)
-    finally:
-        server.terminate()
-        check(server.wait(timeout=30) == 0, "serve did not end in order")
     with open(f"{ingot.folder}/served/engine.jsonl") as asked, open(f"{ingot.folder}/served/calls.jsonl") as recorded:
         asked = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, asked)}
         recorded = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, recorded)}
@@ -113,9 +105,7 @@ def case_visitors(ingot):
     settings = {key: value for key, value in GROUPS.items() if key != "agents"}
     settings["data"] = {**GROUPS["data"], "sft": str(folder / "sft.jsonl")}
     settings["sft"] = {"epochs": 0, "max_steps": 3}
-    config = folder / "visitors.yaml"
-    config.write_text(json.dumps(settings))
-    ingot.config = str(config)
+    ingot.configure("visitors", settings)
 
     def rows(name, metric):
         return [row["step"] for row in ingot.metrics(name) if metric in row]
@@ -177,28 +167,22 @@ def check_groups(ingot, name, steps):
 
 def case_model_groups(ingot):
     """Calls on followed, pinned and external weights over real engines, and the training on them, across a kill."""
-    config = pathlib.Path(ingot.folder) / "groups.yaml"
-    config.write_text(json.dumps(GROUPS))  # YAML is a superset
-    ingot.config = str(config)
+    ingot.configure("groups", GROUPS)
     code, output = ingot.run("train", {"run.name": "elsewhere", "run.seed": 7, "scheduler.total_steps": 1})
     check(code == 0, output)
     checkpoint = f"{ingot.folder}/elsewhere/checkpoints/step-00000001"
-    token = pathlib.Path(ingot.folder) / "judge.token"
-    token.write_text("the-token-of-the-judge-0123456789\n")
-    token.chmod(0o600)
-    serve = [ingot.binary, "serve", checkpoint, "--port", "0", "--rollout-port", "0", "--threads", "1"]
-    refused = subprocess.run(serve, cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    token = write_secret(ingot, "judge.token")
+    serve = [checkpoint, "--rollout-port", "0", "--threads", "1"]
+    refused = ingot.call("serve", *serve, "--port", "0")
     check(refused.returncode == 2 and "--token-file" in refused.stderr, f"token ids without a token: {refused}")
-    judge = subprocess.Popen([*serve, "--token-file", str(token)], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
-    try:
-        line = judge.stdout.readline()
+    with serving(ingot, *serve, "--token-file", token) as line:
         check("token ids at" in line, f"serve said: {line}")
         address = line.split("token ids at ")[1].strip()
         GROUPS["gateway"]["models"] = [{"name": "judge", "weights": "external", "address": address,
                                         "token_file": str(token)},
                                        {"name": "start", "weights": "pinned", "version": 0},
                                        {"name": "later", "weights": "pinned", "version": 3}]
-        config.write_text(json.dumps(GROUPS))
+        ingot.configure("groups", GROUPS)
         first = ingot.start("train", {})
         wait_for_steps(ingot, first, "groups", 5)
         first.send_signal(signal.SIGKILL)
@@ -216,12 +200,9 @@ def case_model_groups(ingot):
         check(kinds["judge"] == kinds["start"] == kinds["later"] == 1 and kinds["policy"] > 1, f"log-probs: {kinds}")
         # A version that the run has passed and did not save.
         GROUPS["gateway"]["models"][2]["version"] = 5
-        config.write_text(json.dumps(GROUPS))
+        ingot.configure("groups", GROUPS)
         code, output = ingot.run("train", {"scheduler.total_steps": 9}, ["--resume"])
         check(code != 0 and "version 5" in output and "'later'" in output, f"exit code {code}: {output}")
-    finally:
-        judge.terminate()
-        check(judge.wait(timeout=30) == 0, "the other server did not end in order")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from ingot_runs import SHORT, Ingot, check, check_run, wait_until
+from ingot_runs import SHORT, Ingot, check, check_run, skip, wait_for_rows, wait_until, write_secret
 
 NODES = 4
 CONF = """ClusterName=posed
@@ -144,13 +144,10 @@ class Cluster:
 
 
 def settings(ingot, name):
-    token = pathlib.Path(ingot.folder) / "token"
-    token.write_text("the-token-of-the-posed-run-0123456789\n")
-    token.chmod(0o600)
     groups = [{"name": "engines", "nodes": 2, "roles": ["rollout"]},
               {"name": "control", "roles": ["datapool", "scheduler", "gateway", "trainer", "agents"]}]
     return {**SHORT, "run.name": name, "scheduler.total_steps": 12, "cluster.launcher": "slurm",
-            "cluster.rollout_engines": 2, "cluster.groups": json.dumps(groups), "cluster.token_file": token,
+            "cluster.rollout_engines": 2, "cluster.groups": json.dumps(groups), "cluster.token_file": write_secret(ingot, "token"),
             "cluster.slurm": "['--time=01:00:00']"}
 
 
@@ -205,8 +202,8 @@ def case_slurm(ingot, cluster):
           f"the plan: {plan}")
     launch = ingot.start("launch", own)
     check_second_launch(ingot, cluster, own, launch)
-    wait_until(lambda: ingot.rows("job") >= 3, "row 3", launch)
-    status = subprocess.run(ingot.argv("status", own), cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    wait_for_rows(ingot, launch, "job", 3)
+    status = ingot.ask("status", own)
     check(status.returncode == 0 and [line.split()[0] for line in status.stdout.splitlines()] ==
           ["datapool", "scheduler", "rollout-0", "rollout-1", "gateway", "engines-0", "engines-1", "control-0"], f"ingot status: {status}")
     kill_engines(cluster)
@@ -221,7 +218,7 @@ def case_slurm_stop(ingot, cluster):
     """SIGTERM to the launcher stops the job in order, with a checkpoint; a later launch goes on."""
     own = settings(ingot, "stopped")
     launch = ingot.start("launch", own)
-    wait_until(lambda: ingot.rows("stopped") >= 3, "row 3", launch)
+    wait_for_rows(ingot, launch, "stopped", 3)
     launch.send_signal(signal.SIGTERM)
     output, _ = launch.communicate(timeout=200)
     check(launch.returncode == 130 and "in order" in output, f"exit code {launch.returncode}: {output}")
@@ -237,7 +234,7 @@ def case_slurm_limit(ingot, cluster):
     own = settings(ingot, "limited") | {"scheduler.total_steps": 5000, "cluster.slurm": "['--time=00:02:00']",
                                         "cluster.trainer_stop_s": 20}
     launch = ingot.start("launch", own)
-    wait_until(lambda: ingot.rows("limited") >= 1, "row 1", launch)
+    wait_for_rows(ingot, launch, "limited", 1)
     output, _ = launch.communicate(timeout=300)
     said = output_of(ingot, "limited")
     check(launch.returncode == 130, f"exit code {launch.returncode}: {output}\n{said}")
@@ -261,7 +258,7 @@ def case_slurm_mixed(ingot, cluster):
     """Groups with options of their own are parts of one heterogeneous job. A node dies: Slurm starts the job again."""
     own = mixed(ingot, "mixed")
     launch = ingot.start("launch", own)
-    wait_until(lambda: ingot.rows("mixed") >= 3, "row 3", launch)
+    wait_for_rows(ingot, launch, "mixed", 3)
     parts = sorted(line.split() for line in cluster.ask("squeue", "--noheader", "--me", "--format=%i %D %m").splitlines())
     check([part[0].partition("+")[2] for part in parts] == ["0", "1"], f"the job's parts: {parts}")
     check([part[1:] for part in parts] == [["2", "500M"], ["1", "1500M"]], f"the parts' nodes and memory: {parts}")
@@ -308,8 +305,7 @@ def main():
     binary, source, case = sys.argv[1:4]
     reason = missing()
     if reason:
-        print(f"SKIPPED {case}: {reason}")
-        sys.exit(77)
+        skip(reason)
     with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
         os.chmod(folder, 0o755)  # munge runs as a user of its own
         (pathlib.Path(folder) / "slurm").mkdir()

@@ -10,10 +10,9 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import time
 
-from ingot_runs import SHORT, check, check_run, main, rank_process, wait_for_rows, wait_until, write_asking_config
+from ingot_runs import SHORT, check, check_run, main, role_process, wait_for_rows, wait_until, write_asking_config
 
 
 def case_smoke(ingot, seed=1):
@@ -111,7 +110,7 @@ def check_supervised_ranks(ingot, settings):
     code, output = ingot.run("launch", of("file-ranks"), ["--resume"])
     check(code == 0 and "nothing left to do" in output, output)
     launch = ingot.start("launch", of("rank-files"))
-    for rows, end in ((6, lambda: os.kill(rank_process(launch, 1), signal.SIGKILL)),
+    for rows, end in ((6, lambda: os.kill(role_process(launch, "trainer-1"), signal.SIGKILL)),
                       (17, lambda: launch.send_signal(signal.SIGINT))):
         wait_for_rows(ingot, launch, "rank-files", rows)
         end()
@@ -152,6 +151,18 @@ def case_rewards(ingot):
     check("reward/term/length" not in rows[0], "the term `length` counts before its schedule begins")
     check("reward/term/length" in rows[-1], f"the last step lacks the term `length`: {sorted(rows[-1])}")
 
+    returns = check_grades(ingot)
+    check_regrade(ingot, rows, returns)
+    check_exports(ingot)
+    wrong = {**settings, "run.name": "wrong"}
+    for bad, words in (("[{kind: lenght}]", "outcome | length"), ("[{kind: length, weight: 0}]", "nothing is rewarded"),
+                       ("[{kind: outcome, schedule: {from: 2}}]", "from is 2")):
+        code, output = ingot.run("train", {**wrong, "rewards.terms": bad}, timeout=30)
+        check(code == 2 and words in output, f"{bad}: exit code {code}: {output}")
+
+
+def check_grades(ingot):
+    """Each group of a batch was rewarded before, once, by all terms. Returns the rewards of its samples by group."""
     rewarded, returns = set(), {}
     for record in ingot.journal("composed"):
         if "rewarded" in record:
@@ -169,12 +180,14 @@ def case_rewards(ingot):
         check(abs(sum(parts.values()) - value) < 1e-9, f"group {group}: {parts} and {value}")
         check(parts["outcome"] == episode.get("reward", 0), "the outcome was not kept beside the grade")
     check("term length = " in ingot.inspect("composed", f"{group}/0"), "inspect does not show the terms")
+    return returns
 
+
+def check_regrade(ingot, rows, returns):
+    """The run's own terms give its rewards again; others say what they change."""
     def regrade(*overrides):
-        argv = [ingot.binary, "regrade", f"{ingot.folder}/composed", "--json"]
-        for override in overrides:
-            argv += ["--set", override]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        sets = [word for override in overrides for word in ("--set", override)]
+        done = ingot.call("regrade", f"{ingot.folder}/composed", "--json", *sets)
         check(done.returncode == 0, f"regrade failed: {done.stderr}")
         return json.loads(done.stdout)
 
@@ -186,6 +199,7 @@ def case_rewards(ingot):
     changed = outcome["changed_groups"]
     check(len(changed) == outcome["groups_that_change_sign"] and changed == sorted(set(changed)), outcome)
     check(sorted(sum((row["changed_groups"] for row in outcome["steps"]), [])) == changed, outcome)
+    group = max(returns, key=int)
     posted = [json.loads(ingot.inspect("composed", f"{group}/{sample}", "--json"))["episode"].get("reward", 0)
               for sample in range(len(returns[group]))]
     signs = [[(value > mean + 1e-9) - (value < mean - 1e-9) for value in values]
@@ -195,21 +209,16 @@ def case_rewards(ingot):
     for step, row in enumerate(outcome["steps"]):
         check(abs(row["reward"] - rows[step]["reward/mean"]) < 1e-6, f"step {step}: {row} and {rows[step]['reward/mean']}")
 
-    # The run's own correct answers train the next one, as the ids that were sampled.
+
+def check_exports(ingot):
+    """The run's own correct answers train the next one, as the ids that were sampled."""
     for kind, key in (("sft", "data.sft"), ("dpo", "data.dpo")):
         rows = f"{ingot.folder}/{kind}.jsonl"
-        done = subprocess.run([ingot.binary, "export", f"{ingot.folder}/composed", rows, "--as", kind, "--above", "-1"],
-                              capture_output=True, text=True, timeout=60)
+        done = ingot.call("export", f"{ingot.folder}/composed", rows, "--as", kind, "--above", "-1")
         check(done.returncode == 0, f"export failed: {done.stdout}{done.stderr}")
         code, output = ingot.run("train", {**SHORT, "run.name": f"from-{kind}", "data.tasks": "", key: rows, "goal.first_steps": 0,
                                            **({"data.sft": ""} if kind == "dpo" else {})}, timeout=120)
         check(code == 0, f"{kind}: {output}")
-
-    wrong = {**settings, "run.name": "wrong"}
-    for bad, words in (("[{kind: lenght}]", "outcome | length"), ("[{kind: length, weight: 0}]", "nothing is rewarded"),
-                       ("[{kind: outcome, schedule: {from: 2}}]", "from is 2")):
-        code, output = ingot.run("train", {**wrong, "rewards.terms": bad}, timeout=30)
-        check(code == 2 and words in output, f"{bad}: exit code {code}: {output}")
 
 
 def case_evaluate(ingot):
@@ -221,10 +230,8 @@ def case_evaluate(ingot):
     check(code == 0, output)
 
     def evaluate(step, **more):
-        argv = ingot.argv("eval", {"run.name": "t", "eval.tasks": folder / "eval.jsonl", "eval.avg_n": 3, **more})
-        argv.insert(2, f"{folder}/t/checkpoints/step-{step:08d}/")
-        done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=100)
-        return done.returncode, done.stdout + done.stderr
+        settings = {"run.name": "t", "eval.tasks": folder / "eval.jsonl", "eval.avg_n": 3, **more}
+        return ingot.run(("eval", f"{folder}/t/checkpoints/step-{step:08d}/"), settings, timeout=100)
 
     for step in (1, 2, 1):
         code, output = evaluate(step, **{"trainer.memory_limit_mb": 1})  # an evaluation needs no memory for training
@@ -240,9 +247,8 @@ def case_evaluate(ingot):
     check(code == 2 and "u-eval' holds a run" in output, f"{code}: {output}")
     check((folder / "u-eval/checkpoints/step-00000001/model.safetensors").exists(), "a run was removed")
     shutil.copytree(folder / "t/checkpoints/step-00000001", folder / "elsewhere/step-00000001")
-    argv = ingot.argv("eval", {"run.name": "t", "eval.tasks": folder / "eval.jsonl"})
-    argv.insert(2, f"{folder}/elsewhere/step-00000001")
-    done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=100)
+    done = ingot.ask(("eval", f"{folder}/elsewhere/step-00000001"), {"run.name": "t", "eval.tasks": folder / "eval.jsonl"},
+                     timeout=100)
     check(done.returncode == 2 and "the evaluation of another checkpoint" in done.stderr, done)
 
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Stops each role of a launched run in turn: waits_tests.py BINARY SOURCE_DIR. The terminal, a log and `ingot status` then
 name the stopped role and the cause, and the run goes on once the role does. Prints after how many seconds each of them did."""
-import json
 import os
 import pathlib
 import signal
@@ -10,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from ingot_runs import GROUPS, Ingot, check, process_of, wait_until
+from ingot_runs import GROUPS, Ingot, check, role_process, status, wait_until
 
 ROLES = ["datapool", "scheduler", "gateway", "rollout-0", "agents", "trainer", "trainer-1"]
 
@@ -25,13 +24,12 @@ def stop_and_look(ingot, launch, role, terminal, logs):
             return file.read()
 
     def in_status():
-        lines = subprocess.run(ingot.argv("status", {"run.name": "waits"}), cwd=ingot.source, capture_output=True, text=True)
-        return any(line.split()[0] == role and "NOT REACHED: no answer for" in line and "stopped by a signal" in line
-                   for line in lines.stdout.splitlines()) and lines.returncode == 1
+        code, lines = status(ingot, {"run.name": "waits"})
+        line = lines.get(role, "")
+        return code == 1 and "NOT REACHED: no answer for" in line and "stopped by a signal" in line
 
     silent, took = f"{role} gives no answer for ", {}
-    process = process_of(launch, role)
-    check(process is not None, f"there is no {role}")
+    process = role_process(launch, role)
     os.kill(process, signal.SIGSTOP)
     began = time.monotonic()
     looks = {"terminal": lambda: silent in said(terminal), "log": lambda: silent in said(logs / "launch.log"),
@@ -53,13 +51,12 @@ def stop_and_look(ingot, launch, role, terminal, logs):
 def main():
     with tempfile.TemporaryDirectory(prefix="ingot-waits-") as folder:
         ingot = Ingot(sys.argv[1], sys.argv[2], folder)
-        ingot.config = f"{folder}/waits.yaml"
-        pathlib.Path(ingot.config).write_text(json.dumps(GROUPS))
+        ingot.configure("waits", GROUPS)
         own = {"run.name": "waits", "scheduler.total_steps": 100000, "scheduler.group_deadline_s": 3600,
                "cluster.trainer_ranks": 2, "cluster.rank_deadline_s": 3600, "cluster.registry.ttl_s": 3600}
         out_path, logs = pathlib.Path(folder) / "out", pathlib.Path(folder) / "waits/logs"
         with open(out_path, "w", encoding="utf-8") as out:
-            launch = subprocess.Popen(ingot.argv("launch", own), cwd=ingot.source, stdout=out, stderr=subprocess.STDOUT)
+            launch = ingot.start("launch", own, output=out)
         try:
             wait_until(lambda: ingot.rows("waits") >= 3, "the first steps", launch)
             for role in ROLES:

@@ -96,7 +96,7 @@ def drive(kind, link, shots, episodes=None, hold=""):
 
 def new_link(ingot, name):
     """What `ingot view` prints beside a run that goes on."""
-    done = subprocess.run([ingot.binary, "view", f"{ingot.folder}/{name}"], capture_output=True, text=True, timeout=30)
+    done = ingot.call("view", f"{ingot.folder}/{name}", timeout=30)
     check(done.returncode == 0, done.stderr)
     return done.stdout.split()[0]
 
