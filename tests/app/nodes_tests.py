@@ -156,7 +156,7 @@ def case_mutual_tls(ingot):
     openssl(folder, f"req {ec} -subj /CN=role -keyout role.key -out role.csr")
     openssl(folder, "x509 -req -in role.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile san -out role.pem")
     os.chmod(folder / "role.key", 0o600)
-    own = {**SHORT, "run.name": "mutual", "scheduler.total_steps": 4, "cluster.token_file": write_secret(ingot, "token"),
+    own = {**SHORT, "run.name": "mutual", "scheduler.total_steps": 20, "cluster.token_file": write_secret(ingot, "token"),
            "cluster.tls.certificate": folder / "role.pem", "cluster.tls.key": folder / "role.key",
            "cluster.tls.ca": folder / "ca.pem", "cluster.tls.name": "roles.ingot", "cluster.tls.mutual": "true",
            **JUDGED}
@@ -169,7 +169,7 @@ def case_mutual_tls(ingot):
     check(code == 1 and all("shows no certificate" in lines[role] for role in ("datapool", "rewards")), f"ingot status without a certificate: {lines}")
     output, _ = launch.communicate(timeout=300)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
-    check_run(ingot, "mutual", 4)
+    check_run(ingot, "mutual", 20)
 
 
 if __name__ == "__main__":
