@@ -22,9 +22,10 @@ class TreeCounter : public TreeVisitor {
   absl::Status File(int /*folder*/, const std::string& /*name*/, const struct stat& info) override {
     return Count(info);
   }
+  absl::Status Found(const struct stat& folder) override { return Count(folder); }
   absl::Status Enter(int parent, const std::string& name, const struct stat& info) override {
-    if (opens_ && IsClosed(info)) fchmodat(parent, name.c_str(), info.st_mode | 0500, 0);
-    return parent == AT_FDCWD ? absl::OkStatus() : Count(info);
+    if (opens_ && IsClosed(info)) fchmodat(parent, name.c_str(), info.st_mode | 0500, AT_SYMLINK_NOFOLLOW);
+    return absl::OkStatus();
   }
   absl::Status Leave(int folder, const struct stat& info) override {
     if (opens_ && IsClosed(info)) fchmod(folder, info.st_mode & 07777);

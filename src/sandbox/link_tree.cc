@@ -96,7 +96,9 @@ class TreeLinker : public TreeVisitor {
     to_ = Fd(openat(to_.get(), (is_top ? top_ : name).c_str(), kOpenFolder));
     if (!to_.valid()) return Failure(name);
     // Leave takes the permission back.
-    if (IsClosed(info) && fchmodat(parent, name.c_str(), info.st_mode | 0500, 0) != 0) return Failure(name);
+    if (IsClosed(info) && fchmodat(parent, name.c_str(), info.st_mode | 0500, AT_SYMLINK_NOFOLLOW) != 0) {
+      return Failure(name);
+    }
     ++depth_;
     return absl::OkStatus();
   }

@@ -16,7 +16,7 @@ class TreeRemover : public TreeVisitor {
  public:
   // Gives back the permissions that an agent may have taken off its own folders.
   absl::Status Enter(int parent, const std::string& name, const struct stat& info) override {
-    if ((info.st_mode & 0700) != 0700 && geteuid() != 0) fchmodat(parent, name.c_str(), 0700, 0);
+    if ((info.st_mode & 0700) != 0700) fchmodat(parent, name.c_str(), 0700, AT_SYMLINK_NOFOLLOW);
     return absl::OkStatus();
   }
   absl::Status File(int folder, const std::string& name, const struct stat& /*info*/) override {
@@ -26,7 +26,7 @@ class TreeRemover : public TreeVisitor {
     return unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 ? absl::OkStatus() : Failed(name);
   }
   absl::Status Failed(const std::string& name) override {
-    if (errno != ENOENT && first_.ok()) {
+    if (errno != ENOENT && errno != ENOTDIR && first_.ok()) {
       first_ = absl::UnavailableError(absl::StrCat("cannot remove '", name, "': ", std::strerror(errno)));
     }
     return absl::OkStatus();
@@ -45,7 +45,8 @@ absl::Status RemoveTree(const std::string& path) {
   if (lstat(path.c_str(), &info) != 0) {
     remover.Failed(path).IgnoreError();
   } else if (S_ISDIR(info.st_mode)) {
-    WalkTree(path, remover).IgnoreError();
+    const absl::Status walked = WalkTree(path, remover);
+    if (!walked.ok()) return absl::UnavailableError(absl::StrCat("cannot remove '", path, "': ", walked.message()));
   } else {
     remover.File(AT_FDCWD, path, info).IgnoreError();
   }

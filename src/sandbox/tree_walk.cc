@@ -15,6 +15,7 @@ namespace ingot::sandbox {
 namespace {
 
 constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+constexpr int64_t kMostReopened = 1'000'000;  // folders, to find the way back
 
 class TreeWalk {
  public:
@@ -57,16 +58,19 @@ class TreeWalk {
       errno = ESTALE;
       return visitor_.Failed(name);
     }
+    // A folder that may be listed and not passed has no way up.
+    Fd entries(openat(folder.get(), ".", kOpenFolder));
+    if (!entries.valid()) return visitor_.Failed(name);
     at_ = std::move(folder);
     levels_.push_back(std::move(level));
-    return Read();
+    return Read(std::move(entries));
   }
 
   // Visits the files of the current folder and finds its folders.
-  absl::Status Read() {
-    const int again = openat(at_.get(), ".", kOpenFolder);
-    const std::unique_ptr<DIR, int (*)(DIR*)> entries(again < 0 ? nullptr : fdopendir(again), closedir);
+  absl::Status Read(Fd folder) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(folder.get()), closedir);
     if (entries == nullptr) return visitor_.Failed(levels_.back().name);
+    folder.Release();
     errno = 0;
     while (const dirent* const entry = readdir(entries.get())) {
       const std::string name = entry->d_name;
@@ -76,6 +80,7 @@ class TreeWalk {
       } else if (fstatat(at_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
         INGOT_RETURN_IF_ERROR(visitor_.Failed(name));
       } else if (S_ISDIR(info.st_mode)) {
+        INGOT_RETURN_IF_ERROR(visitor_.Found(info));
         levels_.back().folders.push_back(name);
       } else {
         INGOT_RETURN_IF_ERROR(visitor_.File(at_.get(), name, info));
@@ -104,6 +109,8 @@ class TreeWalk {
 
   // Goes from the top to the last level again, or to the last one that is where it was.
   absl::Status FindCurrent() {
+    reopened_ += static_cast<int64_t>(levels_.size());
+    if (reopened_ > kMostReopened) return absl::ResourceExhaustedError("folders move too often to walk through them");
     Fd at(AT_FDCWD);
     for (size_t i = 0; i < levels_.size(); ++i) {
       Fd next(openat(at.get(), levels_[i].name.c_str(), kOpenFolder));
@@ -124,6 +131,7 @@ class TreeWalk {
   TreeVisitor& visitor_;
   Fd at_{AT_FDCWD};  // the current folder
   std::vector<Level> levels_;
+  int64_t reopened_ = 0;
 };
 
 }  // namespace

@@ -17,7 +17,10 @@ class TreeVisitor {
 
   // Anything but a folder, `name` in `folder`. All of them are met before the folders beside them. The visitor may remove it.
   virtual absl::Status File(int folder, const std::string& name, const struct stat& info) = 0;
-  // Before a folder is opened. The top: AT_FDCWD and the path of the walk.
+  // A folder, not the top, met with the files beside it.
+  virtual absl::Status Found(const struct stat& /*folder*/) { return absl::OkStatus(); }
+  // Before a folder is opened. The top: AT_FDCWD and the path of the walk. Whoever changes its mode by name must follow no link: an
+  // agent may put one there at any time.
   virtual absl::Status Enter(int parent, const std::string& name, const struct stat& info) = 0;
   // After everything in `folder`, from within and then from above. A folder that was moved meanwhile is not left.
   virtual absl::Status Leave(int /*folder*/, const struct stat& /*info*/) { return absl::OkStatus(); }
@@ -29,6 +32,7 @@ class TreeVisitor {
 // True: its user, who is not root, must change the mode of the folder `info` to walk through it.
 bool IsClosed(const struct stat& info);
 
+// RESOURCE_EXHAUSTED: folders moved so often that the walk would not end.
 absl::Status WalkTree(const std::string& top, TreeVisitor& visitor);
 
 }  // namespace ingot::sandbox

@@ -8,10 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "sandbox/disk_watch.h"
@@ -120,6 +123,83 @@ TEST_F(TreeWalkTest, AFolderThatMovesAwayLeadsTheWalkNowhereElse) {
   EXPECT_THAT(notes.files, UnorderedElementsAre("last", "inner"));
   EXPECT_THAT(notes.left, ElementsAre("c", "a", "top"));
   EXPECT_FALSE(notes.failed.empty());
+}
+
+// One that may be listed and not passed would cost a way from the top each.
+TEST_F(TreeWalkTest, AFolderThatCannotBePassedIsLeftOutAtOnce) {
+  for (const char* const name : {"a/shut", "a/open/file", "a/also_shut"}) Make(std::string(name) + "/x");
+  for (const char* const name : {"/a/shut", "/a/also_shut"}) ASSERT_EQ(chmod((top_ + name).c_str(), 0400), 0);
+  if (geteuid() == 0) {
+    ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
+    ASSERT_EQ(seteuid(65534), 0);
+    for (const char* const name : {"/a/shut", "/a/also_shut"}) ASSERT_NE(access((top_ + name + "/x").c_str(), F_OK), 0);
+  }
+  Notes notes;
+  const absl::Status walked = WalkTree(top_, notes);
+  if (getuid() == 0) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  for (const char* const name : {"/a/shut", "/a/also_shut"}) chmod((top_ + name).c_str(), 0700);
+  EXPECT_TRUE(walked.ok());
+  EXPECT_THAT(notes.failed, UnorderedElementsAre("shut", "also_shut"));
+  EXPECT_THAT(notes.files, ElementsAre("x"));
+}
+
+// Every file of a long chain leads the walk away; it must end all the same.
+TEST_F(TreeWalkTest, FoldersThatMoveAllTheTimeEndTheWalk) {
+  constexpr int kLevels = 800;
+  MakeDeep(kLevels, "text");
+  const std::string name(100, 'd');
+  Fd at(open(top_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < kLevels; ++i) at = Fd(openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const std::string away = folder_.path() + "/away";
+  fs::create_directory(away);
+  const Fd outside(open(away.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < 2000; ++i) {
+    const std::string one = absl::StrCat("m", i);
+    ASSERT_EQ(mkdirat(at.get(), one.c_str(), 0700), 0);
+    const Fd inner(openat(at.get(), one.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(Fd(openat(inner.get(), one.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)).valid());
+  }
+  Notes notes;
+  notes.at_file = [&](const std::string& file) {
+    if (file.starts_with("m")) renameat(at.get(), file.c_str(), outside.get(), file.c_str());
+  };
+  EXPECT_TRUE(absl::IsResourceExhausted(WalkTree(top_, notes)));
+  EXPECT_TRUE(RemoveTree(folder_.path() + "/top").ok());
+}
+
+// The mode of what a link names is not the agent's to change, whenever the link comes to stand in the folder's place.
+TEST_F(TreeWalkTest, NoModeIsChangedThroughALink) {
+  const std::string victim = folder_.path() + "/victim";
+  Make("folder/file");
+  std::ofstream(victim) << "text";
+  fs::create_symlink(victim, top_ + "/link");
+  for (const std::string& path : {victim, top_, top_ + "/folder", top_ + "/folder/file", folder_.path()}) {
+    ASSERT_TRUE(geteuid() != 0 || chown(path.c_str(), 65534, 65534) == 0);
+  }
+  ASSERT_EQ(chmod(victim.c_str(), 0600), 0);
+  ASSERT_EQ(chmod((top_ + "/folder").c_str(), 0077), 0);
+  if (geteuid() == 0) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  std::atomic<bool> ends = false;
+  std::thread agent([&] {
+    while (!ends) {
+      renameat2(AT_FDCWD, (top_ + "/folder").c_str(), AT_FDCWD, (top_ + "/link").c_str(), RENAME_EXCHANGE);
+    }
+  });
+  struct stat info = {};
+  for (int i = 0; i < 20'000 && (info.st_mode & 0777) != 0577; ++i) {
+    DiskWatch(top_, {.bytes = 1 << 20}).FaultAtEnd();
+    EXPECT_EQ(stat(victim.c_str(), &info), 0);
+  }
+  ends = true;
+  agent.join();
+  if (getuid() == 0) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
 TEST_F(TreeWalkTest, RemovesFoldersDeeperThanPathsAndDescriptorsReach) {
