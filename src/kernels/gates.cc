@@ -47,7 +47,14 @@ Slopes<Acc> Clamped(Acc gate, Acc up) {
 }
 
 template <typename Acc>
+Slopes<Acc> Sigmoid(Acc gate, Acc up) {
+  const Acc s = 1 / (1 + std::exp(-gate));
+  return {up * s, up * s * (1 - s), s};
+}
+
+template <typename Acc>
 Slopes<Acc> Of(Gate kind, Acc gate, Acc up) {
+  if (kind == Gate::kSigmoid) return Sigmoid(gate, up);
   return kind == Gate::kGeluTanh ? GeluTanh(gate, up) : Clamped(gate, up);
 }
 

@@ -11,6 +11,7 @@ namespace ingot::kernels {
 
 enum class Gate : uint8_t {
   kGeluTanh,  // gelu(gate) * up, gelu by its tanh approximation (arXiv 1606.08415)
+  kSigmoid,   // sigmoid(gate) * up
   kClamped,   // gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7): g * sigmoid(1.702 g) * (u + 1)
 };
 
