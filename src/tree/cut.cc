@@ -46,7 +46,57 @@ ForestPart MakePart(const PackedForest& forest, const std::vector<OpenRow>& open
   return part;
 }
 
+// Finds the rows whose parents are in earlier parts.
+void FindCrossings(const PackedForest& forest, std::vector<ForestPart>& parts) {
+  const auto part_of = [&](int32_t row) {
+    const auto behind = std::upper_bound(parts.begin(), parts.end(), row,
+                                         [](int32_t r, const ForestPart& part) { return r < part.begin; });
+    return static_cast<int32_t>(behind - parts.begin()) - 1;
+  };
+  std::vector<int32_t> path;
+  for (ForestPart& part : parts) {
+    for (int32_t row = part.begin; row < part.end; ++row) {
+      while (!path.empty() && forest.visible_end[static_cast<size_t>(path.back())] <= row) path.pop_back();
+      if (!path.empty() && path.back() < part.begin) part.crossings.push_back({row - part.begin, -1, path.back()});
+      path.push_back(row);
+    }
+    for (ForestPart::Crossing& crossing : part.crossings) {  // `branch` is the parent's row so far
+      crossing.part = part_of(crossing.branch);
+      parts[static_cast<size_t>(crossing.part)].branches.push_back(crossing.branch -
+                                                                   parts[static_cast<size_t>(crossing.part)].begin);
+    }
+  }
+  for (ForestPart& part : parts) {
+    std::sort(part.branches.begin(), part.branches.end());
+    part.branches.erase(std::unique(part.branches.begin(), part.branches.end()), part.branches.end());
+  }
+  for (ForestPart& part : parts) {
+    for (ForestPart::Crossing& crossing : part.crossings) {
+      const ForestPart& from = parts[static_cast<size_t>(crossing.part)];
+      const auto found = std::lower_bound(from.branches.begin(), from.branches.end(), crossing.branch - from.begin);
+      crossing.branch = static_cast<int32_t>(found - from.branches.begin());
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<int32_t> ParentsIn(const PackedForest& forest, const ForestPart& part) {
+  std::vector<int32_t> parents, path;
+  parents.reserve(static_cast<size_t>(part.size()));
+  size_t crossing = 0;
+  for (int32_t row = 0; row < part.size(); ++row) {
+    while (!path.empty() &&
+           forest.visible_end[static_cast<size_t>(part.begin) + static_cast<size_t>(path.back())] <= part.begin + row) {
+      path.pop_back();
+    }
+    const bool crosses = crossing < part.crossings.size() && part.crossings[crossing].row == row;
+    parents.push_back(!path.empty() ? path.back() : crosses ? ~static_cast<int32_t>(crossing) : kRoot);
+    crossing += crosses ? 1 : 0;
+    path.push_back(row);
+  }
+  return parents;
+}
 
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens) {
   const auto rows = static_cast<int32_t>(forest.size());
@@ -67,6 +117,7 @@ std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens
       open.push_back({forest.visible_end[static_cast<size_t>(begin) + static_cast<size_t>(row)], self});
     begin = part.end;
   }
+  FindCrossings(forest, parts);
   return parts;
 }
 

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -38,9 +39,18 @@ struct ForestPart {
   std::vector<Source> prefix;    // by part, ascending
   int32_t prefix_rows = 0;       // of all sources
   std::vector<int32_t> exports;  // rows from `begin`, ascending
-  int32_t last_user = 0;         // index of the last part that sees an export; its own index = none
-  int32_t loss_rows = 0;         // rows that predict the token of a loss entry
-  int64_t visible_pairs = 0;     // unmasked (query, key) pairs, keys of the prefix included
+  // Own rows with a child in a later part, from `begin`, ascending: a recurrence hands on the states behind them.
+  std::vector<int32_t> branches;
+  // An own row whose parent is in an earlier part.
+  struct Crossing {
+    int32_t row;     // from `begin`
+    int32_t part;    // the earlier part
+    int32_t branch;  // the parent: an index into that part's `branches`
+  };
+  std::vector<Crossing> crossings;  // by row
+  int32_t last_user = 0;            // index of the last part that sees an export; its own index = none
+  int32_t loss_rows = 0;            // rows that predict the token of a loss entry
+  int64_t visible_pairs = 0;        // unmasked (query, key) pairs, keys of the prefix included
   // [prefix_rows + size()], by key: the prefix, then the part's own rows. Values are query indices, from prefix_rows
   // on.
   std::vector<int32_t> visible_end;
@@ -52,6 +62,11 @@ struct ForestPart {
 // Parts of at most `max_tokens` rows (at least 1), in packed order; an empty forest has none. Linear, in time and
 // memory, in the rows and in the prefix of each part.
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens);
+
+// The parent of each of a part's rows: a row from `begin`; ~i = the parent of crossings[i]; kRoot = it has none. In the
+// form of kernels::PlanRows. Linear in the rows.
+std::vector<int32_t> ParentsIn(const PackedForest& forest, const ForestPart& part);
+inline constexpr int32_t kRoot = std::numeric_limits<int32_t>::min();
 
 // Calls start(i) for each part in turn, and finish(i) as soon as no later part sees part i. All parts that saw part i
 // are finished before it. Of the parts that wait, the one started last is finished first.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 #include <set>
 
@@ -53,6 +54,19 @@ TEST(CutForest, WorkedByHand) {
   EXPECT_EQ(parts[0].loss_rows, 1);  // two entries of one row
   EXPECT_EQ(parts[1].loss_rows, 1);
   EXPECT_EQ(parts[2].loss_rows, 1);
+  // e and g are children of d, i is b's.
+  EXPECT_EQ(parts[0].branches, (std::vector<int32_t>{1, 3}));
+  const auto crossings = [&](size_t p) {
+    std::vector<std::array<int32_t, 3>> all;
+    for (const ForestPart::Crossing& c : parts[p].crossings) all.push_back({c.row, c.part, c.branch});
+    return all;
+  };
+  EXPECT_TRUE(crossings(0).empty());
+  EXPECT_EQ(crossings(1), (std::vector<std::array<int32_t, 3>>{{0, 0, 1}, {2, 0, 1}}));
+  EXPECT_EQ(crossings(2), (std::vector<std::array<int32_t, 3>>{{0, 0, 0}}));
+  EXPECT_EQ(ParentsIn(forest, parts[0]), (std::vector<int32_t>{kRoot, 0, 1, 2}));
+  EXPECT_EQ(ParentsIn(forest, parts[1]), (std::vector<int32_t>{~0, 0, ~1, 2}));
+  EXPECT_EQ(ParentsIn(forest, parts[2]), (std::vector<int32_t>{~0, 0}));
   std::string order;
   RunParts(
       parts, [&](size_t i) { absl::StrAppend(&order, "+", i); }, [&](size_t i) { absl::StrAppend(&order, "-", i); });
