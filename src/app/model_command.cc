@@ -17,6 +17,7 @@
 #include "model/peft.h"
 #include "model/sequence_attention.h"
 #include "model/transformer.h"
+#include "rollout/engine_options.h"
 #include "trainer/memory.h"
 #include "trainer/torch_edge.h"
 
@@ -89,7 +90,8 @@ absl::StatusOr<json::value> Info(const ModelArgs& args) {
   const int element = narrow ? 2 : 4;
   const int cache_element = config.torch_dtype == "bfloat16" ? 2 : 4;
   const int64_t weights = trainer::WeightBytes(config, element);
-  const int64_t cache = spec.cache_elements() * cache_element;
+  const int64_t cache = spec.cache_elements() * cache_element, state = spec.state_bytes(cache_element);
+  const int64_t blocks = args.kv_cache_tokens / rollout::EngineOptions().kv_block_tokens;
   trainer::PassOptions pass;
   pass.part_tokens = args.micro_batch_tokens;
   const tree::ForestPart part = trainer::UncutPart(args.micro_batch_tokens);
@@ -105,7 +107,8 @@ absl::StatusOr<json::value> Info(const ModelArgs& args) {
                      {"dtype", config.torch_dtype},
                      {"weight_bytes", weights},
                      {"cache_bytes_per_token", cache},
-                     {"serve_bytes", weights + cache * args.kv_cache_tokens},
+                     {"state_bytes_per_block", state},
+                     {"serve_bytes", weights + cache * args.kv_cache_tokens + state * blocks},
                      {"train_bytes", need.total()},
                      {"train", need.Describe()}};
 }

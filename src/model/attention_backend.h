@@ -1,11 +1,13 @@
-// AttentionBackend is a layer's attention over keys and values. The trainer's implementation calls tree attention on the
-// packed stream. Rollout's writes k and v into the paged cache and attends through block tables.
+// AttentionBackend is the part of a layer in which rows meet: attention over keys and values, or a recurrence along each
+// row's ancestors. The trainer's implementation calls tree attention on the packed stream, and runs recurrences along its
+// trees. Rollout's writes k and v into the paged cache and attends through block tables; it holds a state per block.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
+#include "kernels/torch/gated_delta.h"
 #include "model/layer_spec.h"
 
 namespace ingot::model {
@@ -17,11 +19,21 @@ struct AttentionInput {
   at::Tensor sinks;  // [heads]; undefined = none
 };
 
+struct RecurrentInput {
+  const RecurrentSpec& spec;
+  kernels::DeltaInput tensors;
+};
+
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
   // Returns [N, heads, head_dim].
   virtual at::Tensor Attend(int64_t layer, const AttentionInput& input) = 0;
+  // Returns [N, value_heads, value_dim]. Throws c10::Error unless overridden.
+  virtual at::Tensor Recur(int64_t layer, const RecurrentInput& input);
+  // A tensor that a layer makes before attention or recurrence and uses behind it. An implementation that cuts the
+  // autograd history there returns one without that history.
+  virtual at::Tensor PassBy(int64_t layer, const at::Tensor& gate);
 };
 
 }  // namespace ingot::model

@@ -124,7 +124,7 @@ std::vector<at::Tensor> Block::Products(const at::Tensor& x, std::initializer_li
 }
 
 at::Tensor Block::Norm(const at::Tensor& x, Part weight) const {
-  return kernels::RmsNormOp(x, spec_.gemma ? at(weight) + 1 : at(weight), eps_);
+  return kernels::RmsNormOp(x, spec_.centred ? at(weight) + 1 : at(weight), eps_);
 }
 
 // The norm over the heads of all ranks: this rank has its own heads and weights, and the sum of squares is everyone's.
@@ -144,7 +144,7 @@ at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const 
   const AttentionSpec& spec = spec_.attention;
   const int64_t rows = flat.size(0);
   const at::Tensor &cos = rope.cos(spec.local_rope), &sin = rope.sin(spec.local_rope);
-  const at::Tensor weight = !at(norm).defined() || !spec_.gemma ? at(norm) : at(norm) + 1;
+  const at::Tensor weight = !at(norm).defined() || !spec_.centred ? at(norm) : at(norm) + 1;
   const at::Tensor shaped = spec.norm_whole
                                 ? NormOverHeads(flat, weight, communicator).view({rows, heads, spec.head_dim})
                                 : flat.view({rows, heads, spec.head_dim});
@@ -239,7 +239,13 @@ at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, co
   }
   const at::Tensor h = communicator.Enter(Axis::kTensor, normed);
   const std::vector<at::Tensor> qkv = Products(h, {Part::kQuery, Part::kKey, Part::kValue});
-  const at::Tensor q = Heads(qkv[0], spec.heads, Part::kQueryNorm, positions, rope, communicator);
+  at::Tensor raw = qkv[0], gate;
+  if (spec.gated) {  // [heads][q | gate]
+    const at::Tensor both = raw.view({rows, spec.heads, 2 * spec.head_dim});
+    raw = both.narrow(2, 0, spec.head_dim).reshape({rows, spec.queries()});
+    gate = attention.PassBy(index_, both.narrow(2, spec.head_dim, spec.head_dim).reshape({rows, spec.queries()}));
+  }
+  const at::Tensor q = Heads(raw, spec.heads, Part::kQueryNorm, positions, rope, communicator);
   const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope, communicator);
   // Rows of a context that is divided see the keys of all its ranks.
   const at::Tensor v = qkv[2].view({rows, spec.kv_heads, spec.head_dim});
@@ -248,8 +254,36 @@ at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, co
                                                         .k = communicator.Gather(Axis::kContext, k, 0),
                                                         .v = communicator.Gather(Axis::kContext, v, 0),
                                                         .sinks = at(Part::kSinks)});
-  return communicator.Sum(Axis::kTensor,
-                          Products(attended.reshape({rows, spec.queries()}), {Part::kOutput}, biased)[0]);
+  at::Tensor flat = attended.reshape({rows, spec.queries()});
+  if (spec.gated) flat = kernels::GatedOp(kernels::Gate::kSigmoid, gate, flat);
+  return communicator.Sum(Axis::kTensor, Products(flat, {Part::kOutput}, biased)[0]);
+}
+
+at::Tensor Block::Recurrence(const at::Tensor& x, AttentionBackend& attention, Communicator& communicator) const {
+  const kernels::DeltaShape& shape = spec_.recurrence.shape;
+  TORCH_CHECK(communicator.size(Axis::kTensor) == 1 && communicator.size(Axis::kContext) == 1, "layer ", index_,
+              " is recurrent: its heads and rows cannot be divided among ranks of tensor or context parallelism");
+  const int64_t rows = x.size(0), shared = shape.sharing() * shape.value_dim;
+  const std::vector<at::Tensor> made = Products(Norm(x, Part::kInputNorm), {Part::kRecurrentIn, Part::kRecurrentRates});
+  // [key heads][q | k | v of its value heads | the same of z], and [key heads][rates | steps].
+  const std::vector<at::Tensor> by_head = made[0]
+                                              .view({rows, shape.key_heads, 2 * (shape.key_dim + shared)})
+                                              .split_with_sizes({shape.key_dim, shape.key_dim, shared, shared}, 2);
+  const auto flat = [&](const at::Tensor& t) { return t.reshape({rows, -1}); };
+  const at::Tensor gate = attention.PassBy(index_, by_head[3].reshape({rows * shape.value_heads, shape.value_dim}));
+  const std::vector<at::Tensor> rates =
+      made[1].view({rows, shape.key_heads, 2 * shape.sharing()}).split(shape.sharing(), 2);
+  const at::Tensor result =
+      attention.Recur(index_, {.spec = spec_.recurrence,
+                               .tensors = {.x = at::cat({flat(by_head[0]), flat(by_head[1]), flat(by_head[2])}, 1),
+                                           .step = flat(rates[1]),
+                                           .rate = flat(rates[0]),
+                                           .convolution = at(Part::kConvolution),
+                                           .step_bias = at(Part::kStepBias),
+                                           .decay = at(Part::kDecay)}});
+  const at::Tensor normed =
+      kernels::RmsNormOp(result.reshape({rows * shape.value_heads, shape.value_dim}), at(Part::kRecurrentNorm), eps_);
+  return Products(kernels::SwiGluOp(gate, normed).view({rows, shape.values()}), {Part::kRecurrentOut})[0];
 }
 
 at::Tensor Block::Activated(const at::Tensor& gate, const at::Tensor& up) const {
@@ -301,7 +335,12 @@ at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* 
   at::Tensor result = sum.to(h.scalar_type());
   if (at(Part::kSharedGate).defined()) {
     const std::vector<at::Tensor> gate_up = Products(entered, {Part::kSharedGate, Part::kSharedUp});
-    result = result + Products(Activated(gate_up[0], gate_up[1]), {Part::kSharedDown})[0];
+    at::Tensor shared = Products(Activated(gate_up[0], gate_up[1]), {Part::kSharedDown})[0];
+    if (spec.shared_gate) {
+      const at::Tensor share = communicator.Enter(Axis::kTensor, Products(h, {Part::kSharedShare})[0]);
+      shared = kernels::GatedOp(kernels::Gate::kSigmoid, share.expand({rows, width}), shared);
+    }
+    result = result + shared;
   }
   return communicator.Sum(Axis::kTensor, result);
 }
@@ -315,12 +354,14 @@ at::Tensor Block::FeedForward(const at::Tensor& normed, Communicator& communicat
 
 at::Tensor Block::Forward(const at::Tensor& input, const at::Tensor& positions, const RopeTables& rope,
                           AttentionBackend& attention, Communicator& communicator, Aux* aux) const {
-  const at::Tensor projected = Attention(input, positions, rope, attention, communicator);
+  const at::Tensor projected = spec_.recurrence.exists() ? Recurrence(input, attention, communicator)
+                                                         : Attention(input, positions, rope, attention, communicator);
   if (spec_.gemma) {  // each part's result is normed before it is added
     const at::Tensor x = input + Norm(projected, Part::kAttentionNorm);
     return x + Norm(FeedForward(Norm(x, Part::kPostNorm), communicator, aux), Part::kFeedForwardNorm);
   }
-  const auto [x, h] = kernels::ResidualNormOp(input, projected, at(Part::kPostNorm), eps_);
+  const at::Tensor& weight = at(Part::kPostNorm);
+  const auto [x, h] = kernels::ResidualNormOp(input, projected, spec_.centred ? weight + 1 : weight, eps_);
   return x + FeedForward(h, communicator, aux);
 }
 

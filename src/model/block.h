@@ -60,6 +60,8 @@ class Block {
   // The attention's result, before it is added to x.
   at::Tensor Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
                        AttentionBackend& attention, Communicator& communicator) const;
+  // The recurrence's result, likewise.
+  at::Tensor Recurrence(const at::Tensor& x, AttentionBackend& attention, Communicator& communicator) const;
   // q and k of latent attention from the normed rows; k is v too.
   std::array<at::Tensor, 2> Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope,
                                    Communicator& communicator) const;

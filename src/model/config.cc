@@ -289,6 +289,13 @@ absl::Status ModelConfig::Validate() const {
   return absl::OkStatus();
 }
 
+absl::Status ModelConfig::CheckDevice(std::string_view device) const {
+  if (recurrent.layers.empty() || device.substr(0, 3) == "cpu") return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("the recurrent layers of ", model_type,
+                                               " have kernels for the CPU alone, and the device is ",
+                                               base::View(device), ": set device: cpu"));
+}
+
 int64_t ModelConfig::ParameterCount() const { return SpecOf(*this).elements(); }
 
 }  // namespace ingot::model

@@ -33,6 +33,7 @@ struct ExpertsConfig {
   int64_t per_token = 0;                     // routed experts that a token takes, <= count
   int64_t width = 0;                         // of one expert
   int64_t shared_width = 0;                  // of the expert that every token takes; 0 = none
+  bool shared_gate = false;                  // a logit per token, whose sigmoid scales that expert's result
   int64_t dense_layers = 0;                  // the first layers, which have none
   std::string scoring = "softmax";           // softmax over all; sigmoid of each; softmax_chosen: over the chosen ones
   bool normalize = false;                    // the chosen experts' weights are divided by their sum
@@ -56,6 +57,16 @@ struct LatentConfig {
   bool interleaved = true;                // RoPE turns neighbours, and not halves
 
   bool operator==(const LatentConfig&) const = default;
+};
+
+// Layers with a recurrence in the place of attention: Gated DeltaNet (arXiv 2412.06464).
+struct RecurrentConfig {
+  int64_t key_heads = 0, value_heads = 0;  // key_heads divides value_heads
+  int64_t key_dim = 0, value_dim = 0;      // of a head
+  int64_t kernel = 0;                      // rows that the convolution before it sees
+  std::vector<bool> layers;                // per layer: it is one of them; empty = none is
+
+  bool operator==(const RecurrentConfig&) const = default;
 };
 
 // Low-rank adapters (LoRA, arXiv 2106.09685) on products of every layer: W x + alpha / rank * B (A x).
@@ -94,9 +105,12 @@ struct ModelConfig {
   double attention_soft_cap = 0;    // c: a score s becomes c tanh(s / c); 0 = none
   double logit_soft_cap = 0;        // likewise of the logits
   bool qk_norm_whole = false;       // qk_norm over all heads together
+  bool attention_gate = false;      // AttentionSpec::gated
+  bool centred_norms = false;       // norms times 1 + weight, and nothing else of gemma
   bool gemma = false;               // norms times 1 + weight, norms after both parts, embedding times sqrt(hidden_size)
   ExpertsConfig experts;
   LatentConfig latent;
+  RecurrentConfig recurrent;
   LoraConfig lora;
   std::string torch_dtype = "float32";
   int64_t bos_token_id = -1;  // -1 = none
@@ -110,9 +124,15 @@ struct ModelConfig {
   // A config.json that `transformers` loads.
   base::json::value ToJson() const;
   absl::Status Validate() const;
+  // UNIMPLEMENTED names the family where this device has no kernels for it. `device`: torch's name, "cpu" or "cuda:0".
+  absl::Status CheckDevice(std::string_view device) const;
 
   bool has_window(int64_t layer) const {
     return sliding_window > 0 && (windowed.empty() || windowed[static_cast<size_t>(layer)]);
+  }
+  bool centred() const { return gemma || centred_norms; }
+  bool is_recurrent(int64_t layer) const {
+    return layer < static_cast<int64_t>(recurrent.layers.size()) && recurrent.layers[static_cast<size_t>(layer)];
   }
   bool has_experts(int64_t layer) const { return experts.count > 0 && layer >= experts.dense_layers; }
   // The experts that a token takes in all layers together.

@@ -54,13 +54,13 @@ double LayerSpec::row_products() const {
 double LayerSpec::row_flops() const {
   double sum = 0;
   for (const TensorSpec& tensor : tensors) sum += (tensor.trained ? 3 : 2) * ForwardFlops(*this, tensor);
-  return sum;
+  return sum + 3 * recurrence.row_forward_flops();
 }
 
 double LayerSpec::row_forward_flops() const {
   double sum = 0;
   for (const TensorSpec& tensor : tensors) sum += ForwardFlops(*this, tensor);
-  return sum;
+  return sum + recurrence.row_forward_flops();
 }
 
 std::map<std::string, const TensorSpec*> ModelSpec::Tensors() const {
@@ -119,6 +119,16 @@ int64_t ModelSpec::cache_elements() const {
   return sum;
 }
 
+int64_t ModelSpec::state_bytes(int64_t element) const {
+  int64_t sum = 0;
+  for (const LayerSpec& layer : layers) {
+    if (!layer.recurrence.exists()) continue;
+    const kernels::DeltaShape& shape = layer.recurrence.shape;
+    sum += shape.state() * std::max<int64_t>(element, sizeof(float)) + shape.past() * element;
+  }
+  return sum;
+}
+
 namespace {
 
 // The target of a product's adapter; empty = no adapter fits it.
@@ -155,7 +165,7 @@ ModelSpec SpecOf(const ModelConfig& config) {
   ModelSpec spec;
   spec.embedding = {Part::kEmbedding, "model.embed_tokens.weight", {config.vocab_size, config.hidden_size}};
   spec.embedding.shard = Shard::kRows;
-  spec.norm = {Part::kNorm, "model.norm.weight", {config.hidden_size}, config.gemma ? Init::kZeros : Init::kOnes};
+  spec.norm = {Part::kNorm, "model.norm.weight", {config.hidden_size}, config.centred() ? Init::kZeros : Init::kOnes};
   if (!config.tie_word_embeddings) {
     spec.head = TensorSpec{Part::kHead, "lm_head.weight", {config.vocab_size, config.hidden_size}};
     spec.head->shard = Shard::kRows;

@@ -3,7 +3,7 @@
 // cache, the units that ranks fetch, loading and publishing derive from it alone.
 //
 //   ModelSpec   embedding | layers[0] ... layers[L-1] | norm, head
-//   LayerSpec   attention (heads, window, ...) | feed-forward (widths, experts) | tensors
+//   LayerSpec   attention (heads, window, ...) or recurrence (heads, kernel) | feed-forward (widths, experts) | tensors
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gated_delta.h"
 #include "model/config.h"
 
 namespace ingot::model {
@@ -48,6 +49,14 @@ enum class Part : uint8_t {
   kSharedGate,  // the expert that every token takes
   kSharedUp,
   kSharedDown,
+  kSharedShare,     // a logit per row: the share of that expert's result
+  kRecurrentIn,     // recurrence: to q, k, v and the gate of the result, one key head after the other
+  kRecurrentRates,  // to the rate and the step, likewise
+  kConvolution,     // [channels, 1, kernel]
+  kStepBias,        // one per value head
+  kDecay,           // the same; its exponential counts
+  kRecurrentNorm,   // over a value head's result
+  kRecurrentOut,
   kCount,
   kExpertGate,  // one tensor per expert
   kExpertUp,
@@ -65,6 +74,7 @@ enum class Init : uint8_t {
   kResidual,  // the same, scaled by 1/sqrt(2 * layers): a product whose result is added to the residual stream
   kOnes,
   kZeros,
+  kDecay,    // log of a uniform number up to 16
   kUniform,  // between -1/sqrt(in) and 1/sqrt(in), of an adapter's A
 };
 
@@ -101,6 +111,7 @@ struct AttentionSpec {
   int64_t window = 0;       // positions that a row sees, its own included; 0 = all
   bool sinks = false;
   double soft_cap = 0;  // of the scores; 0 = none
+  bool gated = false;   // q_proj gives a gate beside each head of q; its sigmoid scales what the head attended to
   // kv_rank 0 = none. Otherwise a row's key is its latent and the common rotated numbers, one for all heads, and it is the
   // value too: of what a head attends to, the first kv_rank numbers count.
   LatentConfig latent;
@@ -111,6 +122,15 @@ struct AttentionSpec {
   // Multiplications and additions of a visible pair, forward and backward: 14 for each number of a head, 4 forward and 10
   // backward. A latent is key and value, so both products run over all of it.
   double pair_flops() const { return 14.0 * static_cast<double>(queries()); }
+};
+
+// A layer's recurrence, in the place of attention: Gated DeltaNet (kernels/gated_delta.h).
+struct RecurrentSpec {
+  kernels::DeltaShape shape;  // value_heads 0 = the layer attends
+
+  bool exists() const { return shape.value_heads > 0; }
+  // Multiplications and additions of a row beside the products, forward: 7 for each number of the state.
+  double row_forward_flops() const { return exists() ? 7.0 * static_cast<double>(shape.state()) : 0; }
 };
 
 // A layer's feed-forward part.
@@ -124,18 +144,20 @@ struct FeedForwardSpec {
 };
 
 struct LayerSpec {
-  AttentionSpec attention;
+  AttentionSpec attention;  // of no heads where there is a recurrence
+  RecurrentSpec recurrence;
   FeedForwardSpec feed_forward;
   std::vector<TensorSpec> tensors;  // products in the order of their computation
 
   double alpha_over_rank = 0;  // of adapters; 0 = there are none
   bool gemma = false;          // ModelConfig::gemma
+  bool centred = false;        // norms times 1 + weight
 
   int64_t elements() const;     // of all tensors
   int64_t products() const;     // of the trained matrices
   double row_products() const;  // elements of the products of one row, with the experts that it takes
   // Multiplications and additions of one row in the products, forward and backward: 6 for each element of a trained
-  // matrix, 4 for one of a frozen one.
+  // matrix, 4 for one of a frozen one. The recurrence counts three times its forward pass.
   double row_flops() const;
   double row_forward_flops() const;  // the forward pass's 2 for each
 };
@@ -155,6 +177,8 @@ struct ModelSpec {
   bool adapted = false;  // there are adapters, and they alone are trained
   // Elements of a token's keys and values in all layers; a key that is its value counts once.
   int64_t cache_elements() const;
+  // Bytes of the states of all recurrent layers behind one row; `element`: of an input.
+  int64_t state_bytes(int64_t element) const;
 };
 
 // The name by which LoraConfig::targets names a product, from its module's: "q_proj" of

@@ -51,6 +51,13 @@ at::Tensor NormalTensor(at::IntArrayRef shape, uint64_t seed, double deviation) 
   return t;
 }
 
+at::Tensor DecayTensor(at::IntArrayRef shape, uint64_t seed) {
+  at::Tensor t = at::empty(shape, at::kFloat);
+  float* values = t.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < t.numel(); ++i) values[i] = static_cast<float>(std::log(16 * (1 - base::UniformAt(seed, i))));
+  return t;
+}
+
 // The number in "model.layers.NUMBER.", -1 = the name has none.
 int64_t LayerOf(const std::string& name) {
   constexpr std::string_view kLayers = "model.layers.";
@@ -114,6 +121,8 @@ at::Tensor InitTensor(const TensorSpec& tensor, int64_t layers, uint64_t seed) {
       return at::zeros(tensor.shape, at::kFloat);
     case Init::kOnes:
       return at::ones(tensor.shape, at::kFloat);
+    case Init::kDecay:
+      return DecayTensor(tensor.shape, own);
     case Init::kUniform:
       return UniformTensor(tensor.shape, own);
     case Init::kResidual:
@@ -181,6 +190,7 @@ absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
   for (const auto& [name, tensor] : tensors) {
     if (EndsWith(name, "rotary_emb.inv_freq")) continue;  // a constant in old Llama checkpoints
     if (family != nullptr && family->skips_next_layers && LayerOf(name) >= config.num_hidden_layers) continue;
+    if (family != nullptr && !family->skipped_prefix.empty() && name.starts_with(family->skipped_prefix)) continue;
     return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is unknown to this configuration"));
   }
   return parameters;

@@ -16,4 +16,9 @@ at::Tensor SequenceAttention::Attend(int64_t, const AttentionInput& input) {
   return kernels::TreeAttention(input.q, input.k, input.v, options);
 }
 
+at::Tensor SequenceAttention::Recur(int64_t, const RecurrentInput& input) {
+  const std::vector<int32_t> parents = kernels::ParentsOf(visible_end_, input.tensors.x.size(0));
+  return kernels::GatedDelta(input.spec.shape, input.tensors, parents);
+}
+
 }  // namespace ingot::model

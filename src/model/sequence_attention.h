@@ -1,4 +1,4 @@
-// The attention of one sequence of rows over itself, by tree attention. For commands and tests: the trainer and rollout
+// The attention of one sequence of rows over itself, by tree attention; recurrences run along the same tree. For commands and tests: the trainer and rollout
 // have their own.
 #pragma once
 
@@ -16,6 +16,7 @@ class SequenceAttention final : public AttentionBackend {
       : visible_end_(std::move(visible_end)), positions_(std::move(positions)) {}
 
   at::Tensor Attend(int64_t layer, const AttentionInput& input) override;
+  at::Tensor Recur(int64_t layer, const RecurrentInput& input) override;
 
  private:
   at::Tensor visible_end_, positions_;

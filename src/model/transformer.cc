@@ -87,7 +87,7 @@ at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& x, const at::T
 
 at::Tensor Transformer::Norm(const at::Tensor& x) const {
   const at::Tensor& weight = parameters_.at("model.norm.weight");
-  return kernels::RmsNormOp(x, config_.gemma ? weight + 1 : weight, config_.rms_norm_eps);
+  return kernels::RmsNormOp(x, config_.centred() ? weight + 1 : weight, config_.rms_norm_eps);
 }
 
 at::Tensor Transformer::Hidden(const at::Tensor& token_ids, const at::Tensor& positions,

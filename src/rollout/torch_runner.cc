@@ -16,6 +16,7 @@
 
 #include "base/mutex.h"
 #include "base/process_memory.h"
+#include "kernels/torch/gated_delta.h"
 #include "kernels/torch/softmax.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/tree_attention.h"
@@ -56,28 +57,36 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
-// Key and value pages of every layer (one for both where keys are values), and the batch that the layers attend for. Attention computes in the model's type,
-// as the trainer's does: bf16 on bf16 pages, all else on fp32.
+// Key and value pages of every layer (one for both where keys are values), and the batch that the layers attend for.
+// Attention computes in the model's type, as the trainer's does: bf16 on bf16 pages, all else on fp32.
+//
+// A recurrent layer has a state per block in the place of pages: the one behind the last row that was written into the
+// block. A row goes on from the state of the block that holds the row before it. Requests share whole blocks alone, and
+// nobody writes into one: so a prompt that the cache knows goes on from the state behind its last shared block.
 class PagedCache final : public model::AttentionBackend {
  public:
   PagedCache(const model::ModelConfig& config, int64_t blocks, int64_t block_tokens, at::Device device)
       : blocks_(blocks),
         block_tokens_(block_tokens),
         layers_(model::SpecOf(config).layers),
+        recurs_(!config.recurrent.layers.empty()),
         k_(layers_.size()),
-        v_(layers_.size()) {
+        v_(layers_.size()),
+        states_(layers_.size()) {
+    while (layers_[attends_].recurrence.exists()) ++attends_;  // the family has such a layer
     Allocate(at::dtype(CacheType(config)).device(device));
   }
 
   void Begin(const ForwardBatch& batch) {
     batch_ = &batch;
-    if (!k_[0].is_cpu()) slots_ = View(batch.slots).to(k_[0].device());
+    if (!pages().is_cpu()) slots_ = View(batch.slots).to(pages().device());
+    if (recurs_) PlanStates();
   }
 
   at::Tensor Attend(int64_t layer, const model::AttentionInput& input) override {
     const at::Tensor &q = input.q, &k = input.k, &v = input.v;
     const at::ScalarType dtype = q.scalar_type();
-    if (!used_) FixType(dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat);
+    if (!used_) FixType(dtype);
     const at::ScalarType stored = k_[layer].scalar_type();
     Write(k.to(stored), k_[layer]);
     if (!input.spec.keys_are_values()) Write(v.to(stored), v_[layer]);
@@ -89,7 +98,39 @@ class PagedCache final : public model::AttentionBackend {
     return out.to(dtype);
   }
 
+  at::Tensor Recur(int64_t layer, const model::RecurrentInput& input) override {
+    const kernels::DeltaInput& given = input.tensors;
+    const at::ScalarType dtype = given.x.scalar_type();
+    if (!used_) FixType(dtype);
+    const auto stored = [&](const at::Tensor& t) { return t.to(pages().scalar_type()); };
+    const kernels::DeltaStates& states = states_[layer];
+    return kernels::GatedDeltaForward(input.spec.shape,
+                                      {stored(given.x), stored(given.step), stored(given.rate),
+                                       stored(given.convolution), stored(given.step_bias), stored(given.decay)},
+                                      parents_, states, kept_, states)
+        .to(dtype);
+  }
+
  private:
+  const at::Tensor& pages() const { return k_[attends_]; }
+
+  // The rows' parents, and the rows behind which a block's state is kept: the last ones of each block.
+  void PlanStates() {
+    parents_.clear();
+    kept_.clear();
+    for (const kernels::AttentionSequence& sequence : batch_->sequences) {
+      const auto block_of = [&](int64_t position) { return sequence.block_table[position / block_tokens_]; };
+      for (int64_t at = sequence.q_offset; at < sequence.q_offset + sequence.q_count; ++at) {
+        const auto row = static_cast<int32_t>(parents_.size());
+        parents_.push_back(at == 0                   ? kernels::kNoParent
+                           : at == sequence.q_offset ? kernels::FromState(block_of(at - 1))
+                                                     : row - 1);
+        const bool last = at + 1 == sequence.q_offset + sequence.q_count || (at + 1) % block_tokens_ == 0;
+        if (last) kept_.push_back({row, block_of(at)});
+      }
+    }
+  }
+
   // Writes row i of `rows` to slot i.
   void Write(const at::Tensor& rows, at::Tensor& pages) const {
     if (!pages.is_cpu()) {
@@ -112,22 +153,33 @@ class PagedCache final : public model::AttentionBackend {
     for (size_t i = 0; i < layers_.size(); ++i) {
       const model::AttentionSpec& spec = layers_[i].attention;
       k_[i] = v_[i] = at::Tensor();
+      states_[i] = {};
+      if (layers_[i].recurrence.exists()) {
+        states_[i] = kernels::NewDeltaStates(layers_[i].recurrence.shape, blocks_, options);
+        continue;
+      }
       k_[i] = at::zeros({blocks_, block_tokens_, spec.kv_heads, spec.head_dim}, options);
       v_[i] = spec.keys_are_values() ? k_[i] : at::zeros_like(k_[i]);
     }
   }
 
   // The configuration's dtype was a guess; the first weights decide.
-  void FixType(at::ScalarType dtype) {
+  void FixType(at::ScalarType model) {
+    const at::ScalarType dtype = model == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
     used_ = true;
-    if (k_[0].scalar_type() != dtype) Allocate(k_[0].options().dtype(dtype));
+    if (pages().scalar_type() != dtype) Allocate(pages().options().dtype(dtype));
   }
 
   const int64_t blocks_, block_tokens_;
   const std::vector<model::LayerSpec> layers_;
+  const bool recurs_;
+  size_t attends_ = 0;  // the first layer with pages
   std::vector<at::Tensor> k_, v_;
+  std::vector<kernels::DeltaStates> states_;  // of recurrent layers, by block
   const ForwardBatch* batch_ = nullptr;
   at::Tensor slots_;  // on the device; unused on the CPU
+  std::vector<int32_t> parents_;
+  std::vector<kernels::KeptState> kept_;
   bool used_ = false;
 };
 
@@ -256,16 +308,25 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
   const double of_token = needed / static_cast<double>(options.kv_cache_tokens);
   const auto available = static_cast<double>(base::AvailableMemory());
   if (needed <= available) return absl::OkStatus();
+  const int64_t state = model::SpecOf(config).state_bytes(static_cast<int64_t>(c10::elementSize(CacheType(config))));
+  const std::string states =
+      state == 0 ? ""
+                 : absl::StrFormat(
+                       "; each block of rollout.kv_block_tokens=%d tokens holds %.3g MB of recurrent state: "
+                       "larger blocks take less",
+                       options.kv_block_tokens, static_cast<double>(state) * 1e-6);
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "the KV cache of rollout.kv_cache_tokens=%d tokens takes %.3g GB and %.3g GB can be had: %d tokens would fit",
-      options.kv_cache_tokens, needed * 1e-9, available * 1e-9, static_cast<int64_t>(available / of_token)));
+      "the KV cache of rollout.kv_cache_tokens=%d tokens takes %.3g GB and %.3g GB can be had: %d tokens would fit%s",
+      options.kv_cache_tokens, needed * 1e-9, available * 1e-9, static_cast<int64_t>(available / of_token), states));
 }
 
 }  // namespace
 
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options) {
-  return model::SpecOf(config).cache_elements() * static_cast<int64_t>(c10::elementSize(CacheType(config))) *
-         options.kv_cache_tokens;
+  const model::ModelSpec spec = model::SpecOf(config);
+  const auto element = static_cast<int64_t>(c10::elementSize(CacheType(config)));
+  return spec.cache_elements() * element * options.kv_cache_tokens +
+         spec.state_bytes(element) * (options.kv_cache_tokens / options.kv_block_tokens);
 }
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
@@ -273,6 +334,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelCo
   INGOT_RETURN_IF_ERROR(config.Validate());
   INGOT_RETURN_IF_ERROR(options.Validate());
   try {
+    INGOT_RETURN_IF_ERROR(config.CheckDevice(device));
     INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, at::Device(device)));
     return std::make_unique<TorchRunner>(config, options, at::Device(device));
   } catch (const std::exception& error) {

@@ -14,11 +14,12 @@
 namespace ingot::rollout {
 
 // Bytes of the KV cache: kv_cache_tokens times ModelSpec::cache_elements numbers of 4 bytes (2 for bf16; fp16 models
-// attend in fp32).
+// attend in fp32), and the states that recurrent layers hold per block (ModelSpec::state_bytes).
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options);
 
 // `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache.
 //   INVALID_ARGUMENT    the configuration is no model
+//   UNIMPLEMENTED       the device has no kernels for its family
 //   UNAVAILABLE         the device does not exist, or has too little memory
 //   RESOURCE_EXHAUSTED  the cache needs more than this machine's free memory (CPU); names both numbers
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,

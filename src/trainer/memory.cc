@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/gated_delta.h"
 #include "model/layer_spec.h"
 #include "trainer/head_pass.h"
 
@@ -26,16 +27,18 @@ struct LayerCosts {
         keys(layer.attention.keys()),
         padded_head((layer.attention.head_dim + 15) / 16 * 16),
         key_copies(layer.attention.keys_are_values() ? 1 : 2),
-        gradients(layer.products()) {
+        gradients(layer.products()),
+        shape(layer.recurrence.shape) {
     for (const model::TensorSpec& tensor : layer.tensors) {
       if (!tensor.trained || !tensor.is_product() || tensor.factor != model::Factor::kNone) continue;
       using enum model::Part;
       if (tensor.part == kDown || tensor.part == kExpertDown) down_gradient = hidden * mlp;
-      if (tensor.part == kQuery || tensor.part == kKey) first_gradient = std::max(first_gradient, tensor.elements());
+      if (tensor.part == kQuery || tensor.part == kKey || tensor.part == kRecurrentIn)
+        first_gradient = std::max(first_gradient, tensor.elements());
     }
     const int64_t norms = layer.gemma ? 4 : 2;  // each saves its input beside its result, and a factor per row
-    history = element * ((2 + norms) * hidden + 3 * mlp) + accumulator * (norms + heads) + AttentionBytes(layer) +
-              ExpertBytes(layer) + AdapterBytes(layer);
+    history = element * ((2 + norms) * hidden + 3 * mlp) + accumulator * (norms + heads) +
+              (recurrent() ? RecurrentBytes() : AttentionBytes(layer)) + ExpertBytes(layer) + AdapterBytes(layer);
   }
 
   // Of a row: q, k and v, the attended result, and the steps between them and the layer's rows.
@@ -45,7 +48,8 @@ struct LayerCosts {
     if (!a.keys_are_values()) {
       const int64_t raw = a.norm ? 1 : 0;
       const int64_t factors = a.norm_whole ? 2 : a.heads + a.kv_heads;
-      return element * ((2 + raw) * queries + (2 + raw) * keys) + accumulator * raw * factors;
+      const int64_t gate = a.gated ? 2 * queries : 0;  // itself, and the result
+      return element * ((2 + raw) * queries + (2 + raw) * keys + gate) + accumulator * raw * factors;
     }
     // Each head's slice of the matrix from latents to keys, turned round.
     fixed_history = element * a.heads * latent.plain_dim * latent.kv_rank;
@@ -56,8 +60,9 @@ struct LayerCosts {
   // Of a row: the inputs and results of the experts that it takes, and the router's numbers.
   int64_t ExpertBytes(const model::LayerSpec& layer) const {
     const model::ExpertsConfig& experts = layer.feed_forward.experts;
+    const int64_t shared = experts.shared_gate ? 2 * hidden : 0;  // the share and what it scales
     return experts.count == 0 ? 0
-                              : element * 3 * experts.per_token * hidden +
+                              : element * (3 * experts.per_token * hidden + shared) +
                                     accumulator * (3 * experts.count + 2 * experts.per_token * hidden);
   }
   // Of a row: what every adapter makes of it by A, of the experts that it takes. Between latents and heads, per head and
@@ -71,6 +76,25 @@ struct LayerCosts {
       elements += tensor.shape[0] * times;
     }
     return element * elements;
+  }
+
+  bool recurrent() const { return shape.value_heads > 0; }
+  // Of a row: q, k and v, rates and steps; the result, its norm, the gate and their product.
+  int64_t RecurrentBytes() const {
+    return element * (shape.channels() + 4 * shape.values() + 2 * shape.value_heads) + accumulator * shape.value_heads;
+  }
+  // Of a branch: the state behind it, and the sums of the gradient by it.
+  int64_t BranchBytes() const { return recurrent() ? shape.state() * accumulator + shape.past() * element : 0; }
+  int64_t BranchSums() const { return recurrent() ? (shape.state() + shape.past()) * accumulator : 0; }
+  // The recurrence's backward pass over a part's rows, which begin with `given` states: the convolution's results, and
+  // gradients by them and by the rows' inputs; then the states at the beginnings of chunks, of all heads at once. Less the
+  // part of the layer's history that is freed.
+  int64_t Recurrence(int64_t rows, int64_t chains, int64_t given) const {
+    if (!recurrent()) return 0;
+    const int64_t chunks = rows / kernels::kDeltaChunk + chains;
+    const int64_t scratch = shape.state() * (chunks + kernels::kDeltaChunk + chains) * accumulator;
+    return rows * (3 * shape.channels() * accumulator + (shape.channels() + 2 * shape.values() + hidden) * element) +
+           scratch + given * (BranchBytes() + BranchSums()) + first_gradient * element - Spent(rows);
   }
 
   int64_t ExportBytes() const { return key_copies * keys * element; }  // of a row
@@ -103,6 +127,7 @@ struct LayerCosts {
   int64_t down_gradient = 0, first_gradient = 0;  // of the widest matrices of the two halves; 0 = frozen
   int64_t history = 0;                            // per row, the layer's input included
   int64_t fixed_history = 0;                      // whatever the rows
+  kernels::DeltaShape shape;                      // of a recurrence; no heads = the layer attends
 };
 
 // Bytes of one model: its layers and the rest.
@@ -129,6 +154,8 @@ struct Costs {
       sums.fixed += own.fixed_history;
       sums.exports += own.ExportBytes();
       sums.export_sums += own.ExportSums();
+      sums.branches += own.BranchBytes();
+      sums.branch_sums += own.BranchSums();
       sums.gradients += own.gradients;
       below.push_back(sums);
     }
@@ -142,6 +169,7 @@ struct Costs {
   // Sums over the first layers of the model.
   struct Sums {
     int64_t history = 0, exports = 0, export_sums = 0;  // bytes per row
+    int64_t branches = 0, branch_sums = 0;              // bytes per branch
     int64_t fixed = 0;                                  // bytes
     int64_t gradients = 0;                              // elements
   };
@@ -216,7 +244,8 @@ class Walk {
     const auto exports = static_cast<int64_t>(part.exports.size());
     const bool in_history = !Again(i) && !options_.checkpoint_layers && exports == part.size();
     const Costs::Sums& held = costs_.Below(layers);
-    return exports * ((in_history ? 0 : held.exports) + (summed_[i] ? held.export_sums : 0));
+    return exports * ((in_history ? 0 : held.exports) + (summed_[i] ? held.export_sums : 0)) +
+           std::ssize(part.branches) * (held.branches + (summed_[i] ? held.branch_sums : 0));
   }
   int64_t Waiting(size_t i) const { return Path(i, costs_.depth()) + (Again(i) ? 0 : HistoryBytes(i, costs_.depth())); }
   int64_t AllWaiting() const {
@@ -232,6 +261,23 @@ class Walk {
       if (!summed_[at]) rows += static_cast<int64_t>(parts_[at].exports.size());
     }
     return rows;
+  }
+  // Runs of rows of which each is the child of the row before it: one for each leaf.
+  static int64_t ChainsOf(const tree::ForestPart& part) {
+    int64_t leaves = part.visible_end.empty() ? 1 : 0;
+    for (auto key = static_cast<size_t>(part.prefix_rows); key < part.visible_end.size(); ++key) {
+      leaves += part.visible_end[key] == static_cast<int32_t>(key) + 1;
+    }
+    return leaves;
+  }
+  // The same for branches.
+  int64_t NewBranches(size_t i) const {
+    int64_t branches = 0;
+    for (const tree::ForestPart::Source& source : parts_[i].prefix) {
+      const auto at = static_cast<size_t>(source.part);
+      if (!summed_[at]) branches += std::ssize(parts_[at].branches);
+    }
+    return branches;
   }
   int64_t GradientsAfter(int64_t layers_done) const {
     if (!any_finished_ || !gradients_stay_) return costs_.Gradients(layers_done);
@@ -266,14 +312,17 @@ class Walk {
     waiting_.pop_back();
     if (Again(i)) NoteHead(i);
     const int64_t rows = parts_[i].size(), prefix = parts_[i].prefix_rows;
-    const int64_t new_rows = NewRows(i), waiting = AllWaiting();
+    const int64_t new_rows = NewRows(i), new_branches = NewBranches(i), waiting = AllWaiting();
     for (int64_t done = 0; done < costs_.depth(); ++done) {
-      const int64_t left = costs_.depth() - done, sums = new_rows * costs_.ExportSumsAbove(done);
+      const int64_t left = costs_.depth() - done,
+                    sums = new_rows * costs_.ExportSumsAbove(done) +
+                           new_branches * (costs_.Below(costs_.depth()).branch_sums - costs_.Below(left).branch_sums);
       const LayerCosts& layer = costs_.layers[static_cast<size_t>(left - 1)];
       const int64_t run_again =
           options_.checkpoint_layers ? rows * (layer.history - costs_.input) + layer.fixed_history : 0;
       const int64_t running = HistoryBytes(i, left) + Path(i, left) + run_again;
       const int64_t wide = std::max({layer.Activation(rows), layer.Down(rows), layer.Attention(rows, prefix),
+                                     layer.Recurrence(rows, ChainsOf(parts_[i]), std::ssize(parts_[i].crossings)),
                                      layer.Rotation(rows, prefix) + new_rows * layer.ExportSums()});
       Note(GradientsAfter(done + 1), waiting + sums, running, wide);
     }

@@ -18,6 +18,12 @@ at::Tensor Ints(const int32_t* values, size_t count, const at::TensorOptions& op
       .to(options, /*non_blocking=*/false, /*copy=*/true);
 }
 
+void AddGradient(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (!parameter.requires_grad()) return;
+  at::Tensor& sum = parameter.mutable_grad();
+  sum = sum.defined() ? sum.add_(gradient) : gradient;
+}
+
 at::Tensor SumsLike(const at::Tensor& keys) {
   return at::zeros(keys.sizes(), keys.options().dtype(kernels::AccumulatorType(keys)));
 }
@@ -52,6 +58,30 @@ class PartRun::Attention final : public model::AttentionBackend {
       tape_.attended.requires_grad_(true);
     }
     return tape_.attended;
+  }
+
+  at::Tensor Recur(int64_t layer, const model::RecurrentInput& input) override {
+    const kernels::DeltaShape& shape = input.spec.shape;
+    const kernels::DeltaInput& tensors = input.tensors;
+    kernels::DeltaStates left;
+    if (!run_.kept_.empty()) {
+      left = kernels::NewDeltaStates(shape, std::ssize(run_.kept_), tensors.x.options().requires_grad(false));
+    }
+    tape_.attended = kernels::GatedDeltaForward(shape, tensors, run_.parents_, run_.Given(layer, shape, tensors.x),
+                                                run_.kept_, left);
+    if (left.defined()) run_.path_[run_.index_].states[static_cast<size_t>(layer)] = left;
+    if (history_) {
+      tape_.recurrent = tensors;
+      tape_.attended.requires_grad_(true);
+    }
+    return tape_.attended;
+  }
+
+  at::Tensor PassBy(int64_t, const at::Tensor& gate) override {
+    if (!history_) return gate;
+    tape_.gate = gate;
+    tape_.passed = gate.detach().requires_grad_(true);
+    return tape_.passed;
   }
 
  private:
@@ -95,10 +125,17 @@ PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& fore
   if (numerics == kernels::Numerics::kExact) {
     strands_ = std::make_unique<const StrandPaths>(depths, static_cast<int32_t>(part_.prefix_rows));
   }
+  if (!model.config().recurrent.layers.empty()) {
+    parents_ = tree::ParentsIn(forest, part_);
+    for (const int32_t row : part_.branches) kept_.push_back({row, static_cast<int32_t>(kept_.size())});
+  }
   if (!part_.exports.empty() && path_[index].k.empty()) {
     PathRows& rows = path_[index];
     for (auto* tensors : {&rows.k, &rows.v, &rows.grad_k, &rows.grad_v}) {
       tensors->resize(static_cast<size_t>(model.config().num_hidden_layers));
+    }
+    for (auto* states : {&rows.states, &rows.grad_states}) {
+      states->resize(static_cast<size_t>(model.config().num_hidden_layers));
     }
   }
 }
@@ -123,6 +160,19 @@ at::Tensor PartRun::Prefix(int64_t layer, std::vector<at::Tensor> PathRows::* ro
   }
   pieces.push_back(own);
   return at::cat(pieces);
+}
+
+kernels::DeltaStates PartRun::Given(int64_t layer, const kernels::DeltaShape& shape, const at::Tensor& x) const {
+  if (part_.crossings.empty()) return {};
+  kernels::DeltaStates given =
+      kernels::NewDeltaStates(shape, std::ssize(part_.crossings), x.options().requires_grad(false));
+  for (int64_t i = 0; i < std::ssize(part_.crossings); ++i) {
+    const tree::ForestPart::Crossing& crossing = part_.crossings[static_cast<size_t>(i)];
+    const kernels::DeltaStates& from = path_[static_cast<size_t>(crossing.part)].states[static_cast<size_t>(layer)];
+    given.state[i].copy_(from.state[crossing.branch]);
+    given.past[i].copy_(from.past[crossing.branch]);
+  }
+  return given;
 }
 
 PartRun::Tape PartRun::RunLayer(int64_t layer, const at::Tensor& x, bool history) {
@@ -179,10 +229,7 @@ void PartRun::AttentionBackward(int64_t layer, Tape& tape) {
   const at::Tensor grad_q =
       kernels::TreeAttentionBackward(tape.attended.grad().contiguous(), tape.q.detach(), keys, values,
                                      tape.attended.detach(), tape.lse, options, sums[0], sums[1], &by_sinks);
-  if (tape.sinks.defined() && tape.sinks.requires_grad()) {
-    at::Tensor& sum = tape.sinks.mutable_grad();
-    sum = sum.defined() ? sum.add_(by_sinks) : by_sinks;
-  }
+  if (tape.sinks.defined()) AddGradient(tape.sinks, by_sinks);
   keys.reset();
   values.reset();
   tape.attended.reset();
@@ -198,7 +245,38 @@ void PartRun::AttentionBackward(int64_t layer, Tape& tape) {
   }
   const at::Tensor grad_k = sums[0].narrow(0, prefix, own).to(tape.k.scalar_type());
   const at::Tensor grad_v = sums[1].narrow(0, prefix, own).to(tape.v.scalar_type());
-  torch::autograd::backward({tape.q, tape.k, tape.v}, {grad_q, grad_k, grad_v});
+  std::vector<at::Tensor> ends = {tape.q, tape.k, tape.v}, grads_of = {grad_q, grad_k, grad_v};
+  if (tape.gate.defined()) {
+    ends.push_back(tape.gate);
+    grads_of.push_back(tape.passed.grad());
+  }
+  torch::autograd::backward(ends, grads_of);
+}
+
+void PartRun::RecurrenceBackward(int64_t layer, Tape& tape) {
+  const at::NoGradGuard no_history;
+  const auto at_layer = static_cast<size_t>(layer);
+  const kernels::DeltaShape& shape = model_.layer(layer).recurrence.shape;
+  const kernels::DeltaInput& input = tape.recurrent;
+  const auto sums = input.x.options().requires_grad(false).dtype(kernels::AccumulatorType(input.x));
+  const kernels::DeltaStates given = Given(layer, shape, input.x);
+  kernels::DeltaStates by_given;
+  if (given.defined()) by_given = kernels::NewDeltaStates(shape, std::ssize(part_.crossings), sums);
+  const kernels::DeltaStates by_kept = kept_.empty() ? kernels::DeltaStates() : path_[index_].grad_states[at_layer];
+  const kernels::DeltaInput by =
+      kernels::GatedDeltaBackward(shape, input, parents_, given, kept_, tape.attended.grad(), by_kept, by_given);
+  for (int64_t i = 0; i < std::ssize(part_.crossings); ++i) {
+    const tree::ForestPart::Crossing& crossing = part_.crossings[static_cast<size_t>(i)];
+    PathRows& from = path_[static_cast<size_t>(crossing.part)];
+    kernels::DeltaStates& sum = from.grad_states[at_layer];
+    if (!sum.defined()) sum = kernels::NewDeltaStates(shape, from.states[at_layer].state.size(0), sums);
+    sum.state[crossing.branch].add_(by_given.state[i]);
+    sum.past[crossing.branch].add_(by_given.past[i]);
+  }
+  AddGradient(input.convolution, by.convolution);
+  AddGradient(input.step_bias, by.step_bias);
+  AddGradient(input.decay, by.decay);
+  torch::autograd::backward({input.x, input.step, input.rate, tape.gate}, {by.x, by.step, by.rate, tape.passed.grad()});
 }
 
 void PartRun::Backward(at::Tensor grad) {
@@ -220,11 +298,16 @@ void PartRun::Backward(at::Tensor grad) {
     }
     tape.y.reset();
     tape.balance_loss.reset();
-    AttentionBackward(layer, tape);
+    if (tape.recurrent.x.defined()) {
+      RecurrenceBackward(layer, tape);
+    } else {
+      AttentionBackward(layer, tape);
+    }
     grad = tape.x.grad();
     if (PathRows& self = path_[index_]; !self.k.empty()) {  // all parts that saw them have run backward
       const auto at_layer = static_cast<size_t>(layer);
       for (auto* tensors : {&self.k, &self.v, &self.grad_k, &self.grad_v}) (*tensors)[at_layer].reset();
+      self.states[at_layer] = self.grad_states[at_layer] = {};
     }
   }
   model_.AddEmbedGradient(tokens_, grad);

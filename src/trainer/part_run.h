@@ -15,6 +15,9 @@
 // Under kExact attention's forward pass walks the part's strands (strand_paths.h). Log-probs are then rollout's bits,
 // wherever the forest is cut. The backward pass is the same.
 //
+// A recurrent layer stands in the same place: its input is cut off where q, k and v are. A part hands on the states
+// behind its branches (tree/cut.h) in the place of keys and values, and gets their gradients back.
+//
 // Used by one thread; throws c10::Error.
 #pragma once
 
@@ -25,6 +28,7 @@
 #include <vector>
 
 #include "kernels/numerics.h"
+#include "kernels/torch/gated_delta.h"
 #include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
 #include "trainer/expert_record.h"
@@ -40,6 +44,7 @@ namespace ingot::trainer {
 // head_dim], and the sums of their gradients (undefined = none came back yet). Empty if the part exports nothing.
 struct PathRows {
   std::vector<at::Tensor> k, v, grad_k, grad_v;
+  std::vector<kernels::DeltaStates> states, grad_states;  // of recurrent layers, by branch
 };
 
 class PartRun {
@@ -72,6 +77,9 @@ class PartRun {
   at::Tensor Prefix(int64_t layer, std::vector<at::Tensor> PathRows::* rows, const at::Tensor& own) const;
   Tape RunLayer(int64_t layer, const at::Tensor& x, bool history);
   void AttentionBackward(int64_t layer, Tape& tape);
+  void RecurrenceBackward(int64_t layer, Tape& tape);
+  // The states that this part's rows begin with, by crossing.
+  kernels::DeltaStates Given(int64_t layer, const kernels::DeltaShape& shape, const at::Tensor& x) const;
   kernels::TreeAttentionOptions OptionsOf(const model::AttentionSpec& spec, const at::Tensor& sinks) const;
 
   const model::Transformer& model_;
@@ -86,16 +94,20 @@ class PartRun {
   at::Tensor visible_end_;                      // [prefix + size], on the CPU
   at::Tensor depths_;                           // the same, of all keys; undefined = no layer has a window
   at::Tensor exports_;                          // [exports], rows of this part
+  std::vector<int32_t> parents_;                // of recurrences; empty = no layer is recurrent
+  std::vector<kernels::KeptState> kept_;        // the branches
   std::vector<at::Tensor> inputs_;              // kInputs: per layer [size, hidden]
   std::vector<Tape> tapes_;                     // kAll: per layer
 };
 
-// A layer's run with history: from x to q, k and v, and from x and `attended` to y. x and y are [rows, hidden]; q, k, v
+// A layer's run with history: from x to q, k, v and the gate, and from x, `attended` and `passed` to y. x and y are [rows, hidden]; q, k, v
 // and attended are [rows, heads, head_dim].
 struct PartRun::Tape {
   at::Tensor x, q, k, v, attended, lse, y;
-  at::Tensor sinks;         // undefined = the family has none
-  at::Tensor balance_loss;  // scalar; undefined = there is no such term
+  at::Tensor sinks;               // undefined = the family has none
+  at::Tensor gate, passed;        // PassBy's, before and behind the cut; undefined = the layer has none
+  kernels::DeltaInput recurrent;  // in the place of q, k and v; undefined = the layer attends
+  at::Tensor balance_loss;        // scalar; undefined = there is no such term
 };
 
 }  // namespace ingot::trainer

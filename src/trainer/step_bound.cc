@@ -222,7 +222,8 @@ StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dt
   for (const model::LayerSpec& layer : model::SpecOf(config).layers) {
     const model::AttentionSpec& a = layer.attention;
     products.push_back(LayerProducts(layer, rows));
-    attention.push_back({a.heads, a.kv_heads, a.head_dim, a.window, a.keys_are_values(), a.sinks, a.soft_cap});
+    if (!layer.recurrence.exists())
+      attention.push_back({a.heads, a.kv_heads, a.head_dim, a.window, a.keys_are_values(), a.sinks, a.soft_cap});
   }
   double flops = 0;
   for (const auto& [kind, count] : Kinds(products)) {

@@ -150,6 +150,7 @@ at::ScalarType TypeOf(const model::ModelConfig& config) {
 // Checks memory for model, optimizer and one micro-batch. `held`: bytes of the model that are allocated already.
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                             at::Device device, const Ranks* ranks, bool say, int64_t held = 0) {
+  INGOT_RETURN_IF_ERROR(config.CheckDevice(device.str()));
   INGOT_RETURN_IF_ERROR(CheckRanks(options, config, ranks));
   if (!device.is_cpu()) return absl::OkStatus();
   const PassOptions pass = PassOptionsOf(options);

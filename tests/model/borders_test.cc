@@ -13,6 +13,7 @@
 
 #include "kernels/torch/tree_attention.h"
 #include "model/communicator.h"
+#include "model/goldens.h"
 #include "model/plain_model.h"
 
 namespace ingot::model {
@@ -198,7 +199,8 @@ void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& wha
 
 class ExpertBorder : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, ExpertBorder,
-                         ::testing::Values("qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v3"));
+                         ::testing::Values("qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v3",
+                                           "qwen3_next"));
 
 // Each rank has a sequence of its own and half of the experts; the other half is not a number there.
 TEST_P(ExpertBorder, ExpertsOfTwoRanksAreThoseOfOne) {
@@ -237,7 +239,8 @@ TEST_P(ExpertBorder, ExpertsOfTwoRanksAreThoseOfOne) {
 
 class ContextBorder : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, ContextBorder,
-                         ::testing::Values("qwen3", "mistral_window", "gemma2", "gpt_oss", "deepseek_v3"));
+                         ::testing::Values("qwen3", "mistral_window", "gemma2", "gpt_oss", "deepseek_v3",
+                                           "qwen3_next"));
 
 // One sequence, of which each rank has a part.
 TEST_P(ContextBorder, ADividedContextIsTheWholeOne) {
@@ -263,7 +266,7 @@ TEST_P(ContextBorder, ADividedContextIsTheWholeOne) {
 class TensorBorder : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, TensorBorder,
                          ::testing::Values("qwen3", "gemma3", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss",
-                                           "deepseek_v3"));
+                                           "deepseek_v3", "qwen3_next"));
 
 // Each rank has half of the heads, and half of the width of every feed-forward part. MiniMax-M2's norm is over all heads.
 TEST_P(TensorBorder, HeadsAndWidthsOfTwoRanksAreThoseOfOne) {
@@ -289,6 +292,35 @@ TEST_P(TensorBorder, HeadsAndWidthsOfTwoRanksAreThoseOfOne) {
       const at::Tensor grad = own(t, whole.grads.at(t.name), r);
       ExpectNear(ranks[r].grads.at(t.name), once && r == 1 ? at::zeros_like(grad) : grad, t.name);
     }
+  }
+}
+
+// A recurrence has no border yet, and says so.
+TEST(RecurrentBorder, DividedHeadsAndRowsAreRefused) {
+  const ModelConfig config = *ModelConfig::FromFile(testing::GoldenData("qwen3_next") + "/config.json");
+  const LayerSpec spec = SpecOf(config).layers[0];
+  ASSERT_TRUE(spec.recurrence.exists());
+  const Parameters parameters = testing::RandomParameters(config, 5, at::kDouble);
+  const Block block(0, spec, config.rms_norm_eps, parameters.tensors());
+  const RopeTables rope(config, at::dtype(at::kDouble));
+  Slice attention(0);
+  const at::Tensor x = at::randn({4, config.hidden_size}, at::kDouble);
+  for (const Axis axis : {Axis::kTensor, Axis::kContext}) {
+    Meeting meeting;
+    Rank rank(axis, 0, meeting);
+    try {
+      block.Forward(x, at::arange(4, at::kLong), rope, attention, rank, nullptr);
+      FAIL() << "ran";
+    } catch (const c10::Error& error) {
+      EXPECT_NE(std::string(error.what()).find("layer 0 is recurrent: its heads and rows cannot be divided"),
+                std::string::npos);
+    }
+  }
+  try {  // and a backend that only attends
+    block.Forward(x, at::arange(4, at::kLong), rope, attention, Communicator::Alone(), nullptr);
+    FAIL() << "ran";
+  } catch (const c10::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("computes attention alone"), std::string::npos);
   }
 }
 

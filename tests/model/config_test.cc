@@ -136,6 +136,68 @@ TEST(ModelConfig, ReadsKimiK2) {
   EXPECT_EQ(SpecOf(*config).cache_elements(), 61 * (512 + 64));
 }
 
+// The keys of Qwen3-Next-80B-A3B's config.json that are not the defaults.
+constexpr char kQwen3Next[] =
+    R"({"architectures": ["Qwen3NextForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 151643,
+    "decoder_sparse_step": 1, "eos_token_id": 151645, "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu",
+    "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 5120, "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+    "max_position_embeddings": 262144, "mlp_only_layers": [], "model_type": "qwen3_next", "moe_intermediate_size": 512,
+    "norm_topk_prob": true, "num_attention_heads": 16, "num_experts": 512, "num_experts_per_tok": 10,
+    "num_hidden_layers": 48, "num_key_value_heads": 2, "output_router_logits": false, "partial_rotary_factor": 0.25,
+    "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 10000000, "router_aux_loss_coef": 0.001,
+    "shared_expert_intermediate_size": 512, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true,
+    "use_sliding_window": false, "vocab_size": 151936})";
+
+TEST(ModelConfig, ReadsQwen3Next) {
+  const auto config = ModelConfig::FromJson(*base::ParseJson(kQwen3Next));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->rotary_dim, 64);
+  EXPECT_TRUE(config->is_recurrent(0) && config->is_recurrent(2) && config->is_recurrent(46));
+  EXPECT_FALSE(config->is_recurrent(3) || config->is_recurrent(47));
+  // By layer: experts and the shared one, their router and the two norms; then its recurrence or its attention.
+  const int64_t h = 2048, experts = 513 * 3 * h * 512 + 512 * h + h + 2 * h;
+  const int64_t recurrence = h * (2 * 2048 + 2 * 4096) + h * 64 + 4 * 8192 + 32 + 32 + 128 + 4096 * h;
+  const int64_t attention = h * 2 * 4096 + 2 * h * 512 + 4096 * h + 2 * 256;
+  EXPECT_EQ(config->ParameterCount(), 2 * 151936 * h + h + 48 * experts + 36 * recurrence + 12 * attention);
+  EXPECT_NEAR(static_cast<double>(config->ParameterCount()), 79.7e9, 0.1e9);
+  const ModelSpec spec = SpecOf(*config);
+  EXPECT_EQ(spec.cache_elements(), 12 * 2 * 512);
+  EXPECT_EQ(spec.state_bytes(2), 36 * (32 * 128 * 128 * 4 + 3 * 8192 * 2));
+  const auto again = ModelConfig::FromJson(*base::ParseJson(base::PrintJson(config->ToJson())));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(base::PrintJson(again->ToJson()), base::PrintJson(config->ToJson()));
+  EXPECT_EQ(again->recurrent, config->recurrent);
+}
+
+TEST(ModelConfig, RefusesWhatQwen3NextDoesNotCompute) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"layer_types", R"(["linear_attention"])"},
+      {"full_attention_interval", "0"},
+      {"full_attention_interval", "49"},
+      {"use_sliding_window", "true"},
+      {"decoder_sparse_step", "2"},
+      {"mlp_only_layers", "[0]"},
+      {"linear_num_value_heads", "24"},
+      {"linear_key_head_dim", "0"},
+      {"linear_conv_kernel_dim", "65"},
+      {"shared_expert_intermediate_size", "0"},
+  };
+  for (const auto& [key, text] : cases) {
+    base::json::value json = *base::ParseJson(kQwen3Next);
+    json.as_object()[key] = *base::ParseJson(text);
+    const auto config = ModelConfig::FromJson(json);
+    ASSERT_FALSE(config.ok()) << key << " " << text;
+    const bool no_layer = std::string(text) == "49";
+    EXPECT_THAT(std::string(config.status().message()), HasSubstr(no_layer ? "layer_types" : key));
+  }
+  base::json::value json = *base::ParseJson(kQwen3Next);
+  base::json::array kinds(48, "full_attention");
+  kinds[7] = "sliding_attention";
+  json.as_object()["layer_types"] = kinds;
+  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("'sliding_attention'"));
+}
+
 TEST(ModelConfig, RefusesWhatMiniMaxM2DoesNotCompute) {
   base::json::value folder = Llama();
   base::json::object& object = folder.as_object();

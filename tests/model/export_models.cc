@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     failed += ingot::model::Export(std::string(argv[1]) + "/llama_" + rope, config);
   }
   for (const char* name : {"deepseek_v3", "gemma2", "gemma3", "glm4_moe", "gpt_oss", "llama_dynamic", "minimax_m2",
-                           "mistral_window", "qwen3_moe"}) {
+                           "mistral_window", "qwen3_moe", "qwen3_next"}) {
     const std::string data = std::string(INGOT_SOURCE_DIR "/tests/model/testdata/") + name;
     const auto config = ingot::model::ModelConfig::FromFile(data + "/config.json");
     if (!config.ok()) std::fprintf(stderr, "%s\n", config.status().ToString().c_str());

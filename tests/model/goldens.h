@@ -22,7 +22,7 @@ inline const char* const kGoldens[] = {"qwen3",          "qwen3_bias",     "qwen
                                        "mistral",        "llama_llama3",   "qwen2_yarn",    "qwen3_yarn_scaled",
                                        "mistral_linear", "mistral_window", "llama_dynamic", "gemma2",
                                        "gemma3",         "gemma3_cap",     "qwen3_moe",     "glm4_moe",
-                                       "minimax_m2",     "gpt_oss",        "deepseek_v3"};
+                                       "minimax_m2",     "gpt_oss",        "deepseek_v3",   "qwen3_next"};
 
 inline std::string GoldenData(const std::string& name) { return INGOT_SOURCE_DIR "/tests/model/testdata/" + name; }
 

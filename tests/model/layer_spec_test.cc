@@ -21,6 +21,31 @@ TEST(ModelSpec, CountsTheParametersThatTheFormulaGives) {
   }
 }
 
+TEST(ModelSpec, CountsTheWorkAndTheStatesOfARecurrence) {
+  ModelConfig c = testing::SmallConfig("qwen3_next");
+  c.qk_norm = c.attention_gate = c.centred_norms = true;
+  c.experts = {.count = 2, .per_token = 1, .width = 8, .shared_width = 8, .shared_gate = true};
+  c.recurrent.layers.assign(static_cast<size_t>(c.num_hidden_layers), true);
+  c.recurrent.layers.back() = false;
+  c.recurrent.key_heads = 2;
+  c.recurrent.value_heads = 4;
+  c.recurrent.key_dim = 6;
+  c.recurrent.value_dim = 5;
+  c.recurrent.kernel = 3;
+  ASSERT_EQ(c.Validate(), absl::OkStatus());
+  const ModelSpec spec = SpecOf(c);
+  const LayerSpec &recurs = spec.layers.front(), &attends = spec.layers.back();
+  const double state = 4 * 6 * 5;  // decayed, read by k, corrected, read by q: 1 and three times 2 for each number
+  EXPECT_EQ(recurs.row_forward_flops(), 2 * recurs.row_products() + 7 * state);
+  EXPECT_EQ(recurs.row_flops(), 6 * recurs.row_products() + 21 * state);
+  EXPECT_EQ(attends.row_forward_flops(), 2 * attends.row_products());
+  EXPECT_EQ(recurs.attention.pair_flops(), 0);
+  // Two earlier inputs of 2 * 12 + 20 channels.
+  EXPECT_EQ(spec.state_bytes(2), (c.num_hidden_layers - 1) * (4 * 6 * 5 * 4 + 2 * 44 * 2));
+  EXPECT_EQ(spec.state_bytes(4), (c.num_hidden_layers - 1) * (4 * 6 * 5 * 4 + 2 * 44 * 4));
+  EXPECT_EQ(spec.cache_elements(), 2 * attends.attention.keys());
+}
+
 TEST(ModelSpec, AUnitHoldsALayerAndATiedMatrixIsInTwo) {
   const auto units = SpecOf(testing::SmallConfig("qwen2", 2)).Units();
   ASSERT_EQ(units.size(), 4u);

@@ -68,6 +68,12 @@ CASES = {
                          topk_group=1, first_k_dense_replace=1,
                          rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, mscale=1.0, mscale_all_dim=1.0,
                                               original_max_position_embeddings=1024))),
+    "qwen3_next": (transformers.Qwen3NextConfig, transformers.Qwen3NextForCausalLM,
+                   dict(num_hidden_layers=3, head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4,
+                        linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4, num_experts=4,
+                        num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12,
+                        rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5),
+                        layer_types=["linear_attention", "full_attention", "linear_attention"])),
     "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM,
                 dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=5,
                      layer_types=["sliding_attention", "full_attention"],
@@ -131,6 +137,8 @@ def main(folder, names):
         with torch.no_grad():
             for key, p in model.named_parameters():  # norms and biases too, so that a dropped one shows
                 p.add_(torch.randn_like(p) * (0.2 if p.dim() == 1 else 0.1))
+                if key.endswith("A_log"):
+                    p.sub_(4)  # so slow a decay that early rows are seen to the end
             for key, b in model.named_buffers():
                 if key.endswith("e_score_correction_bias"):
                     b.add_(torch.randn_like(b) * 0.1)
@@ -141,12 +149,12 @@ def main(folder, names):
         write_text(out)
         (out / "generation_config.json").unlink(missing_ok=True)
         ids = torch.randint(0, COMMON["vocab_size"], (20,))
-        windowed = getattr(model.config, "sliding_window", None) is not None
+        windowed = getattr(model.config, "sliding_window", None) is not None or name == "qwen3_next"
         positions = torch.cat([torch.arange(12), torch.arange(3000, 3008)])  # far positions too
         if windowed:
             positions = torch.arange(20)
         with torch.no_grad():
-            # One full causal mask, whatever the positions say; with windows the model makes its masks.
+            # One full causal mask, whatever the positions say; with windows or recurrences the model makes its masks.
             mask = None if windowed else torch.ones(20, 20).tril().log()[None, None]
             logits = model(input_ids=ids[None], position_ids=positions[None], attention_mask=mask).logits[0]
         golden = dict(token_ids=ids.tolist(), positions=positions.tolist(),

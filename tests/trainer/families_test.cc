@@ -31,6 +31,12 @@ void MakeFamily(const std::string& name, model::ModelConfig& c) {
     c.lora = {.rank = 3, .alpha = 6, .targets = {"down_proj", "experts.down_proj", "experts.gate_proj", "q_proj"}};
     return;
   }
+  if (name == "lora_hybrid") {
+    MakeFamily("qwen3_next", c);
+    c.lora = {
+        .rank = 3, .alpha = 6, .targets = {"in_proj_ba", "in_proj_qkvz", "out_proj", "q_proj", "shared_expert_gate"}};
+    return;
+  }
   if (name == "lora_latent") {
     MakeFamily("deepseek_v3", c);
     c.lora = {.rank = 3, .alpha = 6, .targets = {"kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "q_b_proj"}};
@@ -85,6 +91,16 @@ void MakeFamily(const std::string& name, model::ModelConfig& c) {
     c.latent = {.kv_rank = 12, .query_rank = 8, .plain_dim = 6, .rotary_dim = c.head_dim, .value_dim = 5};
     c.query_scale = 0.3;
   }
+  if (name == "qwen3_next") {
+    AddExperts(c);
+    c.experts.shared_width = 24;
+    c.experts.shared_gate = true;
+    c.attention_gate = c.centred_norms = true;
+    c.rotary_dim = c.head_dim / 2;
+    c.num_hidden_layers = 3;
+    c.recurrent = {
+        .key_heads = 2, .value_heads = 4, .key_dim = 12, .value_dim = 10, .kernel = 4, .layers = {true, false, true}};
+  }
   if (name == "gpt_oss") {
     AddExperts(c);
     c.experts.normalize = false;
@@ -103,6 +119,7 @@ model::Parameters Shaken(const model::ModelConfig& config, at::ScalarType dtype,
   uint64_t n = 0;
   for (auto& [name, tensor] : parameters.tensors()) {
     if (tensor.dim() == 2) tensor.mul_(factor);
+    if (name.ends_with("A_log")) tensor.sub_(4);  // states last for long
     double* values = tensor.mutable_data_ptr<double>();
     for (int64_t i = 0; i < tensor.numel(); ++i) values[i] += 0.1 * (2 * base::UniformAt(11, n++) - 1);
     tensor = tensor.to(dtype);
@@ -113,7 +130,8 @@ model::Parameters Shaken(const model::ModelConfig& config, at::ScalarType dtype,
 class Families : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, Families,
                          ::testing::Values("mistral", "gemma2", "gemma3_text", "qwen3_moe", "glm4_moe", "minimax_m2",
-                                           "gpt_oss", "deepseek_v3", "lora", "lora_experts", "lora_latent"));
+                                           "gpt_oss", "deepseek_v3", "qwen3_next", "lora", "lora_experts",
+                                           "lora_latent", "lora_hybrid"));
 
 TEST_P(Families, MergedTreesAreTheEnginesToTheBit) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
@@ -220,7 +238,9 @@ TEST_P(Families, GradientsEqualTrainingEachCallAlone) {
 }
 
 class Routed : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, Routed, ::testing::Values("qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v3"));
+INSTANTIATE_TEST_SUITE_P(, Routed,
+                         ::testing::Values("qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v3",
+                                           "qwen3_next"));
 
 // The load-balancing term of a merged tree, with its gradient, is that of the calls side by side.
 TEST_P(Routed, TheBalanceOfAMergedTreeIsThatOfItsCallsAlone) {

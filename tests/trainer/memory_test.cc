@@ -83,6 +83,19 @@ const model::ModelConfig kLatent = [] {
   return config;
 }();
 
+// Recurrences around attention with a gate; experts with a shared one.
+const model::ModelConfig kHybrid = [] {
+  model::ModelConfig config = Config({256, 768, 3, 4, 2, 64, 4000}, true);
+  config.model_type = "qwen3_next";
+  config.attention_gate = config.centred_norms = true;
+  config.rotary_dim = 16;
+  config.experts = {
+      .count = 8, .per_token = 1, .width = 128, .shared_width = 128, .shared_gate = true, .normalize = true};
+  config.recurrent = {
+      .key_heads = 4, .value_heads = 8, .key_dim = 32, .value_dim = 64, .kernel = 4, .layers = {true, false, true}};
+  return config;
+}();
+
 struct Case {
   const char* model;
   model::ModelConfig config;
@@ -213,6 +226,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Local", kLocal, "dialogue-8", 0.125, 256, true, false},
                       Case{"Latent", kLatent, "group-8-4k", 0.0625, 512, false, false},
                       Case{"Latent", kLatent, "dialogue-8", 0.125, 256, true, false},
+                      Case{"Hybrid", kHybrid, "group-8-4k", 0.0625, 512, false, false},
+                      Case{"Hybrid", kHybrid, "dialogue-8", 0.125, 256, true, false},
                       Case{"Experts", kExperts, "group-8-4k", 0.0625, 512, false, false},
                       Case{"Experts", kExperts, "dialogue-8", 0.125, 256, true, false},
                       Case{"Words", kWords, "group-4-1k", 0.25, 512, false, false},

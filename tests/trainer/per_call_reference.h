@@ -35,6 +35,34 @@ class DenseCausal final : public model::AttentionBackend {
     const at::Tensor all = at::softmax(at::cat({scores, sinks}, -1), -1);
     return at::matmul(all.slice(-1, 0, n), values).transpose(0, 1);
   }
+
+  // The gated delta rule by its definition (arXiv 2412.06464), one row after the other.
+  at::Tensor Recur(int64_t, const model::RecurrentInput& input) override {
+    const kernels::DeltaShape& s = input.spec.shape;
+    const kernels::DeltaInput& in = input.tensors;
+    const int64_t n = in.x.size(0), keys = s.keys();
+    const at::Tensor padded = at::cat({at::zeros({s.kernel - 1, s.channels()}, in.x.options()), in.x});
+    at::Tensor u = at::zeros_like(in.x);
+    for (int64_t j = 0; j < s.kernel; ++j) u = u + padded.narrow(0, j, n) * in.convolution.select(2, j).squeeze(1);
+    u = at::silu(u);
+    const auto unit = [&](int64_t from) {
+      const at::Tensor x = u.narrow(1, from, keys).reshape({n, s.key_heads, s.key_dim});
+      return (x / (x.square().sum(-1, true) + 1e-6).sqrt()).repeat_interleave(s.sharing(), 1);
+    };
+    const at::Tensor q = unit(0) / std::sqrt(double(s.key_dim)), k = unit(keys);
+    const at::Tensor v = u.narrow(1, 2 * keys, s.values()).reshape({n, s.value_heads, s.value_dim});
+    const at::Tensor decay = (-in.decay.exp() * at::softplus(in.step + in.step_bias)).exp(),
+                     rate = at::sigmoid(in.rate);
+    at::Tensor state = at::zeros({s.value_heads, s.key_dim, s.value_dim}, in.x.options());
+    std::vector<at::Tensor> out;
+    for (int64_t t = 0; t < n; ++t) {
+      state = state * decay[t].view({-1, 1, 1});
+      const at::Tensor wrong = v[t] - at::einsum("hij,hi->hj", {state, k[t]});
+      state = state + at::einsum("hi,hj->hij", {k[t], wrong * rate[t].unsqueeze(1)});
+      out.push_back(at::einsum("hij,hi->hj", {state, q[t]}));
+    }
+    return at::stack(out);
+  }
 };
 
 struct ReferenceResult {

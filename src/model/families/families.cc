@@ -5,11 +5,11 @@
 namespace ingot::model {
 
 extern const Family kDeepseekV3, kGemma2, kGemma3, kGlm4Moe, kGptOss, kKimiK2, kLlama, kMiniMaxM2, kMistral, kQwen2,
-    kQwen3, kQwen3Moe;
+    kQwen3, kQwen3Moe, kQwen3Next;
 
 namespace {
-const std::array kFamilies = {&kDeepseekV3, &kGemma2,    &kGemma3,  &kGlm4Moe, &kGptOss, &kKimiK2,
-                              &kLlama,      &kMiniMaxM2, &kMistral, &kQwen2,   &kQwen3,  &kQwen3Moe};
+const std::array kFamilies = {&kDeepseekV3, &kGemma2,  &kGemma3, &kGlm4Moe, &kGptOss,   &kKimiK2,   &kLlama,
+                              &kMiniMaxM2,  &kMistral, &kQwen2,  &kQwen3,   &kQwen3Moe, &kQwen3Next};
 }  // namespace
 
 const Family* FindFamily(std::string_view model_type) {

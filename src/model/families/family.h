@@ -39,9 +39,11 @@ struct Family {
   double rotary_share = 1;              // the part of a head that it turns where the file does not say
   Window window = Window::kNone;
   int64_t full_layer_every = 0;
-  int64_t default_window = 0;      // 0 = 4096
-  std::string_view own_code = "";  // module of a folder's auto_map that computes the same; empty = none is taken
-  bool skips_next_layers = false;  // the file may have layers behind the last one, which predict further tokens
+  int64_t default_window = 0;            // 0 = 4096
+  std::string_view own_code = "";        // module of a folder's auto_map that computes the same; empty = none is taken
+  bool skips_next_layers = false;        // the file may have layers behind the last one, which predict further tokens
+  std::string_view skipped_prefix = "";  // of the file's tensors that belong to no layer; empty = there are none
+  bool lists_layers = false;             // layer_types is read by `read`: it names more than windows
   std::string_view activation_key = "hidden_act", activation = "silu";
   bool out_bias = true;          // attention_bias is one of o_proj too
   bool always_out_bias = false;  // as qkv_bias

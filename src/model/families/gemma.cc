@@ -14,7 +14,7 @@ namespace {
 LayerSpec Layer(const ModelConfig& config, int64_t index) {
   const std::string prefix = LayerPrefix(index);
   LayerSpec layer;
-  layer.gemma = true;
+  layer.gemma = layer.centred = true;
   const auto norm = [&](Part part, const char* name) {
     layer.tensors.push_back({part, prefix + name, {config.hidden_size}, Init::kZeros});
   };

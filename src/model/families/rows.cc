@@ -21,23 +21,24 @@ void AddAttention(const ModelConfig& config, int64_t index, LayerSpec* layer) {
   a.soft_cap = config.attention_soft_cap;
   a.norm = config.qk_norm;
   a.norm_whole = config.qk_norm_whole;
+  a.gated = config.attention_gate;
   a.rotary_dim = config.rotary_dim > 0 ? config.rotary_dim : config.head_dim;
-  const int64_t hidden = config.hidden_size;
+  const int64_t hidden = config.hidden_size, made = a.queries() * (a.gated ? 2 : 1);
   const auto add = [&](Part part, const char* name, std::vector<int64_t> shape, Init init, Shard shard) {
     layer->tensors.push_back({part, prefix + "self_attn." + name, std::move(shape), init, shard});
   };
-  add(Part::kQuery, "q_proj.weight", {a.queries(), hidden}, Init::kNormal, Shard::kRows);
+  add(Part::kQuery, "q_proj.weight", {made, hidden}, Init::kNormal, Shard::kRows);
   add(Part::kKey, "k_proj.weight", {a.keys(), hidden}, Init::kNormal, Shard::kRows);
   add(Part::kValue, "v_proj.weight", {a.keys(), hidden}, Init::kNormal, Shard::kRows);
   add(Part::kOutput, "o_proj.weight", {hidden, a.queries()}, Init::kResidual, Shard::kColumns);
   if (config.attention_bias) {
-    add(Part::kQueryBias, "q_proj.bias", {a.queries()}, Init::kZeros, Shard::kRows);
+    add(Part::kQueryBias, "q_proj.bias", {made}, Init::kZeros, Shard::kRows);
     add(Part::kKeyBias, "k_proj.bias", {a.keys()}, Init::kZeros, Shard::kRows);
     add(Part::kValueBias, "v_proj.bias", {a.keys()}, Init::kZeros, Shard::kRows);
   }
   if (config.attention_out_bias) add(Part::kOutputBias, "o_proj.bias", {hidden}, Init::kZeros, Shard::kNone);
   if (config.qk_norm) {
-    const Init init = config.gemma ? Init::kZeros : Init::kOnes;
+    const Init init = config.centred() ? Init::kZeros : Init::kOnes;
     const Shard shard = a.norm_whole ? Shard::kRows : Shard::kNone;
     add(Part::kQueryNorm, "q_norm.weight", {a.norm_whole ? a.queries() : a.head_dim}, init, shard);
     add(Part::kKeyNorm, "k_norm.weight", {a.norm_whole ? a.keys() : a.head_dim}, init, shard);
@@ -58,11 +59,12 @@ void AddGatedFeedForward(const ModelConfig& config, const std::string& prefix, i
 
 LayerSpec AttentionLayer(const ModelConfig& config, int64_t index) {
   const std::string prefix = LayerPrefix(index);
+  const Init norm = config.centred() ? Init::kZeros : Init::kOnes;
   LayerSpec layer;
-  layer.tensors.push_back({Part::kInputNorm, prefix + "input_layernorm.weight", {config.hidden_size}, Init::kOnes});
+  layer.centred = config.centred();
+  layer.tensors.push_back({Part::kInputNorm, prefix + "input_layernorm.weight", {config.hidden_size}, norm});
   AddAttention(config, index, &layer);
-  layer.tensors.push_back(
-      {Part::kPostNorm, prefix + "post_attention_layernorm.weight", {config.hidden_size}, Init::kOnes});
+  layer.tensors.push_back({Part::kPostNorm, prefix + "post_attention_layernorm.weight", {config.hidden_size}, norm});
   return layer;
 }
 
@@ -111,6 +113,7 @@ void AddExperts(const ModelConfig& config, const std::string& prefix, const Expe
   add(Part::kSharedGate, names.shared_gate, {e.shared_width, hidden}, Init::kNormal, Shard::kRows);
   add(Part::kSharedUp, names.shared_up, {e.shared_width, hidden}, Init::kNormal, Shard::kRows);
   add(Part::kSharedDown, names.shared_down, {hidden, e.shared_width}, Init::kResidual, Shard::kColumns);
+  if (e.shared_gate) add(Part::kSharedShare, names.shared_share, {1, hidden}, Init::kNormal, Shard::kNone);
 }
 
 LayerSpec ExpertLayer(const ModelConfig& config, int64_t index) {

@@ -24,7 +24,7 @@ LayerSpec AttentionLayer(const ModelConfig& config, int64_t index);
 // The names of a layer's experts in a checkpoint, below its prefix; "%" stands for the expert's number.
 struct ExpertNames {
   const char *router, *correction_bias, *gate, *up, *down;
-  const char *shared_gate = "", *shared_up = "", *shared_down = "";
+  const char *shared_gate = "", *shared_up = "", *shared_down = "", *shared_share = "";
 };
 extern const ExpertNames kMlpExperts;  // mlp.gate, mlp.experts.%.gate_proj, ...
 
