@@ -4,6 +4,7 @@ The laws of every finished run are in `check_run`. Settings for short runs are S
 write_asking_config.
 """
 import argparse
+import atexit
 import contextlib
 import inspect
 import json
@@ -39,6 +40,13 @@ GROUPS = {
 }
 
 
+def end(process):
+    """What a failed case leaves behind would go on for hours."""
+    if process.poll() is None:
+        process.kill()
+        process.wait(30)
+
+
 class Ingot:
     """The binary, the repository that it runs in, the folder of its runs, and the configuration of the commands that follow."""
 
@@ -66,8 +74,10 @@ class Ingot:
         return argv
 
     def start(self, command, settings, extra=(), output=subprocess.PIPE, **more):
-        return subprocess.Popen(self.argv(command, settings, extra), cwd=self.source, stdout=output, stderr=subprocess.STDOUT,
-                                text=True, **more)
+        process = subprocess.Popen(self.argv(command, settings, extra), cwd=self.source, stdout=output, stderr=subprocess.STDOUT,
+                                   text=True, **more)
+        atexit.register(end, process)
+        return process
 
     def run(self, command, settings, extra=(), timeout=500):
         """The exit code of a command with the configuration, and what it said."""
