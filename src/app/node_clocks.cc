@@ -103,7 +103,7 @@ void NodeClocks::Look() {
   for (const std::string& line : lines) options_.on_gap(line);
 }
 
-// An agent that told its time since this one began to look lives. What it told before that counts then too.
+// An agent that told its time since this one began to look lives. Its earlier answers count then too.
 void NodeClocks::Weigh(const std::vector<NodePlace>& nodes, int64_t now_unix_ns) {
   std::map<std::string, Gap> gaps;
   for (const NodePlace& node : nodes) {

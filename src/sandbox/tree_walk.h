@@ -10,7 +10,7 @@
 
 namespace ingot::sandbox {
 
-// What is done with what a walk meets. An error of a call ends the walk.
+// A TreeVisitor acts on everything that a walk meets. An error of a call ends the walk.
 class TreeVisitor {
  public:
   virtual ~TreeVisitor() = default;

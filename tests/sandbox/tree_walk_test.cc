@@ -179,13 +179,14 @@ TEST_F(TreeWalkTest, NoModeIsChangedThroughALink) {
     ASSERT_TRUE(geteuid() != 0 || chown(path.c_str(), 65534, 65534) == 0);
   }
   ASSERT_EQ(chmod(victim.c_str(), 0600), 0);
-  ASSERT_EQ(chmod((top_ + "/folder").c_str(), 0077), 0);
   if (geteuid() == 0) {
     ASSERT_EQ(seteuid(65534), 0);
   }
+  const Fd folder(open((top_ + "/folder").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   std::atomic<bool> ends = false;
   std::thread agent([&] {
     while (!ends) {
+      fchmod(folder.get(), 0077);  // a walk may have left it open
       renameat2(AT_FDCWD, (top_ + "/folder").c_str(), AT_FDCWD, (top_ + "/link").c_str(), RENAME_EXCHANGE);
     }
   });

@@ -6,14 +6,12 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <deque>
 #include <filesystem>
 #include <iostream>
 
-#include "branching_calls.h"
+#include "forced_calls.h"
 #include "model/goldens.h"
 #include "model/peft.h"
-#include "rollout/collect.h"
 #include "tiny_model.h"
 #include "trainer/forest_pass.h"
 #include "tree/cut.h"
@@ -58,35 +56,15 @@ struct GoldenCalls {
   Logprobs theirs;
 };
 
-// The ids are forced, one by one behind a prompt that is computed in pieces; the calls run together, then once more with
-// their prompts in the cache.
+// Prompts are computed in pieces; the calls run together, then once more with their prompts in the cache.
 Logprobs OfTheEngine(const model::ModelFolder& folder, const std::vector<tree::CallPath>& calls) {
   rollout::EngineOptions options;
   options.kv_cache_tokens = 1024;
   options.max_running = 4;
   options.max_batch_tokens = 8;
-  const auto engine = EngineOver(folder.config, options, folder.parameters);
   Logprobs all;
-  for (int round = 0; round < 2; ++round) {
-    std::deque<rollout::Collect> results(calls.size());
-    std::vector<std::unique_ptr<rollout::Client::Request>> requests;
-    for (size_t c = 0; c < calls.size(); ++c) {
-      v1::GenerateRequest ask;
-      for (const int32_t id : calls[c].context.Tokens()) ask.add_prompt_ids(id);
-      ask.mutable_forced_ids()->Add(calls[c].sampled.begin(), calls[c].sampled.end());
-      ask.mutable_sampling()->set_temperature(1);
-      ask.mutable_sampling()->set_max_new_tokens(static_cast<int32_t>(calls[c].sampled.size()));
-      ask.mutable_sampling()->set_ignore_eos(true);
-      ask.set_pinned_version(-1);
-      requests.push_back(engine->Generate(ask, results[c].OnChunk()));
-    }
-    all.clear();
-    for (size_t c = 0; c < calls.size(); ++c) {
-      EXPECT_TRUE(results[c].Wait().ok());
-      EXPECT_EQ(std::vector<int32_t>(results[c].ids.begin(), results[c].ids.end()),
-                std::vector<int32_t>(calls[c].sampled.begin(), calls[c].sampled.end()));
-      all.emplace_back(results[c].logprobs.begin(), results[c].logprobs.end());
-    }
+  for (const std::vector<float>& call : ForcedLogprobs(folder.config, folder.parameters, calls, options, 2)) {
+    all.emplace_back(call.begin(), call.end());
   }
   return all;
 }

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <deque>
 
 #include "branching_calls.h"
+#include "forced_calls.h"
 #include "makers.h"
 #include "per_call_reference.h"
 #include "tiny_model.h"
@@ -124,35 +124,6 @@ TEST(HybridForest, EqualsItsRowsInFp64) {
   EXPECT_LT(worst_gradient, 1e-12);
 }
 
-using Logprobs = std::vector<std::vector<float>>;
-
-// The calls' sampled ids are forced; `rounds`: in the last one their prompts are in the cache.
-Logprobs OfTheEngine(const model::ModelConfig& config, const model::Parameters& parameters,
-                     const std::vector<tree::CallPath>& calls, const rollout::EngineOptions& options, int rounds) {
-  const auto engine = EngineOver(config, options, parameters);
-  Logprobs all;
-  for (int round = 0; round < rounds; ++round) {
-    std::deque<rollout::Collect> results(calls.size());
-    std::vector<std::unique_ptr<rollout::Client::Request>> requests;
-    for (size_t c = 0; c < calls.size(); ++c) {
-      v1::GenerateRequest ask;
-      for (const int32_t id : calls[c].context.Tokens()) ask.add_prompt_ids(id);
-      ask.mutable_forced_ids()->Add(calls[c].sampled.begin(), calls[c].sampled.end());
-      ask.mutable_sampling()->set_temperature(1);
-      ask.mutable_sampling()->set_max_new_tokens(static_cast<int32_t>(calls[c].sampled.size()));
-      ask.mutable_sampling()->set_ignore_eos(true);
-      ask.set_pinned_version(-1);
-      requests.push_back(engine->Generate(ask, results[c].OnChunk()));
-    }
-    all.clear();
-    for (size_t c = 0; c < calls.size(); ++c) {
-      EXPECT_TRUE(results[c].Wait().ok());
-      all.emplace_back(results[c].logprobs.begin(), results[c].logprobs.end());
-    }
-  }
-  return all;
-}
-
 TEST(HybridEngine, BlocksBatchesAndTheCacheChangeNoBit) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const model::ModelConfig config = Hybrid(BranchingConfig(at::kFloat));
@@ -164,7 +135,7 @@ TEST(HybridEngine, BlocksBatchesAndTheCacheChangeNoBit) {
     whole.max_batch_tokens = 512;
     whole.max_running = 1;
     whole.prefix_cache = false;
-    const Logprobs expected = OfTheEngine(config, parameters, calls, whole, 1);
+    const auto expected = ForcedLogprobs(config, parameters, calls, whole, 1);
     for (const int32_t block : {1, 4, 16}) {
       for (const int32_t batch : {3, 20}) {
         rollout::EngineOptions options;
@@ -172,7 +143,7 @@ TEST(HybridEngine, BlocksBatchesAndTheCacheChangeNoBit) {
         options.kv_cache_tokens = 4096;
         options.max_batch_tokens = batch;
         options.max_running = 3;
-        EXPECT_EQ(OfTheEngine(config, parameters, calls, options, 2), expected)
+        EXPECT_EQ(ForcedLogprobs(config, parameters, calls, options, 2), expected)
             << block << " " << batch << " " << dtype;
       }
     }
@@ -182,7 +153,7 @@ TEST(HybridEngine, BlocksBatchesAndTheCacheChangeNoBit) {
     narrow.kv_cache_tokens = 160;
     narrow.max_batch_tokens = 40;
     narrow.max_running = 8;
-    EXPECT_EQ(OfTheEngine(config, parameters, calls, narrow, 2), expected) << dtype;
+    EXPECT_EQ(ForcedLogprobs(config, parameters, calls, narrow, 2), expected) << dtype;
     // And the trainer's.
     PassOptions pass;
     pass.numerics = kernels::Numerics::kExact;
