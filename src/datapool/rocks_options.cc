@@ -2,6 +2,7 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/table.h>
 
 #include <algorithm>
@@ -40,6 +41,15 @@ class RocksLogger final : public rocksdb::Logger {
   const std::string path_;
 };
 
+// Keeps RocksDB from recovering by itself from a full disk. max_bgerror_resume_count does not cover that error. The
+// thread of its recovery wakes nobody who closes the files meanwhile, so that closing them could take forever.
+class RecoversNothing final : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* auto_recovery) override {
+    *auto_recovery = false;
+  }
+};
+
 }  // namespace
 
 rocksdb::Options RocksOptions(const StoreOptions& options, rocksdb::Env* env) {
@@ -60,6 +70,7 @@ rocksdb::Options RocksOptions(const StoreOptions& options, rocksdb::Env* env) {
   rocks.max_open_files = options.read_only ? -1 : std::max(32, 512 / options.shards);
   rocks.max_file_opening_threads = 1;  // a pool has too few files to start threads for them
   rocks.max_bgerror_resume_count = 0;  // Recover decides when to try again
+  rocks.listeners.push_back(std::make_shared<RecoversNothing>());
   rocks.stats_dump_period_sec = 0;
   rocks.stats_persist_period_sec = 0;
   rocks.info_log = std::make_shared<RocksLogger>(options.path);

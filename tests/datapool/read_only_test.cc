@@ -101,9 +101,8 @@ TEST(ReadOnlyPool, SeesAWholePoolAtEachMomentOfItsWriter) {
   const testing::TempDir dir;
   const auto writer = Writer(dir.path(), 2);
   std::atomic<int> written{0};
-  std::atomic<bool> end{false};
-  std::thread writing([&] {
-    for (int i = 0; !end && i < 400; ++i) {
+  std::jthread writing([&](const std::stop_token& end) {
+    for (int i = 0; !end.stop_requested() && i < 400; ++i) {
       WriteGroup(*writer, i, 20000);
       written = i + 1;
     }
@@ -115,7 +114,7 @@ TEST(ReadOnlyPool, SeesAWholePoolAtEachMomentOfItsWriter) {
     // Shards are opened one after the other: the journal, in the first, has groups whose trees were there before.
     EXPECT_GE(WholeGroups(**reader), acknowledged) << "round " << round;
   }
-  end = true;
+  writing.request_stop();
   writing.join();
   EXPECT_EQ(WholeGroups(*OpenPool(Reading(dir.path(), 2)).value()), written);
 }
