@@ -31,8 +31,8 @@ if(INGOT_PRECOMPILE_HEADERS AND NOT INGOT_KERNELS_ONLY)
   target_precompile_headers(ingot_test_pch PRIVATE ${_std} ${_packages} <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
-# GCC refuses a precompiled header in a file that is compiled with other flags: -fPIE instead of -fPIC, as CMake has it
-# for programs, or -pthread, as gRPC's targets have it.
+# GCC refuses a precompiled header in a file that is compiled with other flags, as with -fPIE instead of -fPIC, which CMake
+# takes for programs.
 function(ingot_compile_as_library target)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "EXECUTABLE")
@@ -41,9 +41,8 @@ function(ingot_compile_as_library target)
   endif()
 endfunction()
 
-# For a target that links ARGN: not if gRPC is among it.
 function(ingot_use_pch target pch)
-  if(NOT TARGET ${pch} OR "${ARGN}" MATCHES "proto_services|_grpc")
+  if(NOT TARGET ${pch})
     return()
   endif()
   ingot_compile_as_library(${target})

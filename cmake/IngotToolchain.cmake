@@ -79,4 +79,7 @@ if(INGOT_JEMALLOC AND NOT INGOT_SANITIZE)
 endif()
 if(INGOT_WITH_GRPC)
   find_package(gRPC REQUIRED)
+  if(TARGET re2::re2)  # which gRPC links
+    set_target_properties(re2::re2 PROPERTIES INTERFACE_COMPILE_OPTIONS "")
+  endif()
 endif()
