@@ -71,7 +71,7 @@ class EtcdWatcher final : public Watcher {
       outage_.Failed(ended);
       // Also logs in again, where that is needed.
       if (!absl::IsUnavailable(ended)) Catch();
-      Pause();
+      Pause(*client_.members()[(turn + 1) % client_.members().size()]);
     }
   }
 
@@ -137,7 +137,8 @@ class EtcdWatcher final : public Watcher {
     base::MutexLock lock(mu_);
     return stopping_;
   }
-  void Pause() {
+  void Pause(const EtcdMember& next) {
+    if (next.AwaitConnection(kWatchPause)) return;
     base::MutexLock lock(mu_);
     if (!stopping_) changed_.WaitFor(mu_, kWatchPause);
   }

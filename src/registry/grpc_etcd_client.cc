@@ -165,16 +165,15 @@ absl::Status EtcdClient::Try(const Rpc& rpc, EtcdMember& member, milliseconds de
   return Explain(status, member);
 }
 
-// A channel makes its connection only while some thread reads from sockets: one that serves, or whose call waits. A call to
-// a channel without a connection fails at once. So a process that serves nothing would never reach a member again that was
-// gone, unless it waited for the channels here.
+bool EtcdMember::AwaitConnection(milliseconds most) const {
+  if (channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) return false;
+  channel->WaitForConnected(std::chrono::system_clock::now() + most);
+  return true;
+}
+
 void EtcdClient::Pause() {
   bool waited = false;
-  for (const auto& member : members_) {
-    if (member->channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) continue;
-    member->channel->WaitForConnected(std::chrono::system_clock::now() + kPause);
-    waited = true;
-  }
+  for (const auto& member : members_) waited = member->AwaitConnection(kPause) || waited;
   if (!waited) std::this_thread::sleep_for(kPause);
 }
 

@@ -25,6 +25,11 @@ struct EtcdMember {
   std::unique_ptr<api::Watch::Stub> watch;
   std::unique_ptr<api::Lease::Stub> lease;
   std::unique_ptr<api::Auth::Stub> auth;
+
+  // Waits for a connection, for `most` at most; false at once, if there is one. A channel makes its connection only while
+  // some thread reads from sockets: one that serves, or whose call waits. A call to a channel without a connection fails
+  // at once. So a process that serves nothing would not reach a member again that was gone, unless it waited here.
+  bool AwaitConnection(std::chrono::milliseconds most) const;
 };
 
 class EtcdClient {

@@ -149,5 +149,22 @@ TEST_F(EtcdFaults, AProcessThatServesNothingFindsAMemberThatCameBack) {
   EXPECT_TRUE(found);
 }
 
+// As above, by a watch alone: no call of this process reads what a member sends meanwhile.
+TEST_F(EtcdFaults, AWatchOfAProcessThatServesNothingFindsAMemberThatCameBack) {
+  const int other = (leader_ + 1) % 3;
+  EtcdOptions only = cluster_->options();
+  only.endpoints = {cluster_->endpoints(other)[0]};
+  const auto registry = *ConnectEtcd(only);
+  Events events;
+  const auto watcher = *registry->Watch("numbers/", events.observer());
+  cluster_->Control("put numbers/1 a", leader_);
+  ASSERT_TRUE(events.AwaitCount(1));
+  cluster_->Kill(other);
+  std::this_thread::sleep_for(seconds(3));  // the channel has tried in vain
+  cluster_->Start(other);
+  cluster_->Control("put numbers/2 b", leader_);
+  EXPECT_TRUE(events.Await([](const std::vector<Event>& told) { return told.size() >= 2; }, seconds(60)));
+}
+
 }  // namespace
 }  // namespace ingot::registry
