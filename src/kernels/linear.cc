@@ -108,9 +108,12 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   }
   const Block block = ChooseBlock(a);
   const int64_t row_blocks = CeilDiv(a.rows, block.rows), col_blocks = CeilDiv(a.out, block.cols);
-  const double flops = 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.in) * static_cast<double>(a.out);
+  // Few rows wait for the weights: a byte of them takes as long as so many operations.
+  constexpr double kFlopsPerByte = 2.5;
+  const double weights = static_cast<double>(a.in) * static_cast<double>(a.out);
+  const double work = weights * std::max(2.0 * static_cast<double>(a.rows), kFlopsPerByte * double{sizeof(T)});
   // Neighbouring items share a panel of weights.
-  tiles::ShareOut(parallel, row_blocks * col_blocks, flops, [&] {
+  tiles::ShareOut(parallel, row_blocks * col_blocks, work, [&] {
     return [&, worker = LinearWorker<T>(a, block)](int64_t item) mutable {
       worker.Run(item % row_blocks * block.rows, item / row_blocks * block.cols);
     };
