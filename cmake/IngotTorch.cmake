@@ -37,13 +37,6 @@ target_link_options(ingot_torch INTERFACE
   -Wl,-rpath,${_torch}/lib -Wl,-rpath,${_site}/nvidia/cu13/lib
   -Wl,-rpath-link,${_torch}/lib -Wl,-rpath-link,${_site}/nvidia/cu13/lib)
 
-# Torch's own OpenMP runtime, for the one file that is compiled with OpenMP: a second runtime would mean a second pool.
-set(INGOT_TORCH_OPENMP ${_torch}/lib/libgomp.so.1)
-if(NOT EXISTS ${INGOT_TORCH_OPENMP})
-  find_package(OpenMP REQUIRED COMPONENTS CXX)
-  set(INGOT_TORCH_OPENMP ${OpenMP_CXX_LIBRARIES})
-endif()
-
 # One precompiled header for all torch targets (25 s once instead of in every file). torch/torch.h is never included.
 add_library(ingot_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
 target_link_libraries(ingot_torch_pch PRIVATE ingot_torch ingot_warnings)

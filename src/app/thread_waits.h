@@ -1,4 +1,4 @@
-// How compute threads wait for one another at the end of a parallel loop.
+// How the threads of torch's own operators wait for one another; those of our kernels are crews (kernels/crew.h).
 #pragma once
 
 namespace ingot::app {

@@ -1,13 +1,13 @@
 #include "trainer/adamw.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "kernels/torch/threads.h"
 #include "trainer/parameter_memory.h"
 #include "trainer/torch_edge.h"
 #include "weights/tensor_checksum.h"
@@ -150,7 +150,7 @@ void AdamW::RoundAndMark(size_t i) {
   auto* const to = moves ? reinterpret_cast<uint16_t*>(marked.next.get()) : before;
   const int64_t words = marked.changes.words();
   marked.slices.resize(static_cast<size_t>(weights::SlicesOf(2 * words)));
-  at::parallel_for(0, std::ssize(marked.slices), 1, [&](int64_t begin, int64_t end) {
+  kernels::TorchParallelFor()(std::ssize(marked.slices), [&](int64_t begin, int64_t end) {
     for (int64_t slice = begin; slice < end; ++slice) {
       const int64_t first = slice * kSliceWords, size = std::min(kSliceWords, words - first);
       uint64_t* entries = marked.changes.entries().data() + first / weights::ChangeMask::kEntryWords;

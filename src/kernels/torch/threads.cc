@@ -1,17 +1,43 @@
-// Compiled with OpenMP and without the precompiled headers. ATen's parallel_for is a header: without OpenMP's flag it
-// runs on the calling thread alone.
-#include <ATen/Parallel.h>
-
 #include "kernels/torch/threads.h"
 
-#ifndef INTRA_OP_PARALLEL
-#error "kernels would run on one thread: compile this file with -fopenmp"
-#endif
+#include <ATen/Parallel.h>
+
+#include <memory>
+
+#include "kernels/crew.h"
 
 namespace ingot::kernels {
+namespace {
+
+// The crew of the calling thread, of as many threads as ATen has for it.
+Crew& OwnCrew() {
+  thread_local std::unique_ptr<Crew> crew;
+  const int threads = at::get_num_threads();
+  if (crew == nullptr || crew->threads() != threads) {
+    crew.reset();
+    crew = std::make_unique<Crew>(threads);
+  }
+  return *crew;
+}
+
+// Whether this thread computes a range of a loop.
+thread_local bool in_loop = false;
+
+struct InLoop {
+  InLoop() { in_loop = true; }
+  ~InLoop() { in_loop = false; }
+};
+
+}  // namespace
 
 ParallelFor TorchParallelFor() {
-  return [](int64_t count, const std::function<void(int64_t, int64_t)>& body) { at::parallel_for(0, count, 1, body); };
+  return [](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+    if (count <= 1 || in_loop || at::in_parallel_region() || at::get_num_threads() <= 1) return Serial(count, body);
+    OwnCrew().Run(count, [&](int64_t begin, int64_t end) {
+      const InLoop inside;
+      body(begin, end);
+    });
+  };
 }
 
 void UseThreads(int threads) {

@@ -8,7 +8,8 @@ namespace ingot::kernels {
 // From here on `threads` threads compute for the calling thread, whatever other threads set for themselves.
 void UseThreads(int threads);
 
-// ParallelFor over at::parallel_for: as many threads as at::get_num_threads() says on the calling thread.
+// Runs loops on the calling thread's own Crew, of as many threads as at::get_num_threads() says there. A loop within a
+// loop runs on the thread that calls it.
 ParallelFor TorchParallelFor();
 
 }  // namespace ingot::kernels

@@ -1,0 +1,45 @@
+// A Crew is the threads that compute for one calling thread. The loops of a small model last microseconds: a thread that
+// slept between two of them would wake up for longer than it computes. So a crew spins between loops, for a bounded time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace ingot::kernels {
+
+class Crew {
+ public:
+  // `threads` counts the caller's.
+  explicit Crew(int threads);
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  int threads() const { return static_cast<int>(others_.size()) + 1; }
+
+  // ParallelFor: one range a thread. Throws what a range threw, after all have ended. Not thread safe, and not for a call
+  // from within a range.
+  void Run(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
+
+ private:
+  void Work(int64_t place);
+  void RunRange(int64_t place);
+
+  // The loop, written before `round_` moves and read after it.
+  const std::function<void(int64_t, int64_t)>* body_ = nullptr;
+  int64_t count_ = 0, share_ = 0;
+  bool stopping_ = false;
+
+  alignas(64) std::atomic<uint32_t> round_{0};    // of the loops
+  alignas(64) std::atomic<uint32_t> at_work_{0};  // other threads whose range has not ended
+  std::mutex mu_;
+  std::exception_ptr error_;  // the first
+  std::vector<std::thread> others_;
+};
+
+}  // namespace ingot::kernels

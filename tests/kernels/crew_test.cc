@@ -1,0 +1,89 @@
+// Loops on a crew: every index once, on all threads at once, whether they spin or sleep in between.
+#include "kernels/crew.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace ingot::kernels {
+namespace {
+
+// How often a loop of `count` meets each index.
+std::vector<int> Visits(Crew& crew, int64_t count) {
+  std::vector<int> visits(static_cast<size_t>(count));  // ranges that overlap would race for an element
+  crew.Run(count, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+  });
+  return visits;
+}
+
+TEST(CrewTest, EveryIndexIsMetOnce) {
+  for (const int threads : {1, 2, 3, 5}) {
+    Crew crew(threads);
+    EXPECT_EQ(crew.threads(), threads);
+    for (const int64_t count : {0, 1, 2, 4, 5, 7, 1000}) {
+      EXPECT_EQ(Visits(crew, count), std::vector<int>(static_cast<size_t>(count), 1)) << threads << " " << count;
+    }
+  }
+}
+
+// The ranges wait for each other: on fewer threads they would wait for ever.
+TEST(CrewTest, AllThreadsComputeAtOnce) {
+  Crew crew(4);
+  std::atomic<int> arrived{0}, together{0};
+  crew.Run(8, [&](int64_t begin, int64_t end) {
+    arrived += static_cast<int>(end - begin);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (arrived < 8 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    if (arrived == 8) ++together;
+  });
+  EXPECT_EQ(together, 4);
+}
+
+TEST(CrewTest, LoopsFollowEachOtherAtOnceAndAfterSleep) {
+  Crew crew(3);
+  int64_t sum = 0;
+  std::vector<int64_t> parts(3);
+  for (int round = 0; round < 20000; ++round) {
+    // Some pauses are longer than threads spin, and some end while they fall asleep.
+    if (round % 100 == 0) std::this_thread::sleep_for(std::chrono::microseconds(round / 100));
+    crew.Run(3, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) parts[static_cast<size_t>(i)] = round + i;
+    });
+    sum += std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  }
+  EXPECT_EQ(sum, int64_t{3} * 19999 * 20000 / 2 + int64_t{3} * 20000);
+}
+
+TEST(CrewTest, AnErrorComesAfterAllRangesHaveEnded) {
+  Crew crew(3);
+  for (int place = 0; place < 3; ++place) {
+    std::atomic<int> ended{0};
+    EXPECT_THROW(crew.Run(3,
+                          [&](int64_t begin, int64_t) {
+                            if (begin == place) throw std::runtime_error("one range");
+                            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                            ++ended;
+                          }),
+                 std::runtime_error);
+    EXPECT_EQ(ended, 2);
+    EXPECT_EQ(Visits(crew, 9), std::vector<int>(9, 1)) << "the next loop";
+  }
+}
+
+TEST(CrewTest, EndsWhetherItsThreadsSpinOrSleep) {
+  for (const int pause : {0, 10}) {
+    Crew crew(3);
+    if (pause > 0) Visits(crew, 3);
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+  }
+}
+
+}  // namespace
+}  // namespace ingot::kernels
