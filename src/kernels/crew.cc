@@ -36,14 +36,30 @@ void AwaitChange(const std::atomic<uint32_t>& value, uint32_t old) {
 }  // namespace
 
 Crew::Crew(int threads) {
-  for (int place = 1; place < threads; ++place) others_.emplace_back([this, place] { Work(place); });
+  try {
+    for (int place = 1; place < threads; ++place) {
+      Other& other = *others_.emplace_back(std::make_unique<Other>());
+      other.thread = std::thread([this, &other, place] { Work(other, place); });
+    }
+  } catch (...) {
+    Stop();
+    throw;
+  }
 }
 
-Crew::~Crew() {
+Crew::~Crew() { Stop(); }
+
+void Crew::Start(Other& other) {
+  other.round.fetch_add(1, std::memory_order_release);
+  other.round.notify_one();
+}
+
+void Crew::Stop() {
   stopping_ = true;
-  round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
-  for (std::thread& other : others_) other.join();
+  for (const auto& other : others_) Start(*other);
+  for (const auto& other : others_) {
+    if (other->thread.joinable()) other->thread.join();
+  }
 }
 
 void Crew::Run(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
@@ -55,17 +71,16 @@ void Crew::Run(int64_t count, const std::function<void(int64_t, int64_t)>& body)
   body_ = &body;
   count_ = count;
   share_ = (count + ranges - 1) / ranges;
-  at_work_.store(static_cast<uint32_t>(others_.size()), std::memory_order_relaxed);
-  round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
+  at_work_.store(static_cast<uint32_t>(ranges - 1), std::memory_order_relaxed);
+  for (int64_t place = 1; place < ranges; ++place) Start(*others_[static_cast<size_t>(place - 1)]);
   RunRange(0);
   for (uint32_t left; (left = at_work_.load(std::memory_order_acquire)) > 0;) AwaitChange(at_work_, left);
   if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void Crew::Work(int64_t place) {
+void Crew::Work(Other& own, int64_t place) {
   for (uint32_t round = 0;; ++round) {
-    AwaitChange(round_, round);
+    AwaitChange(own.round, round);
     if (stopping_) return;
     RunRange(place);
     if (at_work_.fetch_sub(1, std::memory_order_acq_rel) == 1) at_work_.notify_one();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -14,7 +15,8 @@ namespace ingot::kernels {
 
 class Crew {
  public:
-  // `threads` counts the caller's.
+  // `threads` counts the caller's. Throws std::system_error where a thread cannot be started. They inherit the caller's
+  // cores: OMP_PROC_BIND and its like, which bind the caller to one core, bind all of them to it.
   explicit Crew(int threads);
   ~Crew();
   Crew(const Crew&) = delete;
@@ -27,19 +29,25 @@ class Crew {
   void Run(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
 
  private:
-  void Work(int64_t place);
-  void RunRange(int64_t place);
+  struct Other {
+    alignas(64) std::atomic<uint32_t> round{0};  // moves with each loop that has a range for it
+    std::thread thread;
+  };
 
-  // The loop, written before `round_` moves and read after it.
+  void Work(Other& own, int64_t place);
+  void RunRange(int64_t place);
+  static void Start(Other& other);
+  void Stop();
+
+  // The loop, written before `round` moves and read after it.
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, share_ = 0;
   bool stopping_ = false;
 
-  alignas(64) std::atomic<uint32_t> round_{0};    // of the loops
   alignas(64) std::atomic<uint32_t> at_work_{0};  // other threads whose range has not ended
   std::mutex mu_;
   std::exception_ptr error_;  // the first
-  std::vector<std::thread> others_;
+  std::vector<std::unique_ptr<Other>> others_;
 };
 
 }  // namespace ingot::kernels
