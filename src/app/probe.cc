@@ -113,19 +113,20 @@ absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine,
       request.mutable_sampling()->set_max_new_tokens(per_context);
       request.mutable_sampling()->set_ignore_eos(true);
     }
-    INGOT_ASSIGN_OR_RETURN(const std::vector<Gather::Answer> answers, Ask(engine, std::move(asked), deadline, clock));
+    const absl::StatusOr<std::vector<Gather::Answer>> answers = Ask(engine, std::move(asked), deadline, clock);
+    last = answers.status();
     std::vector<size_t> again;
-    for (size_t k = 0; k < open.size(); ++k) {
-      const absl::Status& ended = answers[k].ended;
-      if (!ended.ok() && !absl::IsUnavailable(ended)) return ended;
-      tree::CallPath call = ToCall(contexts[open[k]], temperature, answers[k].chunks);
-      if (ended.ok() && RanAt(version, call)) {
+    for (size_t k = 0; answers.ok() && k < open.size(); ++k) {
+      const Gather::Answer& answer = (*answers)[k];
+      tree::CallPath call = ToCall(contexts[open[k]], temperature, answer.chunks);
+      if (answer.ended.ok() && RanAt(version, call)) {
         calls.push_back(std::move(call));
       } else {
         again.push_back(open[k]);
-        last = ended;
+        if (last.ok() || absl::IsUnavailable(last)) last = answer.ended;
       }
     }
+    if (!last.ok() && !absl::IsUnavailable(last)) break;  // another try would end alike
     open = std::move(again);
   }
   if (calls.empty() && !last.ok()) return last;

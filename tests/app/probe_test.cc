@@ -134,6 +134,17 @@ TEST(ProbeTest, AnotherErrorIsGivenAtOnce) {
   EXPECT_EQ(engine.ids.size(), 2u);
 }
 
+TEST(ProbeTest, AnErrorOfOneCallLosesNoOther) {
+  FakeEngine engine([](int number, const auto& request, const auto& on_chunk) {
+    if (number == 1) return AnswerWhole(request, on_chunk);
+    on_chunk(number == 0 ? Last(Chunk(5, 6)) : absl::StatusOr<v1::GenerateChunk>(absl::ResourceExhaustedError("full")));
+  });
+  const auto calls = Sample(engine);
+  ASSERT_TRUE(calls.ok()) << calls.status();
+  EXPECT_EQ(calls->size(), 1u);
+  EXPECT_EQ(engine.ids.size(), 3u);
+}
+
 TEST(ProbeTest, AnEngineThatSaysNothingIsNotWaitedForLongerThanTheTimeout) {
   FakeEngine engine([](int, const auto&, const auto&) {});
   EXPECT_EQ(Sample(engine).status().code(), absl::StatusCode::kDeadlineExceeded);
