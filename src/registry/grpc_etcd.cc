@@ -138,9 +138,11 @@ class EtcdWatcher final : public Watcher {
     return stopping_;
   }
   void Pause(const EtcdMember& next) {
-    if (next.AwaitConnection(kWatchPause)) return;
+    const auto end = std::chrono::steady_clock::now() + kWatchPause;
+    next.AwaitConnection(kWatchPause);
     base::MutexLock lock(mu_);
-    if (!stopping_) changed_.WaitFor(mu_, kWatchPause);
+    const milliseconds left = Ms(end - std::chrono::steady_clock::now());
+    if (!stopping_ && left > milliseconds(0)) changed_.WaitFor(mu_, left);
   }
 
   EtcdClient& client_;
