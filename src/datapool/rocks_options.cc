@@ -48,6 +48,12 @@ class RecoversNothing final : public rocksdb::EventListener {
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* auto_recovery) override {
     *auto_recovery = false;
   }
+  // A compaction that finds the disk full is tried again a second later. Its error would stay, and make a write of a later
+  // day fail that need only have waited.
+  void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
+    const bool soft = error->severity() <= rocksdb::Status::Severity::kSoftError;
+    if (reason == rocksdb::BackgroundErrorReason::kCompaction && soft) *error = rocksdb::Status::OK();
+  }
 };
 
 }  // namespace
