@@ -76,8 +76,28 @@ class PostgresTest : public ::testing::Test {
     while (admin.Execute("show synchronous_standby_names")->Value(0, 0) != wanted) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
+    while (!wanted.empty() && !CommitWaits(admin)) {
+    }
   }
 
+  // Whether a commit waits for a standby: the server's processes learn of the setting one after the other.
+  static bool CommitWaits(PostgresConnection& admin) {
+    const auto connection = Admin();
+    std::atomic<bool> ended = false;
+    const std::jthread committing([&] {
+      (void)connection->Execute("select pg_logical_emit_message(true, 'a commit', '')");
+      ended = true;
+    });
+    bool waits = false;
+    while (!ended && !waits) {
+      waits = admin.Execute(kCancelWaits)->size() > 0;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return waits;
+  }
+
+  static constexpr char kCancelWaits[] =
+      "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
   static PostgresServer* server_;
   testing::TempDir dir_;
   PostgresOptions options_;
@@ -236,7 +256,7 @@ TEST_F(PostgresTest, NothingIsAcknowledgedWithoutTheStandby) {
   const auto append = Append("a", 0, {Prompt({1, 2})}, {Sampled({3})});
   EXPECT_TRUE(absl::IsUnavailable(pool->AppendCall(append))) << "the standby never answered";
   // The waiting commit, cancelled, is on this server alone. Readers see it.
-  ASSERT_TRUE(admin->Execute("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'").ok());
+  ASSERT_TRUE(admin->Execute(kCancelWaits).ok());
   const auto stored = [&] {
     return admin->Execute("select * from \"ingot_" + options_.name + "_0\".record where family = 3")->size();
   };
@@ -267,8 +287,7 @@ TEST_F(PostgresTest, ACancelledWaitForTheStandbyIsNoAcknowledgement) {
   const auto append = Append("a", 0, {Prompt({1, 2})}, {Sampled({3})});
   absl::Status appended;
   std::thread appending([&] { appended = pool->AppendCall(append); });
-  const std::string cancel = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
-  while (admin->Execute(cancel)->size() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (admin->Execute(kCancelWaits)->size() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   appending.join();
   EXPECT_TRUE(absl::IsUnavailable(appended)) << appended;
   EXPECT_THAT(std::string(appended.message()), HasSubstr("in doubt"));
