@@ -1,11 +1,29 @@
 #!/usr/bin/env bash
-# `make test`: every test but those labelled slow, then the skipped ones by name with the reason each gave.
+# `make test`: every test but those labelled slow, then what was skipped and why, and what failed and how.
+#
+# Up to three failed tests run once more, each alone. They decide the result, because a busy machine can exceed a test's
+# time limit; the end of the output names each that failed at first, and what it printed then. Such a test wants mending.
 #
 #   scripts/test.sh BUILD JOBS [ctest argument ...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 jobs=$2
+logs=$build/Testing/Temporary
+again=()
+
+run() { ctest --test-dir "$build" --output-on-failure --test-output-size-passed 1048576 "$@"; }
+
+rm -f "$logs/LastTestsFailed.log"
 status=0
-ctest --test-dir "$build" --output-on-failure --test-output-size-passed 1048576 -LE slow -j"$jobs" "${@:3}" || status=$?
-python3 scripts/skipped.py "$build/Testing/Temporary/LastTest.log"
+run -LE slow -j"$jobs" "${@:3}" || status=$?
+cp "$logs/LastTest.log" "$logs/FirstTest.log"
+if [ $status != 0 ] && [ -f "$logs/LastTestsFailed.log" ] && [ "$(wc -l < "$logs/LastTestsFailed.log")" -le 3 ]; then
+  printf '\n== the failed tests once more, each alone\n'
+  status=0
+  run --rerun-failed -j1 || status=$?
+  again=("$logs/LastTest.log")
+fi
+printf '\nmachine: %s, %s cores,%s\n' "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
+  "$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | grep -oE ' (amx_bf16|avx512_bf16|avx512f|avx2)\b' | sort -u | tr -d '\n')"
+python3 scripts/test_summary.py "$logs/FirstTest.log" "${again[@]}"
 exit $status
