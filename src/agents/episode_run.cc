@@ -61,7 +61,7 @@ class EpisodeRunner {
     }
     if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
     if (room_ != nullptr) {
-      CleanUp();
+      if (report_.fork == nullptr) CleanUp();  // leaves go on with what set-up took, and each gives it back
       if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep())
         PreserveFolder();
     }

@@ -33,6 +33,7 @@ class BranchingTest : public testing::Test {
     recipe.timeout_s = 60;
     recipe.resumes = true;
     recipe.setup = {{.command = {"/bin/sh", "-c", "echo set up >> setup.log"}}};
+    recipe.cleanup = {{.command = {"/bin/sh", "-c", "echo \"$INGOT_EPISODE_ID\" >> " + root_ + "/cleaned"}}};
     recipe.files = {{"key.txt", "${api_key} in ${workdir}"}, {"task.txt", "${task.text}"}};
     // The first agent leaves files, says that it waits, and waits. One on a fork answers if it finds all of them.
     recipe.command = {"/bin/sh", "-c", "root=" + root_ + R"sh(
@@ -92,6 +93,9 @@ TEST_F(BranchingTest, LeavesBeginOnTheFilesThatTheirTrunkLeft) {
     EXPECT_EQ(episodes.ends()[i].state(), v1::EPISODE_FINISHED) << episodes.ends()[i].detail();
     EXPECT_EQ(episodes.rewards().at(episodes.ends()[i].episode_id()).reward(), 1) << episodes.ends()[i].detail();
   }
+  std::ifstream cleaned(root_ + "/cleaned");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(cleaned), {}), "ep1\nep2\nep3\n")
+      << "not where the trunk forked";
   const RunnerStats stats = runner->Stats();
   EXPECT_EQ(stats.forked, 1);
   EXPECT_EQ(stats.finished, 3);
