@@ -200,6 +200,12 @@ TEST_P(RoomTest, CrashNamesItsSignal) {
   EXPECT_THAT(Describe(*outcome, Limits{}), HasSubstr("signal 11"));
 }
 
+TEST_P(RoomTest, TheKernelEndsCommandsFirstWhereMemoryIsUsedUp) {
+  const auto outcome = Run(Shell("cat /proc/self/oom_score_adj"), Within(seconds(30)));
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->out, "1000\n") << outcome->err;
+}
+
 TEST_P(RoomTest, ResourceLimitsReachTheCommand) {
   Limits limits = Within(seconds(30));
   limits.memory_bytes = int64_t{512} << 20;
