@@ -125,6 +125,12 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   } else if (geteuid() == 0 && !grant.own_uid) {
     INGOT_LOG(warn, "agents are root: they can change files of this machine (docs/sandbox.md)");
   }
+  if (grant.rung != sandbox::Rung::kFull && options.totals.memory_bytes > 0) {
+    INGOT_LOG(
+        info,
+        "sandbox.memory_bytes is not held below the rung full: an episode may use all of the machine's memory, and "
+        "the kernel then ends agents first. A recipe's memory_limit_bytes bounds each process (docs/sandbox.md)");
+  }
   WarnOfReadable(grant, options.hidden);
   if (folder != AbsolutePath(config.root)) {
     INGOT_LOG(warn,

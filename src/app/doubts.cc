@@ -172,10 +172,23 @@ Found SlowGroups(const RunConfig& config, const DataFacts&) {
       group, size, at_once, longest, config.scheduler.group_deadline_seconds);
 }
 
+// The shell and the libraries that such a verifier starts are files of the image, which its agent may have replaced.
+Found JudgeInTheAgentsImage(const RunConfig& config, const DataFacts&) {
+  if (config.tasks.empty()) return std::nullopt;
+  for (const agents::RecipeOptions& recipe : config.agents.recipes) {
+    if (recipe.image.empty() || recipe.verifier.kind != "command" || recipe.verifier_room != "auto") continue;
+    return fmt::format(
+        "agents.recipes '{}': the verifier runs programs of an image that the agent can change: set verifier_room: "
+        "pristine (the work folder alone goes along) or changed, or agent if the agent is trusted",
+        recipe.name);
+  }
+  return std::nullopt;
+}
+
 constexpr Found (*kAtStart[])(const RunConfig&, const DataFacts&) = {
     EvalWithoutTasks, GoalWithoutTasks, GoalBeyondTheRun, SlowGroups,        OutcomeTakenTwice,
     PolicyRate,       SftRate,          DpoRate,          LongWarmUp,        StageWithoutSteps,
-    GroupsOfOne,      FewTasks,         SharedTasks,      TextBeyondContext,
+    GroupsOfOne,      FewTasks,         SharedTasks,      TextBeyondContext, JudgeInTheAgentsImage,
 };
 
 // ---- At the end -----------------------------------------------------------------------------------------------------

@@ -125,6 +125,13 @@ TEST(StartDoubts, EachNamesItsFigureAndAWayOn) {
          c.scheduler.group_deadline_seconds = 200;
        },
        {"a group may take 300 s", "scheduler.group_deadline_s=200", "raise the deadline"}},
+      {"a judge in the agent's image",
+       [](RunConfig& c, DataFacts&) {
+         c.agents.recipes[0].name = "shop";
+         c.agents.recipes[0].image = "folder:shop";
+         c.agents.recipes[0].verifier.kind = "command";
+       },
+       {"'shop'", "an image that the agent can change", "set verifier_room: pristine"}},
       {"the outcome is taken twice",
        [](RunConfig& c, DataFacts&) { c.rewards.terms = TwoBudgets(); },
        {"toggle and critical_steps each take the outcome away", "earns -1", "domains without overlap"}},
