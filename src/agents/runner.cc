@@ -106,6 +106,7 @@ absl::Status Runner::Start() {
 
 absl::Status Runner::Stop() {
   cancel_.Cancel();
+  images_->Stop();
   patience_.Stop();
   snapshots_.StopEpisodes();
   base::MutexLock lock(mu_);

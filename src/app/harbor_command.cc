@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <memory>
 #include <ostream>
+#include <thread>
 
 #include "agents/judges_room.h"
 #include "agents/options.h"
+#include "app/process.h"
 #include "app/progress.h"
 #include "base/json.h"
 #include "dataset/harbor.h"
@@ -157,10 +159,19 @@ void SayUnheld(const sandbox::Grant& grant, const dataset::HarborFolder& read, s
 
 int UnpackImage(const ImageArgs& args, std::ostream& out, std::ostream& errors) {
   sandbox::ImageStore store(StoreOf(args.store));
+  HandleSignals();
   const auto image = [&] {
     const Underway unpacking("image: unpacking " + args.source);
+    const std::jthread stopper([&store](const std::stop_token& over) {
+      while (!over.stop_requested() && !StopFlag()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (StopFlag()) store.Stop();
+    });
     return store.Resolve(args.source);
   }();
+  if (absl::IsCancelled(image.status())) {
+    errors << "ingot image: stopped; nothing of '" << args.source << "' was kept\n";
+    return 130;
+  }
   if (!image.ok()) {
     errors << "ingot image: " << image.status().message() << "\n";
     return 1;

@@ -12,7 +12,7 @@ struct ImageArgs {
 };
 
 // Prints one JSON object: digest, rootfs, env and working_dir. Returns the exit code: 1 with a line on `errors` if there is
-// no such image.
+// no such image; 130 after SIGINT or SIGTERM, which end the tools and leave nothing half done.
 int UnpackImage(const ImageArgs& args, std::ostream& out, std::ostream& errors);
 
 struct TasksCheckArgs {

@@ -158,8 +158,9 @@ Service::Service(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions o
       quick_({.name = "sessions", .threads = kQuickThreads, .max_queued = kMostQuick}) {}
 
 Service::~Service() {
-  // Programs that requests wait for end, and the requests with them.
+  // Programs and image tools that requests wait for end, and the requests with them.
   for (const auto& held : store_.List()) store_.Remove(held->id);
+  images_.Stop();
   slots_.Shutdown();
   quick_.Shutdown();
 }

@@ -1,28 +1,23 @@
 #include "sandbox/image.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/checksum.h"
 #include "base/json.h"
-#include "sandbox/process.h"
+#include "base/log.h"
+#include "sandbox/image_tools.h"
 #include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
 
@@ -31,43 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::minutes kToolPatience(30);
+constexpr std::chrono::seconds kRegistryPatience(30);
+// Registries count questions as pulls, and every episode resolves its image.
+constexpr std::chrono::hours kAnswerHolds(1);
 
 std::string ReadText(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
-}
-
-std::string LastLineOf(const std::string& text) {
-  const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
-  return lines.empty() ? "it said nothing" : lines.back();
-}
-
-// Of a fault of the disk while an image is unpacked.
-absl::Status StatusOf(Ending fault) {
-  return absl::ResourceExhaustedError(fault == Ending::kNoSpace ? "the disk of the image store is full"
-                                                                : "the image is larger than the store's limits");
-}
-
-// Waits for a tool, and ends it when its folder is too large or it takes too long. Returns the wait status.
-absl::StatusOr<int> AwaitTool(pid_t pid, const std::string& name, DiskWatch& disk) {
-  const auto deadline = DiskWatch::SteadyClock::now() + kToolPatience;
-  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  int status = 0;
-  absl::Status ended;
-  pollfd end{process.get(), POLLIN, 0};
-  while (ended.ok() && poll(&end, 1, 200) == 0) {
-    const auto now = DiskWatch::SteadyClock::now();
-    if (const auto fault = disk.Fault(now)) ended = StatusOf(*fault);
-    if (now >= deadline)
-      ended = absl::DeadlineExceededError(absl::StrCat(name, " ran for half an hour, and was ended"));
-  }
-  if (!ended.ok()) kill(-pid, SIGKILL);
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-  INGOT_RETURN_IF_ERROR(ended);
-  if (const auto fault = disk.FaultAtEnd()) return StatusOf(*fault);
-  return status;
 }
 
 // Outside of rooms a user of the machine could gain from these.
@@ -115,53 +81,7 @@ std::string PlaceIn(const std::string& rootfs, const std::string& path) {
   return absl::StrCat("/", absl::StrJoin(done, "/"));
 }
 
-absl::Status ImageStore::RunTool(const std::vector<std::string>& argv, const std::string& scratch) const {
-  const std::string log = scratch + "/log";
-  const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Fd out(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!null.valid() || !out.valid()) return ErrnoStatus(errno, absl::StrCat("cannot write ", log));
-  Command command{.argv = argv,
-                  .env = InheritedEnvironment({"PATH", "HOME", "HTTPS_PROXY", "SSL_CERT_FILE"}),
-                  .working_dir = "/",
-                  .stdin_text = ""};
-  command.env["XDG_RUNTIME_DIR"] = scratch;
-  command.env["TMPDIR"] = scratch;
-  const absl::StatusOr<pid_t> pid = Spawn(command, {null.get(), out.get(), out.get()}, {});
-  if (!pid.ok()) {
-    return base::Annotate(pid.status(),
-                          absl::StrCat("images need ", argv[0], " (scripts/setup.sh services installs it)"));
-  }
-  DiskWatch disk(scratch, limits_);
-  INGOT_ASSIGN_OR_RETURN(const int status, AwaitTool(*pid, argv[0], disk));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(argv[0], " failed: ", LastLineOf(ReadText(log))));
-}
-
 namespace {
-
-// A folder for one unpacking, on the store's file system. Removed with the object.
-class Scratch {
- public:
-  static absl::StatusOr<Scratch> Make(const std::string& root) {
-    std::error_code error;
-    fs::create_directories(root + "/sources", error);
-    std::string path = root + "/unpack-XXXXXX";
-    if (error || mkdtemp(path.data()) == nullptr) {
-      return absl::UnavailableError(absl::StrCat("cannot make a folder in the image store ", root, ": ",
-                                                 error ? error.message() : std::strerror(errno)));
-    }
-    return Scratch(std::move(path));
-  }
-  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  ~Scratch() {
-    if (!path_.empty()) RemoveTree(path_).IgnoreError();
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit Scratch(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 std::string FolderName(std::string digest) {
   std::replace(digest.begin(), digest.end(), ':', '-');
@@ -173,7 +93,7 @@ bool IsDigest(const std::string& text) {
          std::all_of(text.begin() + 7, text.end(), [](char c) { return std::isxdigit(static_cast<unsigned char>(c)); });
 }
 
-// Names, sizes and times of a file, or of all files of a folder.
+// Of a registry's image: "//NAME". Of others: names, sizes and times of a file, or of all files of a folder.
 std::string Fingerprint(const std::string& kind, const std::string& path) {
   std::vector<std::string> facts;
   const auto add = [&facts](const fs::path& each) {
@@ -182,11 +102,15 @@ std::string Fingerprint(const std::string& kind, const std::string& path) {
     facts.push_back(
         absl::StrCat(each.string(), " ", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec));
   };
-  add(path);
   std::error_code error;
-  if (fs::is_directory(path, error)) {
-    for (fs::recursive_directory_iterator it(path, error), end; !error && it != end; it.increment(error))
-      add(it->path());
+  if (kind == "docker") {
+    facts.push_back(path);
+  } else {
+    add(path);
+    if (fs::is_directory(path, error)) {
+      for (fs::recursive_directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+        add(it->path());
+    }
   }
   std::sort(facts.begin(), facts.end());
   return base::Hex(base::ContentKey(absl::StrCat(kind, "\n", absl::StrJoin(facts, "\n"))));
@@ -202,6 +126,32 @@ absl::StatusOr<std::string> DigestOf(const std::string& layout) {
   const base::json::value* const digest = base::Find(manifests->get_array()[0], "digest");
   if (digest == nullptr || !digest->is_string()) return absl::InvalidArgumentError("an image without a digest");
   return std::string(digest->get_string());
+}
+
+// What a registry names by `name` now.
+absl::StatusOr<std::string> AskRegistry(const std::string& name, const ImageTools& tools) {
+  INGOT_ASSIGN_OR_RETURN(
+      const std::string output,
+      tools.Run({"skopeo", "inspect", "--no-tags", "--format", "{{.Digest}}", name}, kRegistryPatience));
+  for (const absl::string_view line : absl::StrSplit(output, '\n')) {
+    if (IsDigest(std::string(line))) return std::string(line);
+  }
+  return absl::InvalidArgumentError("skopeo inspect printed no digest");
+}
+
+// Returns the archive of the image that buildah made.
+absl::StatusOr<std::string> Build(const std::string& folder, const ImageTools& tools) {
+  const std::string& scratch = tools.folder();
+  const std::string archive = scratch + "/built.tar";
+  const std::vector<std::string> buildah = {"buildah",   "--storage-driver", "vfs", "--root", scratch + "/storage",
+                                            "--runroot", scratch + "/run"};
+  std::vector<std::string> build = buildah;
+  build.insert(build.end(), {"bud", "--isolation", "chroot", "--tag", "ingot-image", folder});
+  INGOT_RETURN_IF_ERROR(tools.Run(build).status());
+  std::vector<std::string> push = buildah;
+  push.insert(push.end(), {"push", "ingot-image", "oci-archive:" + archive});
+  INGOT_RETURN_IF_ERROR(tools.Run(push).status());
+  return "oci-archive:" + archive;
 }
 
 }  // namespace
@@ -232,28 +182,16 @@ absl::StatusOr<Image> ImageStore::Load(const std::string& digest) const {
   return image;
 }
 
-absl::StatusOr<std::string> ImageStore::Build(const std::string& folder, const std::string& scratch) {
-  const std::string archive = scratch + "/built.tar";
-  const std::vector<std::string> buildah = {"buildah",   "--storage-driver", "vfs", "--root", scratch + "/storage",
-                                            "--runroot", scratch + "/run"};
-  std::vector<std::string> build = buildah;
-  build.insert(build.end(), {"bud", "--isolation", "chroot", "--tag", "ingot-image", folder});
-  INGOT_RETURN_IF_ERROR(RunTool(build, scratch));
-  std::vector<std::string> push = buildah;
-  push.insert(push.end(), {"push", "ingot-image", "oci-archive:" + archive});
-  INGOT_RETURN_IF_ERROR(RunTool(push, scratch));
-  return "oci-archive:" + archive;
-}
-
-absl::StatusOr<std::string> ImageStore::Unpack(const std::string& source, const std::string& scratch) {
-  const std::string layout = scratch + "/layout", bundle = scratch + "/bundle";
-  INGOT_RETURN_IF_ERROR(RunTool({"skopeo", "--insecure-policy", "copy", source, "oci:" + layout + ":image"}, scratch));
+absl::StatusOr<std::string> ImageStore::Unpack(const std::string& source, const ImageTools& tools) const {
+  const std::string layout = tools.folder() + "/layout", bundle = tools.folder() + "/bundle";
+  INGOT_RETURN_IF_ERROR(
+      tools.Run({"skopeo", "--insecure-policy", "copy", source, "oci:" + layout + ":image"}).status());
   INGOT_ASSIGN_OR_RETURN(std::string digest, DigestOf(layout));
   const std::string place = absl::StrCat(root_, "/", FolderName(digest));
   std::error_code error;
   if (fs::is_directory(place, error)) return digest;
   // Without owners: rooms show all files as their own root's.
-  INGOT_RETURN_IF_ERROR(RunTool({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}, scratch));
+  INGOT_RETURN_IF_ERROR(tools.Run({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}).status());
   INGOT_RETURN_IF_ERROR(DropPrivilegeBits(bundle + "/rootfs"));
   fs::rename(bundle + "/config.json", bundle + "/image.json", error);
   for (fs::directory_iterator it(bundle, error), end; !error && it != end; it.increment(error)) {
@@ -268,40 +206,140 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& source, const 
   return digest;
 }
 
-absl::StatusOr<Image> ImageStore::Resolve(const std::string& source) {
-  if (IsDigest(source)) return Load(source);
-  const size_t colon = source.find(':');
-  const std::string kind = source.substr(0, colon);
-  const std::string path = colon == std::string::npos ? "" : source.substr(colon + 1);
+absl::StatusOr<ImageStore::Source> ImageStore::ParseSource(const std::string& text) const {
+  const size_t colon = text.find(':');
+  Source source;
+  source.kind = text.substr(0, colon);
+  source.path = colon == std::string::npos ? "" : text.substr(colon + 1);
   static const std::vector<std::string> kinds = {"oci-archive", "docker-archive", "oci",
                                                  "dockerfile",  "folder",         "docker"};
-  if (path.empty() || std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
+  const bool is_remote = source.kind == "docker";
+  if (source.path.empty() || std::find(kinds.begin(), kinds.end(), source.kind) == kinds.end() ||
+      (is_remote && (!source.path.starts_with("//") || source.path.size() == 2))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the image '", source, "' is none of oci-archive:FILE, docker-archive:FILE, ",
+        absl::StrCat("the image '", text, "' is none of oci-archive:FILE, docker-archive:FILE, ",
                      "oci:FOLDER, dockerfile:FOLDER, folder:FOLDER, docker://NAME and sha256:HEX"));
   }
   std::error_code error;
-  if (kind != "docker" && !fs::exists(path, error)) {
-    return absl::NotFoundError(absl::StrCat("there is no ", path, ", which the image '", source, "' names"));
+  if (!is_remote && !fs::exists(source.path, error)) {
+    return absl::NotFoundError(absl::StrCat("there is no ", source.path, ", which the image '", text, "' names"));
   }
-  if (kind == "folder")
-    return Image{.digest = "", .rootfs = fs::absolute(path).string(), .env = {}, .working_dir = "/"};
-  const std::string whole = kind == "docker" ? path : fs::absolute(path).string();
-  const std::string known = absl::StrCat(root_, "/sources/", Fingerprint(kind, whole));
+  if (is_remote) {
+    source.moves = !IsDigest(source.path.substr(source.path.rfind('@') + 1));
+  } else {
+    source.path = fs::absolute(source.path).string();
+  }
+  if (source.kind != "folder") source.record = absl::StrCat(root_, "/sources/", Fingerprint(source.kind, source.path));
+  return source;
+}
+
+ImageStore::Record ImageStore::ReadRecord(const Source& source) {
+  std::vector<std::string> lines = absl::StrSplit(ReadText(source.record), '\n');
+  lines.resize(3);
+  if (!IsDigest(lines[0])) return {};
+  return {.digest = lines[0], .registry_digest = lines[2]};
+}
+
+absl::Status ImageStore::WriteRecord(const Source& source, const Record& record, const ImageTools& tools) {
+  const std::string draft = tools.folder() + "/record";
+  std::ofstream(draft) << record.digest << "\n" << source.Name() << "\n" << record.registry_digest << "\n";
+  std::error_code error;
+  fs::rename(draft, source.record, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write ", source.record, ": ", error.message()));
+}
+
+absl::Status ImageStore::TakeTurn(const Source& source) {
   base::MutexLock lock(mu_);
-  if (const std::string digest = ReadText(known); IsDigest(digest)) {
-    auto image = Load(digest);
-    if (image.ok()) return image;
+  while (!cancel_.cancelled()) {
+    if (turns_.insert(source.record).second) return absl::OkStatus();
+    changed_.WaitFor(mu_, std::chrono::milliseconds(200));
   }
-  INGOT_ASSIGN_OR_RETURN(const Scratch scratch, Scratch::Make(root_));
-  std::string archive = absl::StrCat(kind, ":", whole);
-  if (kind == "dockerfile") {
-    INGOT_ASSIGN_OR_RETURN(archive, Build(whole, scratch.path()));
+  return absl::CancelledError(absl::StrCat("stopped before the image '", source.Name(), "' was unpacked"));
+}
+
+void ImageStore::EndTurn(const Source& source) {
+  base::MutexLock lock(mu_);
+  turns_.erase(source.record);
+  changed_.SignalAll();
+}
+
+void ImageStore::NoteAnswer(const Source& source) {
+  base::MutexLock lock(mu_);
+  asked_[source.path] = clock_.Now();
+}
+
+std::optional<Image> ImageStore::Find(const Source& source) {
+  if (source.moves) {
+    base::MutexLock lock(mu_);
+    const auto asked = asked_.find(source.path);
+    if (asked == asked_.end() || clock_.Now() - asked->second >= kAnswerHolds) return std::nullopt;
   }
-  auto digest = Unpack(archive, scratch.path());
-  if (!digest.ok()) return base::Annotate(digest.status(), absl::StrCat("the image '", source, "'"));
-  std::ofstream(known) << *digest;
-  return Load(*digest);
+  auto image = Load(ReadRecord(source).digest);
+  return image.ok() ? std::optional(*std::move(image)) : std::nullopt;
+}
+
+absl::StatusOr<std::optional<Image>> ImageStore::Compare(const Source& source, const absl::StatusOr<ImageTools>& tools,
+                                                         Record& record) {
+  auto last = Load(record.digest);
+  if (!tools.ok() && !last.ok()) return tools.status();
+  const auto now = tools.ok() ? AskRegistry(source.Name(), *tools) : absl::StatusOr<std::string>(tools.status());
+  if (absl::IsCancelled(now.status())) return now.status();
+  if (!now.ok() && !last.ok()) {
+    return absl::Status(
+        now.status().code(),
+        absl::StrCat("its registry gave no digest, and no copy was pulled before: ", now.status().message(),
+                     ". Check the name, the network and the proxy, or name ", "an archive (oci-archive:FILE)"));
+  }
+  if (!now.ok()) {
+    INGOT_LOG(warn, "the registry of the image '{}' gave no digest ({}): the copy pulled last, {}, is used for an hour",
+              source.Name(), std::string(now.status().message()), record.digest);
+  }
+  if (last.ok() && (!now.ok() || *now == record.registry_digest)) {
+    NoteAnswer(source);
+    return *std::move(last);
+  }
+  // A name that moves between this answer and the pull is pulled again after the next question.
+  record.registry_digest = *now;
+  return std::nullopt;
+}
+
+absl::StatusOr<Image> ImageStore::Fetch(const Source& source) {
+  std::error_code error;
+  fs::create_directories(root_ + "/sources", error);
+  const bool is_first = [this] {
+    base::MutexLock lock(mu_);
+    return !std::exchange(swept_, true);
+  }();
+  if (is_first) RemoveStaleScratch(root_);
+  const absl::StatusOr<ImageTools> tools = ImageTools::Make(root_, limits_, cancel_);
+  Record record = ReadRecord(source);
+  if (source.moves) {
+    INGOT_ASSIGN_OR_RETURN(auto last, Compare(source, tools, record));
+    if (last.has_value()) return *std::move(last);
+  }
+  INGOT_RETURN_IF_ERROR(tools.status());
+  std::string archive = source.Name();
+  if (source.kind == "dockerfile") {
+    INGOT_ASSIGN_OR_RETURN(archive, Build(source.path, *tools));
+  }
+  INGOT_ASSIGN_OR_RETURN(record.digest, Unpack(archive, *tools));
+  INGOT_RETURN_IF_ERROR(WriteRecord(source, record, *tools));
+  if (source.moves) NoteAnswer(source);
+  return Load(record.digest);
+}
+
+absl::StatusOr<Image> ImageStore::Resolve(const std::string& text) {
+  if (IsDigest(text)) return Load(text);
+  INGOT_ASSIGN_OR_RETURN(const Source source, ParseSource(text));
+  if (source.kind == "folder") return Image{.digest = "", .rootfs = source.path, .env = {}, .working_dir = "/"};
+  if (auto image = Find(source)) return *std::move(image);
+  INGOT_RETURN_IF_ERROR(TakeTurn(source));
+  const absl::Cleanup end = [&] { EndTurn(source); };
+  if (auto image = Find(source)) return *std::move(image);  // of the turn before
+  auto image = Fetch(source);
+  if (!image.ok()) return base::Annotate(image.status(), absl::StrCat("the image '", text, "'"));
+  return image;
 }
 
 }  // namespace ingot::sandbox

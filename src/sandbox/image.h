@@ -3,21 +3,30 @@
 //
 //   ROOT/sha256-<hex>/rootfs/       the files, all of one user
 //   ROOT/sha256-<hex>/image.json    environment and working folder of its commands
-//   ROOT/sources/<hex>              the digest of a source that was unpacked before
+//   ROOT/sources/<hex>              a source that was unpacked before: its image's digest, its name, its registry's digest
+//   ROOT/unpack-<random>/           of an unpacking (sandbox/image_tools.h); the first one of a store sweeps those of dead processes
+//
+// A registry's digest of a name is of its manifest, or of its list of manifests for several platforms. An image's digest is of
+// the manifest in the unpacked layout, in OCI's form. They differ for one and the same image.
 //
 // An image is a stranger's: the tools keep its members below rootfs/, whatever links and names it has, and check digests.
 // Files lose the bits setuid and setgid and their capabilities, which would count outside of rooms.
 //
-// Threads and processes may share a store: an unpacked image is put in its place by a rename. Thread safe.
+// Threads and processes may share a store: an unpacked image is put in its place by a rename. Thread safe: sources are unpacked
+// beside each other, and threads with the same source wait for one unpacking.
 #pragma once
 
+#include <chrono>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
-#include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "sandbox/disk_watch.h"
+#include "sandbox/process.h"
 
 namespace ingot::sandbox {
 
@@ -32,11 +41,15 @@ struct Image {
 // not there stay as they are.
 std::string PlaceIn(const std::string& rootfs, const std::string& path);
 
+class ImageTools;
+
 class ImageStore {
  public:
-  // `limits`: of one image while it is unpacked or built, with the archive's copy.
-  explicit ImageStore(std::string root, const DiskLimits& limits = {.bytes = int64_t{64} << 30, .files = 4'000'000})
-      : root_(std::move(root)), limits_(limits) {}
+  // `limits`: of one image while it is unpacked or built, with the archive's copy. `clock`: of the hours between questions to
+  // registries.
+  explicit ImageStore(std::string root, const DiskLimits& limits = {.bytes = int64_t{64} << 30, .files = 4'000'000},
+                      const base::Clock& clock = base::Clock::Real())
+      : root_(std::move(root)), limits_(limits), clock_(clock) {}
 
   // `source` is one of
   //   oci-archive:FILE, docker-archive:FILE    an archive, as `podman save` and `docker save` write it
@@ -45,22 +58,63 @@ class ImageStore {
   //   folder:FOLDER                            root files that are there already
   //   sha256:HEX                               an image of this store
   //   docker://NAME                            a registry's
-  // Archives and folders are looked at again only if their size, time or files changed. INVALID_ARGUMENT: another word, or not
-  // an image; NOT_FOUND: no such file, or a tool is not installed; RESOURCE_EXHAUSTED: larger than the limits. The message has
-  // the last line of the tool that failed.
+  // Archives and folders are looked at again only if their size, time or files changed. A registry is asked for the digest of a
+  // name before its copy is used, and pulled from again if that changed. The answer, and its absence, holds for an hour in this
+  // object. Without an answer the copy pulled last is used, with a warning. A name with "@sha256:" at its end is never asked for.
+  //
+  // INVALID_ARGUMENT: another word, or not an image; NOT_FOUND: no such file, or a tool is not installed; RESOURCE_EXHAUSTED:
+  // larger than the limits; CANCELLED: see Stop. The message has the last line of the tool that failed.
   absl::StatusOr<Image> Resolve(const std::string& source);
+
+  // Ends the tools that run, and from here on any that begins: their callers get CANCELLED. An image that needs none
+  // resolves as before.
+  void Stop() { cancel_.Cancel(); }
 
   const std::string& root() const { return root_; }
 
  private:
+  struct Source {
+    std::string kind;
+    std::string path;    // absolute; of a registry's image "//NAME"
+    std::string record;  // the file in sources/
+    bool moves = false;  // the registry may name another image by it later
+    std::string Name() const { return absl::StrCat(kind, ":", path); }
+  };
+  // The content of a Source's file. Older files have the first line alone.
+  struct Record {
+    std::string digest;           // empty = it was never unpacked
+    std::string registry_digest;  // empty = of no registry, or pinned
+  };
+
+  absl::StatusOr<Source> ParseSource(const std::string& text) const;
+  static Record ReadRecord(const Source& source);
+  static absl::Status WriteRecord(const Source& source, const Record& record, const ImageTools& tools);
   absl::StatusOr<Image> Load(const std::string& digest) const;
-  absl::Status RunTool(const std::vector<std::string>& argv, const std::string& scratch) const;
-  absl::StatusOr<std::string> Unpack(const std::string& source, const std::string& scratch);
-  absl::StatusOr<std::string> Build(const std::string& folder, const std::string& scratch);
+  // The image that needs no tool.
+  std::optional<Image> Find(const Source& source);
+  // REQUIRES of both: the source's turn.
+  absl::StatusOr<Image> Fetch(const Source& source);
+  // Asks the source's registry. Returns the copy pulled last if it is to be used; nullopt: `record` has the registry's new digest,
+  // which is to be pulled.
+  absl::StatusOr<std::optional<Image>> Compare(const Source& source, const absl::StatusOr<ImageTools>& tools,
+                                               Record& record);
+  absl::StatusOr<std::string> Unpack(const std::string& source, const ImageTools& tools) const;
+
+  // At most one thread has the turn of a source, by its record. CANCELLED: Stop was called.
+  absl::Status TakeTurn(const Source& source);
+  void EndTurn(const Source& source);
+  void NoteAnswer(const Source& source);
 
   const std::string root_;
   const DiskLimits limits_;
-  base::Mutex mu_;  // one image is unpacked at a time
+  const base::Clock& clock_;
+  Cancellation cancel_;
+  base::Mutex mu_;  // of moments alone; no tool runs under it
+  base::CondVar changed_;
+  std::set<std::string> turns_ ABSL_GUARDED_BY(mu_);  // records of sources
+  // When the registry was asked last, by the source's path. Of names that have a copy.
+  std::map<std::string, std::chrono::nanoseconds> asked_ ABSL_GUARDED_BY(mu_);
+  bool swept_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace ingot::sandbox

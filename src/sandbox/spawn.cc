@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -37,6 +38,7 @@ struct Plan {
   SpawnIo io;
   SpawnOptions options;
   int failure_fd;
+  pid_t parent;
 };
 
 [[noreturn]] void Fail(const Plan& plan, Stage stage) {
@@ -56,6 +58,10 @@ void CloseOthersAtExec() {
 
 [[noreturn]] void RunChild(const Plan& plan) {
   if (plan.options.own_session) setsid();
+  if (plan.options.dies_with_its_thread) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != plan.parent) _exit(127);  // it ended before prctl
+  }
   // Handlers of the parent must not run in the memory that it shares with the child. A signal that the parent ignores
   // would stay ignored.
   struct sigaction action;
@@ -238,7 +244,8 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const Spa
                   .working_dir = command.working_dir.empty() ? nullptr : command.working_dir.c_str(),
                   .io = {in.get(), out.get(), err.get()},
                   .options = options,
-                  .failure_fd = failure_write.get()};
+                  .failure_fd = failure_write.get(),
+                  .parent = getpid()};
 
   // No handler may run in the child while it shares this memory. The child empties its mask just before exec.
   sigset_t all, before;

@@ -52,6 +52,9 @@ struct SpawnOptions {
   bool own_session = true;  // false: the process stays in the caller's session and process group
   bool dumps_core = false;  // false: RLIMIT_CORE is 0
   int program_fd = -1;      // the program, an open file; -1 = argv[0] names it
+  // True: the kernel kills the process when the thread that called Spawn ends, and so when this process does. For a caller
+  // that waits for it. The process's own children stay.
+  bool dies_with_its_thread = false;
 };
 
 // Starts the command and returns once it runs; it gets no stdin_text. The error is about a command that did not start.

@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 """Runs whose agents stand behind a wall: sandbox_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: rung, harbor, image, bench. Exits with 0 if every check of the case holds, with 77 if this machine lacks what it needs.
+Cases: rung, harbor, image, image_stop, registry, bench. Exits with 0 if every check of the case holds, with 77 if this machine lacks what it needs.
 """
 import hashlib
+import http.server
+import io
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
+import time
 
 from ingot_runs import SHORT, Ingot, check, skip
 
@@ -140,6 +145,137 @@ def case_image(ingot, folder):
         check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
 
 
+def case_image_stop(ingot, folder):
+    """SIGINT ends `ingot image` at once, and its tool; a kill ends the tool, and the next image sweeps what was left."""
+    store, tools, archive, started = (folder / name for name in ("store", "tools", "archive", "started"))
+    tools.mkdir()
+    archive.write_text("an image")
+    (tools / "skopeo").write_text(f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}\nexec sleep 1000\n")
+    (tools / "skopeo").chmod(0o755)
+
+    def runs(pid):
+        """A zombie has no command line."""
+        try:
+            return b"sleep" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+
+    def await_that(condition, what):
+        end = time.monotonic() + 20
+        while not condition():
+            check(time.monotonic() < end, what)
+            time.sleep(0.02)
+
+    def end_by(number):
+        started.unlink(missing_ok=True)
+        process = subprocess.Popen([ingot.binary, "image", f"oci-archive:{archive}", "--store", store], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"})
+        await_that(started.exists, "the tool has not begun")
+        tool = int(started.read_text())
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        await_that(lambda: not runs(tool), "the tool goes on")
+        return process.returncode, out, err
+
+    check(end_by(signal.SIGKILL)[0] == -signal.SIGKILL, "it was killed")
+    check(len(list(store.glob("unpack-*"))) == 1, "nobody was left to remove the scratch folder")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        code, out, err = end_by(number)
+        check(code == 130 and not out, f"exit code {code}: {out}{err}")
+        check(err == f"ingot image: stopped; nothing of 'oci-archive:{archive}' was kept\n", err)
+        check(not list(store.glob("unpack-*")), "no scratch folder stays, of the killed one neither")
+
+
+class Registry(http.server.ThreadingHTTPServer):
+    """A registry of images of one file. Each tag names a list of manifests, as images for several platforms have it."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            kind, body = self.server.blobs.get(self.path.rsplit("/", 1)[-1], (None, b""))
+            if self.path == "/v2/":
+                kind = "application/json"
+            self.send_response(200 if kind else 404)
+            self.send_header("Content-Type", kind or "text/plain")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Registry.Handler)
+        self.blobs = {}  # what the last part of a path names: media type and bytes
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def add(self, kind, body):
+        body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        digest = "sha256:" + hashlib.sha256(body).hexdigest()
+        self.blobs[digest] = (kind, body)
+        return {"mediaType": kind, "digest": digest, "size": len(body)}
+
+    def push(self, tag, text):
+        """Returns the digest of the list."""
+        layer = io.BytesIO()
+        with tarfile.open(fileobj=layer, mode="w") as tar:
+            info = tarfile.TarInfo("content")
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+        oci = "application/vnd.oci.image."
+        layer = self.add(oci + "layer.v1.tar", layer.getvalue())
+        config = self.add(oci + "config.v1+json", {"architecture": "amd64", "os": "linux", "config": {},
+                                                   "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}})
+        manifest = self.add(oci + "manifest.v1+json", {"schemaVersion": 2, "mediaType": oci + "manifest.v1+json",
+                                                       "config": config, "layers": [layer]})
+        platforms = [{"architecture": name, "os": "linux"} for name in ("amd64", "arm64")]
+        index = {"schemaVersion": 2, "mediaType": oci + "index.v1+json",
+                 "manifests": [{**manifest, "platform": platform} for platform in platforms]}
+        digest = self.add(oci + "index.v1+json", index)["digest"]
+        self.blobs[tag] = self.blobs[digest]
+        return digest
+
+
+def case_registry(ingot, folder):
+    """Images of a registry: two names are two images, a moved tag is pulled again, and the last copy serves without the registry."""
+    needs("skopeo", "umoci")
+    registry = Registry()
+    host = f"127.0.0.1:{registry.server_port}"
+    settings = folder / "home/.config/containers/registries.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
+
+    def image(name):
+        done = subprocess.run([ingot.binary, "image", f"docker://{host}/{name}", "--store", folder / "store"], timeout=120,
+                              capture_output=True, text=True, env={**os.environ, "HOME": str(folder / "home")})
+        return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+    def content(name):
+        code, found, errors = image(name)
+        check(code == 0, errors)
+        return pathlib.Path(found["rootfs"], "content").read_text(), found["digest"], errors
+
+    lists = [registry.push("first", "one"), registry.push("second", "two")]
+    one, two = content("a:first"), content("a:second")
+    check((one[0], two[0]) == ("one", "two"), f"{one} {two}")
+    check(one[1] not in lists, "an image's digest is its own, not the list's")
+    time_of_one = (folder / "store" / one[1].replace(":", "-")).stat().st_mtime_ns
+    moved = registry.push("first", "three")
+    check(content("a:first")[0] == "three", "the tag was moved")
+    check(content(f"a@{lists[0]}")[0] == "one", "a pinned name stays")
+    check((folder / "store" / one[1].replace(":", "-")).stat().st_mtime_ns == time_of_one, "it was not unpacked again")
+    registry.shutdown()
+    registry.server_close()
+    last = content("a:first")
+    check(last[0] == "three" and "the copy pulled last" in last[2], last)
+    check(content(f"a@{lists[0]}")[0] == "one", "a pinned name needs no registry")
+    for name in ("a:third", f"a@{moved}"):
+        code, _, errors = image(name)
+        check(code == 1 and f"{host}/{name}" in errors and "refused" in errors, errors)
+
+
 def case_bench(ingot, folder):
     """`ingot bench sandbox` measures every way that this machine has, and says it as JSON."""
     def bench(*words):
@@ -202,7 +338,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ingot-sandbox-") as name:
         folder = pathlib.Path(name)
         os.chmod(folder, 0o755)
-        cases = {"rung": case_rung, "harbor": case_harbor, "image": case_image, "bench": case_bench}
+        cases = {"rung": case_rung, "harbor": case_harbor, "image": case_image, "image_stop": case_image_stop,
+                 "registry": case_registry, "bench": case_bench}
         cases[case](Ingot(binary, source, folder), folder)
 
 
