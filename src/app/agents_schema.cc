@@ -70,7 +70,7 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   keys.Choice("reward_from", &o.reward_from, {"exit_code", "json"}, "source of the reward");
   keys.Of({"command", "harbor", "code"});
   keys.Field("timeout_s", &o.timeout_s, "seconds; of code: of each test");
-  keys.Of({"command", "harbor"});
+  keys.Of({"command"});
   keys.Field("timeout_is_zero", &o.timeout_is_zero, "running too long is reward 0, not an error");
   keys.Of({"choice"}, "choice");
   keys.Field("choices", &o.choice.choices, "the letters that a question may have");
@@ -93,6 +93,9 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   keys.Field("max_tests", &o.code.max_tests, "a task with more tests is refused");
   keys.Of({"harbor"}, "harbor");
   keys.Field("tests", &o.harbor.tests, "template of the folder with test.sh; a relative one begins in ${cwd}");
+  keys.Field("no_reward_is_zero", &o.harbor.no_reward_is_zero,
+             "a test.sh that ends without a reward is reward 0, not an error");
+  keys.Field("timeout_is_zero", &o.harbor.timeout_is_zero, "running too long is reward 0, not an error");
 }
 
 void BindMcpServer(base::Schema& schema, agents::McpServerOptions& o) {

@@ -76,7 +76,9 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
                             {"model", args.model},
                             {"script", args.script},
                             {"samples", args.samples},
-                            {"temperature", args.temperature}};
+                            {"temperature", args.temperature},
+                            {"tasks", check.data.tasks},
+                            {"tasks_left_out", check.data.left_out}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kCollection, base::PrintJson(record) + "\n"));
   bool done = false;
   INGOT_RETURN_IF_ERROR(

@@ -6,7 +6,6 @@
 
 #include "dataset/conversations.h"
 #include "dataset/preferences.h"
-#include "dataset/tasks.h"
 
 namespace ingot::app {
 namespace {
@@ -28,12 +27,12 @@ auto Read(const char* key, const std::string& path, Load load) -> decltype(load(
 
 absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config) {
   RunData data;
-  const auto tasks = [](const std::string& path) { return dataset::LoadTasks(path); };
-  const auto held_out = [&config](const std::string& path) -> absl::StatusOr<std::vector<v1::Task>> {
-    INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(path));
-    const int64_t episodes = std::ssize(tasks) * config.eval.avg_n, most = config.scheduler.max_eval_episodes;
-    if (episodes <= most) return tasks;
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", tasks.size(),
+  const auto tasks = [](const std::string& path) { return dataset::ReadTasks(path); };
+  const auto held_out = [&config](const std::string& path) -> absl::StatusOr<dataset::TaskSource> {
+    INGOT_ASSIGN_OR_RETURN(dataset::TaskSource source, dataset::ReadTasks(path));
+    const int64_t episodes = std::ssize(source.tasks) * config.eval.avg_n, most = config.scheduler.max_eval_episodes;
+    if (episodes <= most) return source;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", source.tasks.size(),
                                                    " tasks times eval.avg_n=", config.eval.avg_n, " are ", episodes,
                                                    " episodes, above scheduler.max_eval_episodes=", most));
   };

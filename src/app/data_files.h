@@ -3,19 +3,18 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "app/run_config.h"
 #include "base/status.h"
-#include "proto/tree.pb.h"
+#include "dataset/tasks.h"
 
 namespace ingot::app {
 
 struct RunData {
-  std::vector<v1::Task> tasks;       // data.tasks
-  std::vector<v1::Task> eval_tasks;  // eval.tasks
-  int64_t conversations = 0;         // data.sft
-  int64_t pairs = 0;                 // data.dpo
+  dataset::TaskSource tasks;       // data.tasks
+  dataset::TaskSource eval_tasks;  // eval.tasks
+  int64_t conversations = 0;       // data.sft
+  int64_t pairs = 0;               // data.dpo
 };
 
 // Reads every file whole. The error names key, file and line; for a missing file with a relative path also the folder

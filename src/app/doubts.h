@@ -14,12 +14,14 @@ namespace ingot::app {
 
 // The data files, as far as doubts need them.
 struct DataFacts {
-  int64_t tasks = 0;         // training tasks; 0 = not known
-  int64_t eval_tasks = 0;    // held-out tasks
-  int64_t shared = 0;        // held-out tasks whose content, apart from their id, is that of a training task
-  std::string shared_id;     // id of one of them
-  int64_t shown_tokens = 0;  // of the shortest text that a recipe shows its agent; 0 = not known
-  int64_t context = 0;       // greatest number of tokens of a prompt and its answer; 0 = not known
+  int64_t tasks = 0;          // training tasks; 0 = not known
+  int64_t eval_tasks = 0;     // held-out tasks
+  int64_t left_out = 0;       // tasks of a Harbor folder that do not run here, beside `tasks`
+  int64_t eval_left_out = 0;  // beside `eval_tasks`
+  int64_t shared = 0;         // held-out tasks whose content, apart from their id, is that of a training task
+  std::string shared_id;      // id of one of them
+  int64_t shown_tokens = 0;   // of the shortest text that a recipe shows its agent; 0 = not known
+  int64_t context = 0;        // greatest number of tokens of a prompt and its answer; 0 = not known
 };
 
 // Known before the run's first step, and before its warm start.

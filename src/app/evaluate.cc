@@ -43,6 +43,11 @@ absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string
   return RunDir::Open(root, name, IfExists::kReplace);
 }
 
+// ", 40 of 100 tasks"; "" = every task of the folder runs.
+std::string LeftOut(int64_t tasks, int64_t left_out) {
+  return left_out == 0 ? "" : absl::StrCat(", ", tasks, " of ", tasks + left_out, " tasks");
+}
+
 absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   RunConfig& config = *loaded.config;
@@ -68,15 +73,17 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenEvaluation(config, path));
   base::InitLogging("eval", config.log_level, dir.logs() + "/ingot.log");
   for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
-  base::json::object record{{"checkpoint", path}};
+  base::json::object record{
+      {"checkpoint", path}, {"eval/tasks", check.data.eval_tasks}, {"eval/tasks_left_out", check.data.eval_left_out}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   bool evaluated = false;
   INGOT_RETURN_IF_ERROR(
       EvaluateOnce("eval", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
         evaluated = true;
-        std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed)  trajectories: ingot inspect %s\n",
-                    result.reward_mean(), config.eval.avg_n, result.total(), result.failed(), dir.path().c_str());
+        std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed%s)  trajectories: ingot inspect %s\n",
+                    result.reward_mean(), config.eval.avg_n, result.total(), result.failed(),
+                    LeftOut(check.data.eval_tasks, check.data.eval_left_out).c_str(), dir.path().c_str());
         record["eval/reward_mean"] = result.reward_mean();
         record["eval/avg_n"] = config.eval.avg_n;
         record["eval/episodes"] = result.total();

@@ -11,6 +11,7 @@
 #include "app/process.h"
 #include "app/progress.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "dataset/harbor.h"
 #include "reward/harbor_task.h"
 #include "reward/verifier.h"
@@ -57,8 +58,8 @@ class Attempt {
  public:
   Attempt(sandbox::Substrate& substrate, const Exam& exam) : substrate_(substrate), exam_(exam) {}
 
-  // The reward of the solution, or of nothing, in a verifier's room of this kind.
-  absl::StatusOr<double> Run(bool solves, const std::string& judges_room) {
+  // The verdict on the solution, or on nothing, in a verifier's room of this kind.
+  absl::StatusOr<reward::Verdict> Run(bool solves, const std::string& judges_room) {
     sandbox::RoomOptions options;
     options.image = exam_.image.rootfs;
     options.takes_snapshots = true;
@@ -103,7 +104,7 @@ class Attempt {
     return absl::InternalError(absl::StrCat("/solution/solve.sh ", sandbox::Describe(outcome, limits)));
   }
 
-  absl::StatusOr<double> Judge(sandbox::Room& room) const {
+  absl::StatusOr<reward::Verdict> Judge(sandbox::Room& room) const {
     reward::VerifierOptions options;
     options.kind = "harbor";
     options.timeout_s = kUsualSeconds;
@@ -117,31 +118,44 @@ class Attempt {
     for (const auto& [name, folder] : {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
       INGOT_ASSIGN_OR_RETURN(*folder, room.AddFolder(name));
     }
-    INGOT_ASSIGN_OR_RETURN(const reward::Verdict verdict, verifier->Verify(input));
-    return verdict.reward;
+    return verifier->Verify(input);
   }
 
   sandbox::Substrate& substrate_;
   const Exam& exam_;
 };
 
-// "" or why the task is wrong. `images`: null = the task is tried without its image.
-absl::StatusOr<std::string> Fault(sandbox::Substrate& substrate, sandbox::ImageStore* images, const v1::Task& task) {
+// Whether the verdict is the 0 of a test.sh that left no reward.
+bool IsUnrewarded(const reward::Verdict& verdict) {
+  return verdict.signals.at("no_reward") == 1 || verdict.signals.at("tests_timed_out") == 1;
+}
+
+struct Finding {
+  std::string fault;  // why the task is wrong; empty = it is right
+  std::string note;   // empty = none
+};
+
+// `images`: null = the task is tried without its image.
+absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageStore* images, const v1::Task& task) {
   INGOT_ASSIGN_OR_RETURN(const Exam exam, ExamOf(task, images));
   Attempt attempt(substrate, exam);
   const auto solved = attempt.Run(true, "pristine");
-  if (!solved.ok() || *solved != 1) {
+  if (!solved.ok() || solved->reward != 1) {
     const auto changed = attempt.Run(true, "changed");
-    if (changed.ok() && *changed == 1) {
-      return "its tests look at what the solution changed outside of the work folder: recipes need verifier_room: "
-             "changed";
+    if (changed.ok() && changed->reward == 1) {
+      return Finding{
+          "its tests look at what the solution changed outside of the work folder: recipes need "
+          "verifier_room: changed",
+          ""};
     }
     INGOT_RETURN_IF_ERROR(solved.status());
-    return absl::StrCat("its solution gives ", *solved, ", not 1");
+    const std::string why = IsUnrewarded(*solved) ? absl::StrCat(": ", solved->detail) : "";
+    return Finding{absl::StrCat("its solution gives ", solved->reward, ", not 1", why), ""};
   }
   const auto idle = attempt.Run(false, "pristine");
-  if (idle.ok() && *idle == 1) return "doing nothing gives 1";
-  return "";
+  if (!idle.ok()) return Finding{absl::StrCat("doing nothing gives no verdict: ", idle.status().message()), ""};
+  if (idle->reward > 0) return Finding{absl::StrCat("doing nothing gives ", idle->reward, ", not 0"), ""};
+  return Finding{"", IsUnrewarded(*idle) ? absl::StrCat("doing nothing counts as 0: ", idle->detail) : ""};
 }
 
 // What this machine does not hold of the limits that tasks name.
@@ -210,12 +224,14 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
   sandbox::ImageStore images(StoreOf(args.store));
   int wrong = 0, tried = 0;
   for (const v1::Task& task : read->tasks) {
-    const absl::StatusOr<std::string> fault = [&]() -> absl::StatusOr<std::string> {
-      if (args.only_read) return std::string();
+    const absl::StatusOr<Finding> finding = [&]() -> absl::StatusOr<Finding> {
+      if (args.only_read) return Finding();
       const Underway trying(absl::StrCat("tasks check: ", ++tried, " of ", read->tasks.size(), ", ", task.task_id()));
-      return Fault(*substrate, args.without_images ? nullptr : &images, task);
+      return Examine(*substrate, args.without_images ? nullptr : &images, task);
     }();
-    const std::string reason = fault.ok() ? *fault : std::string(fault.status().message());
+    const std::string reason = base::Printable(finding.ok() ? finding->fault : std::string(finding.status().message()));
+    if (finding.ok() && !finding->note.empty())
+      out << "note " << task.task_id() << ": " << base::Printable(finding->note) << "\n";
     out << (reason.empty() ? "ok " : "wrong ") << task.task_id() << (reason.empty() ? "" : ": ") << reason << std::endl;
     if (!reason.empty()) ++wrong;
   }

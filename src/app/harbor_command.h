@@ -24,8 +24,9 @@ struct TasksCheckArgs {
 };
 
 // One line per task: "ok NAME", "refused NAME: reason" or "wrong NAME: reason", and "note NAME: field: ..." for each field that is
-// not honoured. A task is tried twice, in rooms as runs have them: the solution must give a reward of 1, and an agent that
-// does nothing must not. Returns 0 if every task that runs here is right, 1 otherwise, 2 if the folder cannot be read.
+// not honoured. A task is tried twice, in rooms as runs have them. The solution must leave a reward of 1. The tests must judge
+// an agent that does nothing, with 0; a note says where they leave no reward, which runs count as 0. Returns 0 if every task
+// that runs here is right, 1 otherwise, 2 if the folder cannot be read.
 int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& errors);
 
 }  // namespace ingot::app

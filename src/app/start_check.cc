@@ -34,10 +34,10 @@ std::string ContentOf(const v1::Task& task) {
 }
 
 void CountShared(const RunData& data, DataFacts& facts) {
-  if (data.eval_tasks.empty()) return;
+  if (data.eval_tasks.tasks.empty()) return;
   std::set<std::string> trained;
-  for (const v1::Task& task : data.tasks) trained.insert(ContentOf(task));
-  for (const v1::Task& task : data.eval_tasks) {
+  for (const v1::Task& task : data.tasks.tasks) trained.insert(ContentOf(task));
+  for (const v1::Task& task : data.eval_tasks.tasks) {
     if (!trained.contains(ContentOf(task))) continue;
     if (facts.shared++ == 0) facts.shared_id = task.task_id();
   }
@@ -149,20 +149,25 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
   INGOT_ASSIGN_OR_RETURN(const RunData data, ReadDataFiles(config));
   check.conversations = data.conversations;
   check.pairs = data.pairs;
-  check.data.tasks = std::ssize(data.tasks);
-  check.data.eval_tasks = std::ssize(data.eval_tasks);
+  check.data.tasks = std::ssize(data.tasks.tasks);
+  check.data.eval_tasks = std::ssize(data.eval_tasks.tasks);
+  check.data.left_out = data.tasks.refused;
+  check.data.eval_left_out = data.eval_tasks.refused;
   if (!config.tasks.empty()) {
     check.recipes = std::ssize(config.agents.recipes);
     check.data.context = config.rollout.context_length > 0
                              ? std::min<int64_t>(config.rollout.context_length, model_context)
                              : model_context;
     INGOT_RETURN_IF_ERROR(CheckContext(config, text, check.data.context));
-    const agents::TaskSet sets[] = {{absl::StrCat("data.tasks (", config.tasks, ")"), data.tasks},
-                                    {absl::StrCat("eval.tasks (", config.eval.tasks, ")"), data.eval_tasks}};
+    const agents::TaskSet sets[] = {{absl::StrCat("data.tasks (", config.tasks, ")"), data.tasks.tasks},
+                                    {absl::StrCat("eval.tasks (", config.eval.tasks, ")"), data.eval_tasks.tasks}};
     INGOT_ASSIGN_OR_RETURN(check.doubts, agents::Rehearse(config.agents, sets));
-    INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks));
-    check.data.shown_tokens = ShownTokens(config, data.tasks, *text.tokenizer);
+    INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks.tasks));
+    check.data.shown_tokens = ShownTokens(config, data.tasks.tasks, *text.tokenizer);
     CountShared(data, check.data);
+  }
+  for (const auto& [key, source] : {std::pair("data.tasks", &data.tasks), {"eval.tasks", &data.eval_tasks}}) {
+    if (!source->remark.empty()) check.doubts.push_back(absl::StrCat(key, ": ", source->remark));
   }
   for (std::string& doubt : StartDoubts(config, check.data)) check.doubts.push_back(std::move(doubt));
   return check;
@@ -177,8 +182,12 @@ absl::Status CheckRunPool(const RunConfig& config, bool resume) {
 
 std::string DescribeCheck(const StartCheck& check) {
   std::vector<std::string> parts;
-  if (check.data.tasks > 0) parts.push_back(Count(check.data.tasks, "task"));
-  if (check.data.eval_tasks > 0) parts.push_back(Count(check.data.eval_tasks, "held-out task"));
+  const auto tasks = [](int64_t number, int64_t left_out, const char* one) {
+    return Count(number, one) + (left_out > 0 ? fmt::format(" of {}", number + left_out) : "");
+  };
+  if (check.data.tasks > 0) parts.push_back(tasks(check.data.tasks, check.data.left_out, "task"));
+  if (check.data.eval_tasks > 0)
+    parts.push_back(tasks(check.data.eval_tasks, check.data.eval_left_out, "held-out task"));
   if (check.conversations > 0) parts.push_back(Count(check.conversations, "conversation"));
   if (check.pairs > 0) parts.push_back(Count(check.pairs, "preference pair"));
   if (check.data.tasks > 0) {

@@ -1,6 +1,8 @@
 #include "dataset/tasks.h"
 
+#include <iterator>
 #include <unordered_map>
+#include <utility>
 
 #include "base/checksum.h"
 #include "dataset/harbor.h"
@@ -27,16 +29,39 @@ absl::StatusOr<std::string> Domain(const json::value& object) {
   return std::string(domain->get_string());
 }
 
-}  // namespace
+std::string RemarkOn(const std::string& path, const HarborFolder& folder) {
+  const std::string more = absl::StrCat("; `ingot tasks check ", path, "` lists all");
+  const auto first = [](const HarborFolder::Remark& remark) { return absl::StrCat(remark.name, ": ", remark.text); };
+  if (!folder.refused.empty()) {
+    return absl::StrCat(folder.tasks.size(), " of ", folder.tasks.size() + folder.refused.size(), " tasks of ", path,
+                        " run here; the first refused is ", first(folder.refused[0]), more);
+  }
+  if (folder.notes.empty()) return "";
+  return absl::StrCat(folder.notes.size(), folder.notes.size() == 1 ? " field" : " fields", " of the tasks of ", path,
+                      " not honoured; the first is of ", first(folder.notes[0]), more);
+}
 
-absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options) {
-  if (IsHarborFolder(path)) {
-    INGOT_ASSIGN_OR_RETURN(HarborFolder folder, ReadHarborFolder(path));
-    if (!folder.tasks.empty()) return std::move(folder.tasks);
+absl::StatusOr<TaskSource> ReadFolder(const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(HarborFolder folder, ReadHarborFolder(path));
+  if (folder.tasks.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": none of its ", folder.refused.size(), " tasks runs here; '",
                                                    folder.refused[0].name, "': ", folder.refused[0].text,
                                                    " (`ingot tasks check` lists all)"));
   }
+  TaskSource source{.tasks = {}, .refused = std::ssize(folder.refused), .remark = RemarkOn(path, folder)};
+  source.tasks = std::move(folder.tasks);
+  return source;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options) {
+  INGOT_ASSIGN_OR_RETURN(TaskSource source, ReadTasks(path, options));
+  return std::move(source.tasks);
+}
+
+absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options) {
+  if (IsHarborFolder(path)) return ReadFolder(path);
   std::vector<v1::Task> tasks;
   std::unordered_map<std::string, int64_t> lines;  // by id
   INGOT_RETURN_IF_ERROR(
@@ -56,7 +81,7 @@ absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const J
         return absl::OkStatus();
       }));
   if (tasks.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": there is no task in it"));
-  return tasks;
+  return TaskSource{.tasks = std::move(tasks), .refused = 0, .remark = ""};
 }
 
 }  // namespace ingot::dataset

@@ -1,8 +1,10 @@
-// Tasks: a folder of Harbor tasks (dataset/harbor.h), whose refused ones are left out, or a JSONL file, one task per line. A line is any JSON object; this reader looks at two of its fields.
+// Tasks: a folder of Harbor tasks (dataset/harbor.h), or a JSONL file, one task per line. A line is any JSON object; this reader
+// looks at two of its fields. A task of a folder that does not run here is left out, and a wrong line refuses the file.
 //
 //   {"task_id": "sum-17", "domain": "arithmetic", "question": ..., "answer": ...}
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,9 +14,18 @@
 
 namespace ingot::dataset {
 
+struct TaskSource {
+  std::vector<v1::Task> tasks;
+  int64_t refused = 0;  // tasks of the folder that are left out
+  // What a run on them does not do as the folder says, in one line for people: the tasks left out, else the fields that are
+  // not honoured. Empty = it does all.
+  std::string remark;
+};
+
 // The tasks in the file's order, each with its line as payload. task_id: a string or an integer; absent = the content
 // key of the line. domain: a string; absent = empty. INVALID_ARGUMENT names file and line: two tasks have one id (equal
-// lines without ids do), or the file has no task.
+// lines without ids do), the file has no task, or no task of the folder runs here.
+absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options = {});
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options = {});
 
 }  // namespace ingot::dataset

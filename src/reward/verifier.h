@@ -53,6 +53,9 @@ struct CodeOptions {
 
 struct HarborOptions {
   std::string tests = "${task.tests_dir}";  // template of the folder that holds test.sh; relative to ${cwd}
+  // true = a test.sh that started and ended without a reward is reward 0, since the agent's work may end it; false = an error.
+  bool no_reward_is_zero = true;
+  bool timeout_is_zero = true;  // the same of a test.sh that runs past its time limit
 };
 
 // A template is text with ${task}, ${task.FIELD}, ${workdir}, ${home} or ${episode_id} in it (sandbox/template.h).
@@ -97,7 +100,7 @@ struct VerifierOptions {
   std::string reward_from = "exit_code";
   // command, harbor: seconds, > 0. code: of each test.
   double timeout_s = 60;
-  // command: true = running past `timeout_s` is reward 0, since the agent's work may hang; false = an error.
+  // command (harbor has its own): true = running past `timeout_s` is reward 0, since the agent's work may hang; false = an error.
   bool timeout_is_zero = false;
   ChoiceOptions choice;
   FBetaOptions f_beta;

@@ -145,9 +145,10 @@ absl::Status LoadVerifier(const std::string& verifier, agents::RunnerOptions& op
 
 TEST(Verifiers, AnOptionIsOfItsKindsAlone) {
   agents::RunnerOptions options;
-  for (const char* wrong : {"{kind: exact, math: {workers: 3}}", "{kind: math, ignore_case: true}",
-                            "{kind: regex, tolerance: 1}", "{kind: exact, timeout_s: 5}",
-                            "{kind: code, code: {tests: x}, command: [a]}", "{kind: agent_posted, expected: x}"}) {
+  for (const char* wrong :
+       {"{kind: exact, math: {workers: 3}}", "{kind: math, ignore_case: true}", "{kind: regex, tolerance: 1}",
+        "{kind: exact, timeout_s: 5}", "{kind: code, code: {tests: x}, command: [a]}",
+        "{kind: agent_posted, expected: x}", "{kind: harbor, timeout_is_zero: false}"}) {
     EXPECT_NE(LoadVerifier(wrong, options).message().find("it is an option of verifiers of kind"), std::string::npos)
         << wrong;
   }
@@ -158,11 +159,13 @@ TEST(Verifiers, AnOptionIsOfItsKindsAlone) {
   for (const char* right :
        {"{kind: exact, ignore_case: true}", "{kind: math, math: {workers: 3}, expected: x}",
         "{kind: json_field, field: a, tolerance: 1}", "{kind: command, command: [a], timeout_s: 5}",
-        "{kind: code, code: {tests: x}, timeout_s: 5}", "{kind: harbor, harbor: {tests: x}, timeout_is_zero: true}"}) {
+        "{kind: code, code: {tests: x}, timeout_s: 5}", "{kind: harbor, harbor: {tests: x, timeout_is_zero: false}}"}) {
     const absl::Status loaded = LoadVerifier(right, options);
     EXPECT_TRUE(loaded.ok()) << right << loaded;
   }
   EXPECT_EQ(options.recipes[0].verifier.harbor.tests, "x");
+  EXPECT_TRUE(options.recipes[0].verifier.harbor.no_reward_is_zero);
+  EXPECT_FALSE(options.recipes[0].verifier.harbor.timeout_is_zero);
 }
 
 TEST(RunConfig, AStageOfItsOwnNeedsTermsToJudge) {

@@ -310,6 +310,11 @@ def case_harbor(ingot, folder):
                "memory_mb = 64\n")
     write_task(tasks, "sick", JUDGE, "#!/bin/sh\necho Hello > /app/hello.txt\n",
                "[environment.healthcheck]\ncommand = \"exit 4\"\ninterval_sec = 0\nretries = 2\n")
+    write_task(tasks, "strict", "set -e\ngrep -q Hello /app/hello.txt\necho 1 > /logs/verifier/reward.txt\n",
+               "#!/bin/sh\necho Hello > /app/hello.txt\n")
+    write_task(tasks, "silent", "exit 3\n", "#!/bin/sh\necho Hello > /app/hello.txt\n")
+    write_task(tasks, "garbled", "grep -q Hello /app/hello.txt && R=1 || R=none\necho $R > /logs/verifier/reward.txt\n",
+               "#!/bin/sh\necho Hello > /app/hello.txt\n")
     write_task(tasks, "named", JUDGE, "#!/bin/sh\necho Hello > /app/hello.txt\n", "user = \"dev\"\n")
     done = ingot.call("tasks", "check", tasks, "--store", folder / "store", timeout=400)
     if "sandbox.require is namespaces" in done.stderr:
@@ -317,20 +322,24 @@ def case_harbor(ingot, folder):
     lines = set(done.stdout.splitlines())
     print(done.stdout, done.stderr)
     for line in ("refused card: it asks for environment.gpus", "ok good", "wrong unsolved: its solution gives 0, not 1",
-                 "wrong free: doing nothing gives 1", "wrong peeks: its solution gives 0, not 1", "ok armed", "ok named",
+                 "wrong free: doing nothing gives 1, not 0", "wrong peeks: its solution gives 0, not 1", "ok armed", "ok named",
                  "wrong installs: its tests look at what the solution changed outside of the work folder: recipes need "
                  "verifier_room: changed", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",
                  "note named: verifier.user: commands run as the room's only user, which they see as root",
-                 "3 of 9 tasks run here"):
+                 "ok strict", "4 of 12 tasks run here"):
         check(line in lines, f"no line '{line}'")
+    for start in ("note strict: doing nothing counts as 0: test.sh exited with 2 and left no reward",
+                  "wrong silent: its solution gives 0, not 1: test.sh exited with 3 and left no reward",
+                  "wrong garbled: doing nothing gives no verdict: reward.txt holds 'none'"):
+        check(any(line.startswith(start) for line in lines), f"no line '{start}..'")
     check(done.returncode == 1, f"exit code {done.returncode}")
     # The run judges as the check did.
     (folder / "run").mkdir()
-    for name in ("good", "unsolved"):
+    for name in ("good", "unsolved", "strict"):
         (tasks / name).rename(folder / "run" / name)
     output = collect(ingot, folder, folder / "run", {
         "image": "${task.image}", "verifier": {"kind": "harbor", "harbor": {"tests": "${task.tests_dir}"}}})
-    check("2 episodes, 0 failed, mean outcome 1.0" in output, output)
+    check("3 episodes, 0 failed, mean outcome 1.0" in output, output)
 
 
 def main():

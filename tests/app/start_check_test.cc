@@ -65,6 +65,33 @@ TEST_F(StartChecked, AGoodRunIsDescribedInOneLine) {
             "ok: 2 tasks, 1 held-out task, 1 conversation, agents from elsewhere, context of 256 tokens; 1 doubt");
 }
 
+TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {
+  namespace fs = std::filesystem;
+  for (const auto& [name, toml] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"good", ""},
+                                                                  {"ill", "[environment.healthcheck]\nretries = 1\n"},
+                                                                  {"slow", "[agent]\ntimeout_sec = \"1\"\n"}}) {
+    for (const char* const part : {"environment", "tests"})
+      fs::create_directories(fs::path(folder_) / "h" / name / part);
+    File(std::string("h/") + name + "/task.toml", toml);
+    File(std::string("h/") + name + "/instruction.md", "Do it.");
+    File(std::string("h/") + name + "/environment/Dockerfile", "FROM scratch");
+    File(std::string("h/") + name + "/tests/test.sh", "exit 1");
+  }
+  config_.tasks = folder_ + "/h";
+  config_.eval.tasks.clear();
+  config_.scheduler.groups_per_step = 1;
+  config_.agents.recipes[0].command = {"/bin/sh", "-c", "echo $1", "sh", "${task.instruction}"};
+  config_.agents.recipes[0].verifier.kind = "harbor";
+  const auto check = Check();
+  ASSERT_TRUE(check.ok()) << check.status();
+  EXPECT_THAT(DescribeCheck(*check), StartsWith("ok: 1 task of 3, 1 recipe rehearsed"));
+  EXPECT_THAT(check->doubts, ElementsAre(AllOf(StartsWith("data.tasks: 1 of 3 tasks of " + config_.tasks + " run here"),
+                                               HasSubstr("the first refused is ill: environment.healthcheck"))));
+  fs::remove_all(folder_ + "/h/good");
+  EXPECT_THAT(Error(), HasSubstr("none of its 2 tasks runs here"));
+}
+
 TEST_F(StartChecked, AFieldThatOnlyHeldOutTasksLackIsFound) {
   config_.eval.tasks = File("eval.jsonl", R"({"task_id": "c", "prompt": "3+3"})");
   EXPECT_THAT(Error(), AllOf(StartsWith("recipe 'adder': eval.tasks (" + config_.eval.tasks + "): "),

@@ -143,10 +143,10 @@ user = "dev"
 [verifier]
 user = 1000
 [environment]
-build_timeout_sec = 60
+build_timeout_sec = 3600
 skills_dir = "/skills"
 )");
-  Task("root", "[agent]\nuser = \"root\"\n[verifier]\nuser = 0\n");
+  Task("root", "[agent]\nuser = \"root\"\n[verifier]\nuser = 0\n[environment]\nbuild_timeout_sec = 600.0\n");
   const auto read = ReadHarborFolder(root_.string());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->tasks.size(), 2u);
@@ -155,6 +155,113 @@ skills_dir = "/skills"
   EXPECT_EQ(all,
             "other agent.user\nother verifier.user\nother environment.build_timeout_sec\nother environment.skills_dir\n"
             "other artifacts\n");
+}
+
+// "NAME: why" of each refused task, one a line.
+std::string Refusals(const HarborFolder& read) {
+  std::string all;
+  for (const auto& refusal : read.refused) all += refusal.name + ": " + refusal.text + "\n";
+  return all;
+}
+
+TEST_F(HarborTest, AValueOfTheWrongKindIsRefusedWithItsPlace) {
+  struct Case {
+    const char *name, *toml, *why;
+  };
+  std::string wanted;
+  for (const Case& each : std::initializer_list<Case>{
+           {"a", "[environment]\ngpus = \"1\"\n", "3: environment.gpus is \"1\", a text: write a number from 0 to 1e9"},
+           {"b", "[environment]\ncpus = \"4\"\n", "3: environment.cpus is \"4\", a text: write a number from 0 to 1e9"},
+           {"c", "[agent]\ntimeout_sec = \"90\"\n",
+            "3: agent.timeout_sec is \"90\", a text: write a number of seconds above 0 and at most 1e9"},
+           {"d", "[agent]\ntimeout_sec = -1\n",
+            "3: agent.timeout_sec is -1, a number: write a number of seconds above 0 and at most 1e9"},
+           {"e", "[verifier]\n\ntimeout_sec = inf\n",
+            "4: verifier.timeout_sec is inf, a number: write a number of seconds above 0 and at most 1e9"},
+           {"f", "[environment]\nenv = {A = 1}\n",
+            "3: environment.env.A is 1, a number: write a text in quotation marks"},
+           {"g", "[environment]\nenv = [\"A=1\"]\n", "3: environment.env is a list: write a table"},
+           {"h", "[environment]\nnetwork_mode = \"host\"\n",
+            "3: environment.network_mode is \"host\", a text: write one of no-network, public, allowlist"},
+           {"i", "[environment]\ndocker_image = 5\n",
+            "3: environment.docker_image is 5, a number: write a text in quotation marks"},
+           {"j", "schema_version = \"9.0\"\n",
+            "2: schema_version is \"9.0\", a text: write a version of the schema 1.x, such as \"1.0\""},
+           {"k", "[environment]\nmemory = \"2 GB\"\n",
+            "3: environment.memory is \"2 GB\", a text: write \"2G\" or \"512M\", or better memory_mb with a number"},
+           {"l", "agent = true\n", "2: agent is true, a truth value: write a table"},
+           {"m", "[environment]\ngpus = 0.5\n", "3: environment.gpus is 0.5, a number: write a whole number"},
+           {"n", "[environment]\nallow_internet = \"no\"\n",
+            "3: environment.allow_internet is \"no\", a text: write true or false"},
+           {"o", "[environment]\nos = \"plan9\"\n", "3: environment.os is \"plan9\", a text: write \"linux\""},
+           {"p", "[verifier]\nuser = 1.5\n", "3: verifier.user is 1.5, a number: write a name or a uid"},
+           {"q", "[environment]\nworkdir = \"\u001b[1m\"\nskills_dir = [1]\n",
+            "4: environment.skills_dir is a list: write a text in quotation marks"}}) {
+    Task(each.name, each.toml);
+    wanted += std::string(each.name) + ": task.toml, line " + each.why + "\n";
+  }
+  const auto read = ReadHarborFolder(root_.string());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(Refusals(*read), wanted);
+}
+
+TEST_F(HarborTest, AMisspeltKeyIsNotedWithTheNearest) {
+  Task("a", "[enviroment]\ncpus = 2\n[verifier]\ntimout_sec = 9\n[agent]\nmemory_mb = 5\n[metadata]\nmood = 1\n");
+  Task("b", "[environment]\nzzz = 1\ndocker_imag = \"debian:12\"\n");
+  fs::remove(root_ / "b/environment/Dockerfile");
+  const auto read = ReadHarborFolder(root_.string());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->tasks.size(), 1u);
+  EXPECT_EQ(Refusals(*read), "b: it has neither environment.docker_image nor environment/Dockerfile\n");
+  std::vector<std::string> notes;
+  for (const auto& note : read->notes) notes.push_back(note.name + " " + note.text);
+  EXPECT_THAT(
+      notes,
+      testing::UnorderedElementsAre(
+          "a enviroment: not read, as Harbor has no such section; the nearest is 'environment'",
+          "a verifier.timout_sec: not read, as Harbor has no such key; the nearest is 'verifier.timeout_sec'",
+          "a agent.memory_mb: not read, as Harbor has no such key; the nearest is 'environment.memory_mb'",
+          "b environment.zzz: not read, as Harbor has no such key",
+          "b environment.docker_imag: not read, as Harbor has no such key; the nearest is 'environment.docker_image'"));
+}
+
+TEST_F(HarborTest, ABadTaskIsRefusedAlone) {
+  Task("good", "schema_version = \"1.4\"\n");
+  Task("ill", "[environment.healthcheck]\ninterval_sec = 1\n");
+  fs::remove(Task("bare") / "task.toml");
+  std::ofstream(Task("empty") / "instruction.md") << " \n";
+  std::ofstream(Task("odd") / "instruction.md") << "\xff\n";
+  fs::remove(Task("looped") / "task.toml");
+  fs::create_symlink("task.toml", root_ / "looped/task.toml");  // stands for a folder that the user may not read
+  fs::create_directories(root_ / "notes");
+  std::ofstream(root_ / "README.md") << "none\n";
+  const auto read = ReadHarborFolder(root_.string());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(Refusals(*read),
+              testing::MatchesRegex("bare: it has no task.toml\nempty: its instruction.md is empty\n"
+                                    "ill: environment.healthcheck has no command: write one, or none of it\n"
+                                    "looped: cannot read [^\n]*looped/task.toml[^\n]*\n"
+                                    "odd: its instruction.md is not UTF-8\n"));
+  const auto source = ReadTasks(root_.string());
+  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_EQ(source->tasks.size(), 1u);
+  EXPECT_EQ(source->tasks[0].task_id(), "good");
+  EXPECT_EQ(source->refused, 5);
+  EXPECT_EQ(source->remark, "1 of 6 tasks of " + root_.string() +
+                                " run here; the first refused is bare: it has no task.toml; `ingot tasks check " +
+                                root_.string() + "` lists all");
+  EXPECT_EQ(Refusals(*ReadHarborFolder((root_ / "bare").string())), "bare: it has no task.toml\n");
+}
+
+TEST_F(HarborTest, FieldsThatAreNotHonouredAreRemarkedOn) {
+  Task("a");
+  EXPECT_EQ(ReadTasks(root_.string())->remark, "");
+  Task("b", "[agnet]\ntimeout_sec = 5\n");
+  EXPECT_EQ(ReadTasks(root_.string())->remark,
+            "1 field of the tasks of " + root_.string() +
+                " not honoured; the first is of b: agnet: not read, as Harbor has no such section; the nearest is "
+                "'agent'; `ingot tasks check " +
+                root_.string() + "` lists all");
 }
 
 TEST_F(HarborTest, AFolderWithoutTasksIsNamed) {

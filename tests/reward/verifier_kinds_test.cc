@@ -173,8 +173,9 @@ TEST_F(HarborTest, TheTasksTimeAndVariablesAreItsOwn) {
                         {{"env", {{"A", "bo"}, {"B", "x"}}}, {"verifier_env", {{"B", "th"}}}});
   ASSERT_TRUE(told.ok()) << told.status();
   EXPECT_EQ(told->reward, 1);
-  EXPECT_THAT(std::string(Run("sleep 30", {{"verifier_timeout_s", 0.3}}).status().message()),
-              HasSubstr("test.sh ran past its limit of 0.3 s"));
+  const auto slow = Run("sleep 30", {{"verifier_timeout_s", 0.3}});
+  ASSERT_TRUE(slow.ok()) << slow.status();
+  EXPECT_EQ(slow->detail, "test.sh ran past its limit of 0.3 s");
   EXPECT_THAT(std::string(Run("exit 0", {{"verifier_timeout_s", "long"}}).status().message()),
               HasSubstr("verifier_timeout_s is no number"));
   EXPECT_THAT(std::string(Run("exit 0", {{"verifier_env", {{"B", 1}}}}).status().message()),
@@ -217,18 +218,51 @@ TEST_F(HarborTest, VariablesThatLoadCodeFromTheWorkFolderAreDropped) {
   EXPECT_EQ(named->reward, 1) << "the task asks for it in the verifier's own variables";
 }
 
-TEST_F(HarborTest, NoRewardIsAnErrorAndNeverAZero) {
-  EXPECT_THAT(std::string(Run("echo done; exit 0").status().message()), HasSubstr("reward.txt"));
-  EXPECT_FALSE(Run("echo many > /logs/verifier/reward.txt").ok());
-  EXPECT_FALSE(Run(": > /logs/verifier/reward.txt").ok());
-  EXPECT_FALSE(Run("echo '{\"a\": 1, \"b\": 2}' > /logs/verifier/reward.json").ok());
-  EXPECT_FALSE(Score({{"tests_dir", "nowhere"}}, "").ok());
+// The agent's work may end test.sh in each of these ways.
+TEST_F(HarborTest, ATestThatEndsWithoutARewardIsZero) {
+  wish_.disk.bytes = 32 << 20;
+  for (const auto& [script, why] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"set -e; grep -q hi none; echo 1 > /logs/verifier/reward.txt", "test.sh exited with 2 and left no reward"},
+           {"echo done; exit 0", "test.sh exited with 0 and left no reward"},
+           {": > /logs/verifier/reward.txt", "left no reward"},
+           {"mkdir /logs/verifier/reward.json", "left no reward"},
+           {"rmdir /logs/verifier; ln -s /tests /logs/verifier", "left no reward"},
+           {"kill -SEGV $$", "test.sh was killed by signal 11"},
+           {"head -c 100000000 /dev/zero", "test.sh wrote more than its limit"},
+           {"head -c 60000000 /dev/zero > big; echo 1 > /logs/verifier/reward.txt",
+            "used more disk than its room may"}}) {
+    options_.harbor.no_reward_is_zero = true;
+    const auto zero = Run(script);
+    ASSERT_TRUE(zero.ok()) << script << ": " << zero.status();
+    EXPECT_EQ(zero->reward, 0) << script;
+    EXPECT_EQ(zero->signals.at("no_reward"), 1) << script;
+    EXPECT_THAT(zero->detail, HasSubstr(why)) << script;
+    options_.harbor.no_reward_is_zero = false;
+    EXPECT_THAT(std::string(Run(script).status().message()), HasSubstr(why)) << script;
+  }
+}
+
+TEST_F(HarborTest, ATestThatRunsTooLongIsZero) {
   options_.timeout_s = 0.5;
-  EXPECT_FALSE(Run("sleep 30").ok());
-  options_.timeout_is_zero = true;
-  const auto zero = Run("sleep 30");
+  const auto zero = Run("echo 1 > /logs/verifier/reward.txt; sleep 30");
   ASSERT_TRUE(zero.ok()) << zero.status();
   EXPECT_EQ(zero->reward, 0);
+  EXPECT_EQ(zero->signals.at("tests_timed_out"), 1);
+  options_.harbor.timeout_is_zero = false;
+  EXPECT_EQ(Run("sleep 30").status().message(), "test.sh ran past its limit of 0.5 s");
+}
+
+TEST_F(HarborTest, ARewardThatWasLeftBeforeASignalCounts) {
+  const auto left = Run("echo 0.5 > /logs/verifier/reward.txt; kill -9 $$");
+  ASSERT_TRUE(left.ok()) << left.status();
+  EXPECT_EQ(left->reward, 0.5);
+}
+
+TEST_F(HarborTest, AVerifierThatCannotJudgeIsAnErrorAndNeverAZero) {
+  EXPECT_THAT(std::string(Run("echo many > /logs/verifier/reward.txt").status().message()), HasSubstr("'many'"));
+  EXPECT_THAT(std::string(Run("echo '{\"a\": 1, \"b\": 2}' > /logs/verifier/reward.json").status().message()),
+              HasSubstr("none is called 'reward'"));
+  EXPECT_THAT(std::string(Score({{"tests_dir", "nowhere"}}, "").status().message()), HasSubstr("holds no test.sh"));
 }
 
 }  // namespace

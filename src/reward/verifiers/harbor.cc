@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -22,6 +23,7 @@ using sandbox::Template;
 
 constexpr int64_t kLargestReport = 1 << 20;
 constexpr char kTests[] = "tests", kLogs[] = "logs";
+constexpr char kNoReward[] = "no_reward", kTimedOut[] = "tests_timed_out";  // signals: 1 = it was so, 0 = not
 
 // Variables with paths from which loaders, shells and interpreters take code that nobody asked for.
 constexpr char kCodePaths[] =
@@ -80,14 +82,14 @@ absl::StatusOr<double> NumberOf(const value& json, const std::string& what) {
 }
 
 absl::StatusOr<Verdict> ParseText(const std::string& text) {
-  const auto json = base::ParseJson(Trimmed(text));
+  const auto json = base::ParseJson(text);
   if (!json.ok()) return absl::InternalError(absl::StrCat("reward.txt holds ", Quoted(text), ", which is no number"));
   INGOT_ASSIGN_OR_RETURN(const double reward, NumberOf(*json, "reward.txt"));
   return Verdict{.reward = reward, .signals = {}, .facts = {}, .detail = "scored by test.sh"};
 }
 
 absl::StatusOr<Verdict> ParseObject(const std::string& text) {
-  const auto json = base::ParseJson(Trimmed(text));
+  const auto json = base::ParseJson(text);
   if (!json.ok()) return base::Annotate(absl::InternalError(json.status().message()), "reward.json");
   Verdict verdict{.reward = 0, .signals = {}, .facts = {}, .detail = "scored by test.sh"};
   if (!json->is_object()) {
@@ -139,15 +141,7 @@ class HarborVerifier final : public Verifier {
       limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(task.verifier_timeout_s * 1e9));
     const auto outcome = input.room->Run(command, limits, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "test.sh did not run");
-    if (outcome->ending == sandbox::Ending::kCancelled) return absl::CancelledError("test.sh was cancelled");
-    if (outcome->ending == sandbox::Ending::kTimedOut && options_.timeout_is_zero) {
-      return Judged(false, "test.sh ran past its time limit");
-    }
-    const std::string described = sandbox::Describe(*outcome, limits);
-    if (outcome->ending != sandbox::Ending::kExited) return absl::InternalError(absl::StrCat("test.sh ", described));
-    return Read(*input.room,
-                absl::StrCat(described, " and left neither /logs/verifier/reward.json nor reward.txt; its ",
-                             "stderr: ", Quoted(Trimmed(outcome->err))));
+    return VerdictOf(*input.room, *outcome, limits);
   }
 
   absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
@@ -157,13 +151,58 @@ class HarborVerifier final : public Verifier {
   }
 
  private:
-  // `neither`: the error's text where there is no report.
-  static absl::StatusOr<Verdict> Read(sandbox::Room& room, const std::string& neither) {
-    const auto json = room.ReadBound(kLogs, "verifier/reward.json", kLargestReport);
-    if (json.ok()) return ParseObject(*json);
-    const auto text = room.ReadBound(kLogs, "verifier/reward.txt", kLargestReport);
-    if (text.ok()) return ParseText(*text);
-    return absl::InternalError(absl::StrCat("test.sh ", neither));
+  // The verdict on a test.sh that has started.
+  absl::StatusOr<Verdict> VerdictOf(sandbox::Room& room, const sandbox::Outcome& outcome,
+                                    const sandbox::Limits& limits) const {
+    const std::string what = absl::StrCat("test.sh ", sandbox::Describe(outcome, limits));
+    switch (outcome.ending) {
+      case sandbox::Ending::kCancelled:
+        return absl::CancelledError(what);
+      case sandbox::Ending::kNoSpace:
+        return absl::InternalError(what);
+      case sandbox::Ending::kTimedOut:
+        return Without(kTimedOut, options_.harbor.timeout_is_zero, what);
+      case sandbox::Ending::kOutputOverflow:
+      case sandbox::Ending::kDiskFull:
+        return Without(kNoReward, options_.harbor.no_reward_is_zero, what);
+      case sandbox::Ending::kExited:
+      case sandbox::Ending::kSignalled:
+        break;
+    }
+    INGOT_ASSIGN_OR_RETURN(std::optional<Verdict> left, Left(room));
+    if (left.has_value()) {
+      for (const char* const signal : {kNoReward, kTimedOut}) left->signals[signal] = 0;
+      return *std::move(left);
+    }
+    return Without(kNoReward, options_.harbor.no_reward_is_zero,
+                   absl::StrCat(what, " and left no reward in /logs/verifier/reward.json or reward.txt; its stderr: ",
+                                Quoted(Trimmed(outcome.err))));
+  }
+
+  // The reward that test.sh left; nullopt = none.
+  static absl::StatusOr<std::optional<Verdict>> Left(sandbox::Room& room) {
+    INGOT_ASSIGN_OR_RETURN(const std::string json, Read(room, "verifier/reward.json"));
+    if (!json.empty()) return ParseObject(json);
+    INGOT_ASSIGN_OR_RETURN(const std::string text, Read(room, "verifier/reward.txt"));
+    if (!text.empty()) return ParseText(text);
+    return std::nullopt;
+  }
+
+  // Reward 0 with this signal, or an error.
+  static absl::StatusOr<Verdict> Without(const std::string& signal, bool is_zero, const std::string& what) {
+    if (!is_zero) return absl::InternalError(what);
+    Verdict verdict = Judged(false, what);
+    for (const char* const each : {kNoReward, kTimedOut}) verdict.signals[each] = each == signal ? 1 : 0;
+    return verdict;
+  }
+
+  // A file of /logs, trimmed. Empty: test.sh left none, or something else in its place.
+  static absl::StatusOr<std::string> Read(sandbox::Room& room, const std::string& name) {
+    const auto text = room.ReadBound(kLogs, name, kLargestReport);
+    if (text.ok()) return Trimmed(*text);
+    const absl::Status& status = text.status();
+    if (absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) return "";
+    return base::Annotate(status, "the reward of test.sh");
   }
 
   absl::StatusOr<std::string> FolderOf(const VerifierInput& input) const {

@@ -6,8 +6,15 @@
 //   /logs/verifier/reward.json   a number, or an object of numbers; "reward" is the reward, the others are signals. Of an
 //                                object with one number and no "reward", that number is the reward.
 //
-// The exit code does not matter. No reward file, an empty one or no number is an error of the verifier, and running past the
-// time limit is one unless `timeout_is_zero`. The task's time limit replaces `timeout_s`. The answer is not read.
+// The exit code does not matter, and the answer is not read. The task's time limit replaces `timeout_s`. An agent whose work
+// makes test.sh fail has failed, and is told apart from a verifier that did not run:
+//
+//   reward 0   test.sh started, and ended without a reward (no reward file, or an empty one): by an exit code, a signal, too
+//              much output, or its room's own limit of disk. Signal no_reward; `no_reward_is_zero`: false makes it an error.
+//              It ran past its time limit. Signal tests_timed_out; `timeout_is_zero`: false makes it an error.
+//              Both signals are 0 otherwise.
+//   an error   test.sh is missing or did not start, the machine's disk was full, the room died, or the reward file holds
+//              something that is no reward
 #pragma once
 
 #include <memory>
