@@ -1,11 +1,12 @@
 #include "execution/cases.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
-#include <vector>
 
+#include "base/clock.h"
+#include "execution/fields.h"
 #include "execution/files_api.h"
-#include "execution/requests.h"
 #include "execution/run_to_end.h"
 
 namespace ingot::execution {
@@ -14,19 +15,34 @@ namespace {
 using base::json::array;
 using base::json::object;
 using base::json::value;
+using SteadyClock = std::chrono::steady_clock;
 
-// The parts of a request, all checked before anything runs.
-struct Batch {
-  sandbox::Limits limits;
-  std::map<std::string, std::string> files, env;
-  Code code;
-  std::vector<std::string> cases;
-};
+constexpr double kUsualTotalSeconds = 600;
+constexpr double kLongestTotalSeconds = 24 * 3600;
 
-absl::StatusOr<Batch> BatchOf(const value& request) {
-  if (!request.is_object()) return absl::InvalidArgumentError("a request is a JSON object");
+const Keys& NewRoomKeys() {
+  static const Keys kKeys{
+      .kind = "a batch",
+      .request = {"language", "code", "command", "files", "env", "cases", "image", "limits"},
+      .limits = {"wall_s", "total_s", "memory_bytes", "output_bytes", "cpu_s", "processes", "cpus"}};
+  return kKeys;
+}
+
+const Keys& SessionKeys() {
+  static const Keys kKeys{.kind = "a batch in a session",
+                          .request = {"language", "code", "command", "files", "env", "cases", "stream", "limits"},
+                          .limits = {"wall_s", "total_s", "memory_bytes", "output_bytes", "cpu_s"}};
+  return kKeys;
+}
+
+absl::StatusOr<Batch> ParseBatch(const value& request, const Keys& keys) {
+  INGOT_RETURN_IF_ERROR(CheckKeys(request, keys));
   Batch batch;
   INGOT_ASSIGN_OR_RETURN(batch.limits, LimitsOf(request));
+  const double wall = std::chrono::duration<double>(batch.limits.wall_time).count();
+  INGOT_ASSIGN_OR_RETURN(const double total, LimitField(request, "total_s", std::max(kUsualTotalSeconds, wall),
+                                                        {.most = kLongestTotalSeconds}));
+  batch.total = base::FromSeconds(total);
   INGOT_ASSIGN_OR_RETURN(batch.files, MapField(request, "files"));
   INGOT_ASSIGN_OR_RETURN(batch.env, MapField(request, "env"));
   INGOT_ASSIGN_OR_RETURN(batch.code, CodeOf(request));
@@ -35,27 +51,57 @@ absl::StatusOr<Batch> BatchOf(const value& request) {
   return batch;
 }
 
-absl::StatusOr<object> RunCases(const Batch& batch,
-                                const std::function<absl::StatusOr<sandbox::Outcome>(const std::string& in)>& run) {
+absl::Status CheckWanted(const sandbox::Cancellation& cancel) {
+  if (!cancel.cancelled()) return absl::OkStatus();
+  return absl::CancelledError("the client went away, or the service ends");
+}
+
+using Runner = std::function<absl::StatusOr<sandbox::Outcome>(const std::string& in, const sandbox::Limits& limits)>;
+
+absl::StatusOr<object> RunCases(const Batch& batch, SteadyClock::time_point end, const sandbox::Cancellation& cancel,
+                                const Runner& run) {
   array results;
   for (const std::string& each : batch.cases) {
-    INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, run(each));
-    results.push_back(CaseOf(outcome));
+    INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
+    const std::chrono::nanoseconds left = end - SteadyClock::now();
+    if (left.count() <= 0) {
+      results.push_back(CaseOf(sandbox::Outcome(), "not_run"));
+      continue;
+    }
+    sandbox::Limits limits = batch.limits;
+    limits.wall_time = std::min(limits.wall_time, left);
+    const absl::StatusOr<sandbox::Outcome> outcome = run(each, limits);
+    INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
+    INGOT_RETURN_IF_ERROR(outcome.status());
+    const bool is_cut = outcome->ending == sandbox::Ending::kTimedOut && left < batch.limits.wall_time;
+    results.push_back(CaseOf(*outcome, is_cut ? "total_timeout" : EndingName(outcome->ending)));
   }
   return object{{"cases", std::move(results)}};
 }
 
 }  // namespace
 
-absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::ImageStore& images, const value& request) {
-  INGOT_ASSIGN_OR_RETURN(const Batch batch, BatchOf(request));
-  INGOT_ASSIGN_OR_RETURN(const std::string source, ImageOf(request));
+absl::StatusOr<Batch> ParseNewRoomBatch(const value& request, const sandbox::GroupLimits& most) {
+  INGOT_ASSIGN_OR_RETURN(Batch batch, ParseBatch(request, NewRoomKeys()));
+  INGOT_ASSIGN_OR_RETURN(batch.image, ImageOf(request));
+  INGOT_ASSIGN_OR_RETURN(batch.totals, TotalsOf(request, {.processes = most.processes, .cpus = most.cpus}));
+  if (most.memory_bytes > 0) batch.totals.memory_bytes = std::min(batch.totals.memory_bytes, most.memory_bytes);
+  return batch;
+}
+
+absl::StatusOr<Batch> ParseSessionBatch(const value& request) { return ParseBatch(request, SessionKeys()); }
+
+absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::ImageStore& images, const Batch& batch,
+                                    const sandbox::Cancellation& cancel) {
+  const SteadyClock::time_point end = SteadyClock::now() + batch.total;
   sandbox::Image image;
   sandbox::RoomOptions options;
-  if (!source.empty()) {
-    INGOT_ASSIGN_OR_RETURN(image, images.Resolve(source));
+  if (!batch.image.empty()) {
+    INGOT_ASSIGN_OR_RETURN(image, images.Resolve(batch.image));
+    INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
     options.image = image.rootfs;
   }
+  options.totals = batch.totals;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate.Prepare(options));
   for (const auto& [path, text] : batch.files)
     INGOT_RETURN_IF_ERROR(base::Annotate(room->WriteFile(path, text), "files"));
@@ -64,24 +110,24 @@ absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::Imag
   command.env["HOME"] = room->home();
   command.env["TMPDIR"] = room->tmp();
   for (const auto& [name, text] : batch.env) command.env[name] = text;
-  return RunCases(batch, [&](const std::string& in) {
+  return RunCases(batch, end, cancel, [&](const std::string& in, const sandbox::Limits& limits) {
     command.stdin_text = in;
-    return room->Run(command, batch.limits, nullptr);
+    return room->Run(command, limits, &cancel);
   });
 }
 
-absl::StatusOr<object> RunInSession(Session& session, const value& request) {
-  INGOT_ASSIGN_OR_RETURN(const Batch batch, BatchOf(request));
+absl::StatusOr<object> RunInSession(Session& session, const Batch& batch, const sandbox::Cancellation& cancel) {
+  const SteadyClock::time_point end = SteadyClock::now() + batch.total;
   for (const auto& [path, text] : batch.files)
     INGOT_RETURN_IF_ERROR(base::Annotate(WriteWhole(session, path, text), "files"));
-  return RunCases(batch, [&](const std::string& in) {
+  return RunCases(batch, end, cancel, [&](const std::string& in, const sandbox::Limits& limits) {
     Program program;
     program.argv = batch.code.argv;
     program.env = batch.env;
-    program.memory_bytes = batch.limits.memory_bytes;
-    program.cpu_seconds = batch.limits.cpu_seconds;
-    program.wall_time = batch.limits.wall_time;
-    return RunToEnd(session, std::move(program), in, batch.limits.output_bytes);
+    program.memory_bytes = limits.memory_bytes;
+    program.cpu_seconds = limits.cpu_seconds;
+    program.wall_time = limits.wall_time;
+    return RunToEnd(session, std::move(program), in, limits.output_bytes, &cancel);
   });
 }
 

@@ -1,22 +1,46 @@
-// Requests to execute that answer as a whole: their cases run one after another. Both functions block until the last one has
-// ended.
+// Requests to execute that answer as a whole: their cases run one after another.
 #pragma once
 
+#include <chrono>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
+#include "execution/requests.h"
 #include "execution/session.h"
 #include "sandbox/image.h"
 #include "sandbox/substrate.h"
 
 namespace ingot::execution {
 
+// A request whose parts are all checked.
+struct Batch {
+  sandbox::Limits limits;          // of each case
+  std::chrono::nanoseconds total;  // of the whole request, from the moment that it has a slot
+  sandbox::GroupLimits totals;     // of a room of its own
+  std::string image;               // the same; "" = none
+  std::map<std::string, std::string> files, env;
+  Code code;
+  std::vector<std::string> cases;  // the stdin of each
+};
+
+// For a room of its own. `most`: the totals of any room, where 0 is no bound. More memory than it has is cut, as it bounds the
+// address space of each process too; more processes and CPUs are refused.
+absl::StatusOr<Batch> ParseNewRoomBatch(const base::json::value& request, const sandbox::GroupLimits& most);
+// For a session, whose room has its limits already.
+absl::StatusOr<Batch> ParseSessionBatch(const base::json::value& request);
+
+// These block until the last case has ended. CANCELLED: `cancel` was cancelled, which ends the case that runs. Once
+// Batch::total is over, the case that runs ends as "total_timeout", and the cases behind it are "not_run".
+
 // In a room of its own, which is removed behind the last case; nothing of a case outlives it but its files.
 absl::StatusOr<base::json::object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::ImageStore& images,
-                                                const base::json::value& request);
+                                                const Batch& batch, const sandbox::Cancellation& cancel);
 
 // In a session. Daemons of a case go on.
-absl::StatusOr<base::json::object> RunInSession(Session& session, const base::json::value& request);
+absl::StatusOr<base::json::object> RunInSession(Session& session, const Batch& batch,
+                                                const sandbox::Cancellation& cancel);
 
 }  // namespace ingot::execution

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_split.h"
 #include "execution/e2b_sandboxes.h"
+#include "execution/fields.h"
 #include "execution/program_feeds.h"
 #include "execution/requests.h"
 

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "execution/connect.h"
 #include "execution/e2b_sandboxes.h"
+#include "execution/fields.h"
 #include "execution/files_api.h"
 #include "execution/requests.h"
 #include "execution/utf8.h"

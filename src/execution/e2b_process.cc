@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "execution/connect.h"
 #include "execution/e2b_sandboxes.h"
+#include "execution/fields.h"
 #include "execution/program_feeds.h"
 #include "execution/requests.h"
 #include "execution/utf8.h"

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/secret.h"
+#include "execution/fields.h"
 #include "execution/requests.h"
 #include "execution/utf8.h"
 
@@ -124,6 +125,10 @@ http::Reply E2bError(const absl::Status& status) {
 bool E2bSandboxes::Owns(const Target& target) {
   return target.path == "/sandboxes" || target.path == "/v2/sandboxes" || target.path.starts_with("/sandboxes/") ||
          target.path.starts_with("/v2/sandboxes/");
+}
+
+bool E2bSandboxes::Opens(const http::RequestHead& head, const Target& target) {
+  return head.method == "POST" && (target.path == "/sandboxes" || target.path == "/v2/sandboxes");
 }
 
 http::Reply E2bSandboxes::Answer(const http::RequestHead& head, const Target& target, const std::string& body) {

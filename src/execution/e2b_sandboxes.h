@@ -37,7 +37,9 @@ class E2bSandboxes {
   explicit E2bSandboxes(SessionStore& store) : store_(store) {}
 
   static bool Owns(const Target& target);
-  // `may_block` requests open and end rooms: the answer takes a while.
+  // The request opens a sandbox, and may wait for its image.
+  static bool Opens(const http::RequestHead& head, const Target& target);
+  // Blocks while rooms open and end.
   http::Reply Answer(const http::RequestHead& head, const Target& target, const std::string& body);
 
  private:

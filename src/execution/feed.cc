@@ -71,6 +71,9 @@ class FeedExchange final : public http::Exchange, public std::enable_shared_from
 
 class PostedFeed final : public Feed {
  public:
+  explicit PostedFeed(std::shared_ptr<sandbox::Cancellation> cancel) : cancel_(std::move(cancel)) {}
+
+  bool is_unwanted() const { return cancel_->cancelled(); }
   void Set(http::Reply reply) {
     base::MutexLock lock(mu_);
     reply_ = std::move(reply);
@@ -82,18 +85,21 @@ class PostedFeed final : public Feed {
     output.reply = std::exchange(reply_, std::nullopt);
     return output;
   }
+  void Closed() override { cancel_->Cancel(); }
 
  private:
+  const std::shared_ptr<sandbox::Cancellation> cancel_;
   base::Mutex mu_;
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
 
-std::shared_ptr<Feed> MakePostedFeed(base::Executor& threads, std::function<http::Reply()> answer,
-                                     std::function<void()> wake) {
-  const auto feed = std::make_shared<PostedFeed>();
+std::shared_ptr<Feed> MakePostedFeed(base::Executor& threads, std::shared_ptr<sandbox::Cancellation> cancel,
+                                     std::function<http::Reply()> answer, std::function<void()> wake) {
+  const auto feed = std::make_shared<PostedFeed>(std::move(cancel));
   const absl::Status posted = threads.TryPost([feed, answer = std::move(answer), wake = std::move(wake)] {
+    if (feed->is_unwanted()) return;
     feed->Set(answer());
     wake();
   });

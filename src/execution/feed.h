@@ -8,6 +8,7 @@
 
 #include "base/executor.h"
 #include "http/handler.h"
+#include "sandbox/process.h"
 
 namespace ingot::execution {
 
@@ -24,9 +25,10 @@ class Feed {
 using Opener =
     std::function<std::variant<http::Reply, std::shared_ptr<Feed>>(std::string body, std::function<void()> wake)>;
 
-// An answer that `answer` makes on one of `threads`. Null = they take no more work.
-std::shared_ptr<Feed> MakePostedFeed(base::Executor& threads, std::function<http::Reply()> answer,
-                                     std::function<void()> wake);
+// An answer that `answer` makes on one of `threads`. A client that goes away cancels `cancel`; once it is cancelled, `answer` is
+// not begun. Null = the threads take no more work.
+std::shared_ptr<Feed> MakePostedFeed(base::Executor& threads, std::shared_ptr<sandbox::Cancellation> cancel,
+                                     std::function<http::Reply()> answer, std::function<void()> wake);
 
 // An exchange that `open` answers. `busy`: the answer where `threads` takes no more work. The threads outlive it.
 std::shared_ptr<http::Exchange> MakeFeedExchange(base::Executor& threads, Opener open, http::Reply busy);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/clock.h"
+#include "execution/fields.h"
 #include "execution/utf8.h"
 
 namespace ingot::execution {
@@ -12,85 +14,60 @@ using base::json::value;
 
 constexpr size_t kMostCases = 1000;
 constexpr double kLongestSeconds = 3600;
+// A room whose memory, processes or CPU time are less may not come up.
+constexpr Range kMemory{.least = 16 << 20, .most = 1e15, .is_whole = true};
+constexpr double kLeastProcesses = 8;
+constexpr double kLeastCpus = 0.01;
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-absl::Status WrongType(std::string_view name, const char* type) {
-  return absl::InvalidArgumentError(absl::StrCat("'", base::View(name), "' must be ", type));
-}
-
 }  // namespace
-
-absl::StatusOr<std::string> TextOf(const value& json, std::string_view name) {
-  if (json.is_string()) return std::string(json.get_string());
-  return WrongType(name, "a string");
-}
-
-absl::StatusOr<std::string> TextField(const value& request, std::string_view name, std::string otherwise) {
-  const value* const found = base::Find(request, name);
-  return found == nullptr || found->is_null() ? std::move(otherwise) : TextOf(*found, name);
-}
-
-absl::StatusOr<std::map<std::string, std::string>> MapField(const value& request, std::string_view name) {
-  std::map<std::string, std::string> map;
-  const value* const found = base::Find(request, name);
-  if (found == nullptr || found->is_null()) return map;
-  if (!found->is_object()) return WrongType(name, "an object of strings");
-  for (const auto& [key, text] : found->get_object()) {
-    INGOT_ASSIGN_OR_RETURN(map[std::string(key)], TextOf(text, absl::StrCat(base::View(name), ".", std::string(key))));
-  }
-  return map;
-}
-
-absl::StatusOr<bool> FlagField(const value& request, std::string_view name) {
-  const value* const found = base::Find(request, name);
-  if (found == nullptr || found->is_null()) return false;
-  if (found->is_bool()) return found->get_bool();
-  return WrongType(name, "true or false");
-}
-
-absl::StatusOr<double> LimitField(const value& request, std::string_view name, double otherwise, double most) {
-  const value* const limits = base::Find(request, "limits");
-  const value* const found = limits == nullptr ? nullptr : base::Find(*limits, name);
-  if (found == nullptr) return otherwise;
-  const double number = found->is_number() ? found->to_number<double>() : -1;
-  if (number > 0 && number <= most) return number;
-  return absl::InvalidArgumentError(
-      absl::StrCat("'limits.", base::View(name), "' must be a number above 0, at most ", most));
-}
 
 absl::StatusOr<sandbox::Limits> LimitsOf(const value& request) {
   sandbox::Limits limits;
-  INGOT_ASSIGN_OR_RETURN(const double wall, LimitField(request, "wall_s", 10, kLongestSeconds));
-  INGOT_ASSIGN_OR_RETURN(const double output, LimitField(request, "output_bytes", 1 << 20, 16 << 20));
-  INGOT_ASSIGN_OR_RETURN(const double memory, LimitField(request, "memory_bytes", 0, 1e15));
-  INGOT_ASSIGN_OR_RETURN(const double cpu, LimitField(request, "cpu_s", 0, kLongestSeconds));
-  limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(wall * 1e9));
+  INGOT_ASSIGN_OR_RETURN(const double wall, LimitField(request, "wall_s", 10, {.most = kLongestSeconds}));
+  INGOT_ASSIGN_OR_RETURN(const double output, LimitField(request, "output_bytes", 1 << 20,
+                                                         {.least = 1, .most = 16 << 20, .is_whole = true}));
+  INGOT_ASSIGN_OR_RETURN(const double memory, LimitField(request, "memory_bytes", 0, kMemory));
+  INGOT_ASSIGN_OR_RETURN(const double cpu, LimitField(request, "cpu_s", 0, {.most = kLongestSeconds}));
+  limits.wall_time = base::FromSeconds(wall);
   limits.output_bytes = static_cast<int64_t>(output);
   limits.memory_bytes = static_cast<int64_t>(memory);
   limits.cpu_seconds = static_cast<int64_t>(cpu + 0.999);
   return limits;
 }
 
-absl::StatusOr<value> ParseObject(const std::string& body) {
-  if (body.empty()) return object();
-  INGOT_ASSIGN_OR_RETURN(value request, base::ParseJson(body));
-  if (request.is_object()) return request;
-  return absl::InvalidArgumentError("a request is a JSON object");
+absl::StatusOr<sandbox::GroupLimits> TotalsOf(const value& request, const sandbox::GroupLimits& most) {
+  sandbox::GroupLimits totals;
+  Range memory_range = kMemory;
+  if (most.memory_bytes > 0) memory_range.most = static_cast<double>(most.memory_bytes);
+  INGOT_ASSIGN_OR_RETURN(const double memory, LimitField(request, "memory_bytes", 0, memory_range));
+  const double most_processes = most.processes > 0 ? static_cast<double>(most.processes) : 1e6;
+  INGOT_ASSIGN_OR_RETURN(
+      const double processes,
+      LimitField(request, "processes", 0, {.least = kLeastProcesses, .most = most_processes, .is_whole = true}));
+  const double most_cpus = most.cpus > 0 ? most.cpus : 1e6;
+  INGOT_ASSIGN_OR_RETURN(totals.cpus, LimitField(request, "cpus", 0, {.least = kLeastCpus, .most = most_cpus}));
+  totals.memory_bytes = static_cast<int64_t>(memory);
+  totals.processes = static_cast<int64_t>(processes);
+  return totals;
 }
 
 absl::StatusOr<Code> CodeOf(const value& request) {
   Code code;
+  const value *const language = base::Find(request, "language"), *const text = base::Find(request, "code");
   if (const value* const command = base::Find(request, "command"); command != nullptr) {
     if (!command->is_array() || command->get_array().empty())
-      return absl::InvalidArgumentError("'command' must be a list of strings that is not empty");
+      return WrongType("command", *command, "a list of strings that is not empty");
+    if (language != nullptr || text != nullptr)
+      return absl::InvalidArgumentError("a request has 'command', or 'language' and 'code': not both");
     for (const value& word : command->get_array()) {
-      INGOT_ASSIGN_OR_RETURN(std::string text, TextOf(word, "command"));
-      code.argv.push_back(std::move(text));
+      const size_t at = code.argv.size();
+      INGOT_ASSIGN_OR_RETURN(std::string argument, TextOf(word, absl::StrCat("command[", at, "]")));
+      code.argv.push_back(std::move(argument));
     }
     return code;
   }
-  const value *const language = base::Find(request, "language"), *const text = base::Find(request, "code");
   if (language == nullptr || text == nullptr)
     return absl::InvalidArgumentError("a request needs 'language' and 'code', or 'command'");
   INGOT_ASSIGN_OR_RETURN(const std::string name, TextOf(*language, "language"));
@@ -107,12 +84,22 @@ absl::StatusOr<Code> CodeOf(const value& request) {
 absl::StatusOr<std::vector<std::string>> CasesOf(const value& request) {
   const value* const given = base::Find(request, "cases");
   if (given == nullptr) return std::vector<std::string>{""};
-  if (!given->is_array() || given->get_array().empty() || given->get_array().size() > kMostCases)
-    return absl::InvalidArgumentError(absl::StrCat("'cases' must be a list of 1 to ", kMostCases, " objects"));
+  if (!given->is_array()) return WrongType("cases", *given, R"(a list of {"stdin": TEXT} or of texts)");
+  const size_t count = given->get_array().size();
+  if (count == 0 || count > kMostCases)
+    return absl::InvalidArgumentError(absl::StrCat("'cases' has ", count, " cases: 1 to ", kMostCases, " are wanted"));
   std::vector<std::string> cases;
   for (const value& each : given->get_array()) {
-    INGOT_ASSIGN_OR_RETURN(std::string text, TextField(each, "stdin", ""));
-    cases.push_back(std::move(text));
+    const std::string name = absl::StrCat("cases[", cases.size(), "]");
+    if (each.is_string()) {
+      cases.emplace_back(each.get_string());
+      continue;
+    }
+    if (!each.is_object()) return WrongType(name, each, R"({"stdin": TEXT} or a text)");
+    INGOT_RETURN_IF_ERROR(CheckKeys(each, {.kind = name, .request = {"stdin"}, .limits = {}}));
+    absl::StatusOr<std::string> text = TextField(each, "stdin", "");
+    if (!text.ok()) return base::Annotate(text.status(), name);
+    cases.push_back(*std::move(text));
   }
   return cases;
 }
@@ -145,15 +132,11 @@ std::string_view EndingName(sandbox::Ending ending) {
   return "exited";
 }
 
-object CaseOf(const sandbox::Outcome& outcome) {
-  return {{"stdout", ValidUtf8(outcome.out)},
-          {"stderr", ValidUtf8(outcome.err)},
-          {"ending", std::string(EndingName(outcome.ending))},
-          {"exit_code", outcome.exit_code},
-          {"signal", outcome.signal},
-          {"wall_s", Seconds(outcome.wall)},
-          {"cpu_s", Seconds(outcome.cpu)},
-          {"max_rss_bytes", outcome.max_rss_bytes}};
+object CaseOf(const sandbox::Outcome& outcome, std::string_view ending) {
+  return {{"stdout", ValidUtf8(outcome.out)}, {"stderr", ValidUtf8(outcome.err)},
+          {"ending", std::string(ending)},    {"exit_code", outcome.exit_code},
+          {"signal", outcome.signal},         {"wall_s", Seconds(outcome.wall)},
+          {"cpu_s", Seconds(outcome.cpu)},    {"max_rss_bytes", outcome.max_rss_bytes}};
 }
 
 http::Reply JsonReply(int status, const value& json) { return {.status = status, .body = base::PrintJson(json)}; }

@@ -1,7 +1,6 @@
 // JSON of the service's own requests and answers (service.h has the list).
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,22 +8,15 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "http/handler.h"
+#include "sandbox/control_groups.h"
 #include "sandbox/process.h"
 
 namespace ingot::execution {
 
-// Fields of an object. INVALID_ARGUMENT names the field that has another type.
-absl::StatusOr<std::string> TextOf(const base::json::value& json, std::string_view name);
-absl::StatusOr<std::string> TextField(const base::json::value& request, std::string_view name, std::string otherwise);
-absl::StatusOr<std::map<std::string, std::string>> MapField(const base::json::value& request, std::string_view name);
-absl::StatusOr<bool> FlagField(const base::json::value& request, std::string_view name);
-// A number above 0, at most `most`, of the object "limits".
-absl::StatusOr<double> LimitField(const base::json::value& request, std::string_view name, double otherwise,
-                                  double most);
+// "limits" of each program: wall_s, output_bytes, memory_bytes, cpu_s.
 absl::StatusOr<sandbox::Limits> LimitsOf(const base::json::value& request);
-
-// A body that is an object; "" = an empty one.
-absl::StatusOr<base::json::value> ParseObject(const std::string& body);
+// "limits" of a room: memory_bytes, processes, cpus. `most`: 0 = no bound of the service's.
+absl::StatusOr<sandbox::GroupLimits> TotalsOf(const base::json::value& request, const sandbox::GroupLimits& most);
 
 // The program of a request: `argv`, and a file with the code that the room needs before; "" = none.
 struct Code {
@@ -33,7 +25,7 @@ struct Code {
 };
 absl::StatusOr<Code> CodeOf(const base::json::value& request);
 
-// The stdin of each case; one without stdin where the request has no "cases".
+// The stdin of each case, which is {"stdin": TEXT} or TEXT alone; one without stdin where the request has no "cases".
 absl::StatusOr<std::vector<std::string>> CasesOf(const base::json::value& request);
 
 // The image that a request names; "" = none. A client names archives, registries and digests; the machine's folders, and
@@ -42,7 +34,7 @@ absl::StatusOr<std::string> ImageOf(const base::json::value& request);
 
 std::string_view EndingName(sandbox::Ending ending);
 // {"stdout", "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}
-base::json::object CaseOf(const sandbox::Outcome& outcome);
+base::json::object CaseOf(const sandbox::Outcome& outcome, std::string_view ending);
 
 http::Reply JsonReply(int status, const base::json::value& json);
 // {"error": {"code", "message"}}

@@ -1,29 +1,39 @@
 #include "execution/run_to_end.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <chrono>
+#include <cerrno>
 #include <csignal>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include "base/mutex.h"
+#include "sandbox/spawn.h"
 
 namespace ingot::execution {
+namespace {
+
+// Until the bell has rung, the cancellation, or the time.
+void Await(const sandbox::Fd& bell, const sandbox::Cancellation* cancel, int milliseconds) {
+  pollfd fds[2] = {{bell.get(), POLLIN, 0}, {cancel == nullptr ? -1 : cancel->fd(), POLLIN, 0}};
+  poll(fds, 2, milliseconds);
+  uint64_t rings = 0;
+  [[maybe_unused]] const ssize_t got = read(bell.get(), &rings, sizeof(rings));
+}
+
+}  // namespace
 
 absl::StatusOr<sandbox::Outcome> RunToEnd(Session& session, Program program, const std::string& stdin_text,
-                                          int64_t output_bytes) {
-  struct Waiting {
-    base::Mutex mu;
-    base::CondVar changed;
-    bool has_news ABSL_GUARDED_BY(mu) = false;
-  };
-  const auto waiting = std::make_shared<Waiting>();
+                                          int64_t output_bytes, const sandbox::Cancellation* cancel) {
+  const auto bell = std::make_shared<sandbox::Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell->valid()) return sandbox::ErrnoStatus(errno, "cannot make the eventfd of a program");
   program.has_input = !stdin_text.empty();
-  INGOT_ASSIGN_OR_RETURN(const Session::Started started, session.Start(std::move(program), [waiting] {
-    base::MutexLock lock(waiting->mu);
-    waiting->has_news = true;
-    waiting->changed.SignalAll();
+  INGOT_ASSIGN_OR_RETURN(const Session::Started started, session.Start(std::move(program), [bell] {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(bell->get(), &one, sizeof(one));
   }));
   size_t fed = 0;
   sandbox::Outcome outcome;
@@ -38,12 +48,10 @@ absl::StatusOr<sandbox::Outcome> RunToEnd(Session& session, Program program, con
         if (fed == stdin_text.size()) session.CloseInput(*started.process).IgnoreError();
       }
     }
-    {
-      base::MutexLock lock(waiting->mu);
-      const bool is_fed = fed >= stdin_text.size();
-      if (!waiting->has_news && is_fed) waiting->changed.WaitFor(waiting->mu, std::chrono::seconds(30));
-      if (!waiting->has_news && !is_fed) waiting->changed.WaitFor(waiting->mu, std::chrono::milliseconds(5));
-      waiting->has_news = false;
+    Await(*bell, cancel, fed < stdin_text.size() ? 5 : 30'000);
+    if (cancel != nullptr && cancel->cancelled()) {
+      session.Signal(*started.process, SIGKILL);
+      return absl::CancelledError("the program was cancelled");
     }
     const Subscription::News news = started.subscription->Take();
     for (const auto& chunk : news.chunks) {

@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/secret.h"
 #include "execution/cases.h"
+#include "execution/fields.h"
 #include "execution/files_api.h"
 #include "execution/program_feeds.h"
 #include "execution/requests.h"
@@ -24,30 +26,28 @@ constexpr int64_t kLargestBody = 64 << 20;
 constexpr double kLongestSeconds = 24 * 3600;
 constexpr int kQuickThreads = 4;
 constexpr size_t kMostQuick = 1024;
+// Sessions that open at a time: each may wait for its image.
+constexpr int kOpeningThreads = 16;
 
 http::Reply Busy() { return ErrorReply(429, "too_many", "all slots are taken, and as many requests wait: try again"); }
-
-std::chrono::nanoseconds FromSeconds(double seconds) {
-  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
-}
 
 http::Reply NoSession() {
   return ErrorReply(404, "not_found", "there is no such session: it ended, or nobody used it for too long");
 }
 
 absl::StatusOr<OpenRequest> OpenRequestOf(const value& request) {
+  static const Keys kKeys{.kind = "a session",
+                          .request = {"image", "env", "limits"},
+                          .limits = {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}};
+  INGOT_RETURN_IF_ERROR(CheckKeys(request, kKeys));
   OpenRequest open;
   INGOT_ASSIGN_OR_RETURN(open.image, ImageOf(request));
   INGOT_ASSIGN_OR_RETURN(open.env, MapField(request, "env"));
-  INGOT_ASSIGN_OR_RETURN(const double memory, LimitField(request, "memory_bytes", 0, 1e15));
-  INGOT_ASSIGN_OR_RETURN(const double processes, LimitField(request, "processes", 0, 1e6));
-  INGOT_ASSIGN_OR_RETURN(open.totals.cpus, LimitField(request, "cpus", 0, 1e6));
-  INGOT_ASSIGN_OR_RETURN(const double idle, LimitField(request, "idle_s", 0, kLongestSeconds));
-  INGOT_ASSIGN_OR_RETURN(const double lifetime, LimitField(request, "lifetime_s", 0, kLongestSeconds));
-  open.totals.memory_bytes = static_cast<int64_t>(memory);
-  open.totals.processes = static_cast<int64_t>(processes);
-  open.idle = FromSeconds(idle);
-  open.lifetime = FromSeconds(lifetime);
+  INGOT_ASSIGN_OR_RETURN(open.totals, TotalsOf(request, sandbox::GroupLimits()));
+  INGOT_ASSIGN_OR_RETURN(const double idle, LimitField(request, "idle_s", 0, {.most = kLongestSeconds}));
+  INGOT_ASSIGN_OR_RETURN(const double lifetime, LimitField(request, "lifetime_s", 0, {.most = kLongestSeconds}));
+  open.idle = base::FromSeconds(idle);
+  open.lifetime = base::FromSeconds(lifetime);
   return open;
 }
 
@@ -71,9 +71,12 @@ absl::StatusOr<Code> PlaceCode(Session& session, const value& request) {
 
 absl::StatusOr<std::shared_ptr<Feed>> StreamProgram(std::shared_ptr<Held> held, const value& request,
                                                     std::function<void()> wake) {
+  static const Keys kKeys{.kind = "a stream",
+                          .request = {"language", "code", "command", "files", "env", "stream", "limits"},
+                          .limits = {"wall_s", "memory_bytes", "cpu_s"}};
+  INGOT_RETURN_IF_ERROR(CheckKeys(request, kKeys));
   INGOT_ASSIGN_OR_RETURN(const sandbox::Limits limits, LimitsOf(request));
   INGOT_ASSIGN_OR_RETURN(const auto env, MapField(request, "env"));
-  if (base::Find(request, "cases") != nullptr) return absl::InvalidArgumentError("a stream has no 'cases'");
   INGOT_ASSIGN_OR_RETURN(const Code code, PlaceCode(*held->session, request));
   INGOT_ASSIGN_OR_RETURN(Session::Started started, held->session->Start(ProgramOf(code, env, limits), std::move(wake)));
   return MakeProgramFeed(std::move(held), std::move(started), OwnProgramWords());
@@ -81,14 +84,18 @@ absl::StatusOr<std::shared_ptr<Feed>> StreamProgram(std::shared_ptr<Held> held, 
 
 absl::StatusOr<std::shared_ptr<Feed>> RunCell(std::shared_ptr<Held> held, const std::string& body,
                                               std::function<void()> wake) {
+  static const Keys kWhole{
+      .kind = "a cell", .request = {"code", "env", "stream", "limits"}, .limits = {"wall_s", "output_bytes"}};
+  static const Keys kStreamed{.kind = "a cell with a stream", .request = kWhole.request, .limits = {"wall_s"}};
   INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
+  INGOT_ASSIGN_OR_RETURN(const bool streams, FlagField(request, "stream"));
+  INGOT_RETURN_IF_ERROR(CheckKeys(request, streams ? kStreamed : kWhole));
   INGOT_ASSIGN_OR_RETURN(const sandbox::Limits limits, LimitsOf(request));
   CellRequest cell;
   const value* const code = base::Find(request, "code");
   if (code == nullptr) return absl::InvalidArgumentError("a cell needs 'code'");
   INGOT_ASSIGN_OR_RETURN(cell.code, TextOf(*code, "code"));
   INGOT_ASSIGN_OR_RETURN(cell.env, MapField(request, "env"));
-  INGOT_ASSIGN_OR_RETURN(const bool streams, FlagField(request, "stream"));
   cell.wall_time = limits.wall_time;
   auto interpreter = held->FindInterpreter("");
   if (streams)
@@ -155,12 +162,15 @@ Service::Service(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions o
       e2b_files_(store_),
       e2b_code_(store_),
       slots_({.name = "execution", .threads = options_.slots, .max_queued = static_cast<size_t>(options_.slots)}),
+      opens_({.name = "opening", .threads = kOpeningThreads, .max_queued = kMostQuick}),
       quick_({.name = "sessions", .threads = kQuickThreads, .max_queued = kMostQuick}) {}
 
 Service::~Service() {
   // Programs and image tools that requests wait for end, and the requests with them.
-  for (const auto& held : store_.List()) store_.Remove(held->id);
+  requests_.CancelAll();
   images_.Stop();
+  opens_.Shutdown();
+  for (const auto& held : store_.List()) store_.Remove(held->id);
   slots_.Shutdown();
   quick_.Shutdown();
 }
@@ -206,6 +216,13 @@ http::Opening Service::Head(http::RequestHead head) {
             .refusal = is_e2b ? E2bError(why)
                               : ErrorReply(401, "invalid_key", "show the service's key as Authorization: Bearer")};
   }
+  if (E2bSandboxes::Opens(head, target)) {
+    return Parts([this, head, target](const std::string& body, std::function<void()> wake) {
+      return Post(
+          opens_, [this, head, target, body](const auto&) { return e2b_sandboxes_.Answer(head, target, body); },
+          std::move(wake));
+    });
+  }
   if (is_e2b) {
     return Whole(quick_,
                  [this, head, target](const std::string& body) { return e2b_sandboxes_.Answer(head, target, body); });
@@ -218,9 +235,9 @@ http::Opening Service::Head(http::RequestHead head) {
 http::Opening Service::OpenOwn(const http::RequestHead& head) {
   const std::string path = ParseTarget(head.target).path.substr(kPrefix.size());
   if (path == "execute" && head.method == "POST")
-    return Whole(slots_, [this](const std::string& body) { return ReplyOf(Execute(body)); });
+    return Parts([this](const std::string& body, auto wake) { return Execute(body, std::move(wake)); });
   if (path == "sessions" && head.method == "POST")
-    return Whole(quick_, [this](const std::string& body) { return ReplyOf(AddSession(body)); });
+    return Parts([this](const std::string& body, auto wake) { return AddSession(body, std::move(wake)); });
   if (path == "sessions" && head.method == "GET") {
     return Whole(quick_, [this](const std::string&) {
       array list;
@@ -233,31 +250,53 @@ http::Opening Service::OpenOwn(const http::RequestHead& head) {
           .refusal = ErrorReply(404, "not_found", absl::StrCat("there is no ", head.method, " ", head.target))};
 }
 
-absl::StatusOr<object> Service::Execute(const std::string& body) {
-  INGOT_ASSIGN_OR_RETURN(const value request, base::ParseJson(body));
-  return RunInNewRoom(*substrate_, images_, request);
+Service::Answer Service::Post(base::Executor& threads,
+                              std::function<http::Reply(const sandbox::Cancellation& cancel)> answer,
+                              std::function<void()> wake) {
+  const std::shared_ptr<sandbox::Cancellation> cancel = requests_.New();
+  auto feed = MakePostedFeed(
+      threads, cancel, [cancel, answer = std::move(answer)] { return answer(*cancel); }, std::move(wake));
+  if (feed == nullptr) return Busy();
+  return feed;
 }
 
-absl::StatusOr<object> Service::AddSession(const std::string& body) {
-  INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
-  INGOT_ASSIGN_OR_RETURN(OpenRequest open, OpenRequestOf(request));
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Held> held, store_.Open(std::move(open)));
-  return object{{"id", held->id}, {"folder", held->session->folder()}};
+Service::Answer Service::Execute(const std::string& body, std::function<void()> wake) {
+  const auto request = base::ParseJson(body);
+  if (!request.ok()) return ErrorReply(request.status());
+  auto batch = ParseNewRoomBatch(*request, substrate_->options().totals);
+  if (!batch.ok()) return ErrorReply(batch.status());
+  const auto answer = [this, batch = std::make_shared<const Batch>(*std::move(batch))](const auto& cancel) {
+    return ReplyOf(RunInNewRoom(*substrate_, images_, *batch, cancel));
+  };
+  return Post(slots_, answer, std::move(wake));
 }
 
-std::variant<http::Reply, std::shared_ptr<Feed>> Service::OpenExecute(std::shared_ptr<Held> held,
-                                                                      const std::string& body,
-                                                                      std::function<void()> wake) {
-  auto request = base::ParseJson(body);
+Service::Answer Service::AddSession(const std::string& body, std::function<void()> wake) {
+  const auto request = ParseObject(body);
+  if (!request.ok()) return ErrorReply(request.status());
+  auto open = OpenRequestOf(*request);
+  if (!open.ok()) return ErrorReply(open.status());
+  const auto answer = [this, open = *std::move(open)](const auto& cancel) {
+    const auto held = store_.Open(open);
+    if (!held.ok()) return ErrorReply(held.status());
+    if (cancel.cancelled()) store_.Remove((*held)->id);  // nobody knows it
+    return JsonReply(200, object{{"id", (*held)->id}, {"folder", (*held)->session->folder()}});
+  };
+  return Post(opens_, answer, std::move(wake));
+}
+
+Service::Answer Service::OpenExecute(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake) {
+  const auto request = base::ParseJson(body);
   if (!request.ok()) return ErrorReply(request.status());
   const auto streams = FlagField(*request, "stream");
   if (!streams.ok()) return ErrorReply(streams.status());
   if (*streams) return PartsOf(StreamProgram(std::move(held), *request, std::move(wake)));
-  auto feed = MakePostedFeed(
-      slots_, [held, request = *std::move(request)] { return ReplyOf(RunInSession(*held->session, request)); },
-      std::move(wake));
-  if (feed == nullptr) return Busy();
-  return feed;
+  auto batch = ParseSessionBatch(*request);
+  if (!batch.ok()) return ErrorReply(batch.status());
+  const auto answer = [held, batch = std::make_shared<const Batch>(*std::move(batch))](const auto& cancel) {
+    return ReplyOf(RunInSession(*held->session, *batch, cancel));
+  };
+  return Post(slots_, answer, std::move(wake));
 }
 
 http::Opening Service::OpenSession(const http::RequestHead& head, const std::string& rest) {
@@ -275,13 +314,11 @@ http::Opening Service::OpenSession(const http::RequestHead& head, const std::str
   }
   if (action == "files" && parts.size() == 3 && (method == "GET" || method == "PUT" || method == "DELETE")) {
     const std::string path = PercentDecode(parts[2]);
-    return Parts(
-        [this, id, method, path](const std::string& body,
-                                 std::function<void()> wake) -> std::variant<http::Reply, std::shared_ptr<Feed>> {
-          auto held = store_.Find(id);
-          if (held == nullptr) return NoSession();
-          return AnswerFile(std::move(held), method, path, body, std::move(wake));
-        });
+    return Parts([this, id, method, path](const std::string& body, std::function<void()> wake) -> Answer {
+      auto held = store_.Find(id);
+      if (held == nullptr) return NoSession();
+      return AnswerFile(std::move(held), method, path, body, std::move(wake));
+    });
   }
   if (method == "POST" && parts.size() == 2 && (action == "interrupt" || action == "restart")) {
     return Whole(quick_, [this, id, action](const std::string&) {
@@ -294,8 +331,7 @@ http::Opening Service::OpenSession(const http::RequestHead& head, const std::str
   }
   if (method == "POST" && parts.size() == 2 && (action == "cells" || action == "execute")) {
     const bool is_cell = action == "cells";
-    return Parts([this, id, is_cell](const std::string& body,
-                                     std::function<void()> wake) -> std::variant<http::Reply, std::shared_ptr<Feed>> {
+    return Parts([this, id, is_cell](const std::string& body, std::function<void()> wake) -> Answer {
       auto held = store_.Find(id);
       if (held == nullptr) return NoSession();
       if (is_cell) return PartsOf(RunCell(std::move(held), body, std::move(wake)));

@@ -16,10 +16,12 @@
 // Both see the same sessions.
 //
 // A request to execute: {"language": "python" | "shell", "code": TEXT} or {"command": [..]}, and, if wanted, "files":
-// {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT}], "image": SOURCE (sandbox/image.h; not in a session's),
-// "limits": {"wall_s", "memory_bytes", "output_bytes", "cpu_s"}. Without cases there is one without stdin. The answer:
+// {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits": {"wall_s", "output_bytes", "memory_bytes",
+// "cpu_s"} of each case, and "total_s" of the whole request, otherwise 600 or a longer wall_s. Without cases there is one
+// without stdin. For a room of its own also "image": SOURCE (sandbox/image.h), and of "limits" {"processes", "cpus"}. The answer:
 // {"cases": [{"stdout", "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}; a program's own
-// failure is an answer of 200.
+// failure is an answer of 200. An ending is "exited", "signalled", "timeout", "output_overflow", "disk_full", "no_space",
+// "total_timeout" (total_s ended the case) or "not_run" (total_s was over before). A client that goes away ends its request.
 //
 // A request for a session: {"image", "env", "limits": {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}}.
 //
@@ -28,19 +30,20 @@
 // "count"}.
 //
 // "stream": true answers with server-sent events, one JSON object each: {"stdout"}, {"stderr"}, {"result"}, {"error"}, and
-// last {"end": {..}}. A client that goes away ends its program, and interrupts its cell.
+// last {"end": {..}}. A client that goes away ends its program, and interrupts its cell. A stream bounds no output.
 //
-// Errors are {"error": {"code", "message"}}: 400 for the request, 401 without the key, 404, 429 while all slots are taken, 503
+// Errors are {"error": {"code", "message"}}: 400 for the request, unknown keys and wrong types too, 401 without the key, 404, 429 while all slots are taken, 503
 // if the sandbox failed. Answers are JSON, so bytes that are not UTF-8 become '?'.
 //
-// Thread safe. Programs of requests that answer as a whole run on `slots` threads; everything else on threads that wait for
-// no program.
+// Thread safe. Programs of requests that answer as a whole run on `slots` threads. Sessions open on threads of their own, as
+// they may wait for an image. Everything else runs on threads that wait for neither.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "base/executor.h"
+#include "execution/cancellations.h"
 #include "execution/e2b_code.h"
 #include "execution/e2b_files.h"
 #include "execution/e2b_process.h"
@@ -72,15 +75,19 @@ class Service final : public http::Handler {
   void RemoveEnded() { store_.RemoveEnded(); }
 
  private:
+  using Answer = std::variant<http::Reply, std::shared_ptr<Feed>>;
+
   http::Opening OpenOwn(const http::RequestHead& head);
   http::Opening OpenSession(const http::RequestHead& head, const std::string& rest);
   http::Opening Whole(base::Executor& threads, std::function<http::Reply(std::string body)> answer);
   http::Opening Parts(Opener open);
 
-  absl::StatusOr<base::json::object> Execute(const std::string& body);
-  absl::StatusOr<base::json::object> AddSession(const std::string& body);
-  std::variant<http::Reply, std::shared_ptr<Feed>> OpenExecute(std::shared_ptr<Held> held, const std::string& body,
-                                                               std::function<void()> wake);
+  // An answer that `answer` makes on one of `threads`. The client's departure and the service's end cancel it.
+  Answer Post(base::Executor& threads, std::function<http::Reply(const sandbox::Cancellation& cancel)> answer,
+              std::function<void()> wake);
+  Answer Execute(const std::string& body, std::function<void()> wake);
+  Answer AddSession(const std::string& body, std::function<void()> wake);
+  Answer OpenExecute(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake);
 
   const std::unique_ptr<sandbox::Substrate> substrate_;
   const ServiceOptions options_;
@@ -90,7 +97,8 @@ class Service final : public http::Handler {
   E2bProcess e2b_process_;
   E2bFiles e2b_files_;
   E2bCode e2b_code_;
-  base::Executor slots_, quick_;  // last: requests end before the rest goes
+  Cancellations requests_;
+  base::Executor slots_, opens_, quick_;  // last: requests end before the rest goes
 };
 
 }  // namespace ingot::execution

@@ -270,10 +270,10 @@ TEST_F(SessionTest, ManySessionsEndTogether) {
 TEST_F(SessionTest, RunToEndGathersWhatBatchesNeed) {
   const auto session = Open();
   const std::string text(3 << 20, 't');
-  const auto counted = RunToEnd(*session, {.argv = {"wc", "-c"}}, text, 1000);
+  const auto counted = RunToEnd(*session, {.argv = {"wc", "-c"}}, text, 1000, nullptr);
   ASSERT_TRUE(counted.ok()) << counted.status();
   EXPECT_EQ(counted->out, "3145728\n");
-  const auto flood = RunToEnd(*session, {.argv = {"cat", "/dev/zero"}}, "", 1000);
+  const auto flood = RunToEnd(*session, {.argv = {"cat", "/dev/zero"}}, "", 1000, nullptr);
   ASSERT_TRUE(flood.ok());
   EXPECT_EQ(flood->ending, Ending::kOutputOverflow);
   EXPECT_EQ(flood->out.size(), 1000u);

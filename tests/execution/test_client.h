@@ -63,6 +63,11 @@ class Call {
     EXPECT_TRUE(Await([this] { return done_ || reply_.has_value(); }));
     return reply_.has_value() ? reply_->body : data_;
   }
+  // The service has begun, or given, an answer.
+  bool has_woken() const {
+    const std::lock_guard lock(state_->mu);
+    return state_->wakes > 0;
+  }
   const std::string& so_far() const { return data_; }
   const std::string& content_type() const { return reply_.has_value() ? reply_->content_type : stream_; }
   bool is_done() const { return done_; }

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "sandbox/process.h"
+
+namespace ingot::execution {
+
+// The cancellations of a service's requests. Each ends one request; CancelAll ends those that are still used. Thread safe.
+class Cancellations {
+ public:
+  // Behind CancelAll it is cancelled from the start.
+  std::shared_ptr<sandbox::Cancellation> New();
+  void CancelAll();
+
+ private:
+  base::Mutex mu_;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::weak_ptr<sandbox::Cancellation>> given_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::execution

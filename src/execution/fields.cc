@@ -1,0 +1,129 @@
+#include "execution/fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "base/config.h"
+
+namespace ingot::execution {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+constexpr size_t kMostShown = 60;  // bytes of a client's text in an error
+
+std::string Cut(std::string_view text) {
+  return absl::StrCat(base::View(text.substr(0, kMostShown)), text.size() > kMostShown ? ".." : "");
+}
+
+std::string Describe(const value& json) {
+  if (json.is_array()) return "a list";
+  if (json.is_object()) return "an object";
+  if (json.is_string()) return absl::StrCat("the text \"", Cut(std::string_view(json.get_string())), "\"");
+  return base::PrintJson(json);
+}
+
+// Whole numbers in full: 16777216, not 1.67772e+07.
+std::string NumberText(double number) {
+  const bool is_whole = number == std::floor(number) && std::abs(number) < 1e18;
+  return is_whole ? absl::StrCat(static_cast<int64_t>(number)) : absl::StrCat(number);
+}
+
+// The known key that `key` was probably meant to be; "" = none is near. A key in the wrong place is near.
+std::string Nearest(const std::string& key, const std::vector<std::string>& known) {
+  const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
+  std::string best;
+  size_t best_distance = last(key).size() / 2 + 1;
+  for (const std::string& each : known) {
+    const size_t distance = std::min(base::EditDistance(key, each), base::EditDistance(last(key), last(each)) + 1);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = each;
+    }
+  }
+  return best;
+}
+
+absl::Status CheckNames(const object& json, const std::string& prefix, const std::vector<std::string>& known,
+                        const Keys& keys) {
+  for (const auto& [name, ignored] : json) {
+    if (std::find(known.begin(), known.end(), std::string_view(name)) != known.end()) continue;
+    std::vector<std::string> all = keys.request;
+    for (const std::string& each : keys.limits) all.push_back("limits." + each);
+    const std::string key = prefix + Cut(std::string_view(name)), nearest = Nearest(key, all);
+    return absl::InvalidArgumentError(absl::StrCat(keys.kind, " has no '", key, "'",
+                                                   nearest.empty() ? "" : ": the nearest is '" + nearest + "'",
+                                                   "; known are ", prefix, absl::StrJoin(known, ", " + prefix)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<value> ParseObject(const std::string& body) {
+  if (body.empty()) return object();
+  INGOT_ASSIGN_OR_RETURN(value request, base::ParseJson(body));
+  if (request.is_object()) return request;
+  return absl::InvalidArgumentError(absl::StrCat("a request is a JSON object, and this one is ", Describe(request)));
+}
+
+absl::Status CheckKeys(const value& request, const Keys& keys) {
+  if (!request.is_object())
+    return absl::InvalidArgumentError(absl::StrCat("a request is a JSON object, and this one is ", Describe(request)));
+  INGOT_RETURN_IF_ERROR(CheckNames(request.get_object(), "", keys.request, keys));
+  const value* const limits = base::Find(request, "limits");
+  if (limits == nullptr || limits->is_null()) return absl::OkStatus();
+  if (!limits->is_object()) return WrongType("limits", *limits, "an object such as {\"" + keys.limits[0] + "\": 10}");
+  return CheckNames(limits->get_object(), "limits.", keys.limits, keys);
+}
+
+absl::Status WrongType(std::string_view name, const value& found, std::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", base::View(name), "' is ", Describe(found), ": it must be ", base::View(wanted)));
+}
+
+absl::StatusOr<std::string> TextOf(const value& json, std::string_view name) {
+  if (json.is_string()) return std::string(json.get_string());
+  return WrongType(name, json, "a string");
+}
+
+absl::StatusOr<std::string> TextField(const value& request, std::string_view name, std::string otherwise) {
+  const value* const found = base::Find(request, name);
+  return found == nullptr || found->is_null() ? std::move(otherwise) : TextOf(*found, name);
+}
+
+absl::StatusOr<std::map<std::string, std::string>> MapField(const value& request, std::string_view name) {
+  std::map<std::string, std::string> map;
+  const value* const found = base::Find(request, name);
+  if (found == nullptr || found->is_null()) return map;
+  if (!found->is_object()) return WrongType(name, *found, "an object of strings");
+  for (const auto& [key, text] : found->get_object()) {
+    INGOT_ASSIGN_OR_RETURN(map[std::string(key)], TextOf(text, absl::StrCat(base::View(name), ".", std::string(key))));
+  }
+  return map;
+}
+
+absl::StatusOr<bool> FlagField(const value& request, std::string_view name) {
+  const value* const found = base::Find(request, name);
+  if (found == nullptr || found->is_null()) return false;
+  if (found->is_bool()) return found->get_bool();
+  return WrongType(name, *found, "true or false");
+}
+
+absl::StatusOr<double> LimitField(const value& request, std::string_view name, double otherwise, const Range& range) {
+  const value* const limits = base::Find(request, "limits");
+  const value* const found = limits == nullptr ? nullptr : base::Find(*limits, name);
+  if (found == nullptr || found->is_null()) return otherwise;
+  const double number = found->is_number() ? found->to_number<double>() : -1;
+  const bool is_in_range = number > 0 && number >= range.least && number <= range.most;
+  if (is_in_range && (!range.is_whole || number == std::floor(number))) return number;
+  const std::string wanted = absl::StrCat(
+      range.is_whole ? "a whole number " : "a number ",
+      range.least > 0 ? "from " + NumberText(range.least) + " to " : "above 0, at most ", NumberText(range.most));
+  return WrongType(absl::StrCat("limits.", base::View(name)), *found, wanted);
+}
+
+}  // namespace ingot::execution
