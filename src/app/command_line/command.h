@@ -25,6 +25,7 @@ struct Command {
   bool computes = false;            // with threads of OpenMP
   bool holds_keys = false;          // its memory is hidden (process.h)
 };
+  bool logs = false;                // runs until it is stopped: its output is a log, and a lost line of it no failure
 
 // Every command, in the order of the help.
 std::vector<Command> Commands();

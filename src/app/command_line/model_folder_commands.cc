@@ -154,7 +154,8 @@ std::vector<Command> ModelFolderCommands() {
        .summary = "serve a model folder over the gateway's API",
        .declare = DeclareServe,
        .computes = true,
-       .holds_keys = true},
+       .holds_keys = true,
+       .logs = true},
   };
 }
 

@@ -55,7 +55,8 @@ std::vector<Command> RoomCommands() {
        {{.name = "serve",
          .summary = "execute code in rooms, over HTTP",
          .declare = DeclareSandboxServe,
-         .holds_keys = true}}},
+         .holds_keys = true,
+         .logs = true}}},
       {"image", "unpack an image into a folder that rooms of agents run on", DeclareImage},
   };
 }
