@@ -162,7 +162,7 @@ int TasksCases(const TasksCasesArgs& args);
 int ConfigCheck(const RunArgs& args);
 int ConfigExplain(const std::string& key);
 int ConfigSchema();
-// `config` empty = the defaults.
+// `config` empty = the defaults, with the overrides.
 int Doctor(const RunArgs& args);
 int Init(const std::string& folder);
 
