@@ -43,14 +43,17 @@ absl::Status ViewOrError(const ViewArgs& args) {
     }
   }
   base::InitLogging("view", "warn", "");
-  PageOptions options;
+  http::Options options;
   options.host = args.host;
   options.port = args.port;
+  options.tls_certificate = args.tls_certificate;
+  options.tls_key = args.tls_key;
+  options.allow_plaintext = args.allow_plaintext;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfFolder(args.run_dir, options));
+  reading.reset();
   std::printf("%s\nthe link opens the page once; Enter prints another, Ctrl-C ends\n", page->NewLink().c_str());
   std::fflush(stdout);
   while (!StopFlag()) {
-  reading.reset();
     if (LineEntered(std::chrono::milliseconds(200))) std::printf("%s\n", page->NewLink().c_str());
   }
   return absl::OkStatus();
