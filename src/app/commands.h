@@ -91,7 +91,8 @@ int View(const ViewArgs& args);
 
 struct ReportArgs {
   std::string run_dir;
-  std::string out;  // the HTML file, replaced; empty = NAME.html in the current folder
+  // The HTML file, replaced. Empty = NAME.html in the current folder; replaced if it is an earlier report of the same run.
+  std::string out;
 };
 int Report(const ReportArgs& args);
 

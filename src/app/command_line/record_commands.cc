@@ -35,7 +35,7 @@ Command::Run DeclareView(CLI::App& parser) {
 Command::Run DeclareReport(CLI::App& parser) {
   const auto args = std::make_shared<ReportArgs>();
   parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
-  parser.add_option("out", args->out, "the HTML file to write; default: NAME.html");
+  parser.add_option("out", args->out, "the HTML file to write; default: NAME.html, if no other file has that name");
   return [args] { return Report(*args); };
 }
 
