@@ -82,14 +82,17 @@ int Inspect(const InspectArgs& args);
 struct ViewArgs {
   std::string run_dir;
   std::string host = "127.0.0.1";
-  int port = 0;        // 0 = a free one
-  bool files = false;  // also beside a process that serves the run's page
+  int port = 0;                          // 0 = a free one
+  std::string tls_certificate, tls_key;  // PEM files; empty = those of the run's configuration
+  bool allow_plaintext = false;          // on an address other than loopback; the configuration may allow it too
+  bool files = false;                    // also beside a process that serves the run's page
 };
 int View(const ViewArgs& args);
 
 struct ReportArgs {
   std::string run_dir;
-  std::string out;  // the HTML file, replaced; empty = NAME.html in the current folder
+  // The HTML file, replaced. Empty = NAME.html in the current folder; replaced if it is an earlier report of the same run.
+  std::string out;
 };
 int Report(const ReportArgs& args);
 
@@ -162,7 +165,7 @@ int TasksCases(const TasksCasesArgs& args);
 int ConfigCheck(const RunArgs& args);
 int ConfigExplain(const std::string& key);
 int ConfigSchema();
-// `config` empty = the defaults.
+// `config` empty = the defaults, with the overrides.
 int Doctor(const RunArgs& args);
 int Init(const std::string& folder);
 

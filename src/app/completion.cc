@@ -1,7 +1,10 @@
 #include "app/completion.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_split.h"
 
 namespace ingot::app {
 namespace {
@@ -35,10 +38,48 @@ end
 complete -c ingot -a '(__ingot_complete)'
 )";
 
-bool TakesARun(CLI::App& command) {
-  const std::vector<CLI::Option*> options = command.get_options();
-  return std::any_of(options.begin(), options.end(),
-                     [](const CLI::Option* option) { return option->check_name("--set"); });
+// The command that whole words lead to, and the place behind them.
+struct Place {
+  CLI::App* command = nullptr;
+  size_t positions = 0;                // words behind the command that are no options, nor values of one
+  const CLI::Option* value = nullptr;  // the option whose value is next; null = none
+};
+
+Place Behind(CLI::App& app, std::span<const std::string> words) {
+  Place place{&app};
+  for (const std::string& word : words) {
+    if (std::exchange(place.value, nullptr) != nullptr) continue;
+    if (word.starts_with("-")) {
+      const CLI::Option* const option = place.command->get_option_no_throw(word);
+      if (option != nullptr && option->get_items_expected_max() > 0) place.value = option;  // no flag
+      continue;
+    }
+    const auto below = place.command->get_subcommands([&](const CLI::App* one) { return one->get_name() == word; });
+    if (place.positions == 0 && !below.empty()) {
+      place.command = below.front();
+    } else {
+      ++place.positions;
+    }
+  }
+  return place;
+}
+
+// Whether the next word may override a key: the command takes overrides, and the words that it takes before them are there.
+bool TakesAKey(const Place& place) {
+  size_t before = 0;
+  for (const CLI::Option* option : place.command->get_options()) {
+    if (option->check_name("overrides")) return place.positions >= before;
+    before += option->get_positional() ? 1 : 0;
+  }
+  return false;
+}
+
+// The fixed choices of an option, as its help has them: "{sft,dpo,atif}".
+std::vector<std::string> ChoicesOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const size_t first = type.find('{'), last = type.find('}');
+  if (first == std::string::npos || last == std::string::npos) return {};
+  return absl::StrSplit(type.substr(first + 1, last - first - 1), ',');
 }
 
 }  // namespace
@@ -47,30 +88,22 @@ std::vector<std::string> Completions(CLI::App& app, const std::vector<std::strin
                                      const std::vector<std::string>& keys) {
   if (words.empty()) return {};
   const std::string& typed = words.back();
-  CLI::App* command = &app;
-  size_t positions = 0;  // words that are no options, behind the command
-  for (size_t i = 0; i + 1 < words.size(); ++i) {
-    const auto commands = command->get_subcommands([&](const CLI::App* one) { return one->get_name() == words[i]; });
-    CLI::App* const below = positions == 0 && !commands.empty() ? commands.front() : nullptr;
-    if (below != nullptr) {
-      command = below;
-    } else if (!words[i].starts_with("-")) {
-      ++positions;
-    }
-  }
+  const Place place = Behind(app, {words.data(), words.size() - 1});
   std::vector<std::string> found;
   const auto offer = [&](const std::string& word) {
     if (word.starts_with(typed)) found.push_back(word);
   };
-  const bool after_set = words.size() > 1 && words[words.size() - 2] == "--set";
-  if (typed.starts_with("-")) {
-    for (const CLI::Option* option : command->get_options()) {
+  const bool sets = place.value != nullptr && place.value->check_name("--set");
+  if (place.value != nullptr && !sets) {
+    for (const std::string& choice : ChoicesOf(*place.value)) offer(choice);
+  } else if (typed.starts_with("-")) {
+    for (const CLI::Option* option : place.command->get_options()) {
       for (const std::string& name : option->get_lnames()) offer("--" + name);
     }
-  } else if (after_set || (positions > 0 && TakesARun(*command))) {
+  } else if (sets || TakesAKey(place)) {
     for (const std::string& key : keys) offer(key + "=");
-  } else if (positions == 0) {
-    for (const CLI::App* below : command->get_subcommands([](const CLI::App*) { return true; })) {
+  } else if (place.positions == 0) {
+    for (const CLI::App* below : place.command->get_subcommands([](const CLI::App*) { return true; })) {
       offer(below->get_name());
     }
   }

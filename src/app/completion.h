@@ -13,7 +13,8 @@ class App;
 namespace ingot::app {
 
 // The words that may stand in place of the last of `words`, which is what was typed of it; the words before it are whole.
-// None = the shell offers files. `keys`: of the configuration, offered for a command that takes a run's YAML file.
+// None = the shell offers files. `keys`: of the configuration, offered behind --set, and without it to a command that takes
+// overrides, behind the words that it takes before them.
 std::vector<std::string> Completions(CLI::App& app, const std::vector<std::string>& words,
                                      const std::vector<std::string>& keys);
 

@@ -211,11 +211,12 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
   if (args.shortest && !args.recall.empty()) {
     return absl::InvalidArgumentError("--shortest and --recall are two choices: give one of them");
   }
+  Progress progress("export");
+  progress.Show("reading the run");
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir));
   Exporter exporter(args, run.config().gateway);
   INGOT_RETURN_IF_ERROR(exporter.Open());
   if (args.as == "atif") INGOT_RETURN_IF_ERROR(exporter.ReadText(run.config().model));
-  Progress progress("export");
   if (!args.recall.empty()) {
     INGOT_RETURN_IF_ERROR(
         VisitGroups(*run.pool, progress, [&](const v1::Group& group) { return exporter.AddRecall(group); }));

@@ -132,6 +132,8 @@ absl::Status AddFile(const std::string& path, Importer& importer) {
 }
 
 absl::StatusOr<int> ImportOrError(const ImportArgs& args) {
+  Progress progress("import");
+  progress.Show("reading the configuration");
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
   const RunConfig& config = *loaded.config;
   INGOT_ASSIGN_OR_RETURN(const TextParts text, config.model.path.empty()
@@ -143,7 +145,6 @@ absl::StatusOr<int> ImportOrError(const ImportArgs& args) {
   store.path = dir.pool();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(store));
   Importer importer(*pool, text);
-  Progress progress("import");
   for (size_t i = 0; i < args.files.size(); ++i) {
     progress.Show(args.files[i], static_cast<int64_t>(i), std::ssize(args.files));
     INGOT_RETURN_IF_ERROR(AddFile(args.files[i], importer));

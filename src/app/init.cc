@@ -68,7 +68,7 @@ std::string WithName(std::string_view text, const std::string& name) {
   return result;
 }
 
-// A run's name from a folder's: letters, digits and dashes.
+// A run's name from a folder's: letters, digits and dashes. The template quotes it: YAML would read null and - as no name.
 std::string NameOf(const std::string& folder) {
   std::string name = fs::path(folder).lexically_normal().filename().string();
   if (name.empty() || name == ".") name = fs::current_path().filename().string();
@@ -115,7 +115,7 @@ absl::Status WriteInitFiles(const std::string& folder) {
 }
 
 std::string InitHint(const std::string& folder) {
-  const std::string shown = base::Printable(folder);
+  const std::string shown = base::Printable(folder.starts_with('-') ? "./" + folder : folder);
   return absl::StrCat(shown, " holds a small run: cd ", Quoted(shown), " && ingot train run.yaml\n");
 }
 

@@ -23,6 +23,7 @@
 #include "app/model_setup.h"
 #include "app/port_check.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/role_waits.h"
@@ -393,7 +394,8 @@ std::string DescribeNoRun(const LoadedConfig& loaded, const std::string& file) {
       "/logs tell its state");
 }
 
-absl::StatusOr<int> StatusOrError(const RunArgs& args) {
+absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
+  const Underway asking("status: asking the roles");
   RunSecrets secrets;
   if (args.token_fd >= 0) {
     INGOT_ASSIGN_OR_RETURN(secrets, ReadRunSecrets(args.token_fd));
@@ -407,10 +409,6 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
   const std::string folder = absl::StrCat(config.root, "/", config.name);
   std::future<absl::StatusOr<LaunchedStatus>> asked = std::async(
       std::launch::async, [&folder] { return AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket)); });
-  const auto print = [](const LaunchedStatus& launched) {
-    std::printf("%s", launched.lines.c_str());
-    return launched.all_answer ? 0 : 1;
-  };
   if (!secrets.token.empty()) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
     const bool local = config.cluster.registry.kind == RegistryKind::kLocal;
@@ -428,16 +426,15 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
     const bool refused = std::any_of(roles.begin(), roles.end(), [](const RoleStatus& role) {
       return absl::IsUnauthenticated(role.state.status());  // its words name what to mend
     });
-    if (launched.ok() && !refused) return print(*launched);
+    if (launched.ok() && !refused) return *launched;
     if (absl::IsDeadlineExceeded(launched.status())) roles.push_back({"launch", "-", launched.status()});
     if (std::all_of(roles.begin(), roles.end(), is_silent)) {
       return absl::UnavailableError(DescribeNoRun(loaded, args.config));
     }
-    std::printf("%s", FormatRoles(roles).c_str());
-    return AllAnswer(roles) ? 0 : 1;
+    return LaunchedStatus{.all_answer = AllAnswer(roles), .lines = FormatRoles(roles)};
   }
   const absl::StatusOr<LaunchedStatus> launched = asked.get();
-  if (launched.ok()) return print(*launched);
+  if (launched.ok()) return *launched;
   if (absl::IsDeadlineExceeded(launched.status())) return launched.status();
   return absl::UnavailableError(absl::StrCat(DescribeNoRun(loaded, args.config),
                                              "; roles that were started by hand are asked with cluster.token_file"));
@@ -452,8 +449,10 @@ int Launch(const LaunchArgs& args) {
 }
 
 int ShowStatus(const RunArgs& args) {
-  const absl::StatusOr<int> code = StatusOrError(args);
-  return code.ok() ? *code : Fail(code.status());
+  const absl::StatusOr<LaunchedStatus> status = StatusOrError(args);
+  if (!status.ok()) return Fail(status.status());
+  std::printf("%s", status->lines.c_str());
+  return status->all_answer ? 0 : 1;
 }
 
 }  // namespace ingot::app

@@ -1,7 +1,9 @@
 // The command line of Ingot: the dispatch of its commands (command_line/command.h).
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <system_error>
 #include <vector>
@@ -25,6 +27,16 @@ int RunOrFail(const Command::Run& run) {
   }
 }
 
+// The exit code of a command whose answer is on stdout: an answer that was lost there, on a full disk say, is a failure.
+int Answered(int code) {
+  std::cout.flush();
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return code;
+  const char* const why = errno == 0 ? "a part of it was lost; is the disk full?" : std::strerror(errno);
+  const int failed = Fail(absl::UnavailableError(absl::StrCat("cannot write the output: ", why)));
+  return code == 0 ? failed : code;
+}
+
 // Adds `commands` to the parser; the one that the command line names sets `code`.
 void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& code) {
   parser.require_subcommand(1);
@@ -33,9 +45,10 @@ void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& co
     if (command.declare == nullptr) {
       AddCommands(*own, command.group, code);
     } else {
-      own->callback([run = command.declare(*own), hides = command.holds_keys, &code] {
+      own->callback([run = command.declare(*own), hides = command.holds_keys, logs = command.logs, &code] {
         if (hides) HideMemory();
         code = RunOrFail(run);
+        if (!logs) code = Answered(code);
       });
     }
   }
@@ -58,7 +71,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // --help, --version, unless an unknown word stands before them.
-    if (error.get_exit_code() == 0 && app.remaining(true).empty()) return app.exit(error);
+    if (error.get_exit_code() == 0 && app.remaining(true).empty()) return ingot::app::Answered(app.exit(error));
     std::cerr << ingot::app::DescribeError(app, error) << "\n";
     return 2;
   }

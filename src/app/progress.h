@@ -1,11 +1,12 @@
 // The progress of a command on stderr: a line that appears once the command has taken two seconds, on a terminal alone. The
 // line that it stands on is empty again when the command goes on to print.
 //
-//   Progress   a bar of a job that counts its steps
-//   Underway   the seconds of a job that does not: the file system or torch has it
+//   Progress   the step that a job has come to, with a bar where the steps are counted
+//   Underway   a job of one step: the file system or torch has it
 //   Between    the same between the lines that a job prints
 //
-// None is thread safe.
+// All show the seconds since their making. A thread of their own draws the line, so the job may block. None is for several
+// threads of the job.
 #pragma once
 
 #include <chrono>
@@ -17,49 +18,55 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace ingot::app {
 
 class Progress {
  public:
-  // `out` is borrowed; `clock` outlives it. `terminal`: -1 = whether `out` is one.
+  // `out` is borrowed; `clock` outlives it. `terminal`: -1 = whether `out` is one that replaces lines (screen.h).
   explicit Progress(std::string name, std::FILE* out = stderr, const base::Clock& clock = base::Clock::Real(),
                     int terminal = -1);
-  ~Progress() { Clear(); }
+  ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` of `total` steps of a job; total 0 = it is not known. Cheap: draws ten times a second at most.
-  void Show(const std::string& what, int64_t done = 0, int64_t total = 0);
-  void Clear();
+  // The job does `what`, and `done` of `total` steps are behind it; total 0 = it is not known. Cheap: draws ten times a
+  // second at most. The line stays, with its seconds, until the next call of Show or Clear.
+  void Show(const std::string& what, int64_t done = 0, int64_t total = 0) ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes the line away; the caller may print.
+  void Clear() ABSL_LOCKS_EXCLUDED(mu_);
 
   static constexpr std::chrono::seconds kAfter{2};
-  static constexpr std::chrono::milliseconds kEvery{100};
+  static constexpr std::chrono::milliseconds kEvery{100};  // of the caller's steps
+  static constexpr std::chrono::seconds kAgain{1};         // of a step that goes on
 
  private:
+  void DrawAgain() ABSL_LOCKS_EXCLUDED(mu_);  // the thread
+  void Draw(std::chrono::nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::string name_;
   std::FILE* const out_;
   const base::Clock& clock_;
   const bool terminal_;
   const std::chrono::nanoseconds start_;
-  std::chrono::nanoseconds drawn_{0};
-  bool stands_ = false;
+
+  base::Mutex mu_;
+  base::CondVar ended_;
+  std::optional<std::string> line_ ABSL_GUARDED_BY(mu_);  // the step; nullopt = nothing is shown
+  std::chrono::nanoseconds drawn_ ABSL_GUARDED_BY(mu_);
+  bool stands_ ABSL_GUARDED_BY(mu_) = false;
+  bool ends_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;  // of a terminal
 };
 
-// From its making to its end, `what` is done: "ingot: loading /models/m  12 s". A thread of its own draws the line, so the
-// job may block.
+// From its making to its end, `what` is done: "loading /models/m  12 s".
 class Underway {
  public:
-  // `out` is borrowed. `terminal` as Progress; `after`, `every`: of the line and of its changes.
-  explicit Underway(std::string what, std::FILE* out = stderr, int terminal = -1,
-                    std::chrono::milliseconds after = Progress::kAfter,
-                    std::chrono::milliseconds every = std::chrono::seconds(1));
-  ~Underway();
-  Underway(const Underway&) = delete;
-  Underway& operator=(const Underway&) = delete;
+  explicit Underway(const std::string& what) : progress_("") { progress_.Show(what); }
 
  private:
-  std::jthread thread_;  // of a terminal; ends with this
+  Progress progress_;
 };
 
 // A job that prints its lines through this: "bench tree  12 s" stands while none comes.
@@ -80,7 +87,7 @@ class Between {
 // Whether a line on stderr stands alone on its terminal: stdout goes elsewhere.
 bool OutputGoesElsewhere();
 
-// "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes. Pure.
+// "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes and seconds. Pure.
 std::string FormatProgress(const std::string& name, const std::string& what, int64_t done, int64_t total);
 
 }  // namespace ingot::app

@@ -277,10 +277,10 @@ absl::StatusOr<Work> WorkOf(const StoredRun& run) {
 
 // A group that this rule judged goes by the measures of its stored grades: an estimate stays as the run fixed it, and one
 // that came later does not count. For other groups the rule makes its own estimates, of the groups in their order.
-absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work) {
+absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work,
+                                       Progress& progress) {
   Regraded out;
   reward::TaskHistory history;
-  Progress progress("regrade");
   int64_t looked_at = 0;
   for (const int64_t id : work.order) {
     progress.Show("groups", looked_at++, std::ssize(work.order));
@@ -307,13 +307,16 @@ absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rul
 }
 
 absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
+  Progress progress("regrade");
+  progress.Show("reading the run");
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir, args.overrides));
   const RunConfig& config = run.config();
   INGOT_ASSIGN_OR_RETURN(const reward::TermParts parts, PartsOf(config));
   INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
                          reward::Rule::Make(config.rewards, RewardsText(config.rewards), parts));
   INGOT_ASSIGN_OR_RETURN(const Work work, WorkOf(run));
-  INGOT_ASSIGN_OR_RETURN(const Regraded regraded, RegradeGroups(*run.pool, rule, work));
+  INGOT_ASSIGN_OR_RETURN(const Regraded regraded, RegradeGroups(*run.pool, rule, work, progress));
+  progress.Clear();
   if (regraded.all.groups == 0) {
     return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",
                                             regraded.trimmed, " are not in the pool any more)"));

@@ -4,12 +4,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "app/commands.h"
+#include "app/path_tails.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/stored_run.h"
 #include "app/text_parts.h"
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/printable.h"
 
@@ -23,16 +26,17 @@ struct ReadRun {
   view::Journal journal;
 };
 
-absl::StatusOr<std::unique_ptr<ReadRun>> ReadFolder(const std::string& folder) {
+absl::StatusOr<std::unique_ptr<ReadRun>> ReadFolder(const std::string& folder, Progress& progress) {
   auto run = std::make_unique<ReadRun>();
   INGOT_ASSIGN_OR_RETURN(run->stored, OpenStoredRun(folder));
   run->rows = std::make_unique<view::Rows>(folder + "/metrics.jsonl");
   INGOT_RETURN_IF_ERROR(run->rows->Refresh());
+  INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
   if (const int64_t broken = run->rows->broken(); broken > 0) {
+    progress.Clear();
     std::fprintf(stderr, "%s/metrics.jsonl: %ld rows cannot be read and are left out\n",
                  base::Printable(folder).c_str(), static_cast<long>(broken));
   }
-  INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
   return run;
 }
 
@@ -42,10 +46,33 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
+// The end of a report's file. It tells reports of one run folder from those of others.
+std::string MarkOf(const std::string& folder) {
+  std::error_code error;
+  return absl::StrCat("<!-- ", base::Hex(base::Checksum64(std::filesystem::weakly_canonical(folder, error).string())),
+                      " -->\n");
+}
+
+// NAME.html of the current folder, unless it is another run's report or somebody's own file.
+absl::StatusOr<std::string> DefaultOut(const std::string& name, const std::string& mark) {
+  const std::string path = name + ".html";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return path;
+  const absl::StatusOr<std::string> there = base::ReadFile(path);
+  if (there.ok() && there->ends_with(mark)) return path;
+  return absl::AlreadyExistsError(absl::StrCat("'", path, "' is there already, and is no report of this run folder: ",
+                                               "name another file, ingot report RUN FILE"));
+}
+
 absl::Status ReportOrError(const ReportArgs& args) {
   Progress progress("report");
   progress.Show("reading the run");
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<ReadRun> run, ReadFolder(args.run_dir));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<ReadRun> run, ReadFolder(args.run_dir, progress));
+  const std::string mark = MarkOf(args.run_dir);
+  std::string out = args.out;
+  if (out.empty()) {
+    INGOT_ASSIGN_OR_RETURN(out, DefaultOut(run->stored.config().name, mark));
+  }
   const ModelOptions& model = run->stored.config().model;
   TextParts text;
   if (model.path.empty()) {
@@ -63,20 +90,20 @@ absl::Status ReportOrError(const ReportArgs& args) {
   progress.Show("reading evaluations and trajectories");
   INGOT_ASSIGN_OR_RETURN(const std::string html, view::ReportHtml(input));
   progress.Clear();
-  return WriteWhole(args.out.empty() ? input.name + ".html" : args.out, html);
+  return WriteWhole(out, html + mark);
 }
 
 absl::Status CompareOrError(const CompareArgs& args) {
   std::vector<std::unique_ptr<ReadRun>> opened;
   std::vector<view::ComparedRun> runs;
   Progress progress("compare");
+  const std::vector<std::string> names = PathTails(args.run_dirs);
   for (const std::string& folder : args.run_dirs) {
     progress.Show(absl::StrCat("reading ", folder), std::ssize(opened), std::ssize(args.run_dirs));
-    auto read = ReadFolder(folder);
+    auto read = ReadFolder(folder, progress);
     if (!read.ok()) return base::Annotate(read.status(), folder);
     view::ComparedRun run;
-    run.name = base::Printable(std::filesystem::path(folder).lexically_normal().filename().string());
-    if (run.name.empty()) run.name = base::Printable(folder);
+    run.name = base::Printable(names[opened.size()]);
     run.rows = (*read)->rows.get();
     const std::map<int64_t, double> versions = view::EvaluatedVersions(*run.rows);
     if (!versions.empty()) {

@@ -61,14 +61,21 @@ view::RunSource SourceOf(const RunConfig& config, const std::string& folder,
   return source;
 }
 
+// TLS as the configuration has it, where the options have none.
+http::Options WithTls(http::Options options, const RunConfig& config) {
+  if (options.tls_certificate.empty() && options.tls_key.empty()) {
+    options.tls_certificate = config.http.tls_certificate;
+    options.tls_key = config.http.tls_key;
+  }
+  options.allow_plaintext = options.allow_plaintext || config.http.allow_plaintext;
+  return options;
+}
+
 http::Options HttpOf(const RunConfig& config, const PageOptions& page) {
   http::Options options;
   options.host = page.host;
   options.port = page.port;
-  options.tls_certificate = config.http.tls_certificate;
-  options.tls_key = config.http.tls_key;
-  options.allow_plaintext = config.http.allow_plaintext;
-  return options;
+  return WithTls(std::move(options), config);
 }
 
 // A pool opened for reading, which is a picture of one moment, and opened again when it is old.
@@ -151,7 +158,7 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& con
   return run_page;
 }
 
-absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& folder, const PageOptions& options) {
+absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& folder, http::Options options) {
   INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenStoredRun(folder));
   const RunConfig& config = stored.config();
   TextParts text;
@@ -163,7 +170,13 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
   view::RunSource source = SourceOf(config, folder, text.tokenizer);
   source.pool = [fresh = std::make_shared<FreshPool>(folder, std::move(stored.pool))] { return fresh->Get(); };
   auto run_page = std::unique_ptr<RunPage>(new RunPage());
-  INGOT_ASSIGN_OR_RETURN(run_page->page_, view::Page::Start(HttpOf(config, options), "", std::move(source)));
+  auto page = view::Page::Start(WithTls(options, config), "", std::move(source));
+  if (absl::IsFailedPrecondition(page.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--host ", options.host, " is reached by other machines: add --tls-certificate and --tls-key, or ",
+                     "--allow-plaintext where the network is private"));
+  }
+  INGOT_ASSIGN_OR_RETURN(run_page->page_, std::move(page));
   return run_page;
 }
 

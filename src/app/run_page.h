@@ -35,9 +35,9 @@ class RunPage {
 
   // Null without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning otherwise.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir, Roles roles);
-  // From the run's files; the pool is opened again for a question that comes kStale after the last opening. `options`:
-  // host and port.
-  static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, const PageOptions& options);
+  // From the run's files; the pool is opened again for a question that comes kStale after the last opening. TLS is that of
+  // `options`, or without one that of the run's configuration. The error names the options of `ingot view`.
+  static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);
 
  private:
   RunPage() = default;

@@ -33,9 +33,10 @@ struct PoolTries {
 
 // The outcomes of the finished episodes of a pool. `most`: samples of a task that count, by sample index; 0 = all.
 absl::StatusOr<PoolTries> TriesIn(const std::string& run_dir, double above, int64_t most) {
+  Progress progress("tasks");
+  progress.Show("reading the run");
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(run_dir));
   PoolTries rated;
-  Progress progress("tasks");
   INGOT_RETURN_IF_ERROR(VisitGroups(*run.pool, progress, [&](const v1::Group& group) {
     for (const v1::EpisodeTree& tree : group.episodes()) {
       const v1::Episode& episode = tree.episode();

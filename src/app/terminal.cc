@@ -1,8 +1,5 @@
 #include "app/terminal.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -89,11 +86,7 @@ std::string FormatStage(const std::string& stage, int64_t done, int64_t total, c
 }
 
 StepLine::StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock)
-    : out_(out),
-      run_name_(std::move(run_name)),
-      total_steps_(total_steps),
-      tty_(isatty(fileno(out)) != 0),
-      clock_(clock) {}
+    : out_(out), run_name_(std::move(run_name)), total_steps_(total_steps), screen_(ScreenOf(out)), clock_(clock) {}
 
 StepLine::~StepLine() {
   if (progress_stands_) std::fputs("\n", out_);
@@ -115,18 +108,15 @@ void StepLine::Note(const std::string& text) { Print("\033[1m", text); }
 
 void StepLine::Print(const char* colour, const std::string& text) {
   constexpr char kClearLine[] = "\r\033[K";
-  std::fprintf(out_, "%s%s%s%s\n", progress_stands_ ? kClearLine : "", tty_ ? colour : "",
-               base::Printable(text).c_str(), tty_ ? "\033[0m" : "");
+  std::fprintf(out_, "%s%s%s%s\n", progress_stands_ ? kClearLine : "", screen_.colours ? colour : "",
+               base::Printable(text).c_str(), screen_.colours ? "\033[0m" : "");
   std::fflush(out_);
   progress_stands_ = false;
 }
 
 void StepLine::Progress(const std::string& text) {
-  if (tty_) {
-    // Cut to the terminal's width: a line that wraps could not be replaced.
-    winsize size = {};
-    const size_t width = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-    std::fprintf(out_, "\r\033[K%s", base::Printable(text).substr(0, width - 1).c_str());
+  if (screen_.replaces) {
+    std::fprintf(out_, "\r\033[K%s", Row(out_, base::Printable(text)).c_str());
     std::fflush(out_);
     progress_stands_ = true;
     return;

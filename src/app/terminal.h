@@ -1,4 +1,5 @@
-// The lines of a run on the terminal: one per step, coloured on a terminal, plain elsewhere. Not thread safe.
+// The lines of a run on the terminal: one per step, in colour where the terminal takes it (screen.h), plain elsewhere. Not
+// thread safe.
 #pragma once
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "app/screen.h"
 #include "base/clock.h"
 
 namespace ingot::app {
@@ -28,8 +30,8 @@ class StepLine {
   // escaped (base/printable.h), line ends too.
   void Note(const std::string& text);
 
-  // Prints the progress of a stage. On a terminal it stands in place of the progress before it, and the next line
-  // replaces it; elsewhere it is a line of its own, at most one in kPlainProgressEvery.
+  // Prints the progress of a stage. On a terminal that replaces lines it stands in place of the progress before it,
+  // and the next line replaces it; elsewhere it is a line of its own, at most one in kPlainProgressEvery.
   void Progress(const std::string& text);
   static constexpr std::chrono::seconds kPlainProgressEvery{30};
 
@@ -39,7 +41,7 @@ class StepLine {
   std::FILE* const out_;
   const std::string run_name_;
   const int64_t total_steps_;
-  const bool tty_;
+  const Screen screen_;
   double first_elapsed_s_ = -1;
   int64_t first_step_ = 0;
   const base::Clock& clock_;

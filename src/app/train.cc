@@ -101,6 +101,19 @@ absl::Status CheckConfig(const RunArgs& args) {
   return absl::OkStatus();
 }
 
+// Without a file the overrides are of the defaults.
+absl::StatusOr<std::vector<Finding>> ExamineFor(const RunArgs& args) {
+  const Underway examining("doctor: looking at this machine");
+  if (!args.config.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+    return Examine(*loaded.config);
+  }
+  RunConfig config;
+  base::Schema schema = BindSchema(config);
+  for (const std::string& assignment : args.overrides) INGOT_RETURN_IF_ERROR(schema.Set(assignment));
+  return Examine(config);
+}
+
 }  // namespace
 
 int Train(const RunArgs& args) {
@@ -129,15 +142,10 @@ int ConfigSchema() {
 }
 
 int Doctor(const RunArgs& args) {
-  RunConfig config;
-  if (!args.config.empty()) {
-    absl::StatusOr<LoadedConfig> loaded = LoadRunConfig(args.config, args.overrides);
-    if (!loaded.ok()) return Fail(loaded.status());
-    config = *loaded->config;
-  }
-  const std::vector<Finding> findings = Examine(config);
-  std::printf("%s", FormatFindings(findings).c_str());
-  const bool broken = std::any_of(findings.begin(), findings.end(),
+  const absl::StatusOr<std::vector<Finding>> findings = ExamineFor(args);
+  if (!findings.ok()) return Fail(findings.status());
+  std::printf("%s", FormatFindings(*findings).c_str());
+  const bool broken = std::any_of(findings->begin(), findings->end(),
                                   [](const Finding& finding) { return finding.health == Health::kBroken; });
   return broken ? 1 : 0;
 }

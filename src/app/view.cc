@@ -5,10 +5,12 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "app/commands.h"
 #include "app/process.h"
+#include "app/progress.h"
 #include "app/run_page.h"
 #include "base/log.h"
 
@@ -30,19 +32,25 @@ bool LineEntered(std::chrono::milliseconds patience) {
 }
 
 absl::Status ViewOrError(const ViewArgs& args) {
+  std::optional<Underway> reading("view: reading " + args.run_dir);
   if (!args.files) {
     const absl::StatusOr<std::string> link = AskForLink(args.run_dir);
     if (link.ok()) {
+      reading.reset();
       std::printf("%s\nthe run is going, and this is a new link to its page; --files reads its files instead\n",
                   link->c_str());
       return absl::OkStatus();
     }
   }
   base::InitLogging("view", "warn", "");
-  PageOptions options;
+  http::Options options;
   options.host = args.host;
   options.port = args.port;
+  options.tls_certificate = args.tls_certificate;
+  options.tls_key = args.tls_key;
+  options.allow_plaintext = args.allow_plaintext;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfFolder(args.run_dir, options));
+  reading.reset();
   std::printf("%s\nthe link opens the page once; Enter prints another, Ctrl-C ends\n", page->NewLink().c_str());
   std::fflush(stdout);
   while (!StopFlag()) {

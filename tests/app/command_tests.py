@@ -5,6 +5,8 @@ schema      `ingot config schema` as an editor uses it: a valid JSON Schema that
 init        `ingot init` makes a folder that trains, and every command that its texts name works there
 texts       the commands, options and make targets that AGENTS.md and the documents name exist
 progress    a command of seconds shows its progress on a terminal, and nowhere else
+full        an answer that a full disk took is a failure
+reports     two runs of one name: their answers on a full disk, a comparison, reports, the page for other machines
 """
 import copy
 import json
@@ -152,13 +154,18 @@ def case_texts(binary, source, _):
     return f"{count} commands of {len(texts)} texts exist"
 
 
-def case_progress(binary, _, __):
-    argv = [binary, "simulate", "--order", "windowed", "--workers", "10000", "--steps", "39000", "--groups-per-step", "64"]  # of many seconds
+def start_on_a_terminal(argv, folder):
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(argv[0], argv)
+        os.chdir(folder)
+        os.execve(argv[0], argv, {**os.environ, "TERM": "xterm"})
+    return pid, terminal
+
+
+def seen_until(wanted, pid, terminal):
+    """What a terminal has shown of a command when `wanted` comes; the command is ended."""
     seen, deadline = "", time.monotonic() + 60
-    while "simulate: windowed  " not in seen and time.monotonic() < deadline:
+    while wanted not in seen and time.monotonic() < deadline:
         if select.select([terminal], [], [], 1)[0]:
             try:
                 seen += os.read(terminal, 65536).decode(errors="replace")
@@ -167,18 +174,83 @@ def case_progress(binary, _, __):
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     os.close(terminal)
-    if "\r\x1b[Ksimulate: windowed  " not in seen:
-        raise SystemExit(f"FAILED: a terminal shows {seen!r}")
+    return seen
+
+
+def case_progress(binary, _, folder):
+    argv = [binary, "simulate", "--order", "windowed", "--workers", "10000", "--steps", "39000", "--groups-per-step", "64"]  # of many seconds
+    # A file that nobody writes stands for a disk that does not answer.
+    for name in ("run", "other"):
+        pathlib.Path(folder, name).mkdir()
+        os.mkfifo(f"{folder}/{name}/config.yaml")
+    os.mkfifo(f"{folder}/silent.jsonl")
+    run([binary, "init", "trial"], folder)
+    waiting = {
+        "simulate: windowed": argv, "report reading the run": [binary, "report", "run"], "view: reading run": [binary, "view", "run"],
+        "compare ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ 0/2 reading run": [binary, "compare", "run", "other"],
+        "import ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ 0/1 silent.jsonl": [binary, "import", "trial/run.yaml", "silent.jsonl"],
+        "doctor: looking at this machine": [binary, "doctor", "run/config.yaml"], "status: asking the roles": [binary, "status", "run/config.yaml"],
+        "export reading the run": [binary, "export", "run", "out"], "regrade reading the run": [binary, "regrade", "run"],
+        "tasks reading the run": [binary, "tasks", "rate", "run", "out"]}
+    started = {line: start_on_a_terminal(command, folder) for line, command in waiting.items()}
+    seen = {line: seen_until(f"{line}  3 s", *of) for line, of in started.items()}
+    faults = [f"{waiting[line][1:]}: {text!r}" for line, text in seen.items() if f"\r\x1b[K{line}  3 s" not in text]
+    if faults:
+        raise SystemExit("\n".join(["FAILED: terminals show", *faults]))
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as silent:
         time.sleep(3.5)
         silent.kill()
         said = silent.stderr.read()
     if said:
         raise SystemExit(f"FAILED: a pipe gets {said!r}")
-    return "the progress is on the terminal alone"
+    return f"the progress of {len(waiting)} commands is on the terminal alone"
 
 
-CASES = {"schema": case_schema, "init": case_init, "texts": case_texts, "progress": case_progress}
+def case_full(binary, _, folder):
+    commands = [["config", "schema"], ["config", "explain"], ["completion", "bash"], ["--help"], ["--version"], ["simulate", "--steps", "3"]]
+    refused_on_a_full_disk(binary, commands, folder)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        wrong = subprocess.run([binary, "config", "explain", "no.such.key"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    if wrong.returncode != 2 or "cannot write" in wrong.stderr:
+        raise SystemExit(f"FAILED: without an answer: {wrong.returncode}, {wrong.stderr}")
+    return f"{len(commands)} commands end with 1"
+
+
+def refused_on_a_full_disk(binary, commands, folder):
+    for command in commands:
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([binary, *command], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+        if done.returncode != 1 or "cannot write the output: " not in done.stderr:
+            raise SystemExit(f"FAILED: {command} to a full disk: {done.returncode}, {done.stderr}")
+
+
+def case_reports(binary, _, folder):
+    for place in ("one", "two"):
+        run([binary, "init", f"{place}/trial"], folder)
+        run([binary, "train", "run.yaml", *TINY, "scheduler.total_steps=1", "http.dashboard=false"], f"{folder}/{place}/trial")
+    one, two = "one/trial/runs/trial", "two/trial/runs/trial"
+    refused_on_a_full_disk(binary, [["inspect", one, "--json"], ["inspect", one, "--journal"], ["inspect", one], ["compare", one, two]], folder)
+    names = [line.split()[0] for line in run([binary, "compare", one, two, "--html", "both.html"], folder).splitlines()]
+    both = pathlib.Path(folder, "both.html").read_text(encoding="utf-8")
+    if any(name not in names or name not in both for name in (one, two)):
+        raise SystemExit(f"FAILED: compare names {names}")
+    for _ in range(2):
+        run([binary, "report", one], folder)
+    first = pathlib.Path(folder, "trial.html").read_bytes()
+    done = subprocess.run([binary, "report", two], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 2 or "'trial.html' is there already" not in done.stderr or pathlib.Path(folder, "trial.html").read_bytes() != first:
+        raise SystemExit(f"FAILED: the report of another run: {done.returncode}, {done.stderr}")
+    run([binary, "report", two, "trial.html"], folder)
+    done = subprocess.run([binary, "view", one, "--host", "0.0.0.0"], cwd=folder, capture_output=True, text=True, check=False)
+    if "add --tls-certificate and --tls-key, or --allow-plaintext" not in done.stderr:
+        raise SystemExit(f"FAILED: view for other machines: {done.stderr}")
+    link = seen_until("?token=", *start_on_a_terminal([binary, "view", one, "--host", "0.0.0.0", "--allow-plaintext"], folder))
+    if "http://0.0.0.0:" not in link:
+        raise SystemExit(f"FAILED: view --allow-plaintext: {link}")
+    return "runs of one name are told apart"
+
+
+CASES = {"schema": case_schema, "init": case_init, "texts": case_texts, "progress": case_progress, "full": case_full, "reports": case_reports}
 
 
 def main():

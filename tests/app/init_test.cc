@@ -27,7 +27,7 @@ TEST(Init, WritesEveryFileOnceAndNamesTheRunAfterItsFolder) {
     EXPECT_EQ(base::ReadFile(folder + "/" + name).value(), content) << name;
     EXPECT_THAT(content, Not(HasSubstr("@NAME@"))) << name;
   }
-  EXPECT_THAT(base::ReadFile(folder + "/run.yaml").value(), HasSubstr("name: my-run"));
+  EXPECT_THAT(base::ReadFile(folder + "/run.yaml").value(), HasSubstr("name: \"my-run\""));
 }
 
 TEST(Init, NeverReplacesAFileAndThenWritesNone) {
@@ -69,6 +69,8 @@ TEST(InitHint, IsACommandThatAShellTakesApartRightly) {
   EXPECT_EQ(InitHint("runs/a"), "runs/a holds a small run: cd runs/a && ingot train run.yaml\n");
   EXPECT_THAT(InitHint("it's a run"), HasSubstr("cd 'it'\\''s a run' && ingot train run.yaml\n"));
   EXPECT_THAT(InitHint("$(rm x)"), HasSubstr("cd '$(rm x)' && "));
+  EXPECT_THAT(InitHint("-"), HasSubstr("cd ./- && ")) << "cd - is the folder before";
+  EXPECT_THAT(InitHint("-x"), HasSubstr("cd ./-x && "));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -67,11 +68,17 @@ TEST(Stage, SaysStepFigureRateAndTheTimeThatRemains) {
 
 constexpr char kEnd[] = "<end>";  // written behind the bytes of a terminal
 
-// The bytes that `use` makes a StepLine print into a file, or into a terminal.
-std::string Printed(bool terminal, const base::Clock& clock, const std::function<void(StepLine&)>& use) {
+// The bytes that `use` makes a StepLine print into a file, or into a terminal of 40 columns. `term`,
+// `no_colour`: the environment's TERM and NO_COLOR.
+std::string Printed(bool terminal, const base::Clock& clock, const std::function<void(StepLine&)>& use,
+                    const std::string& term = "xterm", const std::string& no_colour = "") {
+  setenv("TERM", term.c_str(), 1);
+  setenv("NO_COLOR", no_colour.c_str(), 1);
   const int master = terminal ? posix_openpt(O_RDWR | O_NOCTTY) : -1;
   EXPECT_TRUE(!terminal || (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0));
   std::FILE* const out = terminal ? std::fopen(ptsname(master), "w") : std::tmpfile();
+  const winsize size{.ws_row = 24, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
+  EXPECT_TRUE(!terminal || ioctl(fileno(out), TIOCSWINSZ, &size) == 0);
   {
     StepLine line(out, "run", 4, clock);
     use(line);
@@ -110,9 +117,34 @@ TEST(Progress, OnATerminalIsOneLineThatTheNextLineReplaces) {
 }
 
 TEST(Progress, OnATerminalIsNoLongerThanItsWidth) {
-  const std::string text =
-      Printed(true, base::Clock::Real(), [](StepLine& line) { line.Progress(std::string(500, 'x')); });
-  EXPECT_LE(text.size(), 100u);
+  std::string bar;
+  for (int i = 0; i < 50; ++i) bar += "━";
+  const auto show = [&bar](StepLine& line) { line.Progress(bar); };
+  EXPECT_EQ(Printed(true, base::Clock::Real(), show), "\r\033[K" + bar.substr(0, 39 * 3) + "\r\n");
+}
+
+TEST(CutTo, EndsBehindAWholeLetterThatHasRoom) {
+  EXPECT_EQ(CutTo("a━é", 0), "");
+  EXPECT_EQ(CutTo("a━é", 2), "a━");
+  EXPECT_EQ(CutTo("a━é", 3), "a━é");
+  EXPECT_EQ(CutTo("中文", 3), "中") << "each takes two columns";
+  EXPECT_EQ(CutTo("😀x", 2), "😀");
+}
+
+TEST(Row, KeepsItsTail) {
+  std::FILE* const file = std::tmpfile();  // 80 columns
+  EXPECT_EQ(Row(file, std::string(100, 'x'), "  12 s"), std::string(73, 'x') + "  12 s");
+  EXPECT_EQ(Row(file, "reading", "  12 s"), "reading  12 s");
+  std::fclose(file);
+}
+
+TEST(StepLine, HasNoColourWhereTheReaderWantsNone) {
+  const auto use = [](StepLine& line) {
+    line.Progress("1 of 3");
+    line.Note("done");
+  };
+  EXPECT_EQ(Printed(true, base::Clock::Real(), use, "xterm", "1"), "\r\033[K1 of 3\r\033[Kdone\r\n");
+  EXPECT_EQ(Printed(true, base::Clock::Real(), use, "dumb"), "done\r\n") << "a dumb terminal takes no codes";
 }
 
 TEST(Progress, ElsewhereIsALineEverySoOften) {

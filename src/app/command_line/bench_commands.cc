@@ -55,7 +55,9 @@ Command::Run DeclareSimulate(CLI::App& parser) {
 Command::Run DeclareBenchAttention(CLI::App& parser) {
   const auto args = std::make_shared<BenchArgs>();
   parser.add_option("--shape", args->shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
-  parser.add_option("--dtype", args->dtypes, "bf16 or fp32 (repeatable); default: both")->allow_extra_args(false);
+  parser.add_option("--dtype", args->dtypes, "(repeatable); default: both")
+      ->type_name("{bf16,fp32}")
+      ->allow_extra_args(false);
   AddThreads(parser, args->threads, "compute threads; 0: torch's default");
   parser.add_option("--instruction-set", args->instruction_set,
                     "amx, avx512bf16, avx512, avx2 or portable in place of the machine's own");
@@ -86,7 +88,7 @@ Command::Run DeclareBenchTree(CLI::App& parser) {
       ->capture_default_str();
   parser.add_option("--seconds", options.seconds, "predicted time of a shape without --scale")->capture_default_str();
   parser.add_option("--repeat", options.rounds, "rounds; every figure is their median")->capture_default_str();
-  parser.add_option("--dtype", options.dtype, "type of the model: fp32 or bf16")->capture_default_str();
+  parser.add_option("--dtype", options.dtype, "type of the model")->type_name("{fp32,bf16}")->capture_default_str();
   parser.add_option("--hidden", options.hidden, "the model's hidden size")->capture_default_str();
   parser.add_option("--intermediate", options.intermediate, "the model's MLP size")->capture_default_str();
   parser.add_option("--layers", options.layers, "the model's layers")->capture_default_str();

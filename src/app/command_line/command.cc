@@ -17,11 +17,11 @@ std::vector<Command> Commands() {
   return commands;
 }
 
-void AddRunArgs(CLI::App& parser, RunArgs& args) {
+CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args) {
   const auto check = [](const std::string& word) {
     return word.find('=') == std::string::npos ? "'" + word + "' is one argument too many: KEY=VALUE is expected" : "";
   };
-  parser.add_option("config", args.config, "the run's YAML file")->required();
+  CLI::Option* const config = parser.add_option("config", args.config, "the run's YAML file")->required();
   parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
       ->allow_extra_args(false)
       ->check(check);
@@ -34,6 +34,7 @@ void AddRunArgs(CLI::App& parser, RunArgs& args) {
           },
           "override keys: trainer.learning_rate=1e-3 run.seed=2")
       ->check(check);
+  return config;
 }
 
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning) {

@@ -8,6 +8,7 @@
 
 namespace CLI {
 class App;
+class Option;
 }  // namespace CLI
 
 namespace ingot::app {
@@ -24,6 +25,7 @@ struct Command {
   std::vector<Command> group = {};  // the commands of a group
   bool computes = false;            // with threads of OpenMP
   bool holds_keys = false;          // its memory is hidden (process.h)
+  bool logs = false;                // runs until it is stopped: its output is a log, and a lost line of it no failure
 };
 
 // Every command, in the order of the help.
@@ -38,9 +40,9 @@ std::vector<Command> RoomCommands();         // rooms and their images, beside a
 std::vector<Command> BenchCommands();        // figures of this machine and of orders, measured or simulated
 std::vector<Command> SetupCommands();        // help with configurations, machines and shells
 
-// Arguments of several commands: the configuration with its overrides, and the number of threads. `args` and `threads`
-// outlive the parser.
-void AddRunArgs(CLI::App& parser, RunArgs& args);
+// Arguments of several commands: the configuration, which is returned, with its overrides; and the number of threads. `args`
+// and `threads` outlive the parser.
+CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args);
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning);
 
 }  // namespace ingot::app

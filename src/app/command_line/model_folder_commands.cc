@@ -66,7 +66,8 @@ Command::Run DeclareModel(CLI::App& parser) {
           ->required()
           ->delimiter(',')
           ->check(CLI::TypeValidator<int64_t>("INT"));
-    if (option == "dtype") parser.add_option("--dtype", args->dtype, "fp32, bf16 or model, the folder's own");
+    if (option == "dtype")
+      parser.add_option("--dtype", args->dtype, "model: the folder's own")->type_name("{fp32,bf16,model}");
     if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not of the last alone");
     if (option == "kv-cache-tokens") parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "of serving");
     if (option == "micro-batch-tokens") {
@@ -153,7 +154,8 @@ std::vector<Command> ModelFolderCommands() {
        .summary = "serve a model folder over the gateway's API",
        .declare = DeclareServe,
        .computes = true,
-       .holds_keys = true},
+       .holds_keys = true,
+       .logs = true},
   };
 }
 

@@ -24,6 +24,10 @@ Command::Run DeclareView(CLI::App& parser) {
   parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
   parser.add_option("--host", args->host, "address to listen on")->capture_default_str();
   parser.add_option("--port", args->port, "port; 0 takes a free one")->capture_default_str();
+  parser.add_option("--tls-certificate", args->tls_certificate,
+                    "PEM file: HTTPS with this certificate; default: the run's, if it has one");
+  parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
+  parser.add_flag("--allow-plaintext", args->allow_plaintext, "allow an address other than loopback without TLS");
   parser.add_flag("--files", args->files, "read the run's files, also if its process serves a page");
   return [args] { return View(*args); };
 }
@@ -31,7 +35,7 @@ Command::Run DeclareView(CLI::App& parser) {
 Command::Run DeclareReport(CLI::App& parser) {
   const auto args = std::make_shared<ReportArgs>();
   parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
-  parser.add_option("out", args->out, "the HTML file to write; default: NAME.html");
+  parser.add_option("out", args->out, "the HTML file to write; default: NAME.html, if no other file has that name");
   return [args] { return Report(*args); };
 }
 

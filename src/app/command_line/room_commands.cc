@@ -28,7 +28,8 @@ Command::Run DeclareSandboxServe(CLI::App& parser) {
       .add_option("--memory", args->memory_mib,
                   "MiB that all sessions may use; 0: no bound, -1: three quarters of the memory that is left")
       ->capture_default_str();
-  parser.add_option("--require", args->sandbox.require, "least rung: none, landlock, namespaces, full")
+  parser.add_option("--require", args->sandbox.require, "least rung")
+      ->type_name("{none,landlock,namespaces,full}")
       ->capture_default_str();
   parser.add_option("--store", args->store, "folder of images");
   return [args] { return SandboxServe(*args); };
@@ -54,7 +55,8 @@ std::vector<Command> RoomCommands() {
        {{.name = "serve",
          .summary = "execute code in rooms, over HTTP",
          .declare = DeclareSandboxServe,
-         .holds_keys = true}}},
+         .holds_keys = true,
+         .logs = true}}},
       {"image", "unpack an image into a folder that rooms of agents run on", DeclareImage},
   };
 }

@@ -81,7 +81,8 @@ Command RoleCommand(const std::string& role) {
           .summary = "run the " + role + " role of a run as this process",
           .declare = DeclareRole,
           .computes = role == "rollout" || role == "trainer",
-          .holds_keys = true};
+          .holds_keys = true,
+          .logs = true};
 }
 
 }  // namespace
@@ -92,15 +93,18 @@ std::vector<Command> RunCommands() {
        .summary = "run everything in this process: data pool, scheduler, engine, gateway, agents, trainer",
        .declare = DeclareTrain,
        .computes = true,
-       .holds_keys = true},
+       .holds_keys = true,
+       .logs = true},
       {.name = "launch",
        .summary = "run every role as its own supervised process on this machine, or submit the run to Slurm",
        .declare = DeclareLaunch,
-       .holds_keys = true},
+       .holds_keys = true,
+       .logs = true},
       {.name = "node",
        .summary = "run the roles of one node of a run on several machines",
        .declare = DeclareNode,
-       .holds_keys = true},
+       .holds_keys = true,
+       .logs = true},
       RoleCommand("datapool"),
       RoleCommand("rewards"),
       RoleCommand("scheduler"),

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/command_line/command.h"
@@ -37,8 +38,16 @@ Command::Run DeclareInit(CLI::App& parser) {
 
 Command::Run DeclareDoctor(CLI::App& parser) {
   const auto args = std::make_shared<RunArgs>();
-  parser.add_option("config", args->config, "a run's YAML file, for its ports and folders; default: the defaults");
-  return [args] { return Doctor(*args); };
+  AddRunArgs(parser, *args)
+      ->required(false)
+      ->description("a run's YAML file, for its ports and folders; default: the defaults");
+  return [args] {
+    // A word with '=' is no file, but an override of the defaults.
+    if (args->config.find('=') != std::string::npos) {
+      args->overrides.insert(args->overrides.begin(), std::exchange(args->config, ""));
+    }
+    return Doctor(*args);
+  };
 }
 
 Command::Run DeclareCompletion(CLI::App& parser) {
