@@ -89,9 +89,11 @@ def check_walls(ingot, folder):
         key = body.get("api_key", body.get("key", ""))
         check(key, f"an episode was not opened: {body}")
         page = Page(link)
+        cookie, own = Page(link).open().headers["Cookie"].split("=")
+        check(page.ask("/api/run", {"Cookie": f"{cookie}={own}"})[0] == 200, "the page's own cookie does not open it")
         bearer = {"Authorization": f"Bearer {key}"}
         for route in ROUTES:
-            for headers in ({}, bearer, {"x-api-key": key}, {"Cookie": f"ingot_view={key}"}):
+            for headers in ({}, bearer, {"x-api-key": key}, {"Cookie": f"{cookie}={key}"}):
                 status, text, _ = page.ask(route, headers)
                 check(status == 401, f"the page answers {status} on {route} without its key")
                 check("reward" not in text, f"the refusal of {route} tells something: {text}")
@@ -100,8 +102,8 @@ def check_walls(ingot, folder):
                     status, text, _ = agents.ask(prefix + route, headers)
                     allowed = (401, 404) if route != "/" else (200, 401, 404, 405)
                     check(status in allowed and "uPlot" not in text, f"the agents' listener answers {status} on {prefix + route}")
-        page.open()
         check(page.ask(page.target, {})[0] == 401, "a link opened the page twice")
+        page.headers = {"Cookie": f"{cookie}={own}"}
         run = page.json("/api/run")
         check(run["live"] and run["name"] == "walls", f"the run is {run}")
         again = ingot.call("view", f"{folder}/walls", timeout=30)
