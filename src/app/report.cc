@@ -19,20 +19,22 @@ namespace {
 // A run's folder, opened and read.
 struct ReadRun {
   StoredRun stored;
-  std::unique_ptr<view::Rows> rows;
+  std::unique_ptr<view::Rows> rows, warm_start;
   view::Journal journal;
 };
 
 absl::StatusOr<std::unique_ptr<ReadRun>> ReadFolder(const std::string& folder) {
   auto run = std::make_unique<ReadRun>();
-  INGOT_ASSIGN_OR_RETURN(run->stored, OpenStoredRun(folder));
+  INGOT_ASSIGN_OR_RETURN(run->stored, OpenRunFolder(folder));
   run->rows = std::make_unique<view::Rows>(folder + "/metrics.jsonl");
   INGOT_RETURN_IF_ERROR(run->rows->Refresh());
   if (const int64_t broken = run->rows->broken(); broken > 0) {
     std::fprintf(stderr, "%s/metrics.jsonl: %ld rows cannot be read and are left out\n",
                  base::Printable(folder).c_str(), static_cast<long>(broken));
   }
-  INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
+  run->warm_start = std::make_unique<view::Rows>(folder + "/warm_start/metrics.jsonl");
+  INGOT_RETURN_IF_ERROR(run->warm_start->Refresh());
+  if (run->stored.no_pool.empty()) INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
   return run;
 }
 
@@ -57,6 +59,8 @@ absl::Status ReportOrError(const ReportArgs& args) {
   input.name = run->stored.config().name;
   input.config = run->stored.loaded.schema.EffectiveYaml();
   input.rows = run->rows.get();
+  input.warm_start = run->warm_start.get();
+  input.no_pool = run->stored.no_pool;
   input.journal = &run->journal;
   input.pool = run->stored.pool.get();
   input.tokenizer = text.tokenizer.get();
@@ -78,11 +82,14 @@ absl::Status CompareOrError(const CompareArgs& args) {
     run.name = base::Printable(std::filesystem::path(folder).lexically_normal().filename().string());
     if (run.name.empty()) run.name = base::Printable(folder);
     run.rows = (*read)->rows.get();
+    run.warm_start = (*read)->warm_start.get();
     const std::map<int64_t, double> versions = view::EvaluatedVersions(*run.rows);
     if (!versions.empty()) {
       run.evaluated_version = versions.rbegin()->first;
       run.evaluated_mean = versions.rbegin()->second;
-      INGOT_ASSIGN_OR_RETURN(run.tasks, view::EvaluatedTasks(*(*read)->stored.pool, run.evaluated_version));
+      if (datapool::Client* pool = (*read)->stored.pool.get(); pool != nullptr) {
+        INGOT_ASSIGN_OR_RETURN(run.tasks, view::EvaluatedTasks(*pool, run.evaluated_version));
+      }
     }
     opened.push_back(*std::move(read));
     runs.push_back(std::move(run));
