@@ -44,7 +44,7 @@ struct RunSource {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   // The advantages of a group as the trainer takes them, [sample][turn]; null or empty = they depend on the whole batch.
   std::function<std::vector<std::vector<double>>(const v1::Group&)> advantages;
-  // Says why name, facts and tokenizer are those of earlier settings; empty = they are the run's. Null = they always are.
+  // Says why name, facts and tokenizer come from earlier settings; empty = they are the run's. Null = they always are.
   std::function<std::string()> outdated = nullptr;
 };
 

@@ -1,7 +1,7 @@
 // The answers of a run's page: JSON about one run, from its record, its journal, its pool and, while it goes, its roles.
 //
 //   /api/run                            name, facts, progress, newest row, efficiency, roles
-//   /api/curves?names=a,b&points=400    metrics over the steps; those of a warm start over its own steps
+//   /api/curves?names=a,b&points=400    metrics over the steps; a warm start has steps of its own
 //   /api/window                         the window's groups with their samples
 //   /api/time?steps=200                 seconds and tokens, by where they went
 //   /api/step?step=7                    the groups of a batch

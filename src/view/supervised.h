@@ -17,7 +17,7 @@ std::optional<Row> NewestSupervised(const Rows& rows);
 // The figures of such a step for people, as ("loss", "0.1234"); a skipped step has no loss.
 std::vector<std::pair<std::string, std::string>> SupervisedFigures(const Row& step);
 
-// All metrics of the run's record, and those of its warm start's stages. Null = there was no warm start.
+// All metrics of the run's record, with the metrics of its warm start's stages. Null = there was no warm start.
 std::vector<std::string> NamesOf(const Rows& record, const Rows* warm_start);
 
 // The record that has the metric: that of the run if it does.
