@@ -99,7 +99,7 @@ void PrintLine(const RunConfig& config, const std::string& line) {
   std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
 }
 
-// The page and the loggers of a launched run, with the clients that they ask.
+// The page and the loggers of a launched run, with the clients that they ask. A supervised run has no such clients.
 struct LaunchedPage {
   std::unique_ptr<datapool::Client> pool;
   std::unique_ptr<scheduler::Client> scheduler;
@@ -108,22 +108,33 @@ struct LaunchedPage {
   std::unique_ptr<RunPage> page;  // last: it ends first
 };
 
-absl::StatusOr<LaunchedPage> ServeLaunchedPage(const LoadedConfig& loaded, const RunDir& dir, RunRegistry& registry,
-                                               const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+// Connects the clients, and gives the roles behind them.
+absl::StatusOr<RunPage::Roles> ConnectRoles(const ClusterOptions& cluster, RunRegistry& registry,
+                                            LaunchedPage& served) {
   constexpr std::chrono::milliseconds kDeadline(5000);
-  const RunConfig& config = *loaded.config;
-  LaunchedPage served;
   INGOT_RETURN_IF_ERROR(registry.Follow());
-  served.pool = datapool::NewGrpcClient(ConnectPool(registry, config.cluster.datapools), kDeadline);
+  served.pool = datapool::NewGrpcClient(ConnectPool(registry, cluster.datapools), kDeadline);
   served.scheduler = scheduler::NewGrpcClient(registry.To("scheduler"), kDeadline);
   RunPage::Roles roles;
   roles.pool = served.pool.get();
   roles.scheduler = served.scheduler.get();
-  roles.tokenizer = tokenizer;
-  for (int i = 0; i < config.cluster.rollout_engines; ++i) {
+  for (int i = 0; i < cluster.rollout_engines; ++i) {
     served.engines.push_back(rollout::NewGrpcClient(registry.To(RoleName("rollout", i))));
     roles.engines.emplace_back(RoleName("rollout", i), served.engines.back().get());
   }
+  return roles;
+}
+
+// `registry`: null = the run is supervised, and its trainer is alone.
+absl::StatusOr<LaunchedPage> ServeLaunchedPage(const LoadedConfig& loaded, const RunDir& dir, RunRegistry* registry,
+                                               const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+  const RunConfig& config = *loaded.config;
+  LaunchedPage served;
+  RunPage::Roles roles;
+  if (registry != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(roles, ConnectRoles(config.cluster, *registry, served));
+  }
+  roles.tokenizer = tokenizer;
   INGOT_ASSIGN_OR_RETURN(served.page, RunPage::OfRunning(config, dir, roles));
   if (served.page != nullptr) std::printf("page %s\n", served.page->NewLink().c_str());
   INGOT_ASSIGN_OR_RETURN(served.follower, FollowRun(config, dir, loaded.schema.EffectiveYaml(), served.pool.get()));
@@ -188,9 +199,7 @@ class LocalLauncher final : public Launcher {
     for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
     WatchSilence(made);
     ServeStatus();
-    if (registry_ != nullptr) {
-      INGOT_ASSIGN_OR_RETURN(page_, ServeLaunchedPage(loaded_, *dir_, *registry_, tokenizer_));
-    }
+    INGOT_ASSIGN_OR_RETURN(page_, ServeLaunchedPage(loaded_, *dir_, registry_.get(), tokenizer_));
     std::printf(
         "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
         registry_ == nullptr ? "" : absl::StrCat("; `ingot status ", args_.config, "` prints their state").c_str());
@@ -199,10 +208,12 @@ class LocalLauncher final : public Launcher {
 
   absl::StatusOr<int> Watch(const std::atomic<bool>& stop) override {
     const auto stopped = [&] { return stop || stopping_; };
-    return supervisor_->Run(stopped, [&](const std::string& line) {
+    const absl::StatusOr<int> code = supervisor_->Run(stopped, [&](const std::string& line) {
       INGOT_LOG(info, "{}", line);
       PrintLine(config_, line);
     });
+    if (page_.follower != nullptr && code.ok() && *code == 0) page_.follower->End(/*ok=*/true);
+    return code;
   }
 
   absl::Status Stop() override {

@@ -22,21 +22,23 @@ namespace {
 // A run's folder, opened and read.
 struct ReadRun {
   StoredRun stored;
-  std::unique_ptr<view::Rows> rows;
+  std::unique_ptr<view::Rows> rows, warm_start;
   view::Journal journal;
 };
 
 absl::StatusOr<std::unique_ptr<ReadRun>> ReadFolder(const std::string& folder, Progress& progress) {
   auto run = std::make_unique<ReadRun>();
-  INGOT_ASSIGN_OR_RETURN(run->stored, OpenStoredRun(folder));
+  INGOT_ASSIGN_OR_RETURN(run->stored, OpenRunFolder(folder));
   run->rows = std::make_unique<view::Rows>(folder + "/metrics.jsonl");
   INGOT_RETURN_IF_ERROR(run->rows->Refresh());
-  INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
+  if (run->stored.no_pool.empty()) INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
   if (const int64_t broken = run->rows->broken(); broken > 0) {
     progress.Clear();
     std::fprintf(stderr, "%s/metrics.jsonl: %ld rows cannot be read and are left out\n",
                  base::Printable(folder).c_str(), static_cast<long>(broken));
   }
+  run->warm_start = std::make_unique<view::Rows>(folder + "/warm_start/metrics.jsonl");
+  INGOT_RETURN_IF_ERROR(run->warm_start->Refresh());
   return run;
 }
 
@@ -84,6 +86,8 @@ absl::Status ReportOrError(const ReportArgs& args) {
   input.name = run->stored.config().name;
   input.config = run->stored.loaded.schema.EffectiveYaml();
   input.rows = run->rows.get();
+  input.warm_start = run->warm_start.get();
+  input.no_pool = run->stored.no_pool;
   input.journal = &run->journal;
   input.pool = run->stored.pool.get();
   input.tokenizer = text.tokenizer.get();
@@ -105,11 +109,14 @@ absl::Status CompareOrError(const CompareArgs& args) {
     view::ComparedRun run;
     run.name = base::Printable(names[opened.size()]);
     run.rows = (*read)->rows.get();
+    run.warm_start = (*read)->warm_start.get();
     const std::map<int64_t, double> versions = view::EvaluatedVersions(*run.rows);
     if (!versions.empty()) {
       run.evaluated_version = versions.rbegin()->first;
       run.evaluated_mean = versions.rbegin()->second;
-      INGOT_ASSIGN_OR_RETURN(run.tasks, view::EvaluatedTasks(*(*read)->stored.pool, run.evaluated_version));
+      if (datapool::Client* pool = (*read)->stored.pool.get(); pool != nullptr) {
+        INGOT_ASSIGN_OR_RETURN(run.tasks, view::EvaluatedTasks(*pool, run.evaluated_version));
+      }
     }
     opened.push_back(*std::move(read));
     runs.push_back(std::move(run));

@@ -11,8 +11,8 @@
 
 namespace ingot::app {
 
-// Starts them; null = the configuration names none. `pool` outlives the follower. INVALID_ARGUMENT: a file with a key cannot
-// be read.
+// Starts them; null = the configuration names none. `pool` outlives the follower; null = the run has no groups.
+// INVALID_ARGUMENT: a file with a key cannot be read.
 absl::StatusOr<std::unique_ptr<loggers::Follower>> FollowRun(const RunConfig& config, const RunDir& dir,
                                                              const std::string& effective_yaml, datapool::Client* pool);
 

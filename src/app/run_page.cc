@@ -1,13 +1,14 @@
 #include "app/run_page.h"
 
 #include <algorithm>
-#include <chrono>
+#include <functional>
 #include <utility>
 
+#include "app/fresh_pool.h"
 #include "app/socket_question.h"
 #include "app/text_parts.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "gateway/options.h"
 #include "trainer/branch_advantage.h"
 #include "trainer/group_rows.h"
@@ -16,14 +17,14 @@ namespace ingot::app {
 namespace {
 
 constexpr char kLinkPath[] = "/link";
-constexpr std::chrono::seconds kStale{4};  // of a pool that was opened for reading
 
 std::string SocketOf(const std::string& folder) { return folder + "/sockets/page.sock"; }
 
 view::RunFacts FactsOf(const RunConfig& config) {
   view::RunFacts facts;
   const scheduler::SchedulerOptions& options = config.scheduler;
-  facts.total_steps = options.total_steps;
+  facts.supervised = config.tasks.empty();
+  facts.total_steps = facts.supervised ? 0 : options.total_steps;
   facts.groups_per_step = options.groups_per_step;
   facts.group_size = options.group_size;
   facts.max_staleness = options.max_staleness;
@@ -78,28 +79,26 @@ http::Options HttpOf(const RunConfig& config, const PageOptions& page) {
   return WithTls(std::move(options), config);
 }
 
-// A pool opened for reading, which is a picture of one moment, and opened again when it is old.
-class FreshPool {
- public:
-  FreshPool(std::string folder, std::shared_ptr<datapool::Client> first)
-      : folder_(std::move(folder)), pool_(std::move(first)), opened_(std::chrono::steady_clock::now()) {}
+FreshPool::Pool OpenAgain(const std::string& folder) {
+  INGOT_ASSIGN_OR_RETURN(StoredRun run, OpenRunFolder(folder));
+  if (!run.no_pool.empty()) return absl::NotFoundError(run.no_pool);
+  return std::move(run.pool);
+}
 
-  absl::StatusOr<std::shared_ptr<datapool::Client>> Get() {
-    base::MutexLock lock(mu_);
-    if (std::chrono::steady_clock::now() - opened_ < kStale) return pool_;
-    absl::StatusOr<StoredRun> again = OpenStoredRun(folder_);
-    // The run may write just now: the earlier picture serves until the next question.
-    if (again.ok()) pool_ = std::move(again->pool);
-    opened_ = std::chrono::steady_clock::now();
-    return pool_;
-  }
-
- private:
-  const std::string folder_;
-  base::Mutex mu_;
-  std::shared_ptr<datapool::Client> pool_ ABSL_GUARDED_BY(mu_);
-  std::chrono::steady_clock::time_point opened_ ABSL_GUARDED_BY(mu_);
-};
+// Says whether a run's configuration is still the one that its page was made of.
+std::function<std::string()> SaysWhatChanged(const std::string& folder) {
+  const std::string path = folder + "/config.yaml";
+  return [path, made_of = base::ReadFile(path).value_or("")]() -> std::string {
+    const absl::StatusOr<std::string> now = base::ReadFile(path);
+    if (now.ok() && *now == made_of) return "";
+    const std::string change = now.ok() ? "changed since this page was opened: the run was replaced, or goes on with "
+                                          "other settings"
+                                        : "cannot be read any more: the run was removed, or is being replaced";
+    return absl::StrCat(path, " ", change,
+                        ". Name, settings and tokenizer on this page are the earlier ones; end `ingot view` and start "
+                        "it again");
+  };
+}
 
 }  // namespace
 
@@ -135,11 +134,12 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& con
   if (!config.page.enabled) return nullptr;
   view::RunSource source = SourceOf(config, dir.path(), roles.tokenizer);
   source.pool = [pool = roles.pool]() -> absl::StatusOr<std::shared_ptr<datapool::Client>> {
+    if (pool == nullptr) return absl::NotFoundError(kSupervisedHasNoPool);
     return std::shared_ptr<datapool::Client>(std::shared_ptr<void>(), pool);
   };
   source.live = [roles] {
     view::LiveState state;
-    state.scheduler = roles.scheduler->Status();
+    if (roles.scheduler != nullptr) state.scheduler = roles.scheduler->Status();
     for (const auto& [name, engine] : roles.engines) state.engines.emplace_back(name, engine->Status());
     return state;
   };
@@ -159,7 +159,8 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& con
 }
 
 absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& folder, http::Options options) {
-  INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenStoredRun(folder));
+  std::function<std::string()> outdated = SaysWhatChanged(folder);  // before it is read
+  INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenRunFolder(folder));
   const RunConfig& config = stored.config();
   TextParts text;
   if (config.model.path.empty()) {
@@ -168,7 +169,12 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
     INGOT_ASSIGN_OR_RETURN(text, LoadTextParts(config.model.path, config.model.chat_format));
   }
   view::RunSource source = SourceOf(config, folder, text.tokenizer);
-  source.pool = [fresh = std::make_shared<FreshPool>(folder, std::move(stored.pool))] { return fresh->Get(); };
+  source.outdated = std::move(outdated);
+  FreshPool::Pool first = std::move(stored.pool);
+  if (!stored.no_pool.empty()) first = absl::NotFoundError(stored.no_pool);
+  source.pool = [fresh = std::make_shared<FreshPool>([folder] { return OpenAgain(folder); }, std::move(first))] {
+    return fresh->Get();
+  };
   auto run_page = std::unique_ptr<RunPage>(new RunPage());
   auto page = view::Page::Start(WithTls(options, config), "", std::move(source));
   if (absl::IsFailedPrecondition(page.status())) {

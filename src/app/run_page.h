@@ -25,7 +25,7 @@ class RunPage {
   ~RunPage();
   std::string NewLink() { return page_->NewLink(); }
 
-  // The roles that a running page asks. All are borrowed and outlive it.
+  // The roles that a running page asks. All are borrowed and outlive it. A supervised run has the tokenizer alone.
   struct Roles {
     datapool::Client* pool = nullptr;
     scheduler::Client* scheduler = nullptr;
@@ -35,8 +35,8 @@ class RunPage {
 
   // Null without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning otherwise.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir, Roles roles);
-  // From the run's files; the pool is opened again for a question that comes kStale after the last opening. TLS is that of
-  // `options`, or without one that of the run's configuration. The error names the options of `ingot view`.
+  // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS is that of `options`,
+  // or without one that of the run's configuration. The error names the options of `ingot view`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);
 
  private:

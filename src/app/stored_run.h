@@ -13,13 +13,20 @@ namespace ingot::app {
 
 struct StoredRun {
   LoadedConfig loaded;
-  std::unique_ptr<datapool::Client> pool;  // for reading alone
+  std::unique_ptr<datapool::Client> pool;  // for reading alone; null = the run has none
+  std::string no_pool;                     // says why there is none; empty = there is one
 
   const RunConfig& config() const { return *loaded.config; }
 };
 
 // `overrides`: KEY=VALUE, over the run's own configuration. NOT_FOUND: no run folder, or one without its configuration.
-// Errors of the pool are OpenPool's.
+// Errors of the pool are OpenPool's. A run without a pool is supervised, or ended before its first episode.
+absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides = {});
+
+// The same for commands that read episodes. NOT_FOUND: the run has no pool, too.
 absl::StatusOr<StoredRun> OpenStoredRun(const std::string& run_dir, const std::vector<std::string>& overrides = {});
+
+// Says why a run without tasks has no pool.
+inline constexpr char kSupervisedHasNoPool[] = "a supervised run has no agents, and so no episodes and no pool";
 
 }  // namespace ingot::app

@@ -27,6 +27,24 @@
 namespace ingot::app {
 namespace {
 
+// A run without tasks. It has no gateway and no agents, but the metrics, the page and the loggers of every run.
+absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
+                                base::Metrics& metrics) {
+  const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port,
+                                                            [&metrics] { return metrics.RenderText(); }));
+  RunPage::Roles roles;
+  roles.tokenizer = model.text.tokenizer;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfRunning(config, dir, roles));
+  if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
+  std::fflush(stdout);  // the model may take long to load
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
+                         FollowRun(config, dir, loaded.schema.EffectiveYaml(), /*pool=*/nullptr));
+  INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag()));
+  if (follower != nullptr) follower->End(/*ok=*/true);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   trainer::KeepTensorMemory();
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
@@ -58,7 +76,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
   if (config.tasks.empty()) {
-    INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag()));
+    INGOT_RETURN_IF_ERROR(TrainWithoutAgents(loaded, dir, model, resume, metrics));
     return 0;
   }
   INGOT_ASSIGN_OR_RETURN(const scheduler::ResumePoint resume_point, ResumePointOf(dir, resume));

@@ -129,7 +129,8 @@ object SpanOf(const std::string& run, const view::Row& row) {
   attributes.push_back(Attribute("ingot.run", run));
   attributes.push_back(Attribute("ingot.step", row.step));
   for (const char* name : {"reward/mean", "perf/wait_seconds", "perf/train_seconds", "perf/publish_seconds",
-                           "perf/checkpoint_seconds", "perf/tokens_per_second", "batch/loss_tokens"}) {
+                           "perf/checkpoint_seconds", "perf/tokens_per_second", "batch/loss_tokens", "sft/loss",
+                           "sft/nll", "sft/tokens_per_second", "dpo/loss", "dpo/accuracy", "dpo/tokens_per_second"}) {
     if (row.Has(name) && std::isfinite(row.Get(name))) attributes.push_back(Attribute(name, row.Get(name)));
   }
   const std::string id = absl::StrCat(run, "/step/", row.step);

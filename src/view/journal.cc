@@ -23,18 +23,19 @@ std::string NameOf(GroupState state) {
 absl::Status Journal::Refresh(datapool::Client& pool) {
   base::MutexLock lock(mu_);
   while (true) {
+    const int64_t known = next_index_;
     v1::ReadJournalRequest request;
-    request.set_from_index(next_index_);
+    // The newest known record is read once more: another one in its place, or none, belongs to another journal.
+    request.set_from_index(std::max<int64_t>(known - 1, 0));
     INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool.ReadJournal(request));
-    if (page.end_index() < next_index_) {
-      next_index_ = first_ns_ = head_ = 0;
-      live_version_ = -1;
-      groups_.clear();
-      batches_.clear();
+    if (known > 0 && (page.records().empty() || page.records(0).unix_ns() != newest_ns_)) {
+      StartAnew();
       continue;
     }
-    for (const v1::JournalRecord& record : page.records()) Apply(record);
-    if (page.records().empty() || next_index_ >= page.end_index()) break;
+    for (const v1::JournalRecord& record : page.records()) {
+      if (record.index() >= known) Apply(record);
+    }
+    if (next_index_ == known || next_index_ >= page.end_index()) break;
   }
   for (auto at = groups_.lower_bound(head_); at != groups_.end(); ++at) {
     head_ = at->first;
@@ -42,6 +43,14 @@ absl::Status Journal::Refresh(datapool::Client& pool) {
     ++head_;
   }
   return absl::OkStatus();
+}
+
+void Journal::StartAnew() {
+  next_index_ = first_ns_ = newest_ns_ = head_ = 0;
+  live_version_ = -1;
+  groups_.clear();
+  batches_.clear();
+  ++generation_;
 }
 
 void Journal::End(int64_t group, GroupState state, int64_t unix_ns) {
@@ -54,7 +63,7 @@ void Journal::End(int64_t group, GroupState state, int64_t unix_ns) {
 void Journal::Apply(const v1::JournalRecord& record) {
   next_index_ = record.index() + 1;
   if (first_ns_ == 0) first_ns_ = record.unix_ns();
-  const int64_t now = record.unix_ns();
+  const int64_t now = newest_ns_ = record.unix_ns();
   switch (record.record_case()) {
     case v1::JournalRecord::kAdmitted: {
       const v1::GroupAdmitted& admitted = record.admitted();
@@ -159,6 +168,11 @@ std::vector<int64_t> Journal::InState(GroupState state, size_t newest) const {
   }
   std::reverse(ids.begin(), ids.end());
   return ids;
+}
+
+int64_t Journal::generation() const {
+  base::MutexLock lock(mu_);
+  return generation_;
 }
 
 double Journal::started_s() const {

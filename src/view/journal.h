@@ -45,7 +45,8 @@ struct JournalBatch {
 
 class Journal {
  public:
-  // Errors of the pool. A pool that shows an older state than before, such as another copy, is read from its start.
+  // Errors of the pool. A pool with another journal, such as an older copy's or that of a run in the place of this one, is
+  // read from its start.
   absl::Status Refresh(datapool::Client& pool);
 
   std::optional<JournalGroup> Group(int64_t id) const;
@@ -59,15 +60,19 @@ class Journal {
   int64_t next_group() const;
   int64_t Count(GroupState state) const;
   std::vector<int64_t> InState(GroupState state, size_t newest) const;  // the newest ones, oldest first
-  double started_s() const;  // of the first record, seconds since the Unix epoch; 0 = there is none
+  double started_s() const;    // of the first record, seconds since the Unix epoch; 0 = there is none
+  int64_t generation() const;  // how often another journal was found in the place of the one that was read
 
  private:
+  void StartAnew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Apply(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(int64_t group, GroupState state, int64_t unix_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable base::Mutex mu_;
   int64_t next_index_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t first_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t newest_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of the record before next_index_
+  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t live_version_ ABSL_GUARDED_BY(mu_) = -1;
   int64_t head_ ABSL_GUARDED_BY(mu_) = 0;  // no older group is open or finished
   std::map<int64_t, JournalGroup> groups_ ABSL_GUARDED_BY(mu_);

@@ -7,6 +7,7 @@
 #include "tree/episode_return.h"
 #include "tree/render.h"
 #include "view/accounts.h"
+#include "view/supervised.h"
 #include "view/svg_chart.h"
 
 namespace ingot::view {
@@ -58,7 +59,12 @@ const std::vector<Chart>& Charts() {
       {"Idle share", {"trainer/idle_ratio", "rollout/idle_ratio"}},
       {"Response length, tokens", {"response_length/mean"}},
       {"Turns", {"num_turns/mean"}},
-      {"Zero-variance groups, share", {"reward/frac_zero_std"}}};
+      {"Zero-variance groups, share", {"reward/frac_zero_std"}},
+      {"Supervised loss", {"sft/loss", "sft/nll", "dpo/loss"}},
+      {"Accuracy of preferences", {"dpo/accuracy"}},
+      {"Margin of preferences", {"dpo/margin_mean"}},
+      {"Supervised gradient norm", {"sft/grad_norm", "dpo/grad_norm"}},
+      {"Supervised tokens per second", {"sft/tokens_per_second", "dpo/tokens_per_second"}}};
   return charts;
 }
 
@@ -85,12 +91,12 @@ std::string TermCharts(const Rows& rows, const std::string& title, const std::st
   return html;
 }
 
-std::string Curves(const Rows& rows) {
+std::string Curves(const Rows& rows, const Rows* warm_start) {
   std::string html = "<h2>Curves</h2>\n";
   for (const Chart& chart : Charts()) {
     std::vector<SvgSeries> series;
     for (const char* name : chart.names) {
-      SvgSeries one = SeriesOf(rows, name, name);
+      SvgSeries one = SeriesOf(RecordOf(name, rows, warm_start), name, name);
       if (!one.x.empty()) series.push_back(std::move(one));
     }
     if (!series.empty()) html += SvgChart(chart.title, series);
@@ -118,7 +124,10 @@ absl::StatusOr<std::string> Evaluations(const ReportInput& run) {
   std::string html =
       "<h2>Evaluations</h2>\n<table><tr><th>version</th><th>reward, 95 % over tasks</th><th>tasks</th></tr>\n";
   for (const auto& [version, mean] : versions) {
-    INGOT_ASSIGN_OR_RETURN(const TaskRewards tasks, EvaluatedTasks(*run.pool, version));
+    TaskRewards tasks;
+    if (run.no_pool.empty()) {
+      INGOT_ASSIGN_OR_RETURN(tasks, EvaluatedTasks(*run.pool, version));
+    }
     Estimate estimate = EstimateOf(tasks);
     if (tasks.empty()) estimate = {mean, mean, mean, 1};
     html += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n", version,
@@ -129,6 +138,7 @@ absl::StatusOr<std::string> Evaluations(const ReportInput& run) {
 
 // The best and the worst stored episodes of the newest batch that has any.
 absl::StatusOr<std::string> Trajectories(const ReportInput& run) {
+  if (!run.no_pool.empty()) return "<h2>Trajectories</h2><p>None: " + HtmlText(run.no_pool) + ".</p>\n";
   std::vector<v1::EpisodeTree> trees;
   for (int64_t step = run.journal->batches() - 1; step >= 0 && trees.empty(); --step) {
     const std::optional<JournalBatch> batch = run.journal->Batch(step);
@@ -165,29 +175,43 @@ absl::StatusOr<std::string> Trajectories(const ReportInput& run) {
   return html;
 }
 
+std::string Figure(const std::string& meaning, const std::string& value) {
+  return fmt::format("<tr><th>{}</th><td class=\"n\">{}</td></tr>", meaning, value);
+}
+
+std::string Figures(const ReportInput& run) {
+  std::string rows;
+  const std::vector<Row> newest = run.rows->Last("perf/step_seconds", 10);
+  if (!newest.empty()) {
+    rows += Figure("steps", std::to_string(newest.back().step + 1));
+    rows += Figure("reward of the last ten steps, 95 %", Interval(LastReward(*run.rows, 10)));
+    if (run.no_pool.empty()) {
+      rows += Figure("groups trained, dropped, failed",
+                     fmt::format("{}, {}, {}", run.journal->Count(GroupState::kTrained),
+                                 run.journal->Count(GroupState::kDropped), run.journal->Count(GroupState::kFailed)));
+    }
+    if (const std::optional<Efficiency> j = EfficiencyOf(newest)) {
+      rows += Figure(fmt::format("J over the last {} steps, 95 %", j->steps),
+                     fmt::format("{:.4g} ({:.4g} to {:.4g})", j->value, j->low, j->high));
+    }
+  }
+  std::optional<Row> supervised = NewestSupervised(*run.rows);
+  const bool warm_start = !supervised && run.warm_start != nullptr;
+  if (warm_start) supervised = NewestSupervised(*run.warm_start);
+  if (supervised) {
+    rows += Figure(warm_start ? "steps of the warm start" : "supervised steps", std::to_string(supervised->step + 1));
+    for (const auto& [name, value] : SupervisedFigures(*supervised)) rows += Figure(name + ", last such step", value);
+  }
+  return rows.empty() ? "<p>The record has no step.</p>\n" : "<table>" + rows + "</table>\n";
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReportHtml(const ReportInput& run) {
-  const std::vector<Row> newest = run.rows->Last("perf/step_seconds", 10);
-  std::string html = Head("Run " + run.name);
-  if (newest.empty()) html += "<p>The record has no step.</p>\n";
-  if (!newest.empty()) {
-    html += fmt::format(
-        "<table><tr><th>steps</th><td class=\"n\">{}</td></tr><tr><th>reward of the last ten steps, 95 %</th><td "
-        "class=\"n\">{}</td></tr>"
-        "<tr><th>groups trained, dropped, failed</th><td class=\"n\">{}, {}, {}</td></tr>",
-        newest.back().step + 1, Interval(LastReward(*run.rows, 10)), run.journal->Count(GroupState::kTrained),
-        run.journal->Count(GroupState::kDropped), run.journal->Count(GroupState::kFailed));
-    if (const std::optional<Efficiency> j = EfficiencyOf(newest)) {
-      html +=
-          fmt::format("<tr><th>J over the last {} steps, 95 %</th><td class=\"n\">{:.4g} ({:.4g} to {:.4g})</td></tr>",
-                      j->steps, j->value, j->low, j->high);
-    }
-    html += "</table>\n";
-  }
+  std::string html = Head("Run " + run.name) + Figures(run);
   INGOT_ASSIGN_OR_RETURN(const std::string evaluations, Evaluations(run));
   INGOT_ASSIGN_OR_RETURN(const std::string trajectories, Trajectories(run));
-  html += evaluations + Curves(*run.rows) + Seconds(*run.rows) + trajectories;
+  html += evaluations + Curves(*run.rows, run.warm_start) + Seconds(*run.rows) + trajectories;
   html += "<h2>Configuration</h2>\n<details><summary>run.yaml as it took effect</summary><pre>" + HtmlText(run.config) +
           "</pre></details>\n";
   return html + kFoot;
@@ -216,6 +240,13 @@ std::string CompareText(const std::vector<ComparedRun>& runs) {
         fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", run.name, width, last.empty() ? 0 : last.front().step + 1,
                     Interval(LastReward(*run.rows, 10)), evaluated, difference);
   }
+  for (const ComparedRun& run : runs) {
+    const std::optional<Row> step = NewestSupervised(*run.rows);
+    if (!step) continue;
+    text += fmt::format("{}: {} supervised steps", run.name, step->step + 1);
+    for (const auto& [name, value] : SupervisedFigures(*step)) text += fmt::format(", {} {}", name, value);
+    text += "\n";
+  }
   return text;
 }
 
@@ -225,7 +256,7 @@ std::string CompareHtml(const std::vector<ComparedRun>& runs) {
     for (const char* name : chart.names) {
       std::vector<SvgSeries> series;
       for (const ComparedRun& run : runs) {
-        SvgSeries one = SeriesOf(*run.rows, name, run.name);
+        SvgSeries one = SeriesOf(RecordOf(name, *run.rows, run.warm_start), name, run.name);
         if (!one.x.empty()) series.push_back(std::move(one));
       }
       if (!series.empty()) html += SvgChart(std::string(chart.title) + ": " + name, series);

@@ -21,10 +21,12 @@ struct ReportInput {
   const Journal* journal = nullptr;
   datapool::Client* pool = nullptr;
   const text::Tokenizer* tokenizer = nullptr;
+  const Rows* warm_start = nullptr;  // the record of its warm start; null = there was none
+  std::string no_pool = {};          // why the run has no pool: then `pool` and `journal` are not read
 };
 
 // Figures, curves, evaluations with intervals, seconds by part, and some trajectories of the last batch: the best and the
-// worst. Errors are the pool's.
+// worst. A run without a pool has the figures of its records. Errors are the pool's.
 absl::StatusOr<std::string> ReportHtml(const ReportInput& run);
 
 // One run of a comparison.
@@ -34,10 +36,11 @@ struct ComparedRun {
   int64_t evaluated_version = -1;  // the newest; -1 = none
   double evaluated_mean = 0;       // as the record has it
   TaskRewards tasks = {};          // of that evaluation; empty = its trees are not stored
+  const Rows* warm_start = nullptr;
 };
 
 // A table for a terminal: the reward of the last steps, the newest evaluation with its interval, and its difference from the
-// first run's, paired by task.
+// first run's, paired by task. A line for each supervised run with the figures of its newest step follows.
 std::string CompareText(const std::vector<ComparedRun>& runs);
 // The same with the runs' curves on common axes.
 std::string CompareHtml(const std::vector<ComparedRun>& runs);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,12 +20,13 @@ namespace ingot::view {
 
 // The answers of the run's roles, asked now.
 struct LiveState {
-  absl::StatusOr<v1::SchedulerStatusResponse> scheduler;
+  std::optional<absl::StatusOr<v1::SchedulerStatusResponse>> scheduler;                   // nullopt = the run has none
   std::vector<std::pair<std::string, absl::StatusOr<v1::EngineStatusResponse>>> engines;  // by name
 };
 
 // Constants of a run's configuration.
 struct RunFacts {
+  bool supervised = false;  // without agents: no engines, no scheduler and no pool
   int64_t total_steps = 0, groups_per_step = 1, group_size = 1, max_staleness = 0;
   int64_t budget = 1, window = 1;           // B and W of docs/architecture.md's fourth law
   int64_t concurrency = 0;                  // agents at a time; 0 = agents come from elsewhere
@@ -35,13 +37,15 @@ struct RunSource {
   std::string name;
   std::string folder;  // RUN
   RunFacts facts;
-  // The pool as it is now, or as it was a moment ago; it may be shared with the run. Called on any thread. The error says
-  // why there is none.
+  // The pool as it is now, or as it was a moment ago; it may be shared with the run. Called on any thread. NOT_FOUND: the run
+  // has none, and the message says why; other errors say why it cannot be read.
   std::function<absl::StatusOr<std::shared_ptr<datapool::Client>>()> pool;
   std::function<LiveState()> live;  // null = the page is made of the run's files alone
   std::shared_ptr<const text::Tokenizer> tokenizer;
   // The advantages of a group as the trainer takes them, [sample][turn]; null or empty = they depend on the whole batch.
   std::function<std::vector<std::vector<double>>(const v1::Group&)> advantages;
+  // Says why name, facts and tokenizer come from earlier settings; empty = they are the run's. Null = they always are.
+  std::function<std::string()> outdated = nullptr;
 };
 
 }  // namespace ingot::view

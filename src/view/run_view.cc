@@ -7,7 +7,9 @@
 #include "absl/strings/str_split.h"
 #include "view/accounts.h"
 #include "view/listing.h"
+#include "view/live_json.h"
 #include "view/safe_text.h"
+#include "view/supervised.h"
 #include "view/trajectory_json.h"
 #include "view/window_json.h"
 
@@ -42,25 +44,18 @@ object RowJson(const Row& row) {
 
 object PartJson(const std::string& name, double amount) { return {{"name", name}, {"amount", amount}}; }
 
-object EngineJson(const std::string& name, const absl::StatusOr<v1::EngineStatusResponse>& status) {
-  object fields{{"name", name}};
-  if (!status.ok()) {
-    fields["error"] = SafeText(std::string(status.status().message()));
-    return fields;
+// Sampled tokens of a group's stored trees; -1 = they are deleted. Errors are the pool's.
+absl::StatusOr<int64_t> CountSampled(datapool::Client& pool, int64_t group) {
+  v1::GetGroupRequest request;
+  request.set_group_id(group);
+  const absl::StatusOr<v1::Group> trees = pool.GetGroup(request);
+  if (absl::IsNotFound(trees.status())) return -1;
+  INGOT_RETURN_IF_ERROR(trees.status());
+  int64_t tokens = 0;
+  for (const v1::EpisodeTree& tree : trees->episodes()) {
+    for (const auto& [key, segment] : tree.segments()) tokens += segment.logprobs_size();
   }
-  const double alive = std::max(status->alive_seconds(), 1e-9);
-  fields["version"] = status->version();
-  fields["running"] = status->running();
-  fields["waiting"] = status->waiting();
-  fields["kv_used"] = status->kv_blocks_used();
-  fields["kv_total"] = status->kv_blocks_total();
-  fields["sampled_tokens"] = status->sampled_tokens();
-  fields["prompt_tokens"] = status->prompt_tokens();
-  fields["cached_prompt_tokens"] = status->cached_prompt_tokens();
-  fields["busy_seconds"] = status->busy_seconds();
-  fields["alive_seconds"] = status->alive_seconds();
-  fields["idle_share"] = std::clamp(1 - status->busy_seconds() / alive, 0.0, 1.0);
-  return fields;
+  return tokens;
 }
 
 // The keys that each question takes.
@@ -83,7 +78,10 @@ const std::map<std::string_view, std::vector<std::string>>& Questions() {
 }  // namespace
 
 RunView::RunView(RunSource source, const base::Clock& clock)
-    : source_(std::move(source)), clock_(clock), rows_(source_.folder + "/metrics.jsonl") {}
+    : source_(std::move(source)),
+      clock_(clock),
+      rows_(source_.folder + "/metrics.jsonl"),
+      warm_start_(source_.folder + "/warm_start/metrics.jsonl") {}
 
 absl::StatusOr<std::string> RunView::Answer(std::string_view target) {
   const std::string key(target);
@@ -106,6 +104,7 @@ absl::StatusOr<std::string> RunView::Make(std::string_view path, const Query& qu
   if (question == Questions().end()) return absl::NotFoundError("the page has no such question");
   INGOT_RETURN_IF_ERROR(query.Only(question->second));
   INGOT_RETURN_IF_ERROR(rows_.Refresh());
+  INGOT_RETURN_IF_ERROR(warm_start_.Refresh());
   if (path == "/api/tokens") return Tokens(query);
   INGOT_ASSIGN_OR_RETURN(const value made, MakeValue(path, query));
   return base::PrintJson(made);
@@ -125,6 +124,12 @@ absl::StatusOr<value> RunView::MakeValue(std::string_view path, const Query& que
 absl::StatusOr<std::shared_ptr<datapool::Client>> RunView::Pool() {
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<datapool::Client> pool, source_.pool());
   INGOT_RETURN_IF_ERROR(journal_.Refresh(*pool));
+  const int64_t generation = journal_.generation();
+  base::MutexLock lock(mu_);
+  if (std::exchange(generation_, generation) != generation) {
+    sampled_in_.clear();
+    waits_.Forget();
+  }
   return pool;
 }
 
@@ -134,15 +139,24 @@ absl::StatusOr<value> RunView::Run() {
                 {"live", source_.live != nullptr}, {"rows", rows_.size()},
                 {"broken_rows", rows_.broken()},   {"now", static_cast<double>(clock_.UnixNanos()) * 1e-9}};
   array names, scaffolds;
-  for (const std::string& name : rows_.Names()) names.push_back(value(SafeText(name)));
+  for (const std::string& name : NamesOf(rows_, &warm_start_)) names.push_back(value(SafeText(name)));
   for (const std::string& name : facts.scaffolds) scaffolds.push_back(value(SafeText(name)));
   result["names"] = std::move(names);
-  result["facts"] = object{{"total_steps", facts.total_steps}, {"groups_per_step", facts.groups_per_step},
-                           {"group_size", facts.group_size},   {"max_staleness", facts.max_staleness},
-                           {"budget", facts.budget},           {"window", facts.window},
-                           {"concurrency", facts.concurrency}, {"scaffolds", std::move(scaffolds)}};
+  result["facts"] = object{{"supervised", facts.supervised},
+                           {"total_steps", facts.total_steps},
+                           {"groups_per_step", facts.groups_per_step},
+                           {"group_size", facts.group_size},
+                           {"max_staleness", facts.max_staleness},
+                           {"budget", facts.budget},
+                           {"window", facts.window},
+                           {"concurrency", facts.concurrency},
+                           {"scaffolds", std::move(scaffolds)}};
+  const std::string outdated = source_.outdated == nullptr ? "" : source_.outdated();
+  if (!outdated.empty()) result["outdated"] = SafeText(outdated);
   const std::vector<Row> steps = rows_.Last("perf/step_seconds", kEfficiencySteps);
   if (!steps.empty()) result["last"] = RowJson(steps.back());
+  const std::optional<Row> supervised = NewestSupervised(facts.supervised ? rows_ : warm_start_);
+  if (supervised) result["supervised"] = RowJson(*supervised);
   const std::vector<Row> evaluated = rows_.Last("eval/reward_mean", 1);
   if (!evaluated.empty()) result["evaluated"] = RowJson(evaluated.back());
   const std::vector<Row> spread = rows_.Last("trainer/update_variance", 1);
@@ -158,32 +172,20 @@ absl::StatusOr<value> RunView::Run() {
                                   {"tokens_per_second", j->tokens_per_second},
                                   {"reward_per_million", j->reward_per_million}};
   }
-  const absl::StatusOr<std::shared_ptr<datapool::Client>> pool = Pool();
-  if (!pool.ok()) result["pool_error"] = SafeText(std::string(pool.status().message()));
-  if (pool.ok()) {
-    result["started"] = journal_.started_s();
-    result["batches"] = journal_.batches();
-    result["live_version"] = journal_.live_version();
-  }
-  if (source_.live == nullptr) return result;
-  const LiveState live = source_.live();
-  array engines;
-  for (const auto& [name, status] : live.engines) engines.push_back(EngineJson(name, status));
-  result["engines"] = std::move(engines);
-  if (!live.scheduler.ok()) {
-    result["scheduler_error"] = SafeText(std::string(live.scheduler.status().message()));
-    return result;
-  }
-  const v1::FeedStats& feed = live.scheduler->stats();
-  const double places = std::max<double>(1, static_cast<double>(facts.concurrency));
-  result["scheduler"] =
-      object{{"next_step", live.scheduler->next_step()},          {"finished", live.scheduler->finished()},
-             {"running_episodes", feed.running_episodes()},       {"finished_episodes", feed.finished_episodes()},
-             {"admitted_unreleased", feed.admitted_unreleased()}, {"grading", feed.grading()}};
-  if (facts.concurrency > 0) {
-    result["agents_idle_share"] = std::clamp(1 - static_cast<double>(feed.running_episodes()) / places, 0.0, 1.0);
-  }
+  AddPool(result);
+  if (source_.live != nullptr) AddLive(source_.live(), facts, result);
   return result;
+}
+
+void RunView::AddPool(object& run) {
+  const absl::StatusOr<std::shared_ptr<datapool::Client>> pool = Pool();
+  if (!pool.ok()) {
+    run[absl::IsNotFound(pool.status()) ? "no_pool" : "pool_error"] = SafeText(std::string(pool.status().message()));
+    return;
+  }
+  run["started"] = journal_.started_s();
+  run["batches"] = journal_.batches();
+  run["live_version"] = journal_.live_version();
 }
 
 absl::StatusOr<value> RunView::Curves(const Query& query) {
@@ -195,7 +197,7 @@ absl::StatusOr<value> RunView::Curves(const Query& query) {
   }
   object curves;
   for (const std::string& name : names) {
-    const Curve curve = rows_.CurveOf(name, points);
+    const Curve curve = RecordOf(name, rows_, &warm_start_).CurveOf(name, points);
     curves[SafeText(name)] = object{{"steps", Numbers(curve.steps)},
                                     {"mean", Numbers(curve.mean)},
                                     {"low", Numbers(curve.low)},
@@ -275,16 +277,10 @@ object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
     auto found = sampled_in_.find(id);
     if (found == sampled_in_.end() && pool != nullptr && read < kCountGroups) {
       ++read;
-      v1::GetGroupRequest request;
-      request.set_group_id(id);
-      const absl::StatusOr<v1::Group> group = pool->GetGroup(request);
-      int64_t tokens = group.ok() ? 0 : -1;
-      if (group.ok()) {
-        for (const v1::EpisodeTree& tree : group->episodes()) {
-          for (const auto& [key, segment] : tree.segments()) tokens += segment.logprobs_size();
-        }
-      }
-      found = sampled_in_.emplace(id, tokens).first;
+      const absl::StatusOr<int64_t> tokens = CountSampled(*pool, id);
+      // A pool that does not answer now is asked again at the next look.
+      if (tokens.ok()) found = sampled_in_.emplace(id, *tokens).first;
+      if (!tokens.ok()) read = kCountGroups;
     }
     if (found == sampled_in_.end() || found->second < 0) continue;
     ++counted;

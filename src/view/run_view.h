@@ -1,7 +1,7 @@
 // The answers of a run's page: JSON about one run, from its record, its journal, its pool and, while it goes, its roles.
 //
 //   /api/run                            name, facts, progress, newest row, efficiency, roles
-//   /api/curves?names=a,b&points=400    metrics over the steps
+//   /api/curves?names=a,b&points=400    metrics over the steps; a warm start has steps of its own
 //   /api/window                         the window's groups with their samples
 //   /api/time?steps=200                 seconds and tokens, by where they went
 //   /api/step?step=7                    the groups of a batch
@@ -58,6 +58,7 @@ class RunView {
 
   // The pool, with the journal read up to its end.
   absl::StatusOr<std::shared_ptr<datapool::Client>> Pool();
+  void AddPool(base::json::object& run);
   absl::StatusOr<v1::EpisodeTree> Tree(datapool::Client& pool, const Query& query);
   // One per call of the tree; empty = not known.
   std::vector<double> AdvantagesOf(datapool::Client& pool, const v1::EpisodeTree& tree);
@@ -65,11 +66,12 @@ class RunView {
 
   const RunSource source_;
   const base::Clock& clock_;
-  Rows rows_;
+  Rows rows_, warm_start_;
   Journal journal_;
   Waits waits_;
   base::Mutex mu_;
-  std::map<int64_t, int64_t> sampled_in_ ABSL_GUARDED_BY(mu_);  // tokens of dropped and failed groups that were counted
+  std::map<int64_t, int64_t> sampled_in_ ABSL_GUARDED_BY(mu_);  // tokens of dropped and failed groups; -1 = deleted
+  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;                 // of the journal that waits_ and sampled_in_ are of
   std::map<std::string, std::pair<std::chrono::nanoseconds, std::string>> answers_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -140,4 +140,9 @@ std::vector<Part> Waits::CausesOf(const Row& row, const Journal& journal, datapo
   return parts;
 }
 
+void Waits::Forget() {
+  base::MutexLock lock(mu_);
+  found_.clear();
+}
+
 }  // namespace ingot::view

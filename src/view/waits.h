@@ -24,6 +24,8 @@ class Waits {
  public:
   // The causes of one row's wait, in seconds; they add up to its perf/wait_seconds.
   std::vector<Part> CausesOf(const Row& row, const Journal& journal, datapool::Client& pool);
+  // Another run's steps may have the numbers of these.
+  void Forget();
 
  private:
   base::Mutex mu_;

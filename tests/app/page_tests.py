@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The page of a run as people and agents meet it: page_tests.py BINARY SOURCE_DIR. Exits with 0 if every check holds."""
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -89,9 +90,11 @@ def check_walls(ingot, folder):
         key = body.get("api_key", body.get("key", ""))
         check(key, f"an episode was not opened: {body}")
         page = Page(link)
+        cookie, own = Page(link).open().headers["Cookie"].split("=")
+        check(page.ask("/api/run", {"Cookie": f"{cookie}={own}"})[0] == 200, "the page's own cookie does not open it")
         bearer = {"Authorization": f"Bearer {key}"}
         for route in ROUTES:
-            for headers in ({}, bearer, {"x-api-key": key}, {"Cookie": f"ingot_view={key}"}):
+            for headers in ({}, bearer, {"x-api-key": key}, {"Cookie": f"{cookie}={key}"}):
                 status, text, _ = page.ask(route, headers)
                 check(status == 401, f"the page answers {status} on {route} without its key")
                 check("reward" not in text, f"the refusal of {route} tells something: {text}")
@@ -100,8 +103,8 @@ def check_walls(ingot, folder):
                     status, text, _ = agents.ask(prefix + route, headers)
                     allowed = (401, 404) if route != "/" else (200, 401, 404, 405)
                     check(status in allowed and "uPlot" not in text, f"the agents' listener answers {status} on {prefix + route}")
-        page.open()
         check(page.ask(page.target, {})[0] == 401, "a link opened the page twice")
+        page.headers = {"Cookie": f"{cookie}={own}"}
         run = page.json("/api/run")
         check(run["live"] and run["name"] == "walls", f"the run is {run}")
         again = ingot.call("view", f"{folder}/walls", timeout=30)
@@ -192,11 +195,16 @@ def check_run(ingot, folder):
 def check_faults(ingot, folder):
     broken = pathlib.Path(folder) / "nothing"
     broken.mkdir()
-    done = ingot.call("view", broken, timeout=30)
-    check(done.returncode == 2 and "is not a run folder" in done.stderr, done.stderr)
+    for place, words in ((broken, "it has no config.yaml; give"), (broken / "none", "it does not exist; give"),
+                         (pathlib.Path(ingot.source) / ingot.config, "it is a file; give"), (folder, "holds 2 runs; give one")):
+        for command in ("view", "report", "inspect"):
+            done = ingot.call(command, place, timeout=30)
+            check(done.returncode == 2 and "is not a run folder: " in done.stderr and words in done.stderr, done.stderr)
     code, output = ingot.run("train", {**ingot_runs.SHORT, "run.name": "port", "http.dashboard_port": 1, "http.dashboard_host": "203.0.113.7"})
     check(code != 0 and "dashboard" in output, output)
     check_damage(ingot, folder)
+    check_without_pool(ingot, folder)
+    check_replaced(ingot, folder)
     check_record(ingot, folder)
 
 
@@ -210,7 +218,7 @@ def check_damage(ingot, folder):
     damages = {
         "is gone": lambda run: (run / "config.yaml").unlink(),
         "malformed YAML": lambda run: (run / "config.yaml").write_text("run: ["),
-        "there is no pool": lambda run: shutil.rmtree(run / "pool"),
+        "there is no pool": lambda run: (run / "pool/shard-0").rename(run / "pool/shard-7"),
         "is damaged": lambda run: each(run / "pool", ("*.sst", "MANIFEST*"), lambda file: os.truncate(file, 10)),
     }
     for words, damage in damages.items():
@@ -224,6 +232,120 @@ def check_damage(ingot, folder):
         port = str(taken.getsockname()[1])
         done = ingot.call("view", f"{folder}/seen", "--files", "--port", port, timeout=30)
         check(done.returncode != 0 and "already in use" in done.stderr, done.stderr)
+
+
+def check_supervised(ingot, folder):
+    """A run without agents has a page, loggers and a report of its curves; the parts that need episodes say so."""
+    folder = pathlib.Path(folder)
+    pairs = folder / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps({"prompt": [{"role": "user", "content": f"item {i}"}],
+                                         "chosen": [{"role": "assistant", "content": "yes"}],
+                                         "rejected": [{"role": "assistant", "content": "no"}]}) + "\n" for i in range(8)))
+    with Mlflow() as mlflow:
+        settings = {"data.tasks": "", "data.dpo": pairs, "sft.max_steps": 200, "dpo.epochs": 1, "eval.tasks": "", "goal.first_steps": 0,
+                    "goal.last_steps": 0, "loggers.mlflow_url": mlflow.url}
+        process = ingot.start("train", {**settings, "run.name": "files"})
+        try:
+            page = Page(line_with(process, r"^page (\S+)", [])).open()
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            wait_until(lambda: page.json("/api/run")["rows"] >= 2, "two steps on the page", process)
+            run = page.json("/api/run")
+            check(run["live"] and run["facts"]["supervised"] and "pool_error" not in run and "engines" not in run, f"run: {run}")
+            check("scheduler_error" not in run and "no agents" in run["no_pool"] and run["supervised"]["values"]["sft/loss"] > 0, f"run: {run}")
+            names = "sft/loss,sft/nll,sft/grad_norm,sft/tokens_per_second"
+            for name, curve in page.json(f"/api/curves?names={names}")["curves"].items():
+                check(curve["mean"] and curve["mean"][0] > 0, f"{name}: {curve}")
+            status, body, _ = page.ask("/api/window")
+            check(status == 404 and "no agents" in body, f"window: {status} {body}")
+            check(ingot.call("view", folder / "files").stdout.startswith("http"), "`ingot view` finds no page of the running run")
+            process.send_signal(signal.SIGINT)
+            check(process.wait(60) != 0, "a stopped run ended well")
+        finally:
+            process.kill()
+        rows = ingot.metrics("files")
+        wait_until(lambda: mlflow.steps("sft/nll") == len(rows), f"MLflow got {mlflow.steps('sft/nll')} of {len(rows)} rows", seconds=10)
+        check(mlflow.ends == ["KILLED"], f"MLflow: {mlflow.ends}")
+        code, output = ingot.run("launch", {**settings, "run.name": "launched-files", "sft.max_steps": 3})
+        check(code == 0 and "page http" in output, output)
+        check(mlflow.ends == ["KILLED", "FINISHED"], f"MLflow: {mlflow.ends}")
+    served, page = view_files(ingot, folder, "launched-files")
+    run = page.json("/api/run")
+    check(not run["live"] and "no agents" in run["no_pool"] and "dpo/accuracy" in run["supervised"]["values"], f"run: {run}")
+    end(served)
+    report = folder / "files.html"
+    done = ingot.call("report", folder / "launched-files", report)
+    text = report.read_text() if report.exists() else ""
+    check(done.returncode == 0 and "Supervised loss" in text and "Accuracy of preferences" in text and "no agents" in text, done)
+    done = ingot.call("compare", folder / "files", folder / "launched-files")
+    check(done.returncode == 0 and f"files: {len(rows)} supervised steps, loss " in done.stdout, done)
+    for command in (("inspect",), ("export", folder / "x.jsonl", "--as", "sft")):
+        done = ingot.call(command[0], folder / "files", *command[1:])
+        check(done.returncode == 2 and "has no episodes to read: a supervised run" in done.stderr, done)
+
+
+class Mlflow:
+    """A server that takes what MLflow's REST API takes, as far as a run's logger asks it."""
+
+    def __enter__(self):
+        self.metrics, self.ends = [], []
+        owner = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):  # noqa: N802
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                owner.metrics += body.get("metrics", [])
+                owner.ends += [body["status"]] if self.path.endswith("runs/update") else []
+                answer = json.dumps({"experiment_id": "1", "run": {"info": {"run_id": "r"}}}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+
+    def steps(self, name):
+        return len({metric["step"] for metric in self.metrics if metric["key"] == name})
+
+
+def check_without_pool(ingot, folder):
+    """A run whose pool is not there, as after a kill in its warm start, shows its records."""
+    run = pathlib.Path(folder) / "poolless"
+    shutil.copytree(f"{folder}/seen", run, ignore=shutil.ignore_patterns("sockets", "pool"))
+    served, page = view_files(ingot, folder, "poolless")
+    seen = page.json("/api/run")
+    check("pool is not there" in seen["no_pool"] and seen["rows"] > 0 and "sft/nll" in seen["names"], f"run: {seen}")
+    check(page.json("/api/curves?names=sft/nll")["curves"]["sft/nll"]["mean"], "the warm start's curve is not there")
+    shutil.copytree(f"{folder}/seen/pool", run / "pool")
+    wait_until(lambda: "started" in page.json("/api/run"), "the pool on the page once it is there", seconds=20)
+    end(served)
+    shutil.rmtree(run)
+
+
+def check_replaced(ingot, folder):
+    """A folder that another run takes while its page is open: no group of the first one is left, and the page says so."""
+    run = pathlib.Path(folder) / "swapped"
+    shutil.copytree(f"{folder}/walls", run, ignore=shutil.ignore_patterns("sockets"))
+    served, page = view_files(ingot, folder, "swapped")
+    before = page.json("/api/run")
+    check(before["started"] > 0 and "outdated" not in before, f"run: {before}")
+    shutil.rmtree(run)
+    shutil.copytree(f"{folder}/seen", run, ignore=shutil.ignore_patterns("sockets"))
+    wait_until(lambda: page.json("/api/run").get("started", 0) > before["started"], "the other run's journal", seconds=30)
+    after = page.json("/api/run")
+    check("was replaced" in after["outdated"], f"run: {after}")
+    shutil.rmtree(run / "pool")
+    wait_until(lambda: "is not there" in page.json("/api/run").get("no_pool", ""), "a page that says that the pool is gone", seconds=40)
+    end(served)
+    shutil.rmtree(run)
 
 
 def check_record(ingot, folder):
@@ -255,6 +377,7 @@ def main():
         check_walls(ingot, folder)
         check_run(ingot, folder)
         check_faults(ingot, folder)
+        check_supervised(ingot, folder)
     print("passed")
 
 

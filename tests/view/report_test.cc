@@ -104,6 +104,36 @@ TEST_F(ReportTest, IsOneFileWithoutAScriptOrAnythingFromElsewhere) {
   }
 }
 
+TEST_F(ReportTest, OfARunWithoutAPoolHasWhatItsRecordsHave) {
+  const std::string record = run_.folder() + "/supervised.jsonl";
+  std::ofstream(record) << "{\"step\": 0, \"time\": 5, \"sft/loss\": 4.5, \"sft/nll\": 4.25, \"sft/grad_norm\": 1, "
+                           "\"sft/tokens_per_second\": 70}\n"
+                           "{\"step\": 1, \"time\": 6, \"dpo/loss\": 0.25, \"dpo/accuracy\": 0.75, "
+                           "\"dpo/tokens_per_second\": 80}\n";
+  Rows supervised(record), none(run_.folder() + "/none.jsonl");
+  ASSERT_TRUE(supervised.Refresh().ok() && none.Refresh().ok());
+  ReportInput input{.name = "sup", .rows = &supervised, .journal = &journal_, .no_pool = "it has <no> agents"};
+  const std::string html = ReportHtml(input).value();
+  for (const char* part :
+       {"Supervised loss<", "Supervised gradient norm<", "Supervised tokens per second<", "Accuracy of preferences<",
+        "supervised steps</th><td class=\"n\">2<", ">0.75<", "None: it has &lt;no&gt; agents."}) {
+    EXPECT_THAT(html, HasSubstr(part));
+  }
+  EXPECT_THAT(html, Not(HasSubstr("groups trained")));
+  input.rows = &none;
+  input.warm_start = &supervised;
+  EXPECT_THAT(ReportHtml(input).value(), HasSubstr("steps of the warm start</th><td class=\"n\">2<"));
+  EXPECT_THAT(ReportHtml(input).value(), HasSubstr("Supervised loss<"));
+  input.warm_start = nullptr;
+  EXPECT_THAT(ReportHtml(input).value(), HasSubstr("The record has no step."));
+
+  const ComparedRun run{.name = "sup", .rows = &supervised};
+  const std::string line =
+      "sup: 2 supervised steps, loss of preferences 0.25, accuracy of preferences 0.75, tokens per second 80\n";
+  EXPECT_TRUE(CompareText({run, run}).ends_with(line + line));
+  EXPECT_THAT(CompareHtml({run, run}), HasSubstr("Supervised loss: sft/nll"));
+}
+
 TEST_F(ReportTest, AComparisonHasIntervalsAndThePairedDifference) {
   ComparedRun first{.name = "first", .rows = &rows_, .evaluated_version = 12, .evaluated_mean = 0.75};
   ComparedRun other = first;

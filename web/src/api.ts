@@ -30,10 +30,11 @@ export interface Engine {
 }
 export interface Run {
   name: string; folder: string; live: boolean; rows: number; broken_rows: number; names: string[]; now: number;
-  started?: number; batches?: number; live_version?: number; pool_error?: string; scheduler_error?: string;
-  facts: { total_steps: number; groups_per_step: number; group_size: number; max_staleness: number; budget: number;
+  started?: number; batches?: number; live_version?: number; no_pool?: string; pool_error?: string;
+  scheduler_error?: string; outdated?: string;
+  facts: { supervised: boolean; total_steps: number; groups_per_step: number; group_size: number; max_staleness: number; budget: number;
     window: number; concurrency: number; scaffolds: string[] };
-  last?: Row; evaluated?: Row; update_variance?: { step: number; value: number };
+  last?: Row; evaluated?: Row; supervised?: Row; update_variance?: { step: number; value: number };
   efficiency?: { steps: number; value: number; low: number; high: number; tokens_per_second: number;
     reward_per_million: number };
   engines?: Engine[];

@@ -73,6 +73,7 @@ function versions(node: TreeNode): string {
 
 export class EpisodeView implements View {
   readonly title = "Episode";
+  readonly episodes = true;
   readonly follows = false;
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
 

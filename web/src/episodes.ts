@@ -16,6 +16,7 @@ const kColumns = ["episode", "#group", "#sample", "#attempt", "state", "#reward"
 
 export class Episodes implements View {
   readonly title = "Episodes";
+  readonly episodes = true;
   readonly follows = false;
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
 
@@ -59,6 +60,7 @@ interface Step { step: number; groups: { group: number; task?: string; domain?: 
 
 export class StepView implements View {
   readonly title = "Step";
+  readonly episodes = true;
   readonly follows = false;
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
 
@@ -77,6 +79,7 @@ export class StepView implements View {
 
 export class GroupView implements View {
   readonly title = "Group";
+  readonly episodes = true;
   readonly follows = false;
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
 

@@ -1,6 +1,6 @@
 // The page: one view at a time, named by the address's fragment, and the state of the run.
 import { Refused, Run, ask } from "./api";
-import { h, replace } from "./dom";
+import { h, refresh, replace } from "./dom";
 import { EpisodeView } from "./episode";
 import { Episodes, GroupView, StepView } from "./episodes";
 import { Overview } from "./overview";
@@ -41,6 +41,7 @@ function say(text: string, bad = false): void {
 
 function describe(run: Run): string {
   if (!run.live) return "from the run's files";
+  if (run.facts.supervised) return run.supervised ? `running · step ${run.supervised.step + 1}` : "running";
   if (run.scheduler?.finished) return "all batches are made";
   return run.scheduler ? `running · step ${run.scheduler.next_step}` : "running";
 }
@@ -51,13 +52,14 @@ async function update(): Promise<void> {
     const run = await ask<Run>("run");
     if (mine !== round || !view) return;
     document.getElementById("name")!.textContent = run.name;
-    if (!drawn || view.follows !== false) await view.update(run);
+    const absent = view.episodes ? run.no_pool : undefined;
+    if (!absent && (!drawn || view.follows !== false)) await view.update(run);
     if (mine !== round) return;
     document.title = `${view.title} · ${run.name}`;
-    drawn = true;
+    drawn = !absent;
     failures = 0;
     say(describe(run));
-    replace(trouble);
+    refresh(trouble, absent ? h("p", {}, `There are no episodes to show: ${absent}.`) : null);
   } catch (error) {
     if (mine !== round) return;
     ++failures;

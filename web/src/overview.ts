@@ -1,5 +1,5 @@
 // The first view: progress, efficiency, roles and curves.
-import { Curve, Run, ask } from "./api";
+import { Curve, Row, Run, ask } from "./api";
 import { Chart, ChartSpec, kColours } from "./chart";
 import { Child, h, hash, link, number, percent, refresh, replace, seconds, table } from "./dom";
 import { View } from "./view";
@@ -51,7 +51,11 @@ export function chartsFor(names: string[]): ChartSpec[] {
     chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
     chart("Turns", ["num_turns/mean", "num_turns/max"]),
     chart("Episodes: truncated, malformed, repeated", ["agent/truncated_ratio", "agent/malformed_ratio", "agent/repeat_ratio"]),
-    chart("Supervised loss", ["sft/nll", "sft/loss", "dpo/loss"], null),
+    chart("Supervised loss", ["sft/loss", "sft/nll", "dpo/loss"], null),
+    chart("Accuracy of preferences", ["dpo/accuracy"], null),
+    chart("Margin of preferences", ["dpo/margin_mean"], null),
+    chart("Supervised gradient norm", ["sft/grad_norm", "dpo/grad_norm"], null),
+    chart("Supervised tokens per second", ["sft/tokens_per_second", "dpo/tokens_per_second"], null),
   ].filter((spec) => spec.names.length > 0);
 }
 
@@ -66,6 +70,13 @@ export async function curvesOf(names: string[]): Promise<Record<string, Curve>> 
 
 function fact(value: string, meaning: string): HTMLElement {
   return h("div", { class: "fact" }, h("b", {}, value), h("span", {}, meaning));
+}
+
+function supervisedFacts(step: Row): HTMLElement {
+  const figures: [string, string, number][] = [["sft/loss", "loss", 3], ["dpo/loss", "loss of preferences", 3], ["sft/nll", "nll", 3],
+    ["dpo/accuracy", "accuracy of preferences", 3], ["sft/tokens_per_second", "tokens per second", 0], ["dpo/tokens_per_second", "tokens per second", 0]];
+  return h("div", { class: "facts" }, fact(`${step.step + 1}`, "supervised steps"),
+    figures.filter(([metric]) => metric in step.values).map(([metric, meaning, digits]) => fact(number(step.values[metric], digits), meaning)));
 }
 
 function facts(run: Run): HTMLElement {
@@ -115,9 +126,13 @@ export class Overview implements View {
 
   async update(run: Run): Promise<void> {
     refresh(this.top,
+      run.outdated ? h("p", { class: "error" }, `${run.outdated}.`) : null,
       run.pool_error ? h("p", { class: "error" }, `The pool cannot be read: ${run.pool_error}`) : null,
+      run.no_pool ? h("p", { class: "soft" }, `There are no episodes: ${run.no_pool}.`) : null,
       run.broken_rows ? h("p", { class: "error" }, `${run.broken_rows} broken lines of metrics.jsonl are left out.`) : null,
-      run.rows ? facts(run) : h("p", {}, "The record has no step yet. ", link("#/window", "The window"), " shows what runs."),
+      run.supervised && (run.facts.supervised || !run.rows) ? supervisedFacts(run.supervised) : null,
+      run.facts.supervised ? (run.supervised ? null : h("p", {}, "The record has no step yet.")) : run.rows ? facts(run) :
+        h("p", {}, "The record has no step yet. ", link("#/window", "The window"), " shows what runs."),
       engines(run),
       run.started ? h("p", { class: "soft" }, `Started ${new Date(run.started * 1000).toLocaleString()}, ${seconds(run.now - run.started)} ago. Folder: ${run.folder}. `,
         run.last ? link(hash("step", { step: run.last.step }), "Groups of the newest step") : null) : null);
@@ -127,7 +142,7 @@ export class Overview implements View {
       this.key = key;
       this.charts.forEach((chart) => chart.destroy());
       this.charts = specs.map((spec) => new Chart(spec));
-      replace(this.heading, specs.length ? [h("h2", {}, "Curves"), h("p", { class: "soft" }, "A click on a point opens the groups of its step.")] : null);
+      replace(this.heading, specs.length ? [h("h2", {}, "Curves"), run.no_pool ? null : h("p", { class: "soft" }, "A click on a point opens the groups of its step.")] : null);
       replace(this.grid, this.charts.map((chart) => chart.element));
     }
     const curves = await curvesOf([...new Set(specs.flatMap((spec) => spec.names))]);

@@ -19,9 +19,12 @@ export class TimeView implements View {
   readonly title = "Time and tokens";
   constructor(private readonly place: HTMLElement) {}
 
-  async update(_: Run): Promise<void> {
+  async update(run: Run): Promise<void> {
     const time = await ask<Time>("time");
-    if (time.steps === 0) return refresh(this.place, h("h2", {}, "Time"), h("p", {}, "The record has no step yet."));
+    if (time.steps === 0) {
+      return refresh(this.place, h("h2", {}, "Time"), h("p", {}, run.facts.supervised ?
+        "A supervised run waits for no agents and no engines; its tokens per second are on the overview." : "The record has no step yet."));
+    }
     const tokens = time.tokens;
     const rest = Math.max(0, tokens.sampled - tokens.trained - tokens.stale - tokens.dropped);
     const amounts: Part[] = [

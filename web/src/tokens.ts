@@ -90,6 +90,7 @@ function letterAt(x: number, y: number): number {
 
 export class TokensView implements View {
   readonly title = "Tokens";
+  readonly episodes = true;
   readonly follows = false;
   private path!: Path;
   private starts: number[] = [];

@@ -4,6 +4,7 @@ import { Run } from "./api";
 export interface View {
   readonly title: string;
   readonly follows?: boolean;
+  readonly episodes?: boolean;  // it shows episodes, and nothing of a run that has no pool
   update(run: Run): Promise<void>;
   close?(): void;
 }

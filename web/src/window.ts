@@ -17,6 +17,7 @@ function cell(group: WindowGroup): HTMLElement {
 
 export class WindowView implements View {
   readonly title = "Window";
+  readonly episodes = true;
   constructor(private readonly place: HTMLElement) {}
 
   async update(_: Run): Promise<void> {

@@ -1,0 +1,12 @@
+// The roles of a run that is going, as fields of its page's answer. Pure.
+#pragma once
+
+#include "base/json.h"
+#include "view/run_source.h"
+
+namespace ingot::view {
+
+// Adds "engines", "scheduler" or "scheduler_error", and "agents_idle_share", as far as the run has such roles.
+void AddLive(const LiveState& live, const RunFacts& facts, base::json::object& run);
+
+}  // namespace ingot::view
