@@ -59,6 +59,7 @@ class EpisodeRunner {
       report_.detail = trouble->detail;
       report_.has_reward = false;
     }
+    TellWhatRoomsSee();
     if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
     if (room_ != nullptr) {
       if (report_.fork == nullptr) CleanUp();  // leaves go on with what set-up took, and each gives it back
@@ -70,6 +71,13 @@ class EpisodeRunner {
   }
 
  private:
+  // A failure for want of a file that the room does not show says how to show it.
+  void TellWhatRoomsSee() {
+    const bool failed = !report_.cause.empty() || report_.signals["agent/crash"] > 0;
+    if (!failed || !wish_.image.empty() || !context_.substrate->grant().root_folder) return;
+    report_.detail += MissingFilesHint(report_.detail);
+  }
+
   std::optional<Trouble> RunInFolder() {
     if (!episode_.task().payload_json().empty()) task_ = episode_.task().payload_json();
     const auto payload = base::ParseJson(task_);

@@ -15,4 +15,15 @@ std::string LastWords(std::string_view what, std::string_view output) {
   return shown.empty() ? "" : absl::StrCat("; ", base::View(what), " ends: ", shown);
 }
 
+std::string MissingFilesHint(std::string_view reason) {
+  const auto says = [reason](std::string_view words) {
+    const size_t at = reason.find(words);
+    const size_t end = at + words.size();
+    return at != std::string_view::npos && (end == reason.size() || !absl::ascii_isdigit(reason[end]));
+  };
+  // 126 and 127: a shell's codes for a program that cannot be executed, or is not there.
+  if (!says("exited with 126") && !says("exited with 127") && !says("No such file")) return "";
+  return "; rooms see programs and the work folder alone; sandbox.visible: [FOLDER] shows more (docs/sandbox.md)";
+}
+
 }  // namespace ingot::agents

@@ -28,6 +28,7 @@ absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, c
   INGOT_RETURN_IF_ERROR(seams.scheduler->MarkVersionLive(0));
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));
   INGOT_RETURN_IF_ERROR(run->StartAgents());
+  INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   const Patience patience{.stop = &StopFlag()};
   Progress progress(command);
   INGOT_RETURN_IF_ERROR(evaluations.Finish(

@@ -150,6 +150,7 @@ absl::StatusOr<int> ImportOrError(const ImportArgs& args) {
     INGOT_RETURN_IF_ERROR(AddFile(args.files[i], importer));
   }
   progress.Clear();
+  INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   importer.Report(dir.path());
   return 0;
 }

@@ -27,6 +27,7 @@
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/role_waits.h"
+#include "app/run_command.h"
 #include "app/run_dir.h"
 #include "app/run_loggers.h"
 #include "app/run_metrics.h"
@@ -212,6 +213,7 @@ class LocalLauncher final : public Launcher {
       INGOT_LOG(info, "{}", line);
       PrintLine(config_, line);
     });
+    INGOT_RETURN_IF_ERROR(WithNext(code.status(), *dir_, CommandOf("launch", args_)));
     if (page_.follower != nullptr && code.ok() && *code == 0) page_.follower->End(/*ok=*/true);
     return code;
   }
@@ -237,6 +239,7 @@ class LocalLauncher final : public Launcher {
     for (const std::string& doubt : doubts_) INGOT_LOG(warn, "doubt: {}", doubt);
     if (dir_->existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded_, *dir_));
     INGOT_RETURN_IF_ERROR(dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()));
+    INGOT_RETURN_IF_ERROR(KeepCommand(*dir_, CommandOf("launch", args_)));
     if (TrainerAlone(config_)) return absl::OkStatus();
     INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access_));
     return registry_->ClaimRun();
@@ -341,7 +344,9 @@ absl::Status PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
-  return dir.WriteFile(job.file, text);
+  INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandOf("launch", args)));
+  INGOT_RETURN_IF_ERROR(dir.WriteFile(job.file, text));
+  return dir.DropReplaced();  // the job's nodes resume
 }
 
 absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
@@ -383,26 +388,30 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   return plan.launcher->Watch(StopFlag());
 }
 
-// Why no role of the run answers, and what to do: one line.
-std::string DescribeNoRun(const LoadedConfig& loaded, const std::string& file) {
+// Why no role of the run answers, and what to do: one line. `more` ends it, unless the run has ended.
+std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const std::string& more = "") {
   const RunConfig& config = *loaded.config;
   const std::string folder = FolderOf(config);
   const std::string none = absl::StrCat("none of the roles of run '", config.name, "' answers: ");
   if (config.cluster.launcher != LauncherKind::kLocal && CheckJob(config).ok() && CheckGroups(config).ok()) {
     const absl::StatusOr<std::string> present = PlanJob(loaded, "").launcher->Present();
-    if (present.ok() && !present->empty()) return absl::StrCat(none, *present);
+    if (present.ok() && !present->empty()) return absl::StrCat(none, *present, more);
   }
   const absl::StatusOr<bool> held = RunDir::IsHeld(config.root, config.name);
   if (!held.ok()) {
-    return absl::StrCat(none, held.status().message(), "; `ingot launch ", file, "` starts the run");
+    return absl::StrCat(none, held.status().message(), "; `", CommandOf("launch", args), "` starts the run", more);
   }
   if (!*held) {
-    return absl::StrCat(none, "no process holds ", folder, "; `ingot launch ", file, " --resume` continues the run");
+    const absl::StatusOr<LoadedConfig> kept = LoadRunConfig(folder + "/config.yaml", {});
+    const std::string ended = DescribeEnd(folder, kept.ok() ? *kept->config : config);
+    if (!ended.empty()) return ended;
+    return absl::StrCat(none, "no process holds ", folder, "; `", CommandIn(folder, CommandOf("launch", args)),
+                        " --resume` continues the run", more);
   }
   return absl::StrCat(
       none, "a process holds ", folder,
       ", and its roles are no processes of their own (ingot train), or are about to start; its terminal and ", folder,
-      "/logs tell its state");
+      "/logs tell its state", more);
 }
 
 absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
@@ -424,7 +433,7 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
     const bool local = config.cluster.registry.kind == RegistryKind::kLocal;
     if (local && !RunDir::IsHeld(config.root, config.name).ok()) {
-      return absl::UnavailableError(DescribeNoRun(loaded, args.config));
+      return absl::UnavailableError(DescribeNoRun(loaded, args));
     }
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
                            RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
@@ -440,15 +449,15 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
     if (launched.ok() && !refused) return *launched;
     if (absl::IsDeadlineExceeded(launched.status())) roles.push_back({"launch", "-", launched.status()});
     if (std::all_of(roles.begin(), roles.end(), is_silent)) {
-      return absl::UnavailableError(DescribeNoRun(loaded, args.config));
+      return absl::UnavailableError(DescribeNoRun(loaded, args));
     }
     return LaunchedStatus{.all_answer = AllAnswer(roles), .lines = FormatRoles(roles)};
   }
   const absl::StatusOr<LaunchedStatus> launched = asked.get();
   if (launched.ok()) return *launched;
   if (absl::IsDeadlineExceeded(launched.status())) return launched.status();
-  return absl::UnavailableError(absl::StrCat(DescribeNoRun(loaded, args.config),
-                                             "; roles that were started by hand are asked with cluster.token_file"));
+  return absl::UnavailableError(
+      DescribeNoRun(loaded, args, "; roles that were started by hand are asked with cluster.token_file"));
 }
 
 }  // namespace

@@ -2,15 +2,22 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/printable.h"
 
 namespace ingot::app {
 
@@ -18,8 +25,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The name of config.yaml while its run is being removed.
-constexpr char kReplaced[] = "replaced.yaml";
+// Folders within the run's folder. A replaced run moves from one to the next, so that every crash leaves it whole or, once
+// its removal began, nothing of it:
+//
+//   RUN/* --entry by entry--> replacing/ --renamed--> replaced/ --renamed, the start succeeded--> removed/ --> gone
+//   RUN/* <--entry by entry-- replacing/ <--renamed-- replaced/     the start failed, or its process died
+constexpr char kReplacing[] = "replacing";  // a part of the old run; the other part is beside it
+constexpr char kReplaced[] = "replaced";    // the old run; beside it is the start's
+constexpr char kRemoved[] = "removed";
 
 bool Holds(const std::string& path, const std::string& name) {
   std::error_code none;
@@ -34,18 +47,101 @@ bool HasBegun(const std::string& path) {
          Holds(path, "warm_start/metrics.jsonl");
 }
 
-absl::Status RemoveReplaced(const std::string& path) {
+absl::Status Failed(const char* what, const fs::path& path, const std::error_code& error) {
+  return absl::UnavailableError(absl::StrCat("cannot ", what, " '", path.string(), "': ", error.message()));
+}
+
+absl::Status Rename(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  return error ? Failed("rename", from, error) : absl::OkStatus();
+}
+
+absl::Status Remove(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? Failed("remove", path, error) : absl::OkStatus();
+}
+
+// Everything in `folder` but the run's lock and the folder `but`.
+absl::StatusOr<std::vector<fs::path>> Entries(const fs::path& folder, const char* but) {
   std::vector<fs::path> entries;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    if (entry.path().filename() != "lock" && entry.path().filename() != kReplaced) entries.push_back(entry.path());
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path name = entry->path().filename();
+    if (name != "lock" && name != but) entries.push_back(entry->path());
   }
-  entries.push_back(fs::path(path) / kReplaced);  // last
+  if (error) return Failed("list", folder, error);
+  return entries;
+}
+
+absl::Status SetAside(const fs::path& path) {
+  std::error_code error;
+  fs::create_directory(path / kReplacing, error);
+  if (error) return Failed("create", path / kReplacing, error);
+  INGOT_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(path, kReplacing));
+  for (const fs::path& entry : entries) INGOT_RETURN_IF_ERROR(Rename(entry, path / kReplacing / entry.filename()));
+  INGOT_RETURN_IF_ERROR(base::SyncDir((path / kReplacing).string()));
+  INGOT_RETURN_IF_ERROR(Rename(path / kReplacing, path / kReplaced));
+  return base::SyncDir(path.string());
+}
+
+bool HasSetAside(const fs::path& path) {
+  std::error_code none;
+  return fs::exists(path / kReplaced, none) || fs::exists(path / kReplacing, none);
+}
+
+// Removes the start's files, and puts the old run back in their place.
+absl::Status PutBack(const fs::path& path) {
+  std::error_code none;
+  if (fs::exists(path / kReplaced, none)) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(path, kReplaced));
+    for (const fs::path& entry : entries) INGOT_RETURN_IF_ERROR(Remove(entry));
+    INGOT_RETURN_IF_ERROR(Rename(path / kReplaced, path / kReplacing));
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(path / kReplacing, ""));
   for (const fs::path& entry : entries) {
-    if (!error) fs::remove_all(entry, error);
-    if (error) return absl::UnavailableError(absl::StrCat("cannot remove '", entry.string(), "': ", error.message()));
+    // Another node's agent may have made its folder of logs meanwhile.
+    INGOT_RETURN_IF_ERROR(Remove(path / entry.filename()));
+    INGOT_RETURN_IF_ERROR(Rename(entry, path / entry.filename()));
   }
-  return base::SyncDir(path);
+  INGOT_RETURN_IF_ERROR(Remove(path / kReplacing));
+  return base::SyncDir(path.string());
+}
+
+// Mends a folder whose process died while it replaced the run.
+absl::Status Mend(const fs::path& path) {
+  INGOT_RETURN_IF_ERROR(Remove(path / kRemoved));
+  if (!HasSetAside(path)) return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(PutBack(path));
+  std::printf("%s: a start died before it had replaced the run, which is there again\n",
+              base::Printable(path.string()).c_str());
+  return absl::OkStatus();
+}
+
+// Number of steps in a record.
+int64_t RecordedSteps(const fs::path& record) {
+  int64_t steps = 0;
+  std::ifstream file(record);
+  for (std::string text; std::getline(file, text);) {
+    const auto line = base::ParseJson(text);
+    const base::json::value* step = line.ok() ? base::Find(*line, "step") : nullptr;
+    if (step != nullptr && step->is_int64()) steps = std::max(steps, step->get_int64() + 1);
+  }
+  return steps;
+}
+
+// "runs/first (4 steps, of 2026-11-27 03:01)".
+std::string DescribeRun(const fs::path& path) {
+  const fs::path record = path / "metrics.jsonl";
+  struct stat info = {};
+  if (stat(record.c_str(), &info) != 0) stat((path / "config.yaml").c_str(), &info);
+  std::tm time = {};
+  localtime_r(&info.st_mtime, &time);
+  char date[32] = "";
+  std::strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &time);
+  const int64_t steps = RecordedSteps(record);
+  return absl::StrCat(base::Printable(path.string()), " (", steps, steps == 1 ? " step" : " steps", ", of ", date, ")");
 }
 
 }  // namespace
@@ -66,12 +162,12 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
     return absl::FailedPreconditionError(
         absl::StrCat("the run '", path, "' is in use by another process; stop it, or choose another run.name"));
   }
-  const std::string config = path + "/config.yaml", replaced = path + "/" + kReplaced;
-  const bool configured = fs::exists(config), begun = HasBegun(path);
+  RunDir dir(path, fd, false);
+  INGOT_RETURN_IF_ERROR(Mend(path));
+  const bool configured = fs::exists(path + "/config.yaml");
   // An evaluation (evaluate.cc) exists once it is configured. A run exists without its configuration too, which is
   // written before the run begins, so that its file was lost.
-  const bool being_removed = fs::exists(replaced);
-  RunDir dir(path, fd, (begun && !being_removed) || (configured && Holds(path, "evaluation.json")));
+  dir.existed_ = HasBegun(path) || (configured && Holds(path, "evaluation.json"));
   if (dir.existed_ && if_exists == IfExists::kFail) {
     return absl::AlreadyExistsError(absl::StrCat("the run '", path,
                                                  "' exists; continue it with --resume, choose another run.name, or set "
@@ -84,13 +180,10 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
         "with --resume, or choose another run.name"));
   }
   if (configured && if_exists == IfExists::kReplace) {
-    fs::rename(config, replaced, error);
-    if (error) return absl::UnavailableError(absl::StrCat("cannot rename '", config, "': ", error.message()));
-    INGOT_RETURN_IF_ERROR(base::SyncDir(path));
+    if (dir.existed_ || Holds(path, "collection.json")) std::printf("replacing %s\n", DescribeRun(path).c_str());
+    INGOT_RETURN_IF_ERROR(SetAside(path));
     dir.existed_ = false;
   }
-  // Of this process, or of one that died during the removal.
-  if (fs::exists(replaced)) INGOT_RETURN_IF_ERROR(RemoveReplaced(path));
   INGOT_RETURN_IF_ERROR(dir.MakeFolders());
   return dir;
 }
@@ -124,7 +217,28 @@ RunDir::RunDir(RunDir&& other) noexcept
     : path_(std::move(other.path_)), lock_fd_(std::exchange(other.lock_fd_, -1)), existed_(other.existed_) {}
 
 RunDir::~RunDir() {
-  if (lock_fd_ >= 0) close(lock_fd_);
+  if (lock_fd_ < 0) return;
+  if (replaces()) {
+    const absl::Status back = PutBack(path_);
+    const std::string shown = base::Printable(path_);
+    if (back.ok()) {
+      std::printf("%s is as it was: no new run has begun\n", shown.c_str());
+    } else {
+      std::fprintf(stderr, "ingot: %s: the old run is in its folder %s: %s; the next start puts it back\n",
+                   shown.c_str(), kReplaced, std::string(back.message()).c_str());
+    }
+  }
+  close(lock_fd_);
+}
+
+bool RunDir::replaces() const { return HasSetAside(path_); }
+
+absl::Status RunDir::DropReplaced() const {
+  if (!replaces()) return absl::OkStatus();
+  const fs::path path = path_;
+  INGOT_RETURN_IF_ERROR(Rename(path / kReplaced, path / kRemoved));
+  INGOT_RETURN_IF_ERROR(base::SyncDir(path_));
+  return Remove(path / kRemoved);
 }
 
 absl::Status RunDir::DropStages() const {

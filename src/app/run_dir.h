@@ -17,7 +17,10 @@ class RunDir {
   // something else.
   //
   // A folder with a configuration and logs alone does not count as a run: its start failed (a port in use, no memory).
-  // kReplace removes the old run as a whole; if the process dies meanwhile, the next Open completes the removal.
+  //
+  // kReplace moves the old run into a folder of its own within ROOT/NAME, and prints a line about it. DropReplaced removes
+  // it. Without DropReplaced the destructor puts it back, in place of the start's files; REQUIRES: no role writes there
+  // any more. If the process dies in between, the next Open puts it back. A removal that began is completed.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
   // For a role whose supervisor holds the run: makes missing folders, takes no lock.
@@ -33,6 +36,11 @@ class RunDir {
   const std::string& path() const { return path_; }
   // Whether the folder held a run before this process opened it.
   bool existed() const { return existed_; }
+  // Whether the run that kReplace found is still kept.
+  bool replaces() const;
+  // Called once the new run is about to take its first step: ports, registry, memory, model and data have passed their
+  // checks. A trainer's role calls it for its supervisor. Does nothing if no run is kept.
+  absl::Status DropReplaced() const;
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   // Checkpoints of the supervised stages, until a checkpoint of the run holds their result.
   std::string stages() const { return path_ + "/stages"; }

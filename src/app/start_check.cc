@@ -191,7 +191,8 @@ std::string DescribeCheck(const StartCheck& check) {
   if (check.conversations > 0) parts.push_back(Count(check.conversations, "conversation"));
   if (check.pairs > 0) parts.push_back(Count(check.pairs, "preference pair"));
   if (check.data.tasks > 0) {
-    parts.push_back(check.recipes > 0 ? Count(check.recipes, "recipe") + " rehearsed" : "agents from elsewhere");
+    const char* unrun = check.recipes == 1 ? " checked (its command was not run)" : " checked (no command was run)";
+    parts.push_back(check.recipes > 0 ? Count(check.recipes, "recipe") + unrun : "agents from elsewhere");
   }
   if (check.data.context > 0) parts.push_back(fmt::format("context of {} tokens", check.data.context));
   return absl::StrCat("ok: ", absl::StrJoin(parts, ", "), check.doubts.empty() ? "" : "; ",

@@ -158,6 +158,7 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
   INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, model.text, record));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(conversations.calls), config.sft_data));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(pairs.calls), config.dpo_data));
+  if (record.on_start) INGOT_RETURN_IF_ERROR(record.on_start());
   base::RunLogOptions log_options;
   log_options.directory = record.folder;
   const std::string sft_root = record.checkpoints + "/sft", dpo_root = record.checkpoints + "/dpo";
@@ -211,6 +212,7 @@ absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, cons
   record.folder = dir.path();
   record.checkpoints = dir.stages();
   record.again = resume;
+  record.on_start = [&dir] { return dir.DropReplaced(); };
   record.metrics = &metrics;
   const absl::Status trained = [&]() -> absl::Status {
     INGOT_RETURN_IF_ERROR(RunStages(config, model, *trainer, record, stop));

@@ -30,7 +30,9 @@ struct StageRecord {
   std::function<void(const std::string& text)> progress;  // prints the stage's progress (StepLine::Progress)
   std::string folder;       // of the run log: an entry per optimizer step, counted over both stages
   std::string checkpoints;  // folder of the stages' own checkpoints, from which they continue
-  bool again = false;       // true: an earlier start may have left entries; those after its checkpoints are replaced
+  std::function<absl::Status()>
+      on_start;        // called before the first step, when the data has passed its checks; null = not
+  bool again = false;  // true: an earlier start may have left entries; those after its checkpoints are replaced
   base::Metrics* metrics = nullptr;  // the log's gauges; null = none
   const base::Clock* clock = &base::Clock::Real();
 };

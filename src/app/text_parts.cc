@@ -59,6 +59,23 @@ absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::st
   return text::LoadChatFormat(model_dir, std::move(tokenizer), output);
 }
 
+// What somebody may have meant by a folder without a tokenizer; empty = nothing comes to mind.
+std::string MeantBy(const std::string& model_dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(model_dir, error)) {
+    return absl::StrCat("; there is no folder ", model_dir, ", and names of the Hub are not fetched: `hf download ",
+                        model_dir, " --local-dir DIR`");
+  }
+  std::string newest;
+  for (fs::directory_iterator entry(model_dir + "/checkpoints", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("step-")) newest = std::max(newest, name);
+  }
+  return newest.empty() ? "" : absl::StrCat("; did you mean ", model_dir, "/checkpoints/", newest, "?");
+}
+
 // The chat format that a folder's ingot.json names; without one its own template, or hermes.
 absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
   const std::string path = absl::StrCat(model_dir, "/", kInfoFile);
@@ -92,7 +109,11 @@ absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format) {
 
 absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format) {
   TextParts parts;
-  INGOT_ASSIGN_OR_RETURN(parts.tokenizer, text::LoadTokenizer(model_dir));
+  auto tokenizer = text::LoadTokenizer(model_dir);
+  if (absl::IsNotFound(tokenizer.status())) {
+    return absl::NotFoundError(absl::StrCat(tokenizer.status().message(), MeantBy(model_dir)));
+  }
+  INGOT_ASSIGN_OR_RETURN(parts.tokenizer, std::move(tokenizer));
   std::string name = chat_format;
   if (name.empty() || name == kAuto) {
     INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));

@@ -9,10 +9,12 @@
 #include "app/embedded.h"
 #include "app/init.h"
 #include "app/model_keys.h"
+#include "app/port_check.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/resume_check.h"
 #include "app/resume_point.h"
+#include "app/run_command.h"
 #include "app/run_loggers.h"
 #include "app/run_metrics.h"
 #include "app/run_page.h"
@@ -45,6 +47,14 @@ absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, c
   return absl::OkStatus();
 }
 
+// Before the run opens its pool: one in a database cannot be put back once a new run has taken it.
+absl::Status CheckPortsFree(const RunConfig& config) {
+  if (config.metrics.port != 0) {
+    INGOT_RETURN_IF_ERROR(FindPort("metrics.port", config.metrics.host, config.metrics.port).status());
+  }
+  return FindPort("http.port", config.http.host, config.http.port).status();
+}
+
 absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   trainer::KeepTensorMemory();
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
@@ -71,14 +81,17 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
     if (done) return 0;
   }
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  const std::string command = CommandOf("train", args);
+  INGOT_RETURN_IF_ERROR(KeepCommand(dir, command));
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
 
   base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
   if (config.tasks.empty()) {
-    INGOT_RETURN_IF_ERROR(TrainWithoutAgents(loaded, dir, model, resume, metrics));
+    INGOT_RETURN_IF_ERROR(WithNext(TrainWithoutAgents(loaded, dir, model, resume, metrics), dir, command));
     return 0;
   }
+  INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
   INGOT_ASSIGN_OR_RETURN(const scheduler::ResumePoint resume_point, ResumePointOf(dir, resume));
   // Before the engine's cache is made, which may take all memory that there is.
   INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
@@ -94,13 +107,13 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
                          FollowRun(config, dir, loaded.schema.EffectiveYaml(), run->Seams().pool));
-  INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
-                         RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag()));
+  const absl::StatusOr<TrainingResult> result = RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag());
+  INGOT_RETURN_IF_ERROR(WithNext(result.status(), dir, command));
   if (follower != nullptr) follower->End(/*ok=*/true);
   page.reset();       // before the roles that they show
   endpoints.clear();  // before the metrics that they show
   run->Stop();
-  return result.goal_met ? 0 : 1;
+  return result->goal_met ? 0 : 1;
 }
 
 absl::Status CheckConfig(const RunArgs& args) {

@@ -96,6 +96,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, seams.device));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
                          StartOrResume(config, dir, model, seams.ranks, resume, line, stop));
+  INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   const int64_t first_step = trainer->version();
   if (seams.store.has_value()) trainer->StoreVersionsIn(*seams.store);
 

@@ -71,6 +71,8 @@ std::string Schema::EffectiveYaml() const {
 
 std::string Schema::ExplainList(const ListEntry& list, const std::string& prefix) {
   std::string text;
+  // "LIST.KEY" is taken for "LIST[].KEY".
+  if (prefix.rfind(list.key + ".", 0) == 0) return ExplainList(list, list.key + "[]" + prefix.substr(list.key.size()));
   const bool wanted = IsUnder(list.key, prefix);
   if (wanted) absl::StrAppend(&text, list.key, "  (list, default has ", list.size(), ")\n    ", list.doc, "\n");
   // The keys of an element stand behind "LIST[].", lists inside an element included.

@@ -75,6 +75,28 @@ TEST_F(EpisodeRoomsTest, AnImageThatIsNotThereFailsAsInfrastructure) {
   ExpectOfInfrastructure("sandbox", "no-such-image", std::move(ground));
 }
 
+// A program of pyenv, say, is a shim that needs files elsewhere.
+TEST_F(EpisodeRoomsTest, AFailureForWantOfAFileSaysHowToShowMore) {
+  const std::string hint = "sandbox.visible: [FOLDER] shows more";
+  for (const char* script : {"exit 127", "exit 126", "cat /no-such-file >&2; exit 1"}) {
+    auto ground = Ground(sandbox::Rung::kNamespaces);
+    if (ground == nullptr) GTEST_SKIP() << "not granted";
+    recipe().command = {"/bin/sh", "-c", script};
+    FakeEpisodes episodes(1);
+    RunOne(episodes, std::move(ground));
+    EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(hint)) << script;
+  }
+  recipe().command = {"/bin/sh", "-c", "echo other >&2; exit 12"};
+  FakeEpisodes other(1);
+  RunOne(other, Ground(sandbox::Rung::kNamespaces));
+  EXPECT_THAT(other.ends()[0].detail(), testing::Not(HasSubstr(hint)));
+  ground_.rung = "process";
+  recipe().command = {"/bin/sh", "-c", "exit 127"};
+  FakeEpisodes open(1);
+  RunOne(open, Ground(sandbox::Rung::kProcess));
+  EXPECT_THAT(open.ends()[0].detail(), testing::Not(HasSubstr(hint)));
+}
+
 TEST_F(EpisodeRoomsTest, AControlGroupThatIsRefusedFailsAsInfrastructure) {
   auto ground = Ground(sandbox::Rung::kFull);
   if (ground == nullptr) GTEST_SKIP() << "not granted";

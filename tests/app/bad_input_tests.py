@@ -107,8 +107,8 @@ def check_files(ingot):
         expect_name_free(ingot, {"agents.recipes": json.dumps([{**recipe, **change}])}, *words)
     done = ingot.call("config", "check", "configs/smoke.yaml")
     check(done.returncode == 0 and done.stdout.startswith("run:"), f"config check: {done}")
-    check(done.stderr == "ok: 120 tasks, 40 held-out tasks, 1920 conversations, 1 recipe rehearsed, context of 512 "
-                         "tokens\n", f"config check: {done.stderr}")
+    check(done.stderr == "ok: 120 tasks, 40 held-out tasks, 1920 conversations, 1 recipe checked (its command was not run), "
+                         "context of 512 tokens\n", f"config check: {done.stderr}")
     expect(ingot, launch_settings("never"), "none of the roles of run 'never' answers", "there is no run folder",
            command="status", codes=(1,))
 

@@ -109,6 +109,7 @@ def case_init(binary, _, folder):
         raise SystemExit(f"FAILED: the folder's run has {len(rows)} rows")
     texts = "\n".join(path.read_text(encoding="utf-8") for path in sorted(place.rglob("*.md"), key=lambda one: "train.md" not in one.name))
     commands = list(dict.fromkeys(commands_in(texts)))
+    (place / "script.jsonl").write_text('{"content": "seven", "repeat": true}\n', encoding="utf-8")
     for command in commands:
         words = [FILLED.get(word, word) for word in shlex.split(command)]
         if words[1] == "view":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs that end in their middle and go on from their files: resume_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: kill (kill -9 at random moments), stop (Ctrl-C), damage (a flipped bit in the pool's files, and files that are gone),
+Cases: kill (kill -9 at random moments), stop (Ctrl-C), replace (starts that fail), damage (a flipped bit in the pool's files, and files that are gone),
 postgres (the same over a pool in PostgreSQL, which crashes too).
 """
 import os
@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -89,7 +90,11 @@ def case_stop(ingot):
         return process.communicate(timeout=60)[0], process.returncode
 
     output, code = end_after(5, signal.SIGINT)
-    check(code == 130 and "the run was stopped" in output, f"exit code {code}: {output}")
+    check(code == 130 and "the run was stopped; saved step " in output, f"exit code {code}: {output}")
+    again = output.split("; `")[-1].split("` goes on")[0]
+    check(again.startswith("ingot train ") and "--set run.name=s " in again and again.endswith(" --resume"), output)
+    told = ingot.ask("status", settings).stderr
+    check(f"no process holds {ingot.folder}/s; `{again}` continues the run" in told, told)
     version = 1 + max(row["step"] for row in ingot.metrics("s") if "reward/mean" in row)
     latest = max(path.name for path in (folder / "s/checkpoints").iterdir())
     check(latest == f"step-{version:08d}", f"{latest} was saved of version {version}")
@@ -107,6 +112,45 @@ def case_stop(ingot):
     check(steps == list(range(12)), f"steps in the record: {steps}")
     evaluated = sorted(row["eval/version"] for row in rows if "eval/version" in row)
     check(evaluated == [0, 2, 4, 6, 8, 10, 12], f"evaluations in the record: {evaluated}")
+
+
+def case_replace(ingot):
+    """With run.if_exists: replace a start that fails leaves the run as it was, and one that succeeds replaces it."""
+    folder = pathlib.Path(f"{ingot.folder}/r")
+    settings = {**SHORT, "run.name": "r", "sft.max_steps": 4, "scheduler.total_steps": 2, "trainer.checkpoint_every": 1,
+                "run.if_exists": "replace"}
+
+    def files():
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    code, output = ingot.run("train", settings)
+    check(code == 0 and "replacing" not in output, f"exit code {code}: {output}")
+    before = files()
+    check(any(name.startswith("checkpoints/step-00000002/") for name in before) and any(name.startswith("pool/") for name in before),
+          f"the run has {sorted(before)}")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        etcd = {"cluster.registry.kind": "etcd", "cluster.registry.endpoints": f"['127.0.0.1:{port}']"}
+        kept = f"{folder} is as it was"
+        for command, faults, words in (("train", {"http.port": port}, [str(port), kept]),
+                                       ("train", {"http.dashboard_port": port}, [str(port), kept]),
+                                       ("launch", etcd, ["nobody answered", kept]),
+                                       ("launch", {"rollout.kv_cache_tokens": 1 << 30}, ["cannot hold", kept])):
+            code, output = ingot.run(command, {**settings, **faults})
+            check(code != 0 and all(word in output for word in words), f"exit code {code}: {output}")
+            now = files()
+            changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+            check(not changed, f"{command} with {faults} failed, and changed {changed}")
+    for command, steps in (("train", 1), ("launch", 3)):
+        code, output = ingot.run(command, {**settings, "scheduler.total_steps": steps})
+        check(code == 0 and re.search(rf"replacing {folder} \(\d steps?, of \d{{4}}-", output), f"exit code {code}: {output}")
+        check_run(ingot, "r", steps)
+        left = {"replacing", "replaced", "removed"} & {path.name for path in folder.iterdir()}
+        check(not left, f"{command} has left {left}")
+        told = ingot.ask("status", settings).stderr
+        check(f"the run 'r' ended at step {steps} of {steps}" in told, told)
 
 
 def flip_bit(path, byte):
@@ -222,4 +266,4 @@ def case_postgres(ingot):
 
 
 if __name__ == "__main__":
-    main(case_kill, case_stop, case_damage, case_postgres)
+    main(case_kill, case_stop, case_replace, case_damage, case_postgres)

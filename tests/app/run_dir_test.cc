@@ -58,9 +58,45 @@ TEST_F(RunDirTest, IfExistsFailsResumesOrReplaces) {
   EXPECT_EQ(RunDir::Open(root_, "run", IfExists::kFail).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
   EXPECT_EQ(Files(), files);
-  EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kReplace)->existed());
+  {
+    const auto dir = RunDir::Open(root_, "run", IfExists::kReplace);
+    EXPECT_FALSE(dir->existed());
+    EXPECT_FALSE(fs::exists(dir->metrics()));
+    EXPECT_TRUE(dir->replaces());
+    ASSERT_TRUE(dir->DropReplaced().ok());
+    EXPECT_FALSE(dir->replaces());
+  }
   EXPECT_EQ(Files(), 0);
   EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kFail)->existed());
+}
+
+TEST_F(RunDirTest, AStartThatFailsPutsTheReplacedRunBack) {
+  MakeRun();
+  const int files = Files();
+  {
+    const auto dir = RunDir::Open(root_, "run", IfExists::kReplace);
+    ASSERT_TRUE(dir->WriteFile("config.yaml", "run: {other: true}").ok());
+    fs::create_directories(dir->pool());
+    std::ofstream(dir->pool() + "/new") << "of the start that failed";
+  }
+  EXPECT_EQ(Files(), files);
+  EXPECT_FALSE(fs::exists(Path("pool/new")));
+  std::string config;
+  std::getline(std::ifstream(Path("config.yaml")), config);
+  EXPECT_EQ(config, "run: {}");
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+}
+
+// The trainer's role knows when the run has begun; its supervisor holds the folder.
+TEST_F(RunDirTest, ARoleDropsTheReplacedRunForItsSupervisor) {
+  MakeRun();
+  {
+    const auto held = RunDir::Open(root_, "run", IfExists::kReplace);
+    const auto role = RunDir::Attach(root_, "run");
+    EXPECT_TRUE(role->replaces());
+    ASSERT_TRUE(role->DropReplaced().ok());
+  }
+  EXPECT_EQ(Files(), 0);
 }
 
 TEST_F(RunDirTest, AStartThatFailedBeforeTheRunBeganLeavesTheNameFree) {
@@ -100,17 +136,53 @@ TEST_F(RunDirTest, AFolderThatHoldsNoRunIsNotEmptied) {
   EXPECT_TRUE(fs::exists(Path("notes.txt")));
 }
 
-// A replacement that is killed at any moment leaves the whole run or, to the next start, nothing of it.
-TEST_F(RunDirTest, TheNextStartCompletesAKilledReplacement) {
+// A process that is killed before its run begins leaves the old run, which the next start finds whole.
+TEST_F(RunDirTest, TheNextStartPutsTheRunOfAKilledReplacementBack) {
+  for (const IfExists next : {IfExists::kReplace, IfExists::kResume}) {
+    MakeRun();
+    const int files = Files();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto dir = RunDir::Open(root_, "run", IfExists::kReplace);
+      ::_exit(dir.ok() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_EQ(status, 0);
+    EXPECT_FALSE(fs::exists(Path("metrics.jsonl")));
+    {
+      const auto dir = RunDir::Open(root_, "run", next);
+      EXPECT_EQ(dir->existed(), next == IfExists::kResume);
+    }
+    EXPECT_EQ(Files(), files);
+    fs::remove_all(root_ + "/run");
+  }
+}
+
+// Half of the run's files are set aside, and half are not.
+TEST_F(RunDirTest, AMoveThatWasCutShortIsMended) {
+  MakeRun();
+  const int files = Files();
+  fs::create_directories(Path("replacing"));
+  fs::rename(Path("pool"), Path("replacing/pool"));
+  fs::rename(Path("config.yaml"), Path("replacing/config.yaml"));
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  EXPECT_TRUE(fs::exists(Path("pool/0")));
+  EXPECT_FALSE(fs::exists(Path("replacing")));
+  EXPECT_EQ(Files(), files);
+}
+
+// A removal that is killed at any moment leaves the whole run or, to the next start, nothing of it.
+TEST_F(RunDirTest, TheNextStartCompletesAKilledRemoval) {
   int interrupted = 0;
   for (const IfExists next : {IfExists::kFail, IfExists::kReplace, IfExists::kResume}) {
-    for (int left = 2 * kFiles; left > 0; left -= 75) {
+    for (int left = 2 * kFiles; left > 0; left -= 150) {
       MakeRun();
       const int files = Files();
       const pid_t child = ::fork();
       if (child == 0) {
         const auto dir = RunDir::Open(root_, "run", IfExists::kReplace);
-        ::_exit(0);
+        ::_exit(dir->DropReplaced().ok() ? 0 : 1);
       }
       bool running = true;
       while (running && Files() > left) running = ::waitpid(child, nullptr, WNOHANG) == 0;
@@ -119,11 +191,13 @@ TEST_F(RunDirTest, TheNextStartCompletesAKilledReplacement) {
         ::waitpid(child, nullptr, 0);
       }
       interrupted += Files() > 0 && Files() < files;
-      const auto dir = RunDir::Open(root_, "run", next);
-      if (dir.ok() && !dir->existed()) {
-        EXPECT_EQ(Files(), 0);
-      } else {
-        EXPECT_EQ(Files(), files);
+      {
+        const auto dir = RunDir::Open(root_, "run", next);
+        if (dir.ok() && !dir->existed() && !dir->replaces()) {
+          EXPECT_EQ(Files(), 0);
+        } else {
+          EXPECT_EQ(Files(), files);
+        }
       }
       fs::remove_all(root_ + "/run");
     }

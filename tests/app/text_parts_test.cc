@@ -69,6 +69,19 @@ TEST_F(TextPartsTest, IngotJsonThenTemplateThenHermesDecideTheFormat) {
   EXPECT_EQ(Fingerprint("auto"), hermes);  // no template and no ingot.json
 }
 
+TEST_F(TextPartsTest, AFolderWithoutATokenizerNamesWhatWasMeant) {
+  EXPECT_THAT(std::string(LoadTextParts("no-such/Model-135M", "auto").status().message()),
+              HasSubstr("names of the Hub are not fetched: `hf download no-such/Model-135M --local-dir DIR`"));
+  std::filesystem::remove(dir_ / "tokenizer.json");
+  EXPECT_THAT(std::string(LoadTextParts(dir_, "auto").status().message()),
+              testing::Not(testing::AnyOf(HasSubstr("Hub"), HasSubstr("did you mean"))));
+  for (const char* step : {"step-00000004", "step-00000012"}) {
+    std::filesystem::create_directories(dir_ / "checkpoints" / step);
+  }
+  EXPECT_THAT(std::string(LoadTextParts(dir_, "auto").status().message()),
+              HasSubstr("did you mean " + (dir_ / "checkpoints/step-00000012").string() + "?"));
+}
+
 // A checkpoint of a model with its own template carries the template on.
 TEST_F(TextPartsTest, CopiedFilesGiveTheSameFormat) {
   std::filesystem::remove(dir_ / "ingot.json");

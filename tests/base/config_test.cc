@@ -261,6 +261,7 @@ TEST(ConfigTest, ExplainListsTypeDefaultAndDocumentation) {
   Schema schema = Bind(options);
   EXPECT_THAT(*schema.Explain("trainer.learning_rate"), HasSubstr("number, default 0.001"));
   EXPECT_THAT(*schema.Explain("agents"), HasSubstr("agents.recipes[].timeout_s"));
+  EXPECT_EQ(*schema.Explain("agents.recipes.timeout_s"), *schema.Explain("agents.recipes[].timeout_s"));
   EXPECT_THAT(std::string(schema.Explain("trainr").status().message()), HasSubstr("nearest"));
 }
 

@@ -28,6 +28,7 @@ absl::Status WarmStart(const RunConfig& config, const RunDir& dir, const ModelSe
   record.folder = dir.path() + "/warm_start";
   record.checkpoints = dir.stages();
   record.again = again;
+  record.on_start = [&dir] { return dir.DropReplaced(); };
   return base::Annotate(RunStages(config, model, trainer, record, stop), "warm start");
 }
 
