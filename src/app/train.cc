@@ -9,6 +9,7 @@
 #include "app/embedded.h"
 #include "app/init.h"
 #include "app/model_keys.h"
+#include "app/nodes_check.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/resume_check.h"
@@ -93,6 +94,7 @@ absl::Status CheckConfig(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(CheckModelKeys(*loaded.config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check,
                          CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
+  INGOT_RETURN_IF_ERROR(CheckNodes(*loaded.config));
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.
