@@ -1,5 +1,6 @@
 // `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
 #include <algorithm>
+#include <cerrno>  // program_invocation_name
 #include <cstdio>
 #include <optional>
 
@@ -146,7 +147,7 @@ int Doctor(const RunArgs& args) {
 
 int Init(const std::string& folder) {
   if (const absl::Status written = WriteInitFiles(folder); !written.ok()) return Fail(written);
-  std::printf("%s", InitHint(folder).c_str());
+  std::printf("%s", InitHint(folder, program_invocation_name).c_str());
   return 0;
 }
 
