@@ -114,9 +114,12 @@ absl::Status WriteInitFiles(const std::string& folder) {
   return absl::OkStatus();
 }
 
-std::string InitHint(const std::string& folder) {
+std::string InitHint(const std::string& folder, const std::string& program) {
   const std::string shown = base::Printable(folder.starts_with('-') ? "./" + folder : folder);
-  return absl::StrCat(shown, " holds a small run: cd ", Quoted(shown), " && ingot train run.yaml\n");
+  const bool is_path = program.find('/') != std::string::npos;
+  const std::string called = is_path ? fs::absolute(program).lexically_normal().string() : program;
+  return absl::StrCat(shown, " holds a small run: cd ", Quoted(shown), " && ", Quoted(base::Printable(called)),
+                      " train run.yaml\n");
 }
 
 }  // namespace ingot::app

@@ -44,21 +44,24 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
   return run;
 }
 
+// In the order in which they are shown. Calls outside an episode are served (`ingot serve --record`).
+constexpr std::pair<v1::EpisodePurpose, const char*> kKinds[] = {
+    {v1::PURPOSE_TRAIN, "train"}, {v1::PURPOSE_EVAL, "eval"}, {v1::PURPOSE_SERVE, "serve"}};
+
 absl::StatusOr<int> List(const OpenRun& run, int limit) {
   std::printf("%-34s %-5s %7s %6s %7s %-9s %8s %8s  %s\n", "episode", "kind", "group", "sample", "attempt", "state",
               "reward", "seconds", "task");
   int shown = 0;
-  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+  for (const auto& [purpose, kind] : kKinds) {
     const auto print = [&](const v1::Episode& episode) {
-      std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", base::Printable(episode.episode_id()).c_str(),
-                  purpose == v1::PURPOSE_TRAIN ? "train" : "eval", static_cast<long>(episode.ref().group_id()),
-                  episode.ref().sample_index(), episode.ref().attempt(), tree::StateName(episode.state()).c_str(),
-                  tree::ReturnOf(episode), tree::SecondsOf(episode), base::Printable(episode.task().task_id()).c_str());
+      std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", base::Printable(episode.episode_id()).c_str(), kind,
+                  static_cast<long>(episode.ref().group_id()), episode.ref().sample_index(), episode.ref().attempt(),
+                  tree::StateName(episode.state()).c_str(), tree::ReturnOf(episode), tree::SecondsOf(episode),
+                  base::Printable(episode.task().task_id()).c_str());
       ++shown;
     };
     INGOT_ASSIGN_OR_RETURN(const bool more, VisitEpisodes(*run.pool, purpose, std::max(limit, 0), print));
-    if (more)
-      std::printf("... more %s episodes; --limit shows them\n", purpose == v1::PURPOSE_TRAIN ? "train" : "eval");
+    if (more) std::printf("... more %s episodes; --limit shows them\n", kind);
   }
   if (shown == 0) std::printf("no episodes are stored (datapool.keep_steps says for how long they are)\n");
   return 0;
@@ -80,7 +83,7 @@ absl::StatusOr<std::string> ToJson(datapool::Client& pool, const std::string& ep
 // One line per episode.
 absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
   std::vector<std::string> ids;
-  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+  for (const auto& [purpose, kind] : kKinds) {
     const auto note = [&](const v1::Episode& episode) { ids.push_back(episode.episode_id()); };
     INGOT_RETURN_IF_ERROR(VisitEpisodes(*run.pool, purpose, std::max(limit, 0), note).status());
   }

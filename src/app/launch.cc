@@ -21,6 +21,7 @@
 #include "app/machine_memory.h"
 #include "app/model_keys.h"
 #include "app/model_setup.h"
+#include "app/nodes_check.h"
 #include "app/port_check.h"
 #include "app/process.h"
 #include "app/progress.h"
@@ -318,18 +319,6 @@ JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary) {
   return {std::make_unique<SlurmLauncher>(std::move(script), std::move(options)), "launch.sbatch"};
 }
 
-absl::Status CheckJob(const RunConfig& config) {
-  const bool slurm = config.cluster.launcher == LauncherKind::kSlurm;
-  if (config.cluster.groups.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("cluster.launcher is ", slurm ? "slurm" : "kubernetes",
-                                                   ": cluster.groups must tell which nodes run which roles"));
-  }
-  if (!slurm || !config.cluster.token_file.empty() || TrainerAlone(config)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "the nodes of a Slurm job share the run's token: name a file with it, on a file system that all see, in "
-      "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`)");
-}
-
 // Writes the job's file into the run's folder. A job that waits in its queue holds no folder, so its launcher is asked.
 absl::Status PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
   const RunConfig& config = *loaded.config;
@@ -357,7 +346,8 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
-  INGOT_RETURN_IF_ERROR(CheckGroups(config));
+  INGOT_RETURN_IF_ERROR(CheckNodes(config));
+  if (here) INGOT_RETURN_IF_ERROR(CheckLaunchedHere(config));
   // Only `cuda` can fail; the roles that compute open the device again.
   if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
@@ -370,7 +360,6 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   if (here) {
     plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts, model, waits);
   } else {
-    INGOT_RETURN_IF_ERROR(CheckJob(config));
     plan = PlanJob(loaded, binary);
   }
   if (args.dry_run) {
@@ -393,7 +382,7 @@ std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const
   const RunConfig& config = *loaded.config;
   const std::string folder = FolderOf(config);
   const std::string none = absl::StrCat("none of the roles of run '", config.name, "' answers: ");
-  if (config.cluster.launcher != LauncherKind::kLocal && CheckJob(config).ok() && CheckGroups(config).ok()) {
+  if (config.cluster.launcher != LauncherKind::kLocal && CheckNodes(config).ok()) {
     const absl::StatusOr<std::string> present = PlanJob(loaded, "").launcher->Present();
     if (present.ok() && !present->empty()) return absl::StrCat(none, *present, more);
   }

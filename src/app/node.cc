@@ -18,6 +18,7 @@
 #include "app/machine_memory.h"
 #include "app/model_setup.h"
 #include "app/node_clocks.h"
+#include "app/nodes_check.h"
 #include "app/port_check.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
@@ -406,11 +407,7 @@ absl::StatusOr<int> NodeOrError(const NodeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(std::vector<RoleProcess> roles, RolesOfNode(config, args.group, node));
   if (!args.probe.empty()) return Probe(args, config, node);
   INGOT_RETURN_IF_ERROR(CheckGroups(config));
-  if (config.cluster.token_file.empty() && !TrainerAlone(config)) {
-    return absl::InvalidArgumentError(
-        "the nodes of a run share its token: name a file with it in cluster.token_file (`openssl rand -hex 32 > FILE; "
-        "chmod 600 FILE`, the same on every machine)");
-  }
+  INGOT_RETURN_IF_ERROR(CheckSharedToken(config));
   return Agent(args, loaded, node, std::move(roles)).Run();
 }
 

@@ -151,7 +151,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   }
   std::unique_ptr<ServedRecord> record;
   if (!args.record.empty()) {
-    INGOT_ASSIGN_OR_RETURN(record, ServedRecord::Open(args.record));
+    INGOT_ASSIGN_OR_RETURN(record, ServedRecord::Open(args.record, args.model_dir, args.chat_format));
     gateway_parts.pool = &record->pool();
     gateway_parts.engine = record->RecordRequests(gateway_parts.engine);
     for (auto& [name, engine] : gateway_parts.external) engine = record->RecordRequests(engine);

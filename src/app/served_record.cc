@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "datapool/store.h"
@@ -50,6 +51,15 @@ absl::StatusOr<json::object> CallJson(const v1::EpisodeTree& tree, const tree::C
                       {"sampled_ids", IdsOf(tree, call.sampled_keys())}};
 }
 
+// Of a run that trains nothing: commands that read a pool learn from it which model's ids these are.
+std::string ConfigOf(const std::string& model_dir, const std::string& chat_format) {
+  const auto quoted = [](const std::string& text) { return base::PrintJson(json::value(text)); };  // YAML reads JSON
+  return absl::StrCat("# Written by `ingot serve --record`, for `ingot inspect`. No task is behind these calls.\n",
+                      "run: {name: served}\ndata: {tasks: none}\nmodel:\n  path: ",
+                      quoted(std::filesystem::absolute(model_dir).lexically_normal().string()),
+                      "\n  chat_format: ", quoted(chat_format.empty() ? "auto" : chat_format), "\n");
+}
+
 }  // namespace
 
 class ServedRecord::RecordingEngine final : public rollout::Client {
@@ -68,10 +78,12 @@ class ServedRecord::RecordingEngine final : public rollout::Client {
   ServedRecord& record_;
 };
 
-absl::StatusOr<std::unique_ptr<ServedRecord>> ServedRecord::Open(const std::string& dir) {
+absl::StatusOr<std::unique_ptr<ServedRecord>> ServedRecord::Open(const std::string& dir, const std::string& model_dir,
+                                                                 const std::string& chat_format) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat("--record ", dir, ": ", error.message()));
+  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(dir + "/config.yaml", ConfigOf(model_dir, chat_format)));
   auto record = std::unique_ptr<ServedRecord>(new ServedRecord(dir));
   datapool::StoreOptions options;
   options.path = dir + "/pool";

@@ -1,5 +1,7 @@
-// The record of `ingot serve --record DIR`, with which an engine's requests can be compared with the pool id by id:
+// The record of `ingot serve --record DIR`, for `ingot inspect DIR`, and to compare an engine's requests with the pool id by
+// id:
 //
+//   DIR/config.yaml   names the model, whose tokenizer reads the pool's ids
 //   DIR/pool          the pool, as the gateway of a run records it
 //   DIR/engine.jsonl  a line per request that reached an engine: {"call_id", "prompt_ids"}
 //   DIR/calls.jsonl   a line per call, written from the pool when serving ends: {"call_id", "episode_id", "sequence",
@@ -19,8 +21,9 @@ namespace ingot::app {
 
 class ServedRecord {
  public:
-  // Opens or makes the folder; calls that it holds stay.
-  static absl::StatusOr<std::unique_ptr<ServedRecord>> Open(const std::string& dir);
+  // Opens or makes the folder; calls that it holds stay. `model_dir` and `chat_format` are those of the served model.
+  static absl::StatusOr<std::unique_ptr<ServedRecord>> Open(const std::string& dir, const std::string& model_dir,
+                                                            const std::string& chat_format);
 
   datapool::Client& pool() { return *pool_; }
   // `engine`, with its requests written to engine.jsonl. This must outlive it.

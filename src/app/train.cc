@@ -1,5 +1,6 @@
 // `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
 #include <algorithm>
+#include <cerrno>  // program_invocation_name
 #include <cstdio>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "app/embedded.h"
 #include "app/init.h"
 #include "app/model_keys.h"
+#include "app/nodes_check.h"
 #include "app/port_check.h"
 #include "app/process.h"
 #include "app/progress.h"
@@ -124,6 +126,7 @@ absl::Status CheckConfig(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(CheckModelKeys(*loaded.config, model.shape));
   INGOT_ASSIGN_OR_RETURN(const StartCheck check,
                          CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
+  INGOT_RETURN_IF_ERROR(CheckNodes(*loaded.config));
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.
@@ -183,7 +186,7 @@ int Doctor(const RunArgs& args) {
 
 int Init(const std::string& folder) {
   if (const absl::Status written = WriteInitFiles(folder); !written.ok()) return Fail(written);
-  std::printf("%s", InitHint(folder).c_str());
+  std::printf("%s", InitHint(folder, program_invocation_name).c_str());
   return 0;
 }
 

@@ -155,6 +155,9 @@ absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPromp
     }
     plans.push_back(std::make_shared<const PromptPlan>(std::move(plan)));
   }
+  // A model of text gets the tools as they are.
+  const bool rendered = request.raw_prompts.empty() && core_.backends.Of(request.model).text == nullptr;
+  if (rendered && request.tools_enabled()) core_.lost_tools.Note(request.conversation.tools.size());
   return plans;
 }
 

@@ -12,6 +12,7 @@ Core::Core(GatewayOptions opts, GatewayParts services)
       planner(parts.tokenizer, parts.format, options.history_thinking == HistoryThinking::kKeep),
       backends(options, parts),
       started_unix_ns(parts.clock->UnixNanos()),
+      lost_tools(parts.format),
       writers({.name = "gateway writers",
                .threads = options.writer_threads,
                .max_queued = static_cast<size_t>(options.max_queued_work)},

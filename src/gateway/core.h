@@ -5,6 +5,7 @@
 //     planner           prompts of requests
 //     backends          the engine and weights of a model name
 //     counters          for /metrics and Status
+//     lost_tools        calls with tools that the chat format does not carry
 //     started_unix_ns   when the gateway was made
 //     workers           run Answer::Prepare and the blocking calls of Gateway
 //     writers           run ChatCall::Complete, which waits for the pool's disk: a new request never waits for one
@@ -13,6 +14,7 @@
 #include "base/executor.h"
 #include "gateway/backends.h"
 #include "gateway/counters.h"
+#include "gateway/lost_tools.h"
 #include "gateway/options.h"
 #include "gateway/parts.h"
 #include "gateway/prompt/prompt_plan.h"
@@ -28,6 +30,7 @@ struct Core {
   const Backends backends;
   const int64_t started_unix_ns;
   Counters counters;
+  LostTools lost_tools;
   base::Executor writers;
   base::Executor workers;  // last: its threads are joined before the rest is destroyed
 };

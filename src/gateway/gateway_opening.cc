@@ -48,6 +48,13 @@ v1::DomainScaffold RecipeOf(const v1::EpisodeOpenRequest& request, const std::st
 absl::Status Gateway::CheckAdmin(const std::string& key) const {
   if (admin_key_.empty() || IsAdmin(key)) return absl::OkStatus();
   constexpr char kWhose[] = "the gateway's admin key: that in the file that gateway.admin_key_file names";
+  // Without a file the key is one that this run's own runner and gateway alone have.
+  if (core_.options.admin_key_file.empty()) {
+    return ApiError(
+        key.empty() ? 401 : 403, "invalid_api_key", "",
+        "this run starts its own agents, and only their runner opens episodes: leave agents.recipes out, or "
+        "set gateway.admin_key_file and send the key in that file");
+  }
   if (key.empty()) return ApiError(401, "invalid_api_key", "", absl::StrCat("opening an episode needs ", kWhose));
   return ApiError(403, "invalid_api_key", "", absl::StrCat("this is not what opening an episode needs, ", kWhose));
 }

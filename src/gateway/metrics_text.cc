@@ -55,6 +55,9 @@ std::string Gateway::MetricsText() const {
           counters.malformed_tool_calls);
   counter("ingot_gateway_tool_choice_unforced_total", "Required tool calls that were answered in text.",
           counters.tool_choice_unforced);
+  counter("ingot_gateway_lost_tools_total",
+          "Calls with tools that the chat format does not show to the model, or whose calls it does not read.",
+          core_.lost_tools.calls());
   counter("ingot_gateway_flagged_calls_total", "Calls sampled under a grammar, penalty or bias: never trained on.",
           counters.flagged);
   counter("ingot_gateway_prompt_tokens_total", "Prompt tokens sent to the engine.", counters.prompt_tokens);

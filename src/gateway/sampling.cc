@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/request_fields.h"
+#include "gateway/lost_tools.h"
 #include "text/output_format.h"
 
 namespace ingot::gateway {
@@ -141,9 +142,12 @@ absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayReques
     if (!MayBeCalled(request, tool.name)) continue;
     const auto shape = format.output()->ShapeOf(tool.name);
     if (shape.ok()) continue;
-    return ApiError(400, "tool_choice_unsupported", request.tool_choice_field,
-                    absl::StrCat("no call of '", tool.name, "' can be forced: ", shape.status().message(),
-                                 "; leave the choice to the model (auto)"));
+    const std::string way_on = absl::IsUnimplemented(shape.status())
+                                   ? absl::StrCat(kWayToTools, ". Without one an answer is text, also under 'auto'")
+                                   : std::string("leave the choice to the model (auto)");
+    return ApiError(
+        400, "tool_choice_unsupported", request.tool_choice_field,
+        absl::StrCat("no call of '", tool.name, "' can be forced: ", shape.status().message(), "; ", way_on));
   }
   return absl::OkStatus();
 }

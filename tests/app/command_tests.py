@@ -4,6 +4,7 @@
 schema      `ingot config schema` as an editor uses it: a valid JSON Schema that every configuration of the repository meets, and a wrong one does not
 init        `ingot init` makes a folder that trains, and every command that its texts name works there
 texts       the commands, options and make targets that AGENTS.md and the documents name exist
+cluster     the YAML of docs/cluster.md and configs/multi-node.yaml passes `ingot config check`, and can be launched as it says
 progress    a command of seconds shows its progress on a terminal, and nowhere else
 full        an answer that a full disk took is a failure
 reports     two runs of one name: their answers on a full disk, a comparison, reports, the page for other machines
@@ -100,7 +101,7 @@ def case_init(binary, _, folder):
     env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     said = run([binary, "init", "it's a run"], folder)
     hint = said.strip().split(": ", 1)[1]
-    if not hint.endswith(" && ingot train run.yaml"):
+    if not hint.endswith(f" && {shlex.quote(binary)} train run.yaml"):
         raise SystemExit(f"FAILED: init says {said}")
     run(["sh", "-c", f"{hint} {' '.join(TINY)} scheduler.total_steps=1"], folder, env=env)
     place = pathlib.Path(folder, "it's a run")
@@ -153,6 +154,52 @@ def case_texts(binary, source, _):
     if faults or count < 50:
         raise SystemExit("\n".join([f"FAILED: {count} commands", *faults]))
     return f"{count} commands of {len(texts)} texts exist"
+
+
+def merged(config, part):
+    """A configuration with the keys of a part of one."""
+    if not (isinstance(config, dict) and isinstance(part, dict)):
+        return part
+    return {**config, **{key: merged(config.get(key), value) for key, value in part.items()}}
+
+
+def refused(argv, folder, *words):
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    if done.returncode != 2 or not all(word in done.stderr for word in words):
+        raise SystemExit(f"FAILED: {argv}: {done.returncode}, and {words} are not in: {done.stderr[-1500:]}")
+
+
+def case_cluster(binary, source, folder):
+    if yaml is None or jsonschema is None:
+        return f"left out: {yaml or jsonschema}"
+    page, loader = (source / "docs/cluster.md").read_text(encoding="utf-8"), yaml12()
+    smoke = yaml.load((source / "configs/smoke.yaml").read_text(encoding="utf-8"), loader)
+    parts = [yaml.load(part, loader) for part in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)]
+    launched = 0
+    for index, part in enumerate(parts):
+        path = pathlib.Path(folder, f"part-{index}.yaml")
+        path.write_text(json.dumps(merged(smoke, part)), encoding="utf-8")
+        run([binary, "config", "check", path], source)
+        nodes = "groups" in part["cluster"] and "launcher" not in part["cluster"]
+        plan = run([binary, "launch", path, "--dry-run", *(["--set", "cluster.launcher=slurm"] if nodes else [])], source)
+        launched += "--group" in plan or "\nkind: " in plan
+    if len(parts) < 3 or launched < 2:
+        raise SystemExit(f"FAILED: {len(parts)} parts of configurations, of which {launched} are of several nodes")
+
+    nodes = "configs/multi-node.yaml"
+    groups = yaml.load((source / nodes).read_text(encoding="utf-8"), loader)["cluster"]["groups"]
+    started = re.findall(rf"^ingot node {nodes} --group (\w+)(?: --node (\d+))?", page, re.M)
+    wanted = [(group["name"], node) for group in groups for node in range(group.get("nodes", 1))]
+    if sorted((name, int(node or 0)) for name, node in started) != sorted(wanted):
+        raise SystemExit(f"FAILED: docs/cluster.md starts {started}, and {nodes} has {wanted}")
+    run([binary, "config", "check", nodes], source)
+    run([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm"], source)
+    run([binary, "launch", nodes, "--dry-run", "--set", "cluster.groups=[]"], source)
+    refused([binary, "launch", nodes, "--dry-run"], source, "names 3 nodes", "ingot node")
+    for wrong, words in (("cluster.token_file=", "cluster.token_file"), ("cluster.rollout_engines=3", "room for 2 of role rollout")):
+        refused([binary, "config", "check", nodes, wrong], source, words)
+        refused([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm", "--set", wrong], source, words)
+    return f"{len(parts)} parts of configurations of docs/cluster.md, and {nodes}, are checked and planned"
 
 
 def start_on_a_terminal(argv, folder):

@@ -66,11 +66,17 @@ TEST(Init, ItsHeldOutTasksAreInNoTraining) {
 }
 
 TEST(InitHint, IsACommandThatAShellTakesApartRightly) {
-  EXPECT_EQ(InitHint("runs/a"), "runs/a holds a small run: cd runs/a && ingot train run.yaml\n");
-  EXPECT_THAT(InitHint("it's a run"), HasSubstr("cd 'it'\\''s a run' && ingot train run.yaml\n"));
-  EXPECT_THAT(InitHint("$(rm x)"), HasSubstr("cd '$(rm x)' && "));
-  EXPECT_THAT(InitHint("-"), HasSubstr("cd ./- && ")) << "cd - is the folder before";
-  EXPECT_THAT(InitHint("-x"), HasSubstr("cd ./-x && "));
+  EXPECT_EQ(InitHint("runs/a", "ingot"), "runs/a holds a small run: cd runs/a && ingot train run.yaml\n");
+  EXPECT_THAT(InitHint("it's a run", "ingot"), HasSubstr("cd 'it'\\''s a run' && ingot train run.yaml\n"));
+  EXPECT_THAT(InitHint("$(rm x)", "ingot"), HasSubstr("cd '$(rm x)' && "));
+  EXPECT_THAT(InitHint("-", "ingot"), HasSubstr("cd ./- && ")) << "cd - is the folder before";
+  EXPECT_THAT(InitHint("-x", "ingot"), HasSubstr("cd ./-x && "));
+}
+
+TEST(InitHint, NamesTheProgramAsItWasCalledSoThatItIsFoundInTheFolder) {
+  EXPECT_THAT(InitHint("a", "/opt/my ingot"), HasSubstr("&& '/opt/my ingot' train run.yaml\n"));
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_THAT(InitHint("a", "build/release/ingot"), HasSubstr("&& " + here + "/build/release/ingot train run.yaml\n"));
 }
 
 }  // namespace

@@ -49,6 +49,11 @@ def case_serve(ingot):
         asked = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, asked)}
         recorded = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, recorded)}
     check(len(asked) == 3 and asked == recorded, f"the engine was asked {asked}, but recorded is {recorded}")
+    listed = ingot.call("inspect", f"{ingot.folder}/served")
+    sessions = [line.split()[0] for line in listed.stdout.splitlines() if " serve " in line]
+    check(listed.returncode == 0 and sessions, f"the record cannot be read: {listed}")
+    shown = ingot.call("inspect", f"{ingot.folder}/served", sessions[0])
+    check(shown.returncode == 0 and "item kt" in shown.stdout, f"a recorded session: {shown}")
 
 
 def visit(url):

@@ -639,6 +639,7 @@ TEST(Grammar, RefusesCallsThatCannotBeForced) {
   EXPECT_TRUE(check("plain", R"("tool_choice":"auto")").ok());
   EXPECT_EQ(HttpStatusOf(check("plain", required)), 400);
   EXPECT_THAT(std::string(check("plain", required).message()), testing::HasSubstr("'plain' has no tool calls"));
+  EXPECT_THAT(std::string(check("plain", required).message()), testing::HasSubstr("--chat-format hermes"));
   EXPECT_EQ(HttpStatusOf(check("qwen3_coder", required)), 400);
   EXPECT_THAT(std::string(check("qwen3_coder", required).message()), testing::HasSubstr("tool name 'a b'"));
   EXPECT_TRUE(check("qwen3_coder", R"("tool_choice":{"type":"function","function":{"name":"f"}})").ok());

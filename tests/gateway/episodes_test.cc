@@ -778,7 +778,10 @@ TEST_F(AdminKey, MayBeGivenByTheProgramAndAFileWinsOverIt) {
   World world([](const auto&) { return Say("ok"); });
   world.admin_key = "a-key-that-the-program-made";
   v1::EpisodeOpenRequest open;
-  EXPECT_EQ(HttpStatusOf(world.gateway().OpenEpisode(open).status()), 401);
+  const absl::Status refused = world.gateway().OpenEpisode(open).status();
+  EXPECT_EQ(HttpStatusOf(refused), 401);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("leave agents.recipes out"))
+      << "nobody else can have the program's key";
   open.set_admin_key(world.admin_key);
   EXPECT_TRUE(world.gateway().OpenEpisode(open).ok());
   world.options.admin_key_file = path_;
