@@ -16,8 +16,9 @@ struct AdapterFolder {
   std::map<std::string, at::Tensor> tensors;  // under the names of the adapted model's table
 };
 
-// INVALID_ARGUMENT names the key or the tensor: another kind of adapter, rank 0, or an adapter for another base than
-// `base`, whose adapters count as none.
+// INVALID_ARGUMENT names the key or the tensor: another kind of adapter, one that began by changing its base, rank 0, or
+// an adapter for another base than `base`, whose adapters count as none. No key is silently ignored if it changes the
+// computation.
 absl::StatusOr<AdapterFolder> LoadAdapter(const std::string& dir, const ModelConfig& base);
 
 // Writes the adapters of a model that has some. `base_name`: the base's folder or name, for readers.
