@@ -273,19 +273,20 @@ void FoldAdapters(ModelFolder* model) {
   model->config.lora = {};
 }
 
-absl::StatusOr<Parameters> Average(const Parameters& a, const Parameters& b) {
+absl::Status AverageInto(Parameters* a, const Parameters& b) {
   const at::NoGradGuard no_history;
-  Parameters mean;
-  for (const auto& [name, tensor] : a.tensors()) {
+  for (const auto& [name, tensor] : a->tensors()) {
     const auto other = b.tensors().find(name);
     if (other == b.tensors().end() || other->second.sizes() != tensor.sizes()) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", name, " is missing from the second model or of another shape"));
     }
-    const at::ScalarType wide = Wide(tensor);
-    mean.tensors()[name] = ((tensor.to(wide) + other->second.to(wide)) / 2).to(tensor.scalar_type());
   }
-  return mean;
+  for (auto& [name, tensor] : a->tensors()) {
+    const at::ScalarType wide = Wide(tensor);
+    tensor.copy_((tensor.to(wide) + b.at(name).to(wide)) / 2);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::model

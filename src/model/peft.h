@@ -35,7 +35,8 @@ absl::Status AddAdapters(const std::string& dir, ModelFolder* model);
 // without adapters stays.
 void FoldAdapters(ModelFolder* model);
 
-// The mean of two models of one shape (long2short of Kimi k1.5, arXiv 2501.12599, section 2.4).
-absl::StatusOr<Parameters> Average(const Parameters& a, const Parameters& b);
+// Makes `a` the mean of two models of one shape (long2short of Kimi k1.5, arXiv 2501.12599, section 2.4), in its own
+// memory. INVALID_ARGUMENT names a tensor that `b` lacks; `a` is then as before.
+absl::Status AverageInto(Parameters* a, const Parameters& b);
 
 }  // namespace ingot::model

@@ -242,16 +242,19 @@ TEST(PeftExperts, AdaptersOfRoutedExpertsGoThroughAFolder) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(Average, IsTheMeanOfTwoModelsAndRefusesOthers) {
-  const ModelFolder a = *LoadModelDir(kData + "qwen3");
+TEST(Average, IsTheMeanOfTwoModelsInTheFirstOnesMemoryAndRefusesOthers) {
+  ModelFolder a = *LoadModelDir(kData + "qwen3");
   Parameters b;
   for (const auto& [name, tensor] : a.parameters.tensors()) b.tensors()[name] = tensor + 1;
-  const auto mean = Average(a.parameters, b);
-  ASSERT_TRUE(mean.ok());
-  const at::Tensor difference = mean->at("model.norm.weight") - a.parameters.at("model.norm.weight");
-  EXPECT_LT((difference - 0.5).abs().max().item<double>(), 1e-6);
+  const at::Tensor before = a.parameters.at("model.norm.weight").clone();
+  const void* memory = a.parameters.at("model.norm.weight").const_data_ptr();
+  ASSERT_TRUE(AverageInto(&a.parameters, b).ok());
+  const at::Tensor after = a.parameters.at("model.norm.weight");
+  EXPECT_LT((after - before - 0.5).abs().max().item<double>(), 1e-6);
+  EXPECT_EQ(after.const_data_ptr(), memory);
   b.tensors().erase("model.norm.weight");
-  EXPECT_THAT(std::string(Average(a.parameters, b).status().message()), HasSubstr("model.norm.weight"));
+  EXPECT_THAT(std::string(AverageInto(&a.parameters, b).message()), HasSubstr("model.norm.weight"));
+  EXPECT_TRUE(at::equal(a.parameters.at("model.norm.weight"), after)) << "a refused second model leaves the first";
 }
 
 }  // namespace
