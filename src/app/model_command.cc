@@ -113,20 +113,13 @@ absl::StatusOr<json::value> Info(const ModelArgs& args) {
                      {"train", need.Describe()}};
 }
 
-absl::StatusOr<json::value> Written(const std::string& out, const model::ModelFolder& folder) {
-  const Underway writing("model: writing " + out);
-  INGOT_RETURN_IF_ERROR(model::SaveModelDir(out, folder.config, folder.parameters));
-  return json::value{
-      {"folder", out}, {"family", folder.config.model_type}, {"parameters", folder.config.ParameterCount()}};
+// A folder with a model is not written over.
+absl::Status CheckOut(const std::string& out) {
+  if (!std::filesystem::exists(out + "/config.json")) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(out, " has a model already: name another folder, or remove this one"));
 }
 
-absl::StatusOr<json::value> Export(const ModelArgs& args) {
-  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
-  model::FoldAdapters(&folder);
-  return Written(args.out, folder);
-}
-
-// Gives the merged model the tokenizer and the chat format of the first one, where that one has them.
+// Gives the written model the tokenizer and the chat format of the first one, where that one has them.
 absl::Status CopyText(const std::string& from, const std::string& to) {
   if (!std::filesystem::exists(from + "/tokenizer.json")) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const TextParts text, LoadTextParts(from, ""));
@@ -138,25 +131,61 @@ absl::Status CopyText(const std::string& from, const std::string& to) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<json::value> Written(const ModelArgs& args, const model::ModelFolder& folder) {
+  const Underway writing("model: writing " + args.out);
+  INGOT_RETURN_IF_ERROR(model::SaveModelDir(args.out, folder.config, folder.parameters));
+  INGOT_RETURN_IF_ERROR(CopyText(args.dir, args.out));
+  return json::value{
+      {"folder", args.out}, {"family", folder.config.model_type}, {"parameters", folder.config.ParameterCount()}};
+}
+
+absl::StatusOr<json::value> Export(const ModelArgs& args) {
+  INGOT_RETURN_IF_ERROR(CheckOut(args.out));
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
+  model::FoldAdapters(&folder);
+  return Written(args, folder);
+}
+
+// The mean of two models is one only if both compute alike: INVALID_ARGUMENT names the first key in which they do not.
+absl::Status CheckAlike(model::ModelConfig first, model::ModelConfig second) {
+  INGOT_RETURN_IF_ERROR(model::Parameters::CheckSameShapes(first, second));
+  for (model::ModelConfig* config : {&first, &second}) {
+    config->torch_dtype = "float32";
+    config->bos_token_id = -1;
+    config->eos_token_ids.clear();
+  }
+  const json::value ours = first.ToJson(), theirs = second.ToJson();
+  for (const auto& [one, other] : {std::pair(&ours, &theirs), std::pair(&theirs, &ours)}) {
+    for (const auto& field : one->get_object()) {
+      const json::value* there = base::Find(*other, field.key());
+      if (there != nullptr && *there == field.value()) continue;
+      const json::value* here = base::Find(ours, field.key());
+      there = base::Find(theirs, field.key());
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", std::string(field.key()), "' is ", here == nullptr ? "not set" : base::PrintJson(*here),
+                       " in the first and ", there == nullptr ? "not set" : base::PrintJson(*there), " in the second"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<json::value> Merge(const ModelArgs& args) {
+  INGOT_RETURN_IF_ERROR(CheckOut(args.out));
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
   if (folder.config.lora.rank == 0 && args.other.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(args.dir, " has no adapters: name one with --adapter, or a second model with --with"));
   }
   model::FoldAdapters(&folder);
-  const auto written = [&]() -> absl::StatusOr<json::value> {
-    INGOT_ASSIGN_OR_RETURN(json::value done, Written(args.out, folder));
-    INGOT_RETURN_IF_ERROR(CopyText(args.dir, args.out));
-    return done;
-  };
-  if (args.other.empty()) return written();
+  if (args.other.empty()) return Written(args, folder);
+  INGOT_ASSIGN_OR_RETURN(model::ModelConfig other_config, model::ModelConfig::FromFile(args.other + "/config.json"));
+  other_config.lora = {};
+  const absl::Status same = CheckAlike(folder.config, other_config);
+  if (!same.ok()) return base::Annotate(same, absl::StrCat("--with ", args.other, " is another model than ", args.dir));
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder other, LoadFolder(args.other));
   model::FoldAdapters(&other);
-  const absl::Status same = model::Parameters::CheckSameShapes(folder.config, other.config);
-  if (!same.ok()) return base::Annotate(same, absl::StrCat("--with ", args.other, " is another model than ", args.dir));
-  INGOT_ASSIGN_OR_RETURN(folder.parameters, model::Average(folder.parameters, other.parameters));
-  return written();
+  INGOT_RETURN_IF_ERROR(model::AverageInto(&folder.parameters, other.parameters));
+  return Written(args, folder);
 }
 
 absl::StatusOr<json::value> Adapter(const ModelArgs& args) {

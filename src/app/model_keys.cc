@@ -1,5 +1,7 @@
 #include "app/model_keys.h"
 
+#include "model/served_types.h"
+
 namespace ingot::app {
 
 absl::Status CheckModelKeys(const RunConfig& config, const model::ModelConfig& shape) {
@@ -21,11 +23,16 @@ absl::Status CheckModelKeys(const RunConfig& config, const model::ModelConfig& s
                                                    shape.model_type,
                                                    " have no bias: use trainer.expert_balance instead"));
   }
+  if (config.cluster.trainer_ranks > 1 && trainer.sharding == "layers" && shape.lora.rank > 0) {
+    return absl::InvalidArgumentError(
+        "trainer.sharding is layers, and trainer.lora.rank trains adapters over a frozen base, which every rank holds "
+        "whole: set it to optimizer");
+  }
   if (trainer.replay_routes && !config.rollout.record_routes) {
     return absl::InvalidArgumentError(
         "trainer.replay_routes is set, and no engine records routes: set rollout.record_routes too");
   }
-  return absl::OkStatus();
+  return config.model.path.empty() ? absl::OkStatus() : model::CheckServedTypes(config.model.path);
 }
 
 }  // namespace ingot::app

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "base/file.h"
+#include "model/adapter_targets.h"
 #include "model/peft.h"
 
 namespace ingot::app {
@@ -26,11 +28,34 @@ model::ModelConfig ShapeOf(const ModelOptions& options, const TextParts& text) {
   return config;
 }
 
-model::LoraConfig LoraOf(const ModelOptions& options) {
+bool HasDefaultTargets(const ModelOptions& options) { return options.lora.targets == ModelOptions().lora.targets; }
+
+model::LoraConfig LoraOf(const ModelOptions& options, const model::ModelConfig& base) {
   if (options.lora.rank == 0) return {};
   model::LoraConfig lora = options.lora;
+  if (HasDefaultTargets(options)) lora.targets = model::DefaultTargets(base);
   std::sort(lora.targets.begin(), lora.targets.end());
   return lora;
+}
+
+// INVALID_ARGUMENT: a key says something else than the folder that trainer.lora.init names, which counts.
+absl::Status CheckInit(const ModelOptions& options, const model::LoraConfig& given) {
+  const auto differs = [&](const char* key, const std::string& wanted, const std::string& found) {
+    return absl::InvalidArgumentError(absl::StrCat(key, " is ", wanted, ", and the adapter of trainer.lora.init (",
+                                                   options.lora_init, ") has ", found, ": set the key to ", found));
+  };
+  const model::LoraConfig& lora = options.lora;
+  if (lora.rank != given.rank) return differs("trainer.lora.rank", absl::StrCat(lora.rank), absl::StrCat(given.rank));
+  if (lora.alpha != ModelOptions().lora.alpha && lora.alpha != given.alpha) {
+    return differs("trainer.lora.alpha", absl::StrCat(lora.alpha), absl::StrCat(given.alpha));
+  }
+  std::vector<std::string> targets = lora.targets;
+  std::sort(targets.begin(), targets.end());
+  if (HasDefaultTargets(options) || targets == given.targets) return absl::OkStatus();
+  const auto list = [](const std::vector<std::string>& names) {
+    return absl::StrCat("[", absl::StrJoin(names, ", "), "]");
+  };
+  return differs("trainer.lora.targets", list(targets), list(given.targets));
 }
 
 }  // namespace
@@ -41,7 +66,8 @@ absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::st
   if (options.path.empty()) {
     INGOT_ASSIGN_OR_RETURN(setup.text, MakeTextParts(options.chat_format));
     setup.shape = ShapeOf(options, setup.text);
-    setup.shape.lora = LoraOf(options);
+    INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
+    setup.shape.lora = LoraOf(options, setup.shape);
     INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
     return setup;
   }
@@ -52,9 +78,10 @@ absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::st
     return absl::InvalidArgumentError(
         absl::StrCat(options.path, " has adapters already: fold them with `ingot model merge`"));
   }
-  setup.shape.lora = LoraOf(options);
+  setup.shape.lora = LoraOf(options, setup.shape);
   if (options.lora_init != "default") {
     INGOT_ASSIGN_OR_RETURN(model::AdapterFolder adapter, model::LoadAdapter(options.lora_init, setup.shape));
+    INGOT_RETURN_IF_ERROR(CheckInit(options, adapter.lora));
     setup.shape.lora = std::move(adapter.lora);
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "trainer.lora"));

@@ -77,7 +77,8 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Field("trainer.lora.alpha", &model.lora.alpha, "the adapters' result is multiplied by alpha / rank");
   schema.Field(
       "trainer.lora.targets", &model.lora.targets,
-      "products of every layer that get an adapter, by the last word of their name; of routed experts experts.WORD");
+      "products of every layer that get an adapter, by the last word of their name; of routed experts experts.WORD; "
+      "the default, where a family lacks one of these: all of its products but those of routed experts");
   schema.Field("trainer.lora.dropout", &model.lora_dropout,
                "must be 0: with dropout the trained policy would not be the sampled one");
   schema.Field("trainer.lora.init", &model.lora_init,
@@ -167,6 +168,13 @@ absl::Status CheckModel(const ModelOptions& model) {
   }
   if (model.lora.rank < 0) {
     return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank is ", model.lora.rank, "; 0 trains all weights"));
+  }
+  if (model.lora_init != "default" && (model.lora.rank == 0 || model.path.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "trainer.lora.init is ", model.lora_init, ", and ",
+        model.lora.rank == 0 ? "trainer.lora.rank is 0, which trains all weights: set it to the adapter's rank"
+                             : "there is no model.path: an adapter needs the folder of its base",
+        ", or leave trainer.lora.init out"));
   }
   return absl::OkStatus();
 }

@@ -9,12 +9,14 @@
 #include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/peft.h"
+#include "model/served_types.h"
 #include "trainer/weights_of.h"
 
 namespace ingot::app {
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std::string& model_dir, int64_t version) {
   const Underway loading("loading " + model_dir);
+  INGOT_RETURN_IF_ERROR(model::CheckServedTypes(model_dir));
   INGOT_ASSIGN_OR_RETURN(const model::ModelFolder loaded, model::LoadModelDir(model_dir));
   return trainer::SnapshotOf(version, loaded.parameters.tensors());
 }

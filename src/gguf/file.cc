@@ -228,7 +228,7 @@ absl::StatusOr<uint64_t> AlignmentIn(const std::map<std::string, Value>& fields,
 absl::StatusOr<File> File::Open(const std::string& path) {
   File file;
   file.path_ = path;
-  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe opens at once
   if (file.descriptor_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": opening failed"));
   struct stat info;
   if (::fstat(file.descriptor_, &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": no size"));

@@ -5,7 +5,9 @@
 #include <limits>
 #include <optional>
 
+#include "absl/strings/str_join.h"
 #include "base/file.h"
+#include "model/adapter_targets.h"
 #include "model/config_json.h"
 #include "model/config_rope.h"
 #include "model/config_window.h"
@@ -116,28 +118,23 @@ absl::Status CheckLora(const ModelConfig& config) {
     return BadKey("lora.rank", absl::StrCat("is ", lora.rank, ", outside 0..16384"));
   }
   if (!(lora.alpha > 0)) return BadKey("lora.alpha", "must be above 0");
-  const ModelSpec spec = SpecOf(config);
+  const std::vector<std::string> products = AdapterTargets(config);
   for (const std::string& target : lora.targets) {
-    const auto has = [&](const TensorSpec& t) {
-      constexpr std::string_view kEnd = ".lora_A.weight";
-      return t.factor == Factor::kA && AdapterTarget(t.name.substr(0, t.name.size() - kEnd.size())) == target;
-    };
-    const bool found = std::any_of(spec.layers.begin(), spec.layers.end(), [&](const LayerSpec& layer) {
-      return std::any_of(layer.tensors.begin(), layer.tensors.end(), has);
-    });
-    if (!found) {
-      return BadKey("lora.targets", absl::StrCat("has '", target, "', which is no product of a ", config.model_type,
-                                                 " layer: q_proj, k_proj, v_proj, o_proj, ..., and of routed experts ",
-                                                 "experts.gate_proj, ..."));
-    }
+    if (std::find(products.begin(), products.end(), target) != products.end()) continue;
+    return BadKey("lora.targets", absl::StrCat("has '", target, "', which is no product of a ", config.model_type,
+                                               " layer: ", absl::StrJoin(products, ", ")));
   }
   return lora.targets.empty() ? BadKey("lora.targets", "is empty") : absl::OkStatus();
 }
 
-absl::Status CheckExperts(const ExpertsConfig& e) {
+absl::Status CheckExperts(const ExpertsConfig& e, int64_t layers) {
   if (e.count == 0) return absl::OkStatus();
   if (e.count < 1 || e.count > 1 << 14)
     return BadKey("num_experts", absl::StrCat("is ", e.count, ", outside 1..16384"));
+  constexpr int64_t kMost = 1 << 18;  // each has a row of the table of tensors or more
+  if (e.count * layers > kMost) {
+    return BadKey("num_experts", absl::StrCat("is ", e.count, " in ", layers, " layers: more than ", kMost, " in all"));
+  }
   if (e.per_token < 1 || e.per_token > e.count) {
     return BadKey("num_experts_per_tok", absl::StrCat("is ", e.per_token, " of ", e.count, " experts"));
   }
@@ -283,7 +280,7 @@ absl::Status ModelConfig::Validate() const {
   if (sliding_window < 0 || (!windowed.empty() && static_cast<int64_t>(windowed.size()) != num_hidden_layers)) {
     return BadKey("sliding_window", "does not fit the layers");
   }
-  INGOT_RETURN_IF_ERROR(CheckExperts(experts));
+  INGOT_RETURN_IF_ERROR(CheckExperts(experts, num_hidden_layers));
   INGOT_RETURN_IF_ERROR(CheckLora(*this));
   if (family->check != nullptr) INGOT_RETURN_IF_ERROR(family->check(*this));
   return absl::OkStatus();

@@ -1,7 +1,10 @@
 #include "model/layer_spec.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
+#include "model/adapter_targets.h"
 #include "model/families/family.h"
 
 namespace ingot::model {
@@ -158,7 +161,43 @@ void Adapt(const LoraConfig& lora, LayerSpec* layer) {
   layer->tensors.insert(layer->tensors.end(), factors.begin(), factors.end());
 }
 
+// The model's products with the targets of their adapters, each target once.
+std::vector<std::pair<std::string, const TensorSpec*>> Adaptable(const ModelSpec& spec) {
+  std::vector<std::pair<std::string, const TensorSpec*>> found;
+  for (const LayerSpec& layer : spec.layers) {
+    for (const TensorSpec& tensor : layer.tensors) {
+      const std::string target = Target(tensor);
+      const auto has = [&](const auto& known) { return known.first == target; };
+      if (!target.empty() && std::none_of(found.begin(), found.end(), has)) found.emplace_back(target, &tensor);
+    }
+  }
+  return found;
+}
+
+ModelSpec BaseOf(ModelConfig config) {
+  config.lora = {};
+  return SpecOf(config);
+}
+
 }  // namespace
+
+std::vector<std::string> AdapterTargets(const ModelConfig& config) {
+  const ModelSpec spec = BaseOf(config);
+  std::vector<std::string> targets;
+  for (auto& [target, tensor] : Adaptable(spec)) targets.push_back(std::move(target));
+  return targets;
+}
+
+std::vector<std::string> DefaultTargets(const ModelConfig& config) {
+  const std::vector<std::string> usual = {"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"};
+  const ModelSpec spec = BaseOf(config);
+  std::set<std::string> all;
+  for (const auto& [target, tensor] : Adaptable(spec)) {
+    if (tensor->expert < 0 && tensor->part != Part::kSharedShare) all.insert(target);
+  }
+  if (std::includes(all.begin(), all.end(), usual.begin(), usual.end())) return usual;
+  return {all.begin(), all.end()};
+}
 
 ModelSpec SpecOf(const ModelConfig& config) {
   const Family* const family = FindFamily(config.model_type);

@@ -10,10 +10,12 @@
 #include <cstdlib>
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/process_memory.h"
 #include "base/rng.h"
 #include "model/families/family.h"
 #include "model/layer_spec.h"
+#include "model/served_types.h"
 #include "model/stored_tensors.h"
 
 namespace ingot::model {
@@ -82,12 +84,50 @@ int64_t LoadBytes(const StoredTensors& stored, const std::map<std::string, at::T
     all += bytes;
     by_layer[LayerOf(name)] += bytes;
   }
-  const bool anew = std::any_of(laid_out.begin(), laid_out.end(),
-                                [&](const auto& named) { return !stored.tensors.contains(named.first); });
-  if (!anew) return stored.bytes;
+  bool anew = false;
+  int64_t converted = 0;  // the largest tensor that is held in two types for a moment
+  for (const auto& [name, tensor] : laid_out) {
+    const auto found = stored.tensors.find(name);
+    anew = anew || found == stored.tensors.end();
+    if (found == stored.tensors.end() || found->second.scalar_type() == tensor.scalar_type()) continue;
+    converted = std::max(converted, static_cast<int64_t>(tensor.nbytes()));
+  }
+  if (!anew) return std::max(all, stored.bytes) + converted;
   const auto largest = std::max_element(by_layer.begin(), by_layer.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
   return std::max(all, stored.bytes) + 2 * largest->second;
+}
+
+at::ScalarType TypeOf(const ModelConfig& config) {
+  const std::string& type = config.torch_dtype;
+  return type == "float64"    ? at::kDouble
+         : type == "bfloat16" ? at::kBFloat16
+         : type == "float16"  ? at::kHalf
+                              : at::kFloat;
+}
+
+// Gives all tensors one type, as `transformers` does with dtype="auto": the folder's torch_dtype if a tensor has it,
+// otherwise the embedding's. A router's bias, which only chooses, keeps its own.
+void MakeAlike(const std::string& path, const ModelConfig& config, Parameters* parameters) {
+  auto& tensors = parameters->tensors();
+  at::ScalarType type = parameters->at("model.embed_tokens.weight").scalar_type();
+  const auto has = [](at::ScalarType wanted) {
+    return [wanted](const auto& named) { return named.second.scalar_type() == wanted; };
+  };
+  if (std::all_of(tensors.begin(), tensors.end(), has(type))) return;
+  if (std::any_of(tensors.begin(), tensors.end(), has(TypeOf(config)))) type = TypeOf(config);
+  const ModelSpec spec = SpecOf(config);
+  const auto table = spec.Tensors();
+  int64_t count = 0;
+  std::string such;
+  for (auto& [name, tensor] : tensors) {
+    if (tensor.scalar_type() == type || table.at(name)->part == Part::kCorrectionBias) continue;
+    if (count++ == 0) such = absl::StrCat("'", name, "' from ", at::toString(tensor.scalar_type()));
+    tensor = tensor.to(type);
+  }
+  if (count == 0 || tensors.begin()->second.is_meta()) return;
+  INGOT_LOG(info, "{}: its tensors have several types; {} of {} are converted to {}, such as {}", path, count,
+            tensors.size(), at::toString(type), such);
 }
 
 // To the tensors of the table, by name.
@@ -99,12 +139,19 @@ absl::StatusOr<Parameters> FromFile(const std::string& path, const ModelConfig& 
   }
   auto parameters = Parameters::FromTensors(config, std::move(tensors));
   if (!parameters.ok()) return base::Annotate(parameters.status(), path);
+  MakeAlike(path, config, &*parameters);
   return parameters;
 }
 
 bool Exists(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0;
+}
+
+// A folder's file of weights, or the index of its shards.
+std::string WeightsOf(const std::string& dir) {
+  const std::string path = dir + "/model.safetensors", index = path + ".index.json";
+  return !Exists(path) && Exists(index) ? index : path;
 }
 
 }  // namespace
@@ -212,11 +259,23 @@ absl::Status CheckModelFile(const std::string& path, const ModelConfig& config, 
   }
 }
 
+absl::Status CheckServedTypes(const std::string& dir) {
+  const std::string path = WeightsOf(dir);
+  if (!Exists(path)) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const StoredTensors stored, DescribeSafetensors(path));
+  for (const auto& [name, tensor] : stored.tensors) {
+    if (tensor.scalar_type() != at::kDouble) continue;
+    return absl::InvalidArgumentError(absl::StrCat(stored.files.at(name), ": tensor '", name,
+                                                   "' is F64, and engines take F32, BF16 and F16: store the model in "
+                                                   "one of them"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ModelFolder> LoadModelDir(const std::string& dir) {
   ModelFolder model;
   INGOT_ASSIGN_OR_RETURN(model.config, ModelConfig::FromFile(dir + "/config.json"));
-  std::string path = dir + "/model.safetensors";
-  if (!Exists(path) && Exists(path + ".index.json")) path += ".index.json";
+  const std::string path = WeightsOf(dir);
   INGOT_RETURN_IF_ERROR(CheckModelFile(path, model.config, base::AvailableMemory()));
   INGOT_ASSIGN_OR_RETURN(auto tensors, LoadSafetensors(path));
   try {

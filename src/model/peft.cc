@@ -32,27 +32,60 @@ bool IsEmpty(const value* v) {
   return IsNull(v) || (v->is_object() && v->get_object().empty()) || (v->is_array() && v->get_array().empty());
 }
 
+// Keys that say how an adapter was made or is run and leave what it computes. Unknown keys that switch something on, an
+// object, a list or true, belong to a kind of adapter that is not read.
+bool LeavesTheComputation(std::string_view key) {
+  static const auto* const keys = new std::set<std::string_view>{
+      "auto_mapping",   "corda_config",   "ensure_weight_tying", "eva_config",     "exclude_modules", "inference_mode",
+      "layers_pattern", "lora_ga_config", "megatron_config",     "runtime_config", "target_modules",  "use_rslora"};
+  return keys->contains(key);
+}
+
+absl::Status CheckSwitches(const value& json) {
+  for (const auto& field : json.get_object()) {
+    const std::string_view key(field.key().data(), field.key().size());
+    const value& given = field.value();
+    const bool on = given.is_bool() ? given.get_bool() : (given.is_object() || given.is_array()) && !IsEmpty(&given);
+    if (!on || key == "init_lora_weights" || LeavesTheComputation(key)) continue;
+    return BadKey(key, "is set, which is not supported");
+  }
+  // One number in place of a list.
+  if (!IsEmpty(Find(json, "layers_to_transform")))
+    return BadKey("layers_to_transform", "is set, which is not supported");
+  return absl::OkStatus();
+}
+
+// Some ways to begin change the base's weights too: pissa, olora, corda, loftq, lora_ga. Their factors fit no other base.
+absl::Status CheckStart(const value& json) {
+  const value* init = Find(json, "init_lora_weights");
+  if (IsNull(init) || init->is_bool()) return absl::OkStatus();
+  const std::string name = init->is_string() ? std::string(init->get_string()) : base::PrintJson(*init);
+  if (name == "gaussian" || name == "orthogonal" || name == "eva" || name == "mica") return absl::OkStatus();
+  return BadKey(
+      "init_lora_weights",
+      absl::StrCat("is '", name, "', only true, false, gaussian, orthogonal, eva and mica are read: others may ",
+                   "have changed the base's weights. PEFT converts such an adapter into a plain one: ",
+                   "save_pretrained with path_initial_model_for_weight_conversion"));
+}
+
 absl::StatusOr<LoraConfig> ReadConfig(const value& json) {
+  if (!json.is_object()) return absl::InvalidArgumentError("not a JSON object");
   std::string kind, bias = "none";
   INGOT_RETURN_IF_ERROR(ReadString(json, "peft_type", &kind));
   if (kind != "LORA") return BadKey("peft_type", absl::StrCat("is '", kind, "', only LORA is read"));
   INGOT_RETURN_IF_ERROR(ReadString(json, "bias", &bias));
   if (bias != "none") return BadKey("bias", absl::StrCat("is '", bias, "', only none is read"));
-  for (const char* key : {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication",
-                          "trainable_token_indices", "target_parameters"}) {
-    if (!IsEmpty(Find(json, key))) return BadKey(key, "is set, which is not supported");
-  }
-  bool dora = false, stabilised = false, transposed = false;
-  INGOT_RETURN_IF_ERROR(ReadBool(json, "use_dora", &dora));
+  bool stabilised = false, unused = false;  // of a true one CheckSwitches speaks
+  for (const char* key : {"use_dora", "fan_in_fan_out"}) INGOT_RETURN_IF_ERROR(ReadBool(json, key, &unused));
   INGOT_RETURN_IF_ERROR(ReadBool(json, "use_rslora", &stabilised));
-  INGOT_RETURN_IF_ERROR(ReadBool(json, "fan_in_fan_out", &transposed));
-  if (dora) return BadKey("use_dora", "is true, which is not supported");
-  if (transposed) return BadKey("fan_in_fan_out", "is true, which is not supported");
+  INGOT_RETURN_IF_ERROR(CheckSwitches(json));
+  INGOT_RETURN_IF_ERROR(CheckStart(json));
   LoraConfig lora;
   lora.alpha = 8;
   INGOT_RETURN_IF_ERROR(ReadInt(json, "r", true, &lora.rank));
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "lora_alpha", &lora.alpha));
   if (lora.rank < 1 || lora.rank > 1 << 14) return BadKey("r", absl::StrCat("is ", lora.rank, ", outside 1..16384"));
+  if (!(lora.alpha > 0 && lora.alpha < 1e9)) return BadKey("lora_alpha", absl::StrCat("is ", lora.alpha, ": above 0"));
   if (stabilised) lora.alpha *= std::sqrt(static_cast<double>(lora.rank));  // its scale is alpha / sqrt(rank)
   return lora;
 }
@@ -100,6 +133,10 @@ absl::Status CheckFactors(const AdapterFolder& adapter, const ModelConfig& base)
       return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' has shape ", Text(tensor.sizes()),
                                                      ", this base asks for ", Text(found->second->shape),
                                                      ": the adapter is another base's"));
+    }
+    if (!at::isFloatingType(tensor.scalar_type())) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is of type ",
+                                                     at::toString(tensor.scalar_type()), ": a factor has fractions"));
     }
   }
   for (const auto& [name, tensor] : table) {
@@ -236,19 +273,20 @@ void FoldAdapters(ModelFolder* model) {
   model->config.lora = {};
 }
 
-absl::StatusOr<Parameters> Average(const Parameters& a, const Parameters& b) {
+absl::Status AverageInto(Parameters* a, const Parameters& b) {
   const at::NoGradGuard no_history;
-  Parameters mean;
-  for (const auto& [name, tensor] : a.tensors()) {
+  for (const auto& [name, tensor] : a->tensors()) {
     const auto other = b.tensors().find(name);
     if (other == b.tensors().end() || other->second.sizes() != tensor.sizes()) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", name, " is missing from the second model or of another shape"));
     }
-    const at::ScalarType wide = Wide(tensor);
-    mean.tensors()[name] = ((tensor.to(wide) + other->second.to(wide)) / 2).to(tensor.scalar_type());
   }
-  return mean;
+  for (auto& [name, tensor] : a->tensors()) {
+    const at::ScalarType wide = Wide(tensor);
+    tensor.copy_((tensor.to(wide) + b.at(name).to(wide)) / 2);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::model

@@ -16,8 +16,9 @@ struct AdapterFolder {
   std::map<std::string, at::Tensor> tensors;  // under the names of the adapted model's table
 };
 
-// INVALID_ARGUMENT names the key or the tensor: another kind of adapter, rank 0, or an adapter for another base than
-// `base`, whose adapters count as none.
+// INVALID_ARGUMENT names the key or the tensor: another kind of adapter, one that began by changing its base, rank 0, or
+// an adapter for another base than `base`, whose adapters count as none. No key is silently ignored if it changes the
+// computation.
 absl::StatusOr<AdapterFolder> LoadAdapter(const std::string& dir, const ModelConfig& base);
 
 // Writes the adapters of a model that has some. `base_name`: the base's folder or name, for readers.
@@ -34,7 +35,8 @@ absl::Status AddAdapters(const std::string& dir, ModelFolder* model);
 // without adapters stays.
 void FoldAdapters(ModelFolder* model);
 
-// The mean of two models of one shape (long2short of Kimi k1.5, arXiv 2501.12599, section 2.4).
-absl::StatusOr<Parameters> Average(const Parameters& a, const Parameters& b);
+// Makes `a` the mean of two models of one shape (long2short of Kimi k1.5, arXiv 2501.12599, section 2.4), in its own
+// memory. INVALID_ARGUMENT names a tensor that `b` lacks; `a` is then as before.
+absl::Status AverageInto(Parameters* a, const Parameters& b);
 
 }  // namespace ingot::model

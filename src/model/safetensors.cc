@@ -123,7 +123,7 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
 // Calls `visit(entry, read)` for every tensor of the file until it returns an error. read(to) reads the tensor's bytes.
 template <typename Visit>
 absl::Status VisitFile(const std::string& path, const Visit& visit) {
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const File file(OpenToRead(path));
   if (file.get() < 0) return System(path, "opening");
   struct stat info;
   if (::fstat(file.get(), &info) != 0) return System(path, "reading its size");
@@ -186,7 +186,7 @@ absl::StatusOr<std::set<std::string>> LoadFileInto(const std::string& path,
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t most) {
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const File file(OpenToRead(path));
   struct stat info;
   if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return System(path, "opening");
   if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > most) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -52,5 +53,8 @@ class File {
  private:
   int descriptor_;
 };
+
+// A descriptor, -1 = errno says why there is none. A pipe without a writer opens at once; its readers refuse it by its kind.
+inline int OpenToRead(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }
 
 }  // namespace ingot::model

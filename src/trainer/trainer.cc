@@ -44,7 +44,7 @@ absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, 
     if (trainable && type == at::kHalf) {
       return absl::InvalidArgumentError(
           "the model's weights are fp16, whose smallest numbers are larger than most gradients: set trainer.dtype to "
-          "bf16 or fp32");
+          "bf16 or fp32 (a frozen base takes the type of its adapters)");
     }
     tensors[name] = tensor.detach()
                         .to(tensor.options().device(device).dtype(type), /*non_blocking=*/false, copy)
@@ -121,10 +121,10 @@ int64_t BytesOf(const model::Parameters& parameters) {
 absl::Status CheckRanks(const TrainerOptions& options, const model::ModelConfig& config, const Ranks* ranks) {
   if (ranks == nullptr) return absl::OkStatus();
   const model::ModelSpec spec = model::SpecOf(config);
-  if (ByLayer(options) && spec.trained_elements() != spec.elements()) {
+  if (ByLayer(options) && spec.adapted) {
     return absl::InvalidArgumentError(
         absl::StrCat("sharding layers: ", spec.elements() - spec.trained_elements(), " of ", spec.elements(),
-                     " parameters are not trained (a frozen base, or a router's bias): use sharding optimizer"));
+                     " parameters are a frozen base under adapters, which every rank holds: use sharding optimizer"));
   }
   return absl::OkStatus();
 }

@@ -151,8 +151,11 @@ void Trainer::SnapshotTogether(int64_t version) {
   optimizer_->ZeroGrad();  // its gradients are spent and occupy memory
   OrThrow(ranks_->Agree(absl::OkStatus()));
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
-    INGOT_ASSIGN_OR_RETURN(const auto parameters, shards_->Gather());
+    INGOT_ASSIGN_OR_RETURN(auto parameters, shards_->Gather());
     if (!ranks_->leads()) return absl::OkStatus();
+    for (const auto& [name, tensor] : model_.parameters().tensors()) {  // whole on every rank
+      if (!tensor.requires_grad()) parameters[name] = tensor;
+    }
     INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, parameters, CopiesInto(nullptr)));
     return absl::OkStatus();
   }));

@@ -114,6 +114,13 @@ TEST(RunConfig, CountsOutOfRangeAreRefused) {
   }
 }
 
+TEST(RunConfig, AnAdapterToGoOnFromNeedsARankAndABase) {
+  const std::string init = "trainer.lora.init=/adapter", rank = "trainer.lora.rank=4", path = "model.path=/base";
+  EXPECT_TRUE(Load(kAgents, {init, rank, path}).ok());
+  EXPECT_THAT(std::string(Load(kAgents, {init, path}).status().message()), HasSubstr("trainer.lora.rank is 0"));
+  EXPECT_THAT(std::string(Load(kAgents, {init, rank}).status().message()), HasSubstr("there is no model.path"));
+}
+
 TEST(RunConfig, MinTrainerRanksIsAtMostTrainerRanks) {
   EXPECT_TRUE(Load(kAgents, {"cluster.trainer_ranks=3", "cluster.min_trainer_ranks=3"}).ok());
   for (const char* least : {"cluster.min_trainer_ranks=0", "cluster.min_trainer_ranks=4"}) {

@@ -83,8 +83,15 @@ def check_folders(ingot, base, trained, adapter):
     gap = max(abs(a - b) for x, y in zip(first, folded) for a, b in zip(x, y))
     check(gap < 1e-4, f"the folded model differs by {gap}")
     check(plain[0] != first[-1], "the adapter does nothing")
-    check("another base" in model(ingot, "merge", "--model", str(base), "--adapter", str(adapter_of_another(adapter)), str(merged), code=2),
+    refused = merged.with_name("refused-folder")
+    check("another base" in model(ingot, "merge", "--model", str(base), "--adapter", str(adapter_of_another(adapter)), str(refused), code=2),
           "an adapter of another base was taken")
+    exported = merged.with_name("exported")
+    model(ingot, "export", "--model", str(trained), str(exported))
+    names = [sorted(path.name for path in folder.iterdir()) for folder in (merged, exported)]
+    check(names[0] == names[1] and {"ingot.json", "tokenizer.json"} <= set(names[0]), f"an export lacks its text: {names}")
+    for command in (("export", "--model", str(base)), ("merge", "--model", str(trained))):
+        check("has a model already" in model(ingot, *command, str(exported), code=2), f"{command[0]} wrote over a model")
     check_mean(ingot, base, trained, merged)
     check("outside the vocabulary" in model(ingot, "logits", "--model", str(base), "--ids", "1,999999", code=2), "ids")
 
@@ -113,13 +120,20 @@ def check_mean(ingot, base, trained, merged):
     check((mean / "tokenizer.json").exists() == (trained / "tokenizer.json").exists(), "the mean's tokenizer")
     other = pathlib.Path(ingot.folder) / "other"
     write_experts(base, other)
-    error = model(ingot, "merge", "--model", str(base), "--with", str(other), str(mean), code=2)
+    out = str(mean.with_name("no-mean"))
+    error = model(ingot, "merge", "--model", str(base), "--with", str(other), out, code=2)
     check("is another model than" in error and "tensor model.layers.0.mlp." in error, error)
+    turned = pathlib.Path(ingot.folder) / "turned"
+    shutil.copytree(base, turned)
+    config = json.loads((turned / "config.json").read_text())
+    (turned / "config.json").write_text(json.dumps(dict(config, rms_norm_eps=0.01, eos_token_id=3)))
+    error = model(ingot, "merge", "--model", str(base), "--with", str(turned), out, code=2)
+    check("'rms_norm_eps' is 1E-6 in the first and 1E-2 in the second" in error, error)
 
 
 def check_init(ingot, base, adapter):
     """trainer.lora.init FOLDER: a run begins with a PEFT folder's factors, rank and targets."""
-    settings = {"run.name": "init", "model.path": base, "trainer.lora.rank": 2, "trainer.lora.init": adapter,
+    settings = {"run.name": "init", "model.path": base, "trainer.lora.rank": 4, "trainer.lora.init": adapter,
                 "scheduler.total_steps": 1, "sft.max_steps": 0, "trainer.learning_rate": 1e-9, "trainer.warmup_steps": 0,
                 "scheduler.drop_zero_variance": "false"}
     code, output = ingot.run("train", dict(SHORT, **settings))
@@ -132,6 +146,9 @@ def check_init(ingot, base, adapter):
     code, output = ingot.run("train", dict(SHORT, **dict(settings, **{
         "run.name": "init-refused", "trainer.lora.init": adapter_of_another(adapter)})))
     check(code == 2 and "another base" in output, output)
+    for key, value, found in (("rank", 2, "4"), ("alpha", 16, "8"), ("targets", "[q_proj]", "[down_proj, ")):
+        code, output = ingot.run("train", dict(SHORT, **dict(settings, **{"run.name": "init-differs", f"trainer.lora.{key}": value})))
+        check(code == 2 and f"trainer.lora.{key} is {value}" in output and f"has {found}" in output, output)
 
 
 def check_bench(ingot, base):

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -121,6 +122,13 @@ TEST_F(GgufFile, RefusesWhatIsNoGgufFile) {
 }
 
 void Put(std::string& bytes, size_t at, uint64_t value) { std::memcpy(&bytes[at], &value, sizeof(value)); }
+
+TEST_F(GgufFile, RefusesAPipeAtOnce) {
+  const std::string pipe = path_ + ".pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(File::Open(pipe).status().message()), HasSubstr("not a regular file"));
+  std::filesystem::remove(pipe);
+}
 
 TEST_F(GgufFile, RefusesCountsBeyondTheFileBeforeItAllocates) {
   const std::string good = Sample().Bytes();

@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/adapter_targets.h"
 #include "model/layer_spec.h"
 #include "model/plain_model.h"
 
 namespace ingot::model {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 base::json::value Llama() {
@@ -228,12 +230,48 @@ TEST(ModelConfig, RefusesWhatKimiK2DoesNotCompute) {
       {"scoring_func", R"("softmax")"},
       {"topk_method", R"("greedy")"},
       {"moe_layer_freq", "2"},
+      {"q_lora_rank", "1000000000000000000"},
+      {"q_lora_rank", "-1"},
   };
   for (const auto& [key, text] : cases) {
     base::json::value json = *base::ParseJson(kKimi);
     json.as_object()[key] = *base::ParseJson(text);
     EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
   }
+}
+
+// Each expert has rows of the table of tensors, which is made of a configuration alone.
+TEST(ModelConfig, BoundsTheExpertsOfAllLayersTogether) {
+  base::json::value json = *base::ParseJson(kKimi);
+  json.as_object()["n_routed_experts"] = 16384;
+  json.as_object()["num_hidden_layers"] = 4096;
+  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()),
+              HasSubstr("'num_experts' is 16384 in 4096 layers: more than 262144 in all"));
+}
+
+TEST(Adapters, DefaultTargetsAreTheFamilysOwnProducts) {
+  const std::vector<std::string> seven = {"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"};
+  EXPECT_EQ(DefaultTargets(testing::SmallConfig("qwen3")), seven);
+  const ModelConfig kimi = *ModelConfig::FromJson(*base::ParseJson(kKimi));
+  EXPECT_THAT(DefaultTargets(kimi), ElementsAre("down_proj", "gate_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj",
+                                                "q_a_proj", "q_b_proj", "up_proj"));
+  EXPECT_EQ(DefaultTargets(*ModelConfig::FromJson(*base::ParseJson(kQwen3Next))), seven);
+  ModelConfig routed = testing::SmallConfig("qwen3_moe");
+  routed.qk_norm = true;
+  routed.experts = {.count = 4, .per_token = 2, .width = 16};
+  EXPECT_THAT(DefaultTargets(routed), ElementsAre("k_proj", "o_proj", "q_proj", "v_proj"));
+  routed.lora = {.rank = 2, .alpha = 4, .targets = DefaultTargets(routed)};
+  EXPECT_EQ(routed.Validate(), absl::OkStatus());
+}
+
+TEST(Adapters, ATargetThatTheFamilyLacksIsRefusedWithThoseThatItHas) {
+  ModelConfig config = testing::SmallConfig("qwen3_moe");
+  config.qk_norm = true;
+  config.experts = {.count = 4, .per_token = 2, .width = 16};
+  config.lora = {.rank = 2, .alpha = 4, .targets = {"gate_proj"}};
+  EXPECT_THAT(std::string(config.Validate().message()),
+              HasSubstr("has 'gate_proj', which is no product of a qwen3_moe layer: q_proj, k_proj, v_proj, o_proj, "
+                        "experts.gate_proj, experts.up_proj, experts.down_proj"));
 }
 
 TEST(ModelConfig, ReadsSoftCaps) {

@@ -134,18 +134,67 @@ TEST_F(Peft, RefusesWhatItCannotCompute) {
                                                        {"bias", R"("all")"},
                                                        {"use_dora", "true"},
                                                        {"modules_to_save", R"(["lm_head"])"},
-                                                       {"rank_pattern", R"({"q_proj": 8})"}};
+                                                       {"rank_pattern", R"({"q_proj": 8})"},
+                                                       {"fan_in_fan_out", "true"},
+                                                       {"lora_bias", "true"},
+                                                       {"use_qalora", "true"},
+                                                       {"lora_alpha", "0"},
+                                                       {"lora_alpha", "-4"},
+                                                       {"layers_to_transform", "[0]"},
+                                                       {"layers_to_transform", "0"},
+                                                       {"init_lora_weights", R"("pissa")"},
+                                                       {"init_lora_weights", R"("pissa_niter_4")"},
+                                                       {"init_lora_weights", R"("olora")"},
+                                                       {"init_lora_weights", R"("OLoRA")"},
+                                                       {"init_lora_weights", R"("corda")"},
+                                                       {"init_lora_weights", R"("loftq")"},
+                                                       {"init_lora_weights", R"("lora_ga")"},
+                                                       {"init_lora_weights", "3"},
+                                                       {"loftq_config", R"({"loftq_bits": 4})"},
+                                                       {"alora_invocation_tokens", "[5, 6]"},
+                                                       {"kasa_config", R"({"x": 1})"},
+                                                       {"use_bdlora", R"({"nblocks": 2})"},
+                                                       {"arrow_config", R"({"top_k": 3})"},
+                                                       {"a_later_kind_of_adapter", R"({"x": 1})"}};
   for (const auto& [key, json] : cases) {
     Edit(key, json);
     const auto adapter = LoadAdapter(dir_, base_.config);
     ASSERT_FALSE(adapter.ok()) << key;
     EXPECT_EQ(adapter.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(adapter.status().message()), HasSubstr(key));
+    EXPECT_THAT(std::string(adapter.status().message()), HasSubstr("/adapter_config.json"));
   }
   Edit("r", "3");
   ModelConfig wider = base_.config;
   wider.hidden_size = 32;
   EXPECT_THAT(std::string(LoadAdapter(dir_, wider).status().message()), HasSubstr("another base's"));
+}
+
+TEST_F(Peft, TakesKeysThatLeaveTheComputation) {
+  const std::pair<const char*, const char*> cases[] = {{"init_lora_weights", "true"},
+                                                       {"init_lora_weights", "false"},
+                                                       {"init_lora_weights", "null"},
+                                                       {"init_lora_weights", R"("gaussian")"},
+                                                       {"init_lora_weights", R"("orthogonal")"},
+                                                       {"loftq_config", "{}"},
+                                                       {"use_qalora", "false"},
+                                                       {"qalora_group_size", "16"},
+                                                       {"runtime_config", R"({"ephemeral_gpu_offload": false})"},
+                                                       {"alora_invocation_tokens", "null"}};
+  for (const auto& [key, json] : cases) {
+    Edit(key, json);
+    const auto adapter = LoadAdapter(dir_, base_.config);
+    EXPECT_TRUE(adapter.ok()) << key << " " << json << ": " << adapter.status();
+  }
+}
+
+TEST_F(Peft, RefusesFactorsOfWholeNumbers) {
+  auto tensors = *LoadSafetensors(dir_ + "/adapter_model.safetensors");
+  tensors.begin()->second = tensors.begin()->second.to(at::kLong);
+  ASSERT_TRUE(SaveSafetensors(dir_ + "/adapter_model.safetensors", tensors, {}).ok());
+  const auto adapter = LoadAdapter(dir_, base_.config);
+  ASSERT_FALSE(adapter.ok());
+  EXPECT_THAT(std::string(adapter.status().message()), HasSubstr("is of type Long"));
 }
 
 TEST(PeftExperts, AdaptersOfRoutedExpertsGoThroughAFolder) {
@@ -193,16 +242,19 @@ TEST(PeftExperts, AdaptersOfRoutedExpertsGoThroughAFolder) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(Average, IsTheMeanOfTwoModelsAndRefusesOthers) {
-  const ModelFolder a = *LoadModelDir(kData + "qwen3");
+TEST(Average, IsTheMeanOfTwoModelsInTheFirstOnesMemoryAndRefusesOthers) {
+  ModelFolder a = *LoadModelDir(kData + "qwen3");
   Parameters b;
   for (const auto& [name, tensor] : a.parameters.tensors()) b.tensors()[name] = tensor + 1;
-  const auto mean = Average(a.parameters, b);
-  ASSERT_TRUE(mean.ok());
-  const at::Tensor difference = mean->at("model.norm.weight") - a.parameters.at("model.norm.weight");
-  EXPECT_LT((difference - 0.5).abs().max().item<double>(), 1e-6);
+  const at::Tensor before = a.parameters.at("model.norm.weight").clone();
+  const void* memory = a.parameters.at("model.norm.weight").const_data_ptr();
+  ASSERT_TRUE(AverageInto(&a.parameters, b).ok());
+  const at::Tensor after = a.parameters.at("model.norm.weight");
+  EXPECT_LT((after - before - 0.5).abs().max().item<double>(), 1e-6);
+  EXPECT_EQ(after.const_data_ptr(), memory);
   b.tensors().erase("model.norm.weight");
-  EXPECT_THAT(std::string(Average(a.parameters, b).status().message()), HasSubstr("model.norm.weight"));
+  EXPECT_THAT(std::string(AverageInto(&a.parameters, b).message()), HasSubstr("model.norm.weight"));
+  EXPECT_TRUE(at::equal(a.parameters.at("model.norm.weight"), after)) << "a refused second model leaves the first";
 }
 
 }  // namespace

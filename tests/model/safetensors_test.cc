@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "model/plain_model.h"
+#include "model/served_types.h"
 
 namespace ingot::model {
 namespace {
@@ -199,6 +200,50 @@ TEST_F(Safetensors, ModelFolderRoundTripsAndShardsAreGathered) {
     write_index();
     EXPECT_FALSE(LoadModelDir(folder).ok()) << wrong;
   }
+}
+
+TEST_F(Safetensors, APipeIsRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(LoadSafetensors(path_).status().message()), HasSubstr("not a regular file"));
+  const std::string index = dir_ + "/model.safetensors.index.json";
+  ASSERT_EQ(::mkfifo(index.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(LoadSafetensors(index).status().message()), HasSubstr("not a regular file"));
+}
+
+// As `transformers` does with dtype="auto".
+TEST_F(Safetensors, AFolderOfSeveralTypesIsLoadedAsOne) {
+  ModelConfig config = testing::SmallConfig("qwen3");
+  const Parameters parameters = testing::RandomParameters(config, 3, at::kFloat);
+  Parameters mixed = parameters;
+  for (auto& [name, t] : mixed.tensors()) {
+    if (name.find("norm") == std::string::npos) t = t.to(at::kBFloat16);
+  }
+  const std::string folder = dir_ + "/model";
+  for (const auto& [dtype, type] : {std::pair("bfloat16", at::kBFloat16), std::pair("float32", at::kFloat),
+                                    std::pair("float16", at::kBFloat16)}) {  // no tensor is fp16: the embedding's
+    config.torch_dtype = dtype;
+    ASSERT_EQ(SaveModelDir(folder, config, mixed), absl::OkStatus());
+    const auto loaded = LoadModelDir(folder);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    for (const auto& [name, t] : loaded->parameters.tensors()) {
+      EXPECT_TRUE(at::equal(t, mixed.at(name).to(type))) << dtype << " " << name;
+    }
+    EXPECT_TRUE(Transformer::Create(config, loaded->parameters).ok());
+  }
+}
+
+TEST_F(Safetensors, AFolderOfDoublesIsNotServed) {
+  const ModelConfig config = testing::SmallConfig("llama");
+  const std::string folder = dir_ + "/model";
+  EXPECT_EQ(CheckServedTypes(folder), absl::OkStatus()) << "a folder without weights";
+  Parameters parameters = testing::RandomParameters(config, 3, at::kFloat);
+  ASSERT_EQ(SaveModelDir(folder, config, parameters), absl::OkStatus());
+  EXPECT_EQ(CheckServedTypes(folder), absl::OkStatus());
+  at::Tensor& norm = parameters.tensors().at("model.norm.weight");
+  norm = norm.to(at::kDouble);
+  ASSERT_EQ(SaveModelDir(folder, config, parameters), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckServedTypes(folder).message()),
+              HasSubstr(folder + "/model.safetensors: tensor 'model.norm.weight' is F64, and engines take F32"));
 }
 
 TEST(Parameters, NamesTheTensorThatDoesNotFit) {

@@ -10,6 +10,7 @@
 
 #include "makers.h"
 #include "temp_dir.h"
+#include "tiny_kinds.h"
 #include "tiny_model.h"
 #include "trainer/trainer.h"
 
@@ -69,12 +70,13 @@ std::vector<std::string> Names(const std::string& root) {
   return names;
 }
 
-void ResumeInTheMiddle(int threads, int64_t middle, int64_t end) {
+void ResumeInTheMiddle(const TrainerOptions& options, const model::ModelConfig& config, int64_t middle, int64_t end) {
   TempDir dir;
-  auto whole = Fresh(threads);
+  const auto fresh = [&] { return *Trainer::Create(options, config, TinyParameters(config, 2, at::kFloat)); };
+  auto whole = fresh();
   Train(*whole, end);
 
-  auto first = Fresh(threads);
+  auto first = fresh();
   Train(*first, middle);
   const auto saved = first->SaveCheckpoint(dir.path(), {{"tokenizer.json", "{}"}});
   ASSERT_TRUE(saved.ok()) << saved.status();
@@ -82,7 +84,7 @@ void ResumeInTheMiddle(int threads, int64_t middle, int64_t end) {
   Train(*first, end);  // saving does not change the run that saves
   ExpectSameBits(*whole, *first);
 
-  auto second = Trainer::Resume(Options(threads), saved->path);
+  auto second = Trainer::Resume(options, saved->path);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ((*second)->version(), middle);
   EXPECT_EQ((*(*second)->TakeSnapshot())->checksum(), saved->weights_checksum);
@@ -91,8 +93,20 @@ void ResumeInTheMiddle(int threads, int64_t middle, int64_t end) {
   EXPECT_EQ((*(*second)->TakeSnapshot())->checksum(), (*whole->TakeSnapshot())->checksum());
 }
 
-TEST(Checkpoint, ResumingInTheMiddleChangesNoBit) { ResumeInTheMiddle(1, 4, 7); }
-TEST(Checkpoint, ResumingInTheMiddleChangesNoBitOnTwoThreads) { ResumeInTheMiddle(2, 1, 3); }
+TEST(Checkpoint, ResumingInTheMiddleChangesNoBit) { ResumeInTheMiddle(Options(), TinyConfig(), 4, 7); }
+TEST(Checkpoint, ResumingInTheMiddleChangesNoBitOnTwoThreads) { ResumeInTheMiddle(Options(2), TinyConfig(), 1, 3); }
+
+class CheckpointOf : public ::testing::TestWithParam<TinyKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, CheckpointOf, ::testing::ValuesIn(TinyKinds()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(CheckpointOf, ResumingInTheMiddleChangesNoBit) {
+  TrainerOptions options = Options();
+  options.expert_bias_rate = GetParam().expert_bias_rate;
+  ResumeInTheMiddle(options, GetParam().config, 2, 4);
+  options.dtype = "bf16";
+  ResumeInTheMiddle(options, GetParam().config, 2, 3);
+}
 
 TEST(Checkpoint, IsAModelFolderWithTheAppsFiles) {
   TempDir dir;

@@ -71,7 +71,9 @@ absl::Status ReadLatent(const base::json::value& json, LatentConfig* latent) {
                                    {"v_head_dim", latent->value_dim}}) {
     if (value < 1 || value > 1 << 16) return BadKey(key, absl::StrCat("is ", value, ", outside 1..65536"));
   }
-  if (latent->query_rank < 0) return BadKey("q_lora_rank", "is negative");
+  if (latent->query_rank < 0 || latent->query_rank > 1 << 16) {
+    return BadKey("q_lora_rank", absl::StrCat("is ", latent->query_rank, ", outside 0..65536"));
+  }
   return absl::OkStatus();
 }
 

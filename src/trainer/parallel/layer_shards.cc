@@ -20,15 +20,21 @@ LayerShards::LayerShards(const model::ModelConfig& config, const std::map<std::s
                          Ranks& ranks)
     : ranks_(ranks) {
   std::vector<int64_t> sizes;
+  const model::ModelSpec spec = model::SpecOf(config);
+  const auto table = spec.Tensors();
+  // A router's bias is not trained: nobody owns it, every rank holds it and changes it alike.
+  const auto divides = [&](const std::string& name) { return table.at(name)->trained; };
   for (const auto& [name, parameter] : parameters) {
+    if (!divides(name)) continue;
     names_.push_back(name);
     parameters_.push_back(parameter);
     sizes.push_back(parameter.numel());
   }
   owners_ = OwnersOf(sizes, ranks.size());
-  for (const std::vector<std::string>& unit : model::SpecOf(config).Units()) {
+  for (const std::vector<std::string>& unit : spec.Units()) {
     std::vector<size_t>& indices = units_.emplace_back();
     for (const std::string& name : unit) {
+      if (!divides(name)) continue;
       indices.push_back(static_cast<size_t>(std::lower_bound(names_.begin(), names_.end(), name) - names_.begin()));
     }
   }

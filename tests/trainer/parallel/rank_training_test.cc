@@ -15,6 +15,7 @@
 #include "../makers.h"
 #include "../preset_options.h"
 #include "../temp_dir.h"
+#include "../tiny_kinds.h"
 #include "../tiny_model.h"
 #include "rank_group.h"
 #include "together.h"
@@ -157,27 +158,14 @@ TEST(RankTraining, TheSameNumberOfRanksGivesTheSameBits) {
   }
 }
 
-model::ModelConfig RoutedConfig() {
-  auto config = TinyConfig();
-  config.model_type = "minimax_m2";
-  config.tie_word_embeddings = false;
-  config.qk_norm_whole = true;
-  config.experts.count = 5;
-  config.experts.per_token = 2;
-  config.experts.width = 24;
-  config.experts.normalize = true;
-  config.experts.scoring = "sigmoid";
-  config.experts.correction_bias = true;
-  return config;
-}
-
-Make Routed(const TrainerOptions& options) {
-  return [options](Ranks* ranks) {
-    const auto config = RoutedConfig();
+Make Of(const model::ModelConfig& config, const TrainerOptions& options, at::ScalarType dtype) {
+  return [config, options, dtype](Ranks* ranks) {
     const uint64_t seed = ranks == nullptr || ranks->leads() ? 2 : 77;
-    return Trainer::Create(options, config, TinyParameters(config, seed, at::kDouble), base::Clock::Real(), ranks);
+    return Trainer::Create(options, config, TinyParameters(config, seed, dtype), base::Clock::Real(), ranks);
   };
 }
+
+Make Routed(const TrainerOptions& options) { return Of(RoutedConfig(), options, at::kDouble); }
 
 // Loads are sums over all ranks, so that every rank moves the routers' biases as one rank would.
 TEST(RankTraining, RoutersBiasesMoveAsOnOneRank) {
@@ -210,15 +198,7 @@ TEST(RankTraining, TheLoadBalancingTermIsSharedAmongRanks) {
 
 // Adapters on attention and on experts, over a frozen base that every rank holds.
 TEST(RankTraining, AdaptersAreTrainedAsOnOneRank) {
-  const auto config = [] {
-    auto adapted = RoutedConfig();
-    adapted.lora = {.rank = 2, .alpha = 4, .targets = {"experts.w1", "experts.w2", "q_proj", "v_proj"}};
-    return adapted;
-  }();
-  const Make make = [&](Ranks* ranks) {
-    const uint64_t seed = ranks == nullptr || ranks->leads() ? 2 : 77;
-    return Trainer::Create(Plain(), config, TinyParameters(config, seed, at::kDouble), base::Clock::Real(), ranks);
-  };
+  const Make make = Of(AdaptedConfig(), Plain(), at::kDouble);
   const Result start = RunSteps(1, make, 0), one = RunSteps(1, make);
   int64_t factors = 0;
   for (const auto& [name, tensor] : start.parameters) {
@@ -396,6 +376,30 @@ TEST_P(Divided, ParametersGiveTheBitsOfWholeOnes) {
 INSTANTIATE_TEST_SUITE_P(Ways, Divided, ::testing::ValuesIn(WaysThroughTheLayers()),
                          [](const auto& info) { return info.param.name; });
 
+// A router's bias is not trained: it is whole on every rank, and moves alike there.
+TEST(DividedParameters, OfRoutersWithABiasGiveTheBitsOfWholeOnes) {
+  TrainerOptions options = Plain();
+  options.expert_bias_rate = 0.05;
+  for (const std::string dtype : {"model", "bf16"}) {
+    SCOPED_TRACE(dtype);
+    options.dtype = dtype;
+    const Result start = RunSteps(1, Of(RoutedConfig(), options, at::kFloat), 0);
+    const Result whole = RunSteps(3, Of(RoutedConfig(), options, at::kFloat), 2);
+    const Result divided = RunSteps(3, Of(RoutedConfig(), ByLayer(options), at::kFloat), 2);
+    ExpectSameBits(divided, whole);
+    for (size_t i = 0; i < whole.reports.size(); ++i) ExpectSameMetrics(divided.reports[i], whole.reports[i], 0);
+    const char* const bias = "model.layers.1.block_sparse_moe.e_score_correction_bias";
+    EXPECT_FALSE(at::equal(divided.parameters.at(bias), start.parameters.at(bias)));
+  }
+}
+
+TEST(DividedParameters, AreRefusedUnderAdapters) {
+  OnRanks(2, [&](Ranks& ranks) {
+    const auto trainer = Of(AdaptedConfig(), ByLayer(), at::kFloat)(&ranks);
+    EXPECT_THAT(std::string(trainer.status().message()), HasSubstr("use sharding optimizer"));
+  });
+}
+
 int64_t BytesHere(const Trainer& trainer) {
   int64_t bytes = 0;
   for (const auto& [name, tensor] : trainer.parameters().tensors()) {
@@ -499,8 +503,9 @@ class RankCheckpoint : public ::testing::Test {
     };
   }
   // Four steps, with a checkpoint after the second.
-  Result Whole(int size, const TrainerOptions& options = Plain()) const {
-    return Together(size, Fresh(options), [&](Trainer& trainer, Result& result) {
+  Result Whole(int size, const TrainerOptions& options = Plain()) const { return Whole(size, Fresh(options)); }
+  Result Whole(int size, const Make& make) const {
+    return Together(size, make, [&](Trainer& trainer, Result& result) {
       Train(trainer, 2, BatchOf, result.reports);
       const auto saved = trainer.SaveCheckpoint(folder_.path(), {{"tokenizer.json", "{}"}});
       ASSERT_TRUE(saved.ok()) << saved.status();
@@ -537,6 +542,22 @@ TEST_F(RankCheckpoint, ResumedWithDividedParametersGivesTheSameBits) {
   for (const TrainerOptions& options : {Plain(), ByLayer()}) {
     const Result resumed = RunSteps(2, Resumed(2, options), 4);
     ExpectSameBits(resumed, whole);
+  }
+}
+
+class RankCheckpointOf : public RankCheckpoint, public ::testing::WithParamInterface<TinyKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, RankCheckpointOf, ::testing::ValuesIn(TinyKinds()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(RankCheckpointOf, ResumedOnAsManyRanksGivesTheSameBits) {
+  TrainerOptions options = Plain();
+  options.expert_bias_rate = GetParam().expert_bias_rate;
+  std::vector<TrainerOptions> ways = {options};
+  if (GetParam().config.lora.rank == 0) ways.push_back(ByLayer(options));
+  for (const TrainerOptions& way : ways) {
+    SCOPED_TRACE(way.sharding);
+    const Result whole = Whole(2, Of(GetParam().config, way, at::kFloat));
+    ExpectSameBits(RunSteps(2, Resumed(2, way), 4), whole);
   }
 }
 

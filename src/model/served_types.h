@@ -1,0 +1,14 @@
+// The types of weights that engines take, checked by the headers of a model folder's files alone.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::model {
+
+// INVALID_ARGUMENT names the file and the tensor of type F64, which can be neither published nor served. OK for a folder
+// without weights. Otherwise fails as DescribeSafetensors (stored_tensors.h).
+absl::Status CheckServedTypes(const std::string& dir);
+
+}  // namespace ingot::model
