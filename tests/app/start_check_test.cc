@@ -56,7 +56,8 @@ TEST_F(StartChecked, AGoodRunIsDescribedInOneLine) {
   const auto check = Check();
   ASSERT_TRUE(check.ok()) << check.status();
   EXPECT_EQ(DescribeCheck(*check),
-            "ok: 2 tasks, 1 held-out task, 1 conversation, 1 recipe checked (its command was not run), context of 512 tokens");
+            "ok: 2 tasks, 1 held-out task, 1 conversation, 1 recipe checked (its command was not run), context of 512 "
+            "tokens");
   EXPECT_THAT(check->doubts, IsEmpty());
   config_.rollout.context_length = 256;
   config_.agents.recipes.clear();

@@ -112,7 +112,8 @@ TEST_F(ReportTest, OfARunWithoutAPoolHasWhatItsRecordsHave) {
                            "\"dpo/tokens_per_second\": 80}\n";
   Rows supervised(record), none(run_.folder() + "/none.jsonl");
   ASSERT_TRUE(supervised.Refresh().ok() && none.Refresh().ok());
-  ReportInput input{.name = "sup", .rows = &supervised, .journal = &journal_, .no_pool = "it has <no> agents"};
+  ReportInput input{
+      .name = "sup", .config = "", .rows = &supervised, .journal = &journal_, .no_pool = "it has <no> agents"};
   const std::string html = ReportHtml(input).value();
   for (const char* part :
        {"Supervised loss<", "Supervised gradient norm<", "Supervised tokens per second<", "Accuracy of preferences<",
