@@ -58,7 +58,7 @@ std::string NearestKey(const std::string& key) {
       best = known;
     }
   }
-  return 2 * least <= key.size() ? best : "";
+  return 2 * least <= last(key).size() ? best : "";
 }
 
 // Notes the keys that Harbor does not have. `section`: "" = the root.

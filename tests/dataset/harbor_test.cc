@@ -195,8 +195,8 @@ TEST_F(HarborTest, AValueOfTheWrongKindIsRefusedWithItsPlace) {
             "3: environment.allow_internet is \"no\", a text: write true or false"},
            {"o", "[environment]\nos = \"plan9\"\n", "3: environment.os is \"plan9\", a text: write \"linux\""},
            {"p", "[verifier]\nuser = 1.5\n", "3: verifier.user is 1.5, a number: write a name or a uid"},
-           {"q", "[environment]\nworkdir = \"\u001b[1m\"\nskills_dir = [1]\n",
-            "4: environment.skills_dir is a list: write a text in quotation marks"}}) {
+           {"q", "[environment]\nnetwork_mode = \"\\u001b[1m\"\n",
+            "3: environment.network_mode is \"\\x1b[1m\", a text: write one of no-network, public, allowlist"}}) {
     Task(each.name, each.toml);
     wanted += std::string(each.name) + ": task.toml, line " + each.why + "\n";
   }

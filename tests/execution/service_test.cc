@@ -176,12 +176,12 @@ TEST_F(OwnApiTest, TheServicesEndEndsBatches) {
   options.slots = 1;
   Make(options);
   const std::string seconds = OwnSeconds(2);
-  const std::string body = R"({"command": ["sleep", ")" + seconds + R"("], "limits": {"wall_s": 200}})";
+  const std::string body = R"({"command": ["sleep", ")" + seconds + R"("], "limits": {"wall_s": 60}})";
   const auto running = Begin("POST", "/ingot/v1/execute", body), waiting = Begin("POST", "/ingot/v1/execute", body);
   EXPECT_TRUE(Eventually([&] { return Runs(seconds); }));
   const auto start = std::chrono::steady_clock::now();
   service_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(100));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50));
   EXPECT_FALSE(Runs(seconds));
 }
 
