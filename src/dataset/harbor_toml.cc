@@ -160,7 +160,9 @@ class Section {
   std::optional<double> Number(const std::string& key, bool is_above, const std::string& wanted) const {
     const toml::node* const node = Get(key);
     if (node == nullptr) return std::nullopt;
-    const double number = node->is_number() ? node->value_or(-1.0) : -1;
+    double number = node->is_number() ? node->value_or(-1.0) : -1;
+    // Harbor takes "4" for 4.
+    if (node->is_string() && !absl::SimpleAtod(node->value_or(std::string()), &number)) number = -1;
     if ((is_above ? number > 0 : number >= 0) && number <= kMost) return number;
     Fault(key, *node, absl::StrCat(wanted, is_above ? " above 0 and at most 1e9" : " from 0 to 1e9"));
     return std::nullopt;

@@ -170,10 +170,12 @@ TEST_F(HarborTest, AValueOfTheWrongKindIsRefusedWithItsPlace) {
   };
   std::string wanted;
   for (const Case& each : std::initializer_list<Case>{
-           {"a", "[environment]\ngpus = \"1\"\n", "3: environment.gpus is \"1\", a text: write a number from 0 to 1e9"},
-           {"b", "[environment]\ncpus = \"4\"\n", "3: environment.cpus is \"4\", a text: write a number from 0 to 1e9"},
-           {"c", "[agent]\ntimeout_sec = \"90\"\n",
-            "3: agent.timeout_sec is \"90\", a text: write a number of seconds above 0 and at most 1e9"},
+           {"a", "[environment]\ngpus = \"one\"\n",
+            "3: environment.gpus is \"one\", a text: write a number from 0 to 1e9"},
+           {"b", "[environment]\ncpus = \"4x\"\n",
+            "3: environment.cpus is \"4x\", a text: write a number from 0 to 1e9"},
+           {"c", "[agent]\ntimeout_sec = \"inf\"\n",
+            "3: agent.timeout_sec is \"inf\", a text: write a number of seconds above 0 and at most 1e9"},
            {"d", "[agent]\ntimeout_sec = -1\n",
             "3: agent.timeout_sec is -1, a number: write a number of seconds above 0 and at most 1e9"},
            {"e", "[verifier]\n\ntimeout_sec = inf\n",
@@ -203,6 +205,16 @@ TEST_F(HarborTest, AValueOfTheWrongKindIsRefusedWithItsPlace) {
   const auto read = ReadHarborFolder(root_.string());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(Refusals(*read), wanted);
+}
+
+TEST_F(HarborTest, ANumberMayBeAText) {
+  Task("a", "[environment]\ncpus = \"4\"\ngpus = \"0\"\n[agent]\ntimeout_sec = \"90.5\"\n");
+  const auto read = ReadHarborFolder(root_.string());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(Refusals(*read), "");
+  ASSERT_EQ(read->tasks.size(), 1u);
+  EXPECT_THAT(read->tasks[0].payload_json(), HasSubstr("\"cpus\":4"));
+  EXPECT_THAT(read->tasks[0].payload_json(), HasSubstr("\"agent_timeout_s\":90.5"));
 }
 
 TEST_F(HarborTest, AMisspeltKeyIsNotedWithTheNearest) {
