@@ -298,7 +298,7 @@ def case_reports(binary, _, folder):
     return "runs of one name are told apart"
 
 
-CASES = {"schema": case_schema, "init": case_init, "texts": case_texts, "progress": case_progress, "full": case_full, "reports": case_reports}
+CASES = {"schema": case_schema, "init": case_init, "texts": case_texts, "cluster": case_cluster, "progress": case_progress, "full": case_full, "reports": case_reports}
 
 
 def main():
