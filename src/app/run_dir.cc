@@ -25,14 +25,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Folders within the run's folder. A replaced run moves from one to the next, so that every crash leaves it whole or, once
+// Folders within the run's folder, by names that nobody else gives. A replaced run moves from one to the next, so that every crash leaves it whole or, once
 // its removal began, nothing of it:
 //
 //   RUN/* --entry by entry--> replacing/ --renamed--> replaced/ --renamed, the start succeeded--> removed/ --> gone
 //   RUN/* <--entry by entry-- replacing/ <--renamed-- replaced/     the start failed, or its process died
-constexpr char kReplacing[] = "replacing";  // a part of the old run; the other part is beside it
-constexpr char kReplaced[] = "replaced";    // the old run; beside it is the start's
-constexpr char kRemoved[] = "removed";
+constexpr char kReplacing[] = ".ingot-replacing";  // a part of the old run; the other part is beside it
+constexpr char kReplaced[] = ".ingot-replaced";    // the old run; beside it is the start's
+constexpr char kRemoved[] = ".ingot-removed";
+
+constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs tell why
 
 bool Holds(const std::string& path, const std::string& name) {
   std::error_code none;
@@ -91,10 +93,21 @@ bool HasSetAside(const fs::path& path) {
   return fs::exists(path / kReplaced, none) || fs::exists(path / kReplacing, none);
 }
 
-// Removes the start's files, and puts the old run back in their place.
+// Puts the logs of a start that failed among those of the run that it did not replace.
+absl::Status KeepLogs(const fs::path& path) {
+  if (!Holds(path.string(), "logs")) return absl::OkStatus();
+  const fs::path kept = path / kReplaced / kFailedLogs;
+  INGOT_RETURN_IF_ERROR(Remove(kept));
+  std::error_code error;
+  fs::create_directories(kept.parent_path(), error);
+  return error ? Failed("create", kept.parent_path(), error) : Rename(path / "logs", kept);
+}
+
+// Removes the start's files but its logs, and puts the old run back in their place.
 absl::Status PutBack(const fs::path& path) {
   std::error_code none;
   if (fs::exists(path / kReplaced, none)) {
+    INGOT_RETURN_IF_ERROR(KeepLogs(path));
     INGOT_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(path, kReplaced));
     for (const fs::path& entry : entries) INGOT_RETURN_IF_ERROR(Remove(entry));
     INGOT_RETURN_IF_ERROR(Rename(path / kReplaced, path / kReplacing));
@@ -114,8 +127,8 @@ absl::Status Mend(const fs::path& path) {
   INGOT_RETURN_IF_ERROR(Remove(path / kRemoved));
   if (!HasSetAside(path)) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(PutBack(path));
-  std::printf("%s: a start died before it had replaced the run, which is there again\n",
-              base::Printable(path.string()).c_str());
+  std::fprintf(stderr, "%s: a start died before it had replaced the run, which is there again\n",
+               base::Printable(path.string()).c_str());
   return absl::OkStatus();
 }
 
@@ -141,7 +154,8 @@ std::string DescribeRun(const fs::path& path) {
   char date[32] = "";
   std::strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &time);
   const int64_t steps = RecordedSteps(record);
-  return absl::StrCat(base::Printable(path.string()), " (", steps, steps == 1 ? " step" : " steps", ", of ", date, ")");
+  const std::string length = steps == 0 ? "" : absl::StrCat(steps, steps == 1 ? " step, " : " steps, ");
+  return absl::StrCat(base::Printable(path.string()), " (", length, "of ", date, ")");
 }
 
 }  // namespace
@@ -180,7 +194,8 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
         "with --resume, or choose another run.name"));
   }
   if (configured && if_exists == IfExists::kReplace) {
-    if (dir.existed_ || Holds(path, "collection.json")) std::printf("replacing %s\n", DescribeRun(path).c_str());
+    if (dir.existed_ || Holds(path, "collection.json"))
+      std::fprintf(stderr, "replacing %s\n", DescribeRun(path).c_str());
     INGOT_RETURN_IF_ERROR(SetAside(path));
     dir.existed_ = false;
   }
@@ -222,7 +237,8 @@ RunDir::~RunDir() {
     const absl::Status back = PutBack(path_);
     const std::string shown = base::Printable(path_);
     if (back.ok()) {
-      std::printf("%s is as it was: no new run has begun\n", shown.c_str());
+      std::fprintf(stderr, "%s is as it was: no new run has begun; logs of the start: %s/%s\n", shown.c_str(),
+                   shown.c_str(), kFailedLogs);
     } else {
       std::fprintf(stderr, "ingot: %s: the old run is in its folder %s: %s; the next start puts it back\n",
                    shown.c_str(), kReplaced, std::string(back.message()).c_str());

@@ -18,9 +18,9 @@ class RunDir {
   //
   // A folder with a configuration and logs alone does not count as a run: its start failed (a port in use, no memory).
   //
-  // kReplace moves the old run into a folder of its own within ROOT/NAME, and prints a line about it. DropReplaced removes
-  // it. Without DropReplaced the destructor puts it back, in place of the start's files; REQUIRES: no role writes there
-  // any more. If the process dies in between, the next Open puts it back. A removal that began is completed.
+  // kReplace moves the old run into a folder of its own within ROOT/NAME, and prints a line about it on stderr. DropReplaced removes
+  // it. Without DropReplaced the destructor puts it back, in place of the start's files, whose logs stay in logs/failed-start;
+  // REQUIRES: no role writes there any more. If the process dies in between, the next Open puts it back. A removal that began is completed.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
   // For a role whose supervisor holds the run: makes missing folders, takes no lock.

@@ -141,13 +141,15 @@ def case_replace(ingot):
             code, output = ingot.run(command, {**settings, **faults})
             check(code != 0 and all(word in output for word in words), f"exit code {code}: {output}")
             now = files()
-            changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+            check(any(name.startswith("logs/failed-start/") for name in now), f"no logs of {command} with {faults}")
+            changed = sorted(name for name in before.keys() | now.keys()
+                             if before.get(name) != now.get(name) and not name.startswith("logs/failed-start/"))
             check(not changed, f"{command} with {faults} failed, and changed {changed}")
     for command, steps in (("train", 1), ("launch", 3)):
         code, output = ingot.run(command, {**settings, "scheduler.total_steps": steps})
         check(code == 0 and re.search(rf"replacing {folder} \(\d steps?, of \d{{4}}-", output), f"exit code {code}: {output}")
         check_run(ingot, "r", steps)
-        left = {"replacing", "replaced", "removed"} & {path.name for path in folder.iterdir()}
+        left = [path.name for path in folder.iterdir() if path.name.startswith(".ingot-")]
         check(not left, f"{command} has left {left}")
         told = ingot.ask("status", settings).stderr
         check(f"the run 'r' ended at step {steps} of {steps}" in told, told)

@@ -78,8 +78,10 @@ TEST_F(RunDirTest, AStartThatFailsPutsTheReplacedRunBack) {
     ASSERT_TRUE(dir->WriteFile("config.yaml", "run: {other: true}").ok());
     fs::create_directories(dir->pool());
     std::ofstream(dir->pool() + "/new") << "of the start that failed";
+    std::ofstream(dir->logs() + "/trainer.log") << "why";
   }
-  EXPECT_EQ(Files(), files);
+  EXPECT_TRUE(fs::exists(Path("logs/failed-start/trainer.log")));
+  EXPECT_EQ(Files(), files + 1);
   EXPECT_FALSE(fs::exists(Path("pool/new")));
   std::string config;
   std::getline(std::ifstream(Path("config.yaml")), config);
@@ -136,6 +138,20 @@ TEST_F(RunDirTest, AFolderThatHoldsNoRunIsNotEmptied) {
   EXPECT_TRUE(fs::exists(Path("notes.txt")));
 }
 
+// Whoever keeps notes in a run's folder may name them as they like.
+TEST_F(RunDirTest, AUsersFoldersStayAndDisturbNothing) {
+  MakeRun();
+  for (const char* name : {"replaced", "replacing", "removed"}) {
+    fs::create_directories(Path(name));
+    std::ofstream(Path(name) + "/notes.txt") << "mine";
+  }
+  const int files = Files();
+  EXPECT_EQ(RunDir::Open(root_, "run", IfExists::kFail).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kReplace).ok());
+  EXPECT_EQ(Files(), files);
+}
+
 // A process that is killed before its run begins leaves the old run, which the next start finds whole.
 TEST_F(RunDirTest, TheNextStartPutsTheRunOfAKilledReplacementBack) {
   for (const IfExists next : {IfExists::kReplace, IfExists::kResume}) {
@@ -163,12 +179,12 @@ TEST_F(RunDirTest, TheNextStartPutsTheRunOfAKilledReplacementBack) {
 TEST_F(RunDirTest, AMoveThatWasCutShortIsMended) {
   MakeRun();
   const int files = Files();
-  fs::create_directories(Path("replacing"));
-  fs::rename(Path("pool"), Path("replacing/pool"));
-  fs::rename(Path("config.yaml"), Path("replacing/config.yaml"));
+  fs::create_directories(Path(".ingot-replacing"));
+  fs::rename(Path("pool"), Path(".ingot-replacing/pool"));
+  fs::rename(Path("config.yaml"), Path(".ingot-replacing/config.yaml"));
   EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
   EXPECT_TRUE(fs::exists(Path("pool/0")));
-  EXPECT_FALSE(fs::exists(Path("replacing")));
+  EXPECT_FALSE(fs::exists(Path(".ingot-replacing")));
   EXPECT_EQ(Files(), files);
 }
 
