@@ -1,6 +1,7 @@
 #include "app/model_setup.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_join.h"
 #include "base/file.h"
@@ -46,7 +47,7 @@ absl::Status CheckInit(const ModelOptions& options, const model::LoraConfig& giv
   };
   const model::LoraConfig& lora = options.lora;
   if (lora.rank != given.rank) return differs("trainer.lora.rank", absl::StrCat(lora.rank), absl::StrCat(given.rank));
-  if (lora.alpha != ModelOptions().lora.alpha && lora.alpha != given.alpha) {
+  if (lora.alpha != ModelOptions().lora.alpha && std::abs(lora.alpha - given.alpha) > 1e-5 * given.alpha) {
     return differs("trainer.lora.alpha", absl::StrCat(lora.alpha), absl::StrCat(given.alpha));
   }
   std::vector<std::string> targets = lora.targets;

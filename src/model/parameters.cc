@@ -111,17 +111,17 @@ at::ScalarType TypeOf(const ModelConfig& config) {
 void MakeAlike(const std::string& path, const ModelConfig& config, Parameters* parameters) {
   auto& tensors = parameters->tensors();
   at::ScalarType type = parameters->at("model.embed_tokens.weight").scalar_type();
-  const auto has = [](at::ScalarType wanted) {
-    return [wanted](const auto& named) { return named.second.scalar_type() == wanted; };
-  };
-  if (std::all_of(tensors.begin(), tensors.end(), has(type))) return;
-  if (std::any_of(tensors.begin(), tensors.end(), has(TypeOf(config)))) type = TypeOf(config);
   const ModelSpec spec = SpecOf(config);
   const auto table = spec.Tensors();
+  const auto chooses = [&](const std::string& name) { return table.at(name)->part == Part::kCorrectionBias; };
+  const auto has = [&](at::ScalarType wanted) {
+    return [&, wanted](const auto& named) { return named.second.scalar_type() == wanted && !chooses(named.first); };
+  };
+  if (std::any_of(tensors.begin(), tensors.end(), has(TypeOf(config)))) type = TypeOf(config);
   int64_t count = 0;
   std::string such;
   for (auto& [name, tensor] : tensors) {
-    if (tensor.scalar_type() == type || table.at(name)->part == Part::kCorrectionBias) continue;
+    if (tensor.scalar_type() == type || chooses(name)) continue;
     if (count++ == 0) such = absl::StrCat("'", name, "' from ", at::toString(tensor.scalar_type()));
     tensor = tensor.to(type);
   }

@@ -232,6 +232,26 @@ TEST_F(Safetensors, AFolderOfSeveralTypesIsLoadedAsOne) {
   }
 }
 
+// Checkpoints of bf16 weights keep the bias of a router in fp32.
+TEST_F(Safetensors, ARoutersBiasDecidesNoOtherTensorsType) {
+  ModelConfig config = testing::SmallConfig("minimax_m2");
+  config.torch_dtype = "float32";
+  Parameters parameters = testing::RandomParameters(config, 3, at::kBFloat16);
+  int biases = 0;
+  for (auto& [name, t] : parameters.tensors()) {
+    if (name.find("e_score_correction_bias") == std::string::npos) continue;
+    t = t.to(at::kFloat);
+    ++biases;
+  }
+  EXPECT_GT(biases, 0);
+  ASSERT_EQ(SaveModelDir(dir_ + "/model", config, parameters), absl::OkStatus());
+  const auto loaded = LoadModelDir(dir_ + "/model");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  for (const auto& [name, t] : loaded->parameters.tensors()) {
+    EXPECT_EQ(t.scalar_type(), parameters.at(name).scalar_type()) << name;
+  }
+}
+
 TEST_F(Safetensors, AFolderOfDoublesIsNotServed) {
   const ModelConfig config = testing::SmallConfig("llama");
   const std::string folder = dir_ + "/model";
