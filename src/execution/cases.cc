@@ -93,7 +93,6 @@ absl::StatusOr<Batch> ParseSessionBatch(const value& request) { return ParseBatc
 
 absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::ImageStore& images, const Batch& batch,
                                     const sandbox::Cancellation& cancel) {
-  const SteadyClock::time_point end = SteadyClock::now() + batch.total;
   sandbox::Image image;
   sandbox::RoomOptions options;
   if (!batch.image.empty()) {
@@ -103,6 +102,7 @@ absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::Imag
   }
   options.totals = batch.totals;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate.Prepare(options));
+  const SteadyClock::time_point end = SteadyClock::now() + batch.total;  // an image may take long to pull
   for (const auto& [path, text] : batch.files)
     INGOT_RETURN_IF_ERROR(base::Annotate(room->WriteFile(path, text), "files"));
   sandbox::Command command{.argv = batch.code.argv, .env = image.env, .working_dir = room->work(), .stdin_text = ""};

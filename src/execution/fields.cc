@@ -49,7 +49,8 @@ std::string Nearest(const std::string& key, const std::vector<std::string>& know
 
 absl::Status CheckNames(const object& json, const std::string& prefix, const std::vector<std::string>& known,
                         const Keys& keys) {
-  for (const auto& [name, ignored] : json) {
+  for (const auto& [name, given] : json) {
+    if (given.is_null()) continue;  // as if it were missing
     if (std::find(known.begin(), known.end(), std::string_view(name)) != known.end()) continue;
     std::vector<std::string> all = keys.request;
     for (const std::string& each : keys.limits) all.push_back("limits." + each);

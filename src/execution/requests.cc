@@ -55,8 +55,12 @@ absl::StatusOr<sandbox::GroupLimits> TotalsOf(const value& request, const sandbo
 
 absl::StatusOr<Code> CodeOf(const value& request) {
   Code code;
-  const value *const language = base::Find(request, "language"), *const text = base::Find(request, "code");
-  if (const value* const command = base::Find(request, "command"); command != nullptr) {
+  const auto given = [&request](const char* name) {
+    const value* const found = base::Find(request, name);
+    return found == nullptr || found->is_null() ? nullptr : found;
+  };
+  const value *const language = given("language"), *const text = given("code");
+  if (const value* const command = given("command"); command != nullptr) {
     if (!command->is_array() || command->get_array().empty())
       return WrongType("command", *command, "a list of strings that is not empty");
     if (language != nullptr || text != nullptr)
@@ -83,7 +87,7 @@ absl::StatusOr<Code> CodeOf(const value& request) {
 
 absl::StatusOr<std::vector<std::string>> CasesOf(const value& request) {
   const value* const given = base::Find(request, "cases");
-  if (given == nullptr) return std::vector<std::string>{""};
+  if (given == nullptr || given->is_null()) return std::vector<std::string>{""};
   if (!given->is_array()) return WrongType("cases", *given, R"(a list of {"stdin": TEXT} or of texts)");
   const size_t count = given->get_array().size();
   if (count == 0 || count > kMostCases)
