@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# `make test`: every test but those labelled slow, then what was skipped and why, and what failed and how.
+# `make test` runs every test without the label slow. Its last lines name skipped tests with their reasons, and failed ones.
 #
-# Up to three failed tests run once more, each alone. They decide the result, because a busy machine can exceed a test's
-# time limit; the end of the output names each that failed at first, and what it printed then. Such a test wants mending.
+# Up to three failed tests run once more, each alone. The second run decides, because a busy machine can exceed a test's
+# time limit. The last lines name each test of a first failure with its output: such a test wants mending.
 #
 #   scripts/test.sh BUILD JOBS [ctest argument ...]
 set -euo pipefail

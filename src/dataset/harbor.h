@@ -7,7 +7,7 @@
 //   FOLDER/NAME/solution/solve.sh     a solution, for `ingot tasks check`
 //
 // FOLDER may be one such task itself. The payload of a task has these fields: instruction, task_dir, tests_dir, image (for
-// sandbox/image.h: "docker://NAME" or "dockerfile:FOLDER"); and of those that it names (reward/harbor_task.h): agent_timeout_s,
+// sandbox/image.h: "docker://NAME" or "dockerfile:FOLDER"); and the fields of reward/harbor_task.h that it names: agent_timeout_s,
 // verifier_timeout_s, cpus, memory_mb, storage_mb, workdir, env, verifier_env, solution_env, healthcheck.
 #pragma once
 
@@ -26,7 +26,7 @@ struct HarborFolder {
     std::string text;
   };
   std::vector<Remark> refused;  // each with what this build cannot honour, or the field that is wrong or missing
-  // Of `tasks`: a field that is not honoured, and what is done instead. Of the refused ones too: a key that Harbor's schema
+  // Of `tasks`: a field that is not honoured, and the substitute. Of the refused ones too: a key that Harbor's schema
   // lacks, with the nearest that it has.
   std::vector<Remark> notes;
 };

@@ -24,7 +24,7 @@ constexpr double kMost = 1e9;              // reward/harbor_task.h refuses more
 constexpr size_t kShownBytes = 60;         // of a value, in an error
 constexpr double kLongestBuildSec = 1800;  // of sandbox/image.cc
 
-// Every key of Harbor's schema 1.x. Those of [metadata] are free, and those of a part that is refused are not listed.
+// Every key of Harbor's schema 1.x. The keys of [metadata] are free; a refused part has its own name alone here.
 constexpr char kKeys[] =
     "version schema_version source multi_step_reward_strategy artifacts steps metadata "
     "task task.name task.version task.description task.authors task.keywords "

@@ -14,7 +14,7 @@ struct HarborToml {
   base::json::object payload;      // the fields that the task names, as reward/harbor_task.h reads them
   std::string domain;              // metadata.category; empty = none
   std::string docker_image;        // empty = none
-  std::vector<std::string> notes;  // "KEY: what is done instead"
+  std::vector<std::string> notes;  // "KEY: the substitute"
 };
 
 // INVALID_ARGUMENT names the line, the key, the value found and the values wanted, or says what rooms cannot give. `read`

@@ -3,7 +3,7 @@
 //
 //   ROOT/unpack-<random>/   locked by its process (flock) for as long as it is in use
 //
-// A tool ends when its process ends, however that ends. A folder that a killed process left is known by its missing lock, which
+// A tool ends when its process ends, however that ends; what the tool started may go on for a while. A folder that a killed process left is known by its missing lock, which
 // holds across containers that share a store; pids would not. Used by one thread.
 #pragma once
 
