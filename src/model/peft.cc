@@ -85,7 +85,8 @@ absl::StatusOr<LoraConfig> ReadConfig(const value& json) {
   INGOT_RETURN_IF_ERROR(ReadInt(json, "r", true, &lora.rank));
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "lora_alpha", &lora.alpha));
   if (lora.rank < 1 || lora.rank > 1 << 14) return BadKey("r", absl::StrCat("is ", lora.rank, ", outside 1..16384"));
-  if (!(lora.alpha > 0 && lora.alpha < 1e9)) return BadKey("lora_alpha", absl::StrCat("is ", lora.alpha, ": above 0"));
+  if (!(lora.alpha > 0 && lora.alpha < 1e9))
+    return BadKey("lora_alpha", absl::StrCat("is ", lora.alpha, ", outside of 0 to 1e9"));
   if (stabilised) lora.alpha *= std::sqrt(static_cast<double>(lora.rank));  // its scale is alpha / sqrt(rank)
   return lora;
 }
