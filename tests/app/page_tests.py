@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The page of a run as people and agents meet it: page_tests.py BINARY SOURCE_DIR. Exits with 0 if every check holds."""
+import atexit
 import http.client
 import http.server
 import json
@@ -119,6 +120,7 @@ def view_files(ingot, folder, name):
     """The page of a run from its files: (process, page)."""
     process = subprocess.Popen([ingot.binary, "view", f"{folder}/{name}", "--files"], stdout=subprocess.PIPE, text=True,
                                stdin=subprocess.DEVNULL)
+    atexit.register(ingot_runs.end, process)
     return process, Page(line_with(process, r"^(http\S+)", [])).open()
 
 
@@ -243,7 +245,7 @@ def check_supervised(ingot, folder):
                                          "rejected": [{"role": "assistant", "content": "no"}]}) + "\n" for i in range(8)))
     with Mlflow() as mlflow:
         settings = {"data.tasks": "", "data.dpo": pairs, "sft.max_steps": 200, "dpo.epochs": 1, "eval.tasks": "", "goal.first_steps": 0,
-                    "goal.last_steps": 0, "loggers.mlflow_url": mlflow.url}
+                    "goal.last_steps": 0, "loggers.mlflow.url": mlflow.url}
         process = ingot.start("train", {**settings, "run.name": "files"})
         try:
             page = Page(line_with(process, r"^page (\S+)", [])).open()

@@ -146,7 +146,7 @@ TEST_F(RunViewTest, CountsOfAnotherRunsGroupsAreForgotten) {
   closed.mutable_records(0)->mutable_closed()->set_outcome(v1::GROUP_DROPPED);
   ASSERT_TRUE(other->AppendJournal(closed).ok());
   ASSERT_TRUE(other->OpenEpisode(pools::Open("e", 1, 0)).ok());
-  ASSERT_TRUE(other->AppendCall(pools::Append("e", 0, {}, {pools::Sampled({'x', 'y', 'z'})})).ok());
+  ASSERT_TRUE(other->AppendCall(pools::Append("e", 0, {pools::Prompt({'a'})}, {pools::Sampled({'x', 'y', 'z'})})).ok());
 
   datapool::Client* serves = &run_.pool();
   RunSource source = run_.Source();
