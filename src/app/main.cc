@@ -13,6 +13,7 @@
 #include "app/process.h"
 #include "app/thread_waits.h"
 #include "app/threads.h"
+#include "base/log.h"
 
 namespace ingot::app {
 namespace {
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
   const std::vector<Command> commands = ingot::app::Commands();
   const auto computes = [&](const Command& command) { return command.computes && command.name == argv[1]; };
   if (argc > 1 && std::any_of(commands.begin(), commands.end(), computes)) ingot::app::BoundSpinning(argv);
+  ingot::base::InitLogging("ingot", "info", "");  // to stderr: stdout is a command's answer alone
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line by line: a run redirected into a file can be watched
   CLI::App app("Ingot: asynchronous reinforcement learning for agents");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);

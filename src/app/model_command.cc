@@ -12,7 +12,6 @@
 #include "app/progress.h"
 #include "app/text_parts.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/peft.h"
@@ -231,7 +230,6 @@ const std::vector<ModelCommand>& ModelCommands() {
 int RunModelCommand(std::string_view name, const ModelArgs& args, std::ostream& out, std::ostream& errors) {
   for (const ModelCommand& command : ModelCommands()) {
     if (command.name != name) continue;
-    base::InitLogging("model", "info", "");  // to stderr: stdout is the result alone
     const absl::StatusOr<json::value> result =
         trainer::AtTorchEdge(absl::StrCat("ingot model ", base::View(name)), [&] { return command.run(args); });
     if (!result.ok()) return Fail(result.status());

@@ -11,7 +11,6 @@
 #include "app/process.h"
 #include "app/progress.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/rng.h"
 #include "model/parameters.h"
 #include "rollout/engine.h"
@@ -97,7 +96,6 @@ class Bench {
 };
 
 absl::Status Run(const RolloutBenchArgs& args, std::ostream& out) {
-  base::InitLogging("bench", "info", "");  // to stderr: stdout is the figures alone
   auto loading = std::make_unique<Underway>("bench: loading " + args.dir);
   INGOT_ASSIGN_OR_RETURN(const model::ModelFolder folder, model::LoadModelDir(args.dir));
   loading.reset();

@@ -235,7 +235,7 @@ TEST_F(Safetensors, AFolderOfSeveralTypesIsLoadedAsOne) {
 // Checkpoints of bf16 weights keep the bias of a router in fp32.
 TEST_F(Safetensors, ARoutersBiasDecidesNoOtherTensorsType) {
   ModelConfig config = testing::SmallConfig("minimax_m2");
-  config.qk_norm_whole = true;
+  config.qk_norm = config.qk_norm_whole = true;
   config.experts = {.count = 5, .per_token = 2, .width = 24, .normalize = true, .correction_bias = true};
   config.experts.scoring = "sigmoid";
   config.torch_dtype = "float32";
