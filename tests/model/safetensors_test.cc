@@ -236,7 +236,7 @@ TEST_F(Safetensors, AFolderOfSeveralTypesIsLoadedAsOne) {
 TEST_F(Safetensors, ARoutersBiasDecidesNoOtherTensorsType) {
   ModelConfig config = testing::SmallConfig("minimax_m2");
   config.qk_norm = config.qk_norm_whole = true;
-  config.experts = {.count = 5, .per_token = 2, .width = 24, .normalize = true, .correction_bias = true};
+  config.experts = {.count = 5, .per_token = 2, .width = 40, .normalize = true, .correction_bias = true};
   config.experts.scoring = "sigmoid";
   config.torch_dtype = "float32";
   Parameters parameters = testing::RandomParameters(config, 3, at::kBFloat16);
