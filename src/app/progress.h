@@ -60,7 +60,7 @@ class Progress {
   std::thread thread_;  // of a terminal
 };
 
-// From its making to its end, `what` is done: "loading /models/m  12 s".
+// Shows `what` from its construction to its end: "loading /models/m  12 s".
 class Underway {
  public:
   explicit Underway(const std::string& what) : progress_("") { progress_.Show(what); }

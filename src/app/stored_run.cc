@@ -53,7 +53,7 @@ absl::Status NoRun(const std::string& run_dir) {
                                           *std::min_element(runs.begin(), runs.end())));
 }
 
-// Whether a pool was ever made there; what is damaged was.
+// Whether a pool was ever made there. A damaged pool was made, too.
 bool PoolWasMade(const datapool::StoreOptions& options) {
   if (options.backend == "postgres") return Exists(options.path);
   std::error_code none;

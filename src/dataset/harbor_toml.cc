@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -14,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/config.h"
+#include "base/nearest_key.h"
 #include "base/printable.h"
 
 namespace ingot::dataset {
@@ -45,22 +44,6 @@ const std::vector<std::string>& Keys() {
   return *keys;
 }
 
-// "'environment.cpus'" for environment.cpu, and for cpus in another section; "" = none is near.
-std::string NearestKey(const std::string& key) {
-  const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
-  std::string best;
-  size_t least = std::numeric_limits<size_t>::max();
-  for (const std::string& known : Keys()) {
-    size_t distance = base::EditDistance(key, known);
-    if (known.find('.') != std::string::npos && last(known) == last(key)) distance = std::min<size_t>(distance, 1);
-    if (distance < least) {
-      least = distance;
-      best = known;
-    }
-  }
-  return 2 * least <= last(key).size() ? best : "";
-}
-
 // Notes the keys that Harbor does not have. `section`: "" = the root.
 void NoteUnknown(const std::string& section, const toml::table& table, std::vector<std::string>& notes) {
   for (const auto& [name, node] : table) {
@@ -71,7 +54,7 @@ void NoteUnknown(const std::string& section, const toml::table& table, std::vect
     const bool has_keys = std::ranges::any_of(Keys(), is_inside);
     if (is_known && has_keys && node.is_table()) NoteUnknown(key, *node.as_table(), notes);
     if (is_known) continue;
-    const std::string nearest = NearestKey(key);
+    const std::string nearest = base::NearestKey(key, Keys());
     notes.push_back(absl::StrCat(key, ": not read, as Harbor has no such ", node.is_table() ? "section" : "key",
                                  nearest.empty() ? "" : absl::StrCat("; the nearest is '", nearest, "'")));
   }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "base/config.h"
+#include "base/nearest_key.h"
 
 namespace ingot::execution {
 namespace {
@@ -32,21 +32,6 @@ std::string NumberText(double number) {
   return is_whole ? absl::StrCat(static_cast<int64_t>(number)) : absl::StrCat(number);
 }
 
-// The known key that `key` was probably meant to be; "" = none is near. A key in the wrong place is near.
-std::string Nearest(const std::string& key, const std::vector<std::string>& known) {
-  const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
-  std::string best;
-  size_t best_distance = last(key).size() / 2 + 1;
-  for (const std::string& each : known) {
-    const size_t distance = std::min(base::EditDistance(key, each), base::EditDistance(last(key), last(each)) + 1);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = each;
-    }
-  }
-  return best;
-}
-
 absl::Status CheckNames(const object& json, const std::string& prefix, const std::vector<std::string>& known,
                         const Keys& keys) {
   for (const auto& [name, given] : json) {
@@ -54,7 +39,7 @@ absl::Status CheckNames(const object& json, const std::string& prefix, const std
     if (std::find(known.begin(), known.end(), std::string_view(name)) != known.end()) continue;
     std::vector<std::string> all = keys.request;
     for (const std::string& each : keys.limits) all.push_back("limits." + each);
-    const std::string key = prefix + Cut(std::string_view(name)), nearest = Nearest(key, all);
+    const std::string key = prefix + Cut(std::string_view(name)), nearest = base::NearestKey(key, all);
     return absl::InvalidArgumentError(absl::StrCat(keys.kind, " has no '", key, "'",
                                                    nearest.empty() ? "" : ": the nearest is '" + nearest + "'",
                                                    "; known are ", prefix, absl::StrJoin(known, ", " + prefix)));
