@@ -351,6 +351,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   // Only `cuda` can fail; the roles that compute open the device again.
   if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine tells the terminal the rest
   RoleWaits waits;
   waits.Follow(nullptr, [&config](const std::string& told) {
     PrintLine(config, absl::StrCat("the launcher waits for ", told.empty() ? "nobody any more" : told));

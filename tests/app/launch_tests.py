@@ -12,7 +12,7 @@ import re
 import signal
 import socket
 
-from ingot_runs import (SHORT, check, finish_launched, launch_settings, main, role_process, wait_for_rows, write_asking_config,
+from ingot_runs import (check, finish_launched, launch_settings, main, role_process, wait_for_rows, write_asking_config,
                         write_secret)
 
 
@@ -69,7 +69,9 @@ def case_launch(ingot):
     config = pathlib.Path(ingot.folder) / "launched.yaml"
     config.write_text((pathlib.Path(ingot.source) / ingot.config).read_text())
     ingot.config = str(config)
-    settings = launch_settings("launched", **{"scheduler.group_deadline_s": 600, "cluster.rewards_role": "true",
+    steps = 24  # more than the 4 behind which roles end
+    settings = launch_settings("launched", **{"scheduler.total_steps": steps, "scheduler.group_deadline_s": 600,
+                                              "cluster.rewards_role": "true",
                                               "rewards.terms": "[{kind: outcome}, {kind: length, weight: 0.2}]"})
     launch = ingot.start("launch", settings)
     wait_for_rows(ingot, launch, "launched", 2)
@@ -104,7 +106,7 @@ def case_launch(ingot):
     wait_for_rows(ingot, launch, "launched", 4)
     for role in ("gateway", "trainer"):
         os.kill(role_process(launch, role), signal.SIGTERM)
-    output, rows = finish_launched(ingot, launch, "launched", SHORT["scheduler.total_steps"])
+    output, rows = finish_launched(ingot, launch, "launched", steps)
     print(output)
     check(all("reward/term/length" in row for row in rows), "a group was not judged by the stage")
     rewarded = [record["rewarded"].get("groupId", "0") for record in ingot.journal("launched") if "rewarded" in record]
