@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "base/file.h"
@@ -32,12 +33,14 @@ bool IsEmpty(const value* v) {
   return IsNull(v) || (v->is_object() && v->get_object().empty()) || (v->is_array() && v->get_array().empty());
 }
 
-// Keys that say how an adapter was made or is run and leave what it computes. Unknown keys that switch something on, an
+// Keys that say how an adapter was made or is run and leave what it computes: peft reads loftq_config with
+// init_lora_weights: loftq alone, and CheckLayers reads layers_to_transform. Unknown keys that switch something on, an
 // object, a list or true, belong to a kind of adapter that is not read.
 bool LeavesTheComputation(std::string_view key) {
   static const auto* const keys = new std::set<std::string_view>{
-      "auto_mapping",   "corda_config",   "ensure_weight_tying", "eva_config",     "exclude_modules", "inference_mode",
-      "layers_pattern", "lora_ga_config", "megatron_config",     "runtime_config", "target_modules",  "use_rslora"};
+      "auto_mapping",    "corda_config",   "ensure_weight_tying", "eva_config",   "exclude_modules",
+      "inference_mode",  "layers_pattern", "layers_to_transform", "loftq_config", "lora_ga_config",
+      "megatron_config", "runtime_config", "target_modules",      "use_rslora"};
   return keys->contains(key);
 }
 
@@ -49,9 +52,25 @@ absl::Status CheckSwitches(const value& json) {
     if (!on || key == "init_lora_weights" || LeavesTheComputation(key)) continue;
     return BadKey(key, "is set, which is not supported");
   }
-  // One number in place of a list.
-  if (!IsEmpty(Find(json, "layers_to_transform")))
-    return BadKey("layers_to_transform", "is set, which is not supported");
+  return absl::OkStatus();
+}
+
+// An adapter of every layer may name them all. `layers`: of the base.
+absl::Status CheckLayers(const value& json, int64_t layers) {
+  const char* const key = "layers_to_transform";
+  const value* given = Find(json, key);
+  if (IsEmpty(given)) return absl::OkStatus();
+  std::set<int64_t> named;
+  // One number may stand in place of a list.
+  for (const value& layer : given->is_array() ? given->get_array() : base::json::array{*given}) {
+    const std::optional<int64_t> number = AsInt(layer);
+    if (!number.has_value()) return BadKey(key, "must have numbers of layers");
+    named.insert(*number);
+  }
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    if (named.contains(layer)) continue;
+    return BadKey(key, absl::StrCat("leaves out layer ", layer, ", only adapters of all ", layers, " layers are read"));
+  }
   return absl::OkStatus();
 }
 
@@ -68,7 +87,7 @@ absl::Status CheckStart(const value& json) {
                    "save_pretrained with path_initial_model_for_weight_conversion"));
 }
 
-absl::StatusOr<LoraConfig> ReadConfig(const value& json) {
+absl::StatusOr<LoraConfig> ReadConfig(const value& json, int64_t layers) {
   if (!json.is_object()) return absl::InvalidArgumentError("not a JSON object");
   std::string kind, bias = "none";
   INGOT_RETURN_IF_ERROR(ReadString(json, "peft_type", &kind));
@@ -79,6 +98,7 @@ absl::StatusOr<LoraConfig> ReadConfig(const value& json) {
   for (const char* key : {"use_dora", "fan_in_fan_out"}) INGOT_RETURN_IF_ERROR(ReadBool(json, key, &unused));
   INGOT_RETURN_IF_ERROR(ReadBool(json, "use_rslora", &stabilised));
   INGOT_RETURN_IF_ERROR(CheckSwitches(json));
+  INGOT_RETURN_IF_ERROR(CheckLayers(json, layers));
   INGOT_RETURN_IF_ERROR(CheckStart(json));
   LoraConfig lora;
   lora.alpha = 8;
@@ -171,7 +191,7 @@ absl::StatusOr<AdapterFolder> Load(const std::string& dir, const ModelConfig& gi
   auto json = base::ParseJson(text);
   if (!json.ok()) return base::Annotate(json.status(), dir + kConfigFile);
   AdapterFolder adapter;
-  auto lora = ReadConfig(*json);
+  auto lora = ReadConfig(*json, base.num_hidden_layers);
   if (!lora.ok()) return base::Annotate(lora.status(), dir + kConfigFile);
   adapter.lora = *std::move(lora);
   const std::string path = dir + kTensorFile;
