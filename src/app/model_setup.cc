@@ -31,9 +31,12 @@ model::ModelConfig ShapeOf(const ModelOptions& options, const TextParts& text) {
 
 bool HasDefaultTargets(const ModelOptions& options) { return options.lora.targets == ModelOptions().lora.targets; }
 
+constexpr double kDefaultAlpha = 32;
+
 model::LoraConfig LoraOf(const ModelOptions& options, const model::ModelConfig& base) {
   if (options.lora.rank == 0) return {};
   model::LoraConfig lora = options.lora;
+  if (lora.alpha == 0) lora.alpha = kDefaultAlpha;
   if (HasDefaultTargets(options)) lora.targets = model::DefaultTargets(base);
   std::sort(lora.targets.begin(), lora.targets.end());
   return lora;
@@ -47,7 +50,7 @@ absl::Status CheckInit(const ModelOptions& options, const model::LoraConfig& giv
   };
   const model::LoraConfig& lora = options.lora;
   if (lora.rank != given.rank) return differs("trainer.lora.rank", absl::StrCat(lora.rank), absl::StrCat(given.rank));
-  if (lora.alpha != ModelOptions().lora.alpha && std::abs(lora.alpha - given.alpha) > 1e-5 * given.alpha) {
+  if (lora.alpha != 0 && std::abs(lora.alpha - given.alpha) > 1e-5 * given.alpha) {
     return differs("trainer.lora.alpha", absl::StrCat(lora.alpha), absl::StrCat(given.alpha));
   }
   std::vector<std::string> targets = lora.targets;

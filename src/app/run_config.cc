@@ -74,7 +74,9 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Field("model.rope_theta", &model.rope_theta, "base of the rotary embedding's frequencies");
   schema.Field("trainer.lora.rank", &model.lora.rank,
                "rank of low-rank adapters, which alone are trained; 0: all weights are");
-  schema.Field("trainer.lora.alpha", &model.lora.alpha, "the adapters' result is multiplied by alpha / rank");
+  schema.Field(
+      "trainer.lora.alpha", &model.lora.alpha,
+      "the adapters' result is multiplied by alpha / rank; 0: that of trainer.lora.init's folder, otherwise 32");
   schema.Field(
       "trainer.lora.targets", &model.lora.targets,
       "products of every layer that get an adapter, by the last word of their name; of routed experts experts.WORD; "
@@ -168,6 +170,10 @@ absl::Status CheckModel(const ModelOptions& model) {
   }
   if (model.lora.rank < 0) {
     return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank is ", model.lora.rank, "; 0 trains all weights"));
+  }
+  if (model.lora.alpha < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("trainer.lora.alpha is ", model.lora.alpha,
+                                                   ": it must be above 0, or 0 for the adapter's own, otherwise 32"));
   }
   if (model.lora_init != "default" && (model.lora.rank == 0 || model.path.empty())) {
     return absl::InvalidArgumentError(absl::StrCat(

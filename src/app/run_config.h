@@ -42,9 +42,10 @@ struct ModelOptions {
   int64_t head_dim = 32;
   int64_t context_length = 2048;
   double rope_theta = 10000;
-  // Adapters in place of all weights (trainer.lora.*); rank 0 = all weights are trained.
+  // Adapters in place of all weights (trainer.lora.*); rank 0 = all weights are trained; alpha 0 = that of lora_init's
+  // folder, or 32.
   model::LoraConfig lora = {
-      .rank = 0, .alpha = 32, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
+      .rank = 0, .alpha = 0, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
   double lora_dropout = 0;
   std::string lora_init = "default";  // default: A uniform, B zero; or a PEFT folder
 };

@@ -121,6 +121,15 @@ TEST(RunConfig, AnAdapterToGoOnFromNeedsARankAndABase) {
   EXPECT_THAT(std::string(Load(kAgents, {init, rank}).status().message()), HasSubstr("there is no model.path"));
 }
 
+TEST(RunConfig, AnAlphaIsOfTheAdapterUntilItIsGiven) {
+  const auto plain = Load(kAgents), given = Load(kAgents, {"trainer.lora.alpha=32"});
+  ASSERT_TRUE(plain.ok() && given.ok()) << given.status();
+  EXPECT_EQ(plain->config->model.lora.alpha, 0);
+  EXPECT_EQ(given->config->model.lora.alpha, 32);
+  EXPECT_THAT(std::string(Load(kAgents, {"trainer.lora.alpha=-1"}).status().message()),
+              HasSubstr("trainer.lora.alpha is -1"));
+}
+
 TEST(RunConfig, MinTrainerRanksIsAtMostTrainerRanks) {
   EXPECT_TRUE(Load(kAgents, {"cluster.trainer_ranks=3", "cluster.min_trainer_ranks=3"}).ok());
   for (const char* least : {"cluster.min_trainer_ranks=0", "cluster.min_trainer_ranks=4"}) {

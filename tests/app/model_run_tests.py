@@ -167,7 +167,7 @@ def check_init(ingot, base, adapter):
     code, output = ingot.run("train", dict(SHORT, **dict(settings, **{
         "run.name": "init-refused", "trainer.lora.init": adapter_of_another(adapter)})))
     check(code == 2 and "another base" in output, output)
-    for key, value, found in (("rank", 2, "4"), ("alpha", 16, "8"), ("targets", "[q_proj]", "[down_proj, ")):
+    for key, value, found in (("rank", 2, "4"), ("alpha", 16, "8"), ("alpha", 32, "8"), ("targets", "[q_proj]", "[down_proj, ")):
         code, output = ingot.run("train", dict(SHORT, **dict(settings, **{"run.name": "init-differs", f"trainer.lora.{key}": value})))
         check(code == 2 and f"trainer.lora.{key} is {value}" in output and f"has {found}" in output, output)
 
