@@ -32,7 +32,9 @@ absl::Status CheckModelKeys(const RunConfig& config, const model::ModelConfig& s
     return absl::InvalidArgumentError(
         "trainer.replay_routes is set, and no engine records routes: set rollout.record_routes too");
   }
-  return config.model.path.empty() ? absl::OkStatus() : model::CheckServedTypes(config.model.path);
+  // The trainer publishes its own weights, and no engine reads this folder.
+  if (config.model.path.empty() || trainer.dtype != "model") return absl::OkStatus();
+  return model::CheckServedTypes(config.model.path, "set trainer.dtype to fp32 or bf16");
 }
 
 }  // namespace ingot::app

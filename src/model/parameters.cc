@@ -259,15 +259,15 @@ absl::Status CheckModelFile(const std::string& path, const ModelConfig& config, 
   }
 }
 
-absl::Status CheckServedTypes(const std::string& dir) {
+absl::Status CheckServedTypes(const std::string& dir, std::string_view remedy) {
   const std::string path = WeightsOf(dir);
   if (!Exists(path)) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const StoredTensors stored, DescribeSafetensors(path));
   for (const auto& [name, tensor] : stored.tensors) {
     if (tensor.scalar_type() != at::kDouble) continue;
-    return absl::InvalidArgumentError(absl::StrCat(stored.files.at(name), ": tensor '", name,
-                                                   "' is F64, and engines take F32, BF16 and F16: store the model in "
-                                                   "one of them"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(stored.files.at(name), ": tensor '", name,
+                     "' is F64, and engines take F32, BF16 and F16: ", base::View(remedy)));
   }
   return absl::OkStatus();
 }

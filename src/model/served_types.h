@@ -2,13 +2,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
 namespace ingot::model {
 
-// INVALID_ARGUMENT names the file and the tensor of type F64, which can be neither published nor served. OK for a folder
-// without weights. Otherwise fails as DescribeSafetensors (stored_tensors.h).
-absl::Status CheckServedTypes(const std::string& dir);
+// INVALID_ARGUMENT names the file and the tensor of type F64, which can be neither published nor served, and `remedy`. OK
+// for a folder without weights. Otherwise fails as DescribeSafetensors (stored_tensors.h).
+absl::Status CheckServedTypes(const std::string& dir, std::string_view remedy = "store the model in one of them");
 
 }  // namespace ingot::model

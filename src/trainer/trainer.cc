@@ -39,8 +39,8 @@ absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, 
     const bool trained = trainable && (entry == table.end() || entry->second->trained);
     // A bias moves by a small constant, which bf16 would round away.
     const bool bias = entry != table.end() && entry->second->part == model::Part::kCorrectionBias;
-    const at::ScalarType type =
-        bias ? at::promote_types(tensor.scalar_type(), at::kFloat) : Dtype(dtype, tensor.scalar_type());
+    const at::ScalarType asked = Dtype(dtype, tensor.scalar_type());
+    const at::ScalarType type = bias ? at::promote_types(asked, at::kFloat) : asked;
     if (trainable && type == at::kHalf) {
       return absl::InvalidArgumentError(
           "the model's weights are fp16, whose smallest numbers are larger than most gradients: set trainer.dtype to "

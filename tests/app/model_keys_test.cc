@@ -2,8 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 
 namespace ingot::app {
 namespace {
@@ -53,6 +58,29 @@ TEST(ModelKeys, AdaptersAreNotDividedByLayer) {
   EXPECT_THAT(std::string(CheckModelKeys(config, shape).message()), HasSubstr("trainer.sharding is layers"));
   config.cluster.trainer_ranks = 1;
   EXPECT_EQ(CheckModelKeys(config, shape), absl::OkStatus()) << "one rank divides nothing";
+}
+
+// A folder with one tensor, of type F64.
+std::string FolderOfDoubles() {
+  const std::string dir = ::testing::TempDir() + "/doubles_" + std::to_string(getpid());
+  std::filesystem::create_directories(dir);
+  const std::string header = R"({"model.norm.weight":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})";
+  const uint64_t bytes = header.size();
+  std::ofstream file(dir + "/model.safetensors", std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+  file << header << std::string(8, '\0');
+  return dir;
+}
+
+TEST(ModelKeys, AFolderOfDoublesNeedsATypeToTrainIn) {
+  RunConfig config;
+  config.model.path = FolderOfDoubles();
+  EXPECT_THAT(Error(config, 0), AllOf(HasSubstr("'model.norm.weight' is F64"), HasSubstr("set trainer.dtype to")));
+  for (const char* type : {"fp32", "bf16"}) {
+    config.trainer.dtype = type;
+    EXPECT_EQ(Error(config, 0), "") << type;
+  }
+  std::filesystem::remove_all(config.model.path);
 }
 
 }  // namespace

@@ -478,5 +478,19 @@ TEST(RouterBias, MovesInFp32BesideWeightsInBf16) {
   EXPECT_NEAR(moved.max().item<double>(), 0.001, 1e-6);
 }
 
+// Engines take no fp64.
+TEST(RouterBias, OfFp64IsFp32WhereTheTypeIsGiven) {
+  model::ModelConfig config = TinyConfig();
+  MakeFamily("minimax_m2", config);
+  for (const auto& [dtype, type] : {std::pair("bf16", at::kBFloat16), {"fp32", at::kFloat}}) {
+    TrainerOptions options;
+    options.dtype = dtype;
+    const auto trainer = *Trainer::Create(options, config, Shaken(config, at::kDouble, 3));
+    for (const auto& [name, tensor] : trainer->parameters().tensors()) {
+      EXPECT_EQ(tensor.scalar_type(), name.ends_with("e_score_correction_bias") ? at::kFloat : type) << name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ingot::trainer
