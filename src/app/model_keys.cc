@@ -23,11 +23,6 @@ absl::Status CheckModelKeys(const RunConfig& config, const model::ModelConfig& s
                                                    shape.model_type,
                                                    " have no bias: use trainer.expert_balance instead"));
   }
-  if (config.cluster.trainer_ranks > 1 && trainer.sharding == "layers" && shape.lora.rank > 0) {
-    return absl::InvalidArgumentError(
-        "trainer.sharding is layers, and trainer.lora.rank trains adapters over a frozen base, which every rank holds "
-        "whole: set it to optimizer");
-  }
   if (trainer.replay_routes && !config.rollout.record_routes) {
     return absl::InvalidArgumentError(
         "trainer.replay_routes is set, and no engine records routes: set rollout.record_routes too");

@@ -8,8 +8,8 @@
 namespace ingot::app {
 
 // INVALID_ARGUMENT names a key of experts that would do nothing: the model has no experts, its routers have no bias, or no
-// engine records the routes that the trainer is to replay. Also parameters divided by layer under adapters, and a folder
-// of a type that engines do not take (model/served_types.h).
+// engine records the routes that the trainer is to replay. Also a folder of a type that engines do not take
+// (model/served_types.h).
 absl::Status CheckModelKeys(const RunConfig& config, const model::ModelConfig& shape);
 
 }  // namespace ingot::app

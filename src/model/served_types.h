@@ -8,8 +8,8 @@
 
 namespace ingot::model {
 
-// INVALID_ARGUMENT names the file and the tensor of type F64, which can be neither published nor served, and `remedy`. OK
-// for a folder without weights. Otherwise fails as DescribeSafetensors (stored_tensors.h).
+// INVALID_ARGUMENT names the file and the tensor of type F64, which can be neither published nor served, and `remedy`.
+// OK for a folder without weights. Otherwise fails as DescribeSafetensors (stored_tensors.h).
 absl::Status CheckServedTypes(const std::string& dir, std::string_view remedy = "store the model in one of them");
 
 }  // namespace ingot::model

@@ -118,17 +118,6 @@ int64_t BytesOf(const model::Parameters& parameters) {
   return bytes;
 }
 
-absl::Status CheckRanks(const TrainerOptions& options, const model::ModelConfig& config, const Ranks* ranks) {
-  if (ranks == nullptr) return absl::OkStatus();
-  const model::ModelSpec spec = model::SpecOf(config);
-  if (ByLayer(options) && spec.adapted) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sharding layers: ", spec.elements() - spec.trained_elements(), " of ", spec.elements(),
-                     " parameters are a frozen base under adapters, which every rank holds: use sharding optimizer"));
-  }
-  return absl::OkStatus();
-}
-
 // Of model, optimizer and one micro-batch.
 MemoryNeed FirstNeed(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                      const std::optional<RankPlace>& place) {
@@ -151,7 +140,6 @@ at::ScalarType TypeOf(const model::ModelConfig& config) {
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                             at::Device device, const Ranks* ranks, bool say, int64_t held = 0) {
   INGOT_RETURN_IF_ERROR(config.CheckDevice(device.str()));
-  INGOT_RETURN_IF_ERROR(CheckRanks(options, config, ranks));
   if (!device.is_cpu()) return absl::OkStatus();
   const PassOptions pass = PassOptionsOf(options);
   const MemoryNeed need = FirstNeed(options, config, given, PlaceOf(ranks));
@@ -373,7 +361,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot()
   INGOT_ASSIGN_OR_RETURN(snapshot_,
                          SnapshotOf(version_, parameters().tensors(), CopiesInto(std::move(changes)), rounded));
   marked_from_ = snapshot_->checksum();
-  ShareFrozen(*snapshot_);
+  if (shards_ == nullptr) ShareFrozen(*snapshot_);  // of a divided base most of that memory is given back
   return snapshot_;
 }
 

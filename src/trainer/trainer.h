@@ -287,6 +287,8 @@ class Trainer {
   void Divide();
   // Undoes Divide, after a stage.
   void Unite();
+  // The parameters that this rank writes: its own; rank 0 also those that nobody owns. REQUIRES: several ranks.
+  std::map<std::string, at::Tensor> OwnParameters() const;
   // If parameters are divided: makes rank 0's snapshot of all parameters after a step.
   void SnapshotTogether(int64_t version);
   // Versions that ranks store (trainer_versions.cc). Supervised stages have none.

@@ -146,6 +146,16 @@ void Trainer::Unite() {
   OrThrow(ranks_->BreakUnless([&] { return shards_->Unite(); }));
 }
 
+std::map<std::string, at::Tensor> Trainer::OwnParameters() const {
+  std::map<std::string, at::Tensor> own = shards_ == nullptr ? optimizer_->Owned() : shards_->Owned();
+  if (!ranks_->leads()) return own;
+  for (const auto& [name, tensor] : parameters().tensors()) {
+    const bool owned = shards_ == nullptr ? tensor.requires_grad() : shards_->Divides(name);
+    if (!owned) own[name] = tensor;
+  }
+  return own;
+}
+
 void Trainer::SnapshotTogether(int64_t version) {
   if (!divided() || stores()) return;
   optimizer_->ZeroGrad();  // its gradients are spent and occupy memory
@@ -153,8 +163,8 @@ void Trainer::SnapshotTogether(int64_t version) {
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(auto parameters, shards_->Gather());
     if (!ranks_->leads()) return absl::OkStatus();
-    for (const auto& [name, tensor] : model_.parameters().tensors()) {  // whole on every rank
-      if (!tensor.requires_grad()) parameters[name] = tensor;
+    for (const auto& [name, tensor] : model_.parameters().tensors()) {
+      if (!shards_->Divides(name)) parameters[name] = tensor;  // whole on every rank
     }
     INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, parameters, CopiesInto(nullptr)));
     return absl::OkStatus();
@@ -286,12 +296,8 @@ absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root, in
       ranks_->leads() ? BeginCheckpoint(root, step) : absl::StatusOr<std::string>("");
   INGOT_RETURN_IF_ERROR(ranks_->Agree(begun.status()));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, ranks_->BroadcastBytes(*begun, 0));
-  std::map<std::string, at::Tensor> parameters = optimizer_->Owned();
-  for (const auto& [name, tensor] : model_.parameters().tensors()) {  // nobody owns what is not trained
-    if (ranks_->leads() && !tensor.requires_grad()) parameters[name] = tensor;
-  }
   const absl::StatusOr<CheckpointShard> own =
-      WriteShard(folder, parameters, optimizer_->State(), ranks_->rank(), ranks_->size());
+      WriteShard(folder, OwnParameters(), optimizer_->State(), ranks_->rank(), ranks_->size());
   if (const absl::Status all = ranks_->Agree(own.status()); !all.ok()) {
     if (ranks_->leads()) AbandonCheckpoint(root, step);
     return base::Annotate(all, absl::StrCat("cannot write checkpoint ", folder, " (the earlier ones are untouched)"));

@@ -70,11 +70,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeOwn() {
     for (auto& [name, parameter] : rounded) changes->masks[name] = std::move(parameter.changes);
   }
   marked_from_ = part_marked_from_ = 0;
-  std::map<std::string, at::Tensor> owned = optimizer_->Owned();
-  for (const auto& [name, tensor] : parameters().tensors()) {  // nobody owns what is not trained
-    if (ranks_->leads() && !tensor.requires_grad()) owned[name] = tensor;
-  }
-  INGOT_ASSIGN_OR_RETURN(auto own, SnapshotOf(version_, owned, CopiesInto(std::move(changes)), rounded));
+  INGOT_ASSIGN_OR_RETURN(auto own, SnapshotOf(version_, OwnParameters(), CopiesInto(std::move(changes)), rounded));
   part_marked_from_ = own->checksum();
   ShareFrozen(*own);
   return own;

@@ -48,18 +48,6 @@ TEST(ModelKeys, KeysOfExpertsNeedAModelThatHasSome) {
   EXPECT_EQ(Error(both, 4), "");
 }
 
-TEST(ModelKeys, AdaptersAreNotDividedByLayer) {
-  RunConfig config;
-  config.trainer.sharding = "layers";
-  config.cluster.trainer_ranks = 2;
-  model::ModelConfig shape;
-  EXPECT_EQ(CheckModelKeys(config, shape), absl::OkStatus());
-  shape.lora.rank = 4;
-  EXPECT_THAT(std::string(CheckModelKeys(config, shape).message()), HasSubstr("trainer.sharding is layers"));
-  config.cluster.trainer_ranks = 1;
-  EXPECT_EQ(CheckModelKeys(config, shape), absl::OkStatus()) << "one rank divides nothing";
-}
-
 // A folder with one tensor, of type F64.
 std::string FolderOfDoubles() {
   const std::string dir = ::testing::TempDir() + "/doubles_" + std::to_string(getpid());

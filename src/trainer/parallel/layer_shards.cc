@@ -16,25 +16,35 @@
 namespace ingot::trainer {
 bool IsHere(const at::Tensor& parameter) { return parameter.numel() == 0 || parameter.storage().nbytes() > 0; }
 
+std::vector<int> OwnersOf(const model::ModelSpec& spec, int ranks) {
+  const auto table = spec.Tensors();
+  std::vector<int64_t> trained, frozen;
+  for (const auto& [name, tensor] : table) (tensor->trained ? trained : frozen).push_back(tensor->elements());
+  const std::vector<int> of_trained = OwnersOf(trained, ranks), of_frozen = OwnersOf(frozen, ranks);
+  std::vector<int> owners;
+  auto next_trained = of_trained.begin(), next_frozen = of_frozen.begin();
+  for (const auto& [name, tensor] : table) owners.push_back(tensor->trained ? *next_trained++ : *next_frozen++);
+  return owners;
+}
+
 LayerShards::LayerShards(const model::ModelConfig& config, const std::map<std::string, at::Tensor>& parameters,
                          Ranks& ranks)
     : ranks_(ranks) {
-  std::vector<int64_t> sizes;
   const model::ModelSpec spec = model::SpecOf(config);
-  const auto table = spec.Tensors();
-  // A router's bias is not trained: nobody owns it, every rank holds it and changes it alike.
-  const auto divides = [&](const std::string& name) { return table.at(name)->trained; };
-  for (const auto& [name, parameter] : parameters) {
-    if (!divides(name)) continue;
+  const std::vector<int> owners = OwnersOf(spec, ranks.size());
+  auto owner = owners.begin();
+  for (const auto& [name, tensor] : spec.Tensors()) {
+    const int own = *owner++;
+    // Nobody owns a router's bias: every rank holds it and changes it alike.
+    if (tensor->part == model::Part::kCorrectionBias) continue;
     names_.push_back(name);
-    parameters_.push_back(parameter);
-    sizes.push_back(parameter.numel());
+    parameters_.push_back(parameters.at(name));
+    owners_.push_back(own);
   }
-  owners_ = OwnersOf(sizes, ranks.size());
   for (const std::vector<std::string>& unit : spec.Units()) {
     std::vector<size_t>& indices = units_.emplace_back();
     for (const std::string& name : unit) {
-      if (!divides(name)) continue;
+      if (!Divides(name)) continue;
       indices.push_back(static_cast<size_t>(std::lower_bound(names_.begin(), names_.end(), name) - names_.begin()));
     }
   }
@@ -48,6 +58,18 @@ void LayerShards::Divide() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!Owns(i)) Drop(parameters_[i]);
   }
+}
+
+std::map<std::string, at::Tensor> LayerShards::Owned() const {
+  std::map<std::string, at::Tensor> owned;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (Owns(i)) owned[names_[i]] = parameters_[i];
+  }
+  return owned;
+}
+
+bool LayerShards::Divides(const std::string& name) const {
+  return std::binary_search(names_.begin(), names_.end(), name);
 }
 
 void LayerShards::Release() {

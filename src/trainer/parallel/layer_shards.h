@@ -17,6 +17,9 @@
 // tensor but not its memory. Autograd's saved tensors therefore stay valid between a layer's forward and backward pass;
 // filling the memory again is no change to autograd.
 //
+// A frozen base under adapters is divided likewise. Every rank holds a router's bias, which changes without the
+// optimizer and has no owner.
+//
 // One thread, that of Ranks. Functions marked "together" are called by all ranks at the same place.
 #pragma once
 
@@ -29,10 +32,15 @@
 
 #include "base/status.h"
 #include "model/config.h"
+#include "model/layer_spec.h"
 #include "trainer/layer_weights.h"
 #include "trainer/parallel/ranks.h"
 
 namespace ingot::trainer {
+
+// The owner of each tensor of the table, in the order of names: of trained ones as the optimizer has it; the others are
+// divided by themselves.
+std::vector<int> OwnersOf(const model::ModelSpec& spec, int ranks);
 
 class LayerShards final : public LayerWeights {
  public:
@@ -50,10 +58,15 @@ class LayerShards final : public LayerWeights {
   void NeedHead() override { Need(1); }
   void NeedLayer(int64_t layer) override { Need(layer + 2); }
 
+  // The parameters that this rank owns, trained or not, by name.
+  std::map<std::string, at::Tensor> Owned() const;
+  // Whether a rank owns the parameter.
+  bool Divides(const std::string& name) const;
+
   // Drops the unit that was needed last. REQUIRED before parameters change; also frees its memory until the next step.
   void Release();
 
-  // Together. Returns all parameters on rank 0, none elsewhere.
+  // Together. Returns all divided parameters on rank 0, none elsewhere.
   absl::StatusOr<std::map<std::string, at::Tensor>> Gather();
 
   // Together. All ranks hold all parameters again, until the next Divide.

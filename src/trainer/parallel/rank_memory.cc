@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/layer_spec.h"
+#include "trainer/parallel/layer_shards.h"
 #include "trainer/parallel/sharded_adamw.h"
 
 namespace ingot::trainer {
@@ -36,18 +37,23 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
                              bool by_layer) {
   if (!place.has_value()) return PredictMemory(config, element_bytes, options, parts);
   MemoryNeed need = PredictPasses(config, element_bytes, options, parts, /*gradients_stay=*/false);
-  std::vector<int64_t> sizes;
   const model::ModelSpec spec = model::SpecOf(config);
-  for (const auto& [name, tensor] : spec.Tensors()) sizes.push_back(tensor->elements());
-  const std::vector<int> owners = OwnersOf(sizes, place->size);
-  int64_t all = 0, owned = 0, largest = 0, whole_again = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    all += sizes[i];
-    if (owners[i] == place->rank) owned += sizes[i];
-    largest = std::max(largest, sizes[i]);
+  const std::vector<int> owners = OwnersOf(spec, place->size);
+  auto owner = owners.begin();
+  // Elements of the trained parameters, and of all that others own.
+  int64_t all = 0, owned = 0, largest = 0, others = 0, largest_of_all = 0, whole_again = 0;
+  for (const auto& [name, tensor] : spec.Tensors()) {
+    const int64_t size = tensor->elements();
+    const bool own = *owner++ == place->rank;
+    if (!own) others += size;
+    largest_of_all = std::max(largest_of_all, size);
+    if (!tensor->trained) continue;
+    all += size;
+    if (own) owned += size;
+    largest = std::max(largest, size);
   }
   if (by_layer) {
-    const int64_t others = all - owned, visiting = LargestUnit(config, *place, owners) + largest;
+    const int64_t visiting = LargestUnit(config, *place, owners) + largest_of_all;
     need.weights -= std::max<int64_t>(0, others - visiting) * element_bytes;
     whole_again = place->leads() ? others * element_bytes : 0;
   }

@@ -17,6 +17,7 @@
 #include "../temp_dir.h"
 #include "../tiny_kinds.h"
 #include "../tiny_model.h"
+#include "model/layer_spec.h"
 #include "rank_group.h"
 #include "together.h"
 #include "trainer/trainer.h"
@@ -393,11 +394,21 @@ TEST(DividedParameters, OfRoutersWithABiasGiveTheBitsOfWholeOnes) {
   }
 }
 
-TEST(DividedParameters, AreRefusedUnderAdapters) {
-  OnRanks(2, [&](Ranks& ranks) {
-    const auto trainer = Of(AdaptedConfig(), ByLayer(), at::kFloat)(&ranks);
-    EXPECT_THAT(std::string(trainer.status().message()), HasSubstr("use sharding optimizer"));
-  });
+// The frozen base is divided too.
+TEST(DividedParameters, UnderAdaptersGiveTheBitsOfWholeOnes) {
+  TrainerOptions options = Plain();
+  for (const std::string dtype : {"model", "bf16"}) {
+    for (const bool runs_twice : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(dtype, runs_twice ? ", each layer twice" : ""));
+      options.dtype = dtype;
+      options.checkpoint_layers = runs_twice;
+      const Result whole = RunSteps(3, Of(AdaptedConfig(), options, at::kFloat), 2);
+      const Result divided = RunSteps(3, Of(AdaptedConfig(), ByLayer(options), at::kFloat), 2);
+      ExpectSameBits(divided, whole);
+      ASSERT_EQ(divided.reports.size(), whole.reports.size());
+      for (size_t i = 0; i < whole.reports.size(); ++i) ExpectSameMetrics(divided.reports[i], whole.reports[i], 0);
+    }
+  }
 }
 
 int64_t BytesHere(const Trainer& trainer) {
@@ -408,13 +419,17 @@ int64_t BytesHere(const Trainer& trainer) {
   return bytes;
 }
 
-// Untied, so that the head is a unit of its own. Ranks that own a whole unit, or have no work, ask for nothing.
-TEST(DividedParameters, AreHeldOnceBetweenSteps) {
-  auto config = TinyConfig();
-  config.tie_word_embeddings = false;
+// A router's bias is held by each rank.
+void ExpectHeldOnce(const model::ModelConfig& config) {
   const auto parameters = TinyParameters(config, 2, at::kFloat);
-  int64_t all = 0;
-  for (const auto& [name, tensor] : parameters.tensors()) all += static_cast<int64_t>(tensor.nbytes());
+  const model::ModelSpec spec = model::SpecOf(config);
+  const auto table = spec.Tensors();
+  int64_t all = 0, biases = 0;
+  for (const auto& [name, tensor] : parameters.tensors()) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    all += bytes;
+    if (table.at(name)->part == model::Part::kCorrectionBias) biases += bytes;
+  }
   for (const int size : {2, 5}) {
     std::atomic<int64_t> held{0};
     std::map<std::string, uint64_t> checksums;
@@ -438,10 +453,19 @@ TEST(DividedParameters, AreHeldOnceBetweenSteps) {
         if (options.sharding == "layers") held += BytesHere(*trainer);
       });
     }
-    EXPECT_EQ(held, all);
+    EXPECT_EQ(held, all + (size - 1) * biases);
     EXPECT_EQ(checksums.at("layers"), checksums.at("optimizer"));
   }
 }
+
+// Untied, so that the head is a unit of its own. Ranks that own a whole unit, or have no work, ask for nothing.
+TEST(DividedParameters, AreHeldOnceBetweenSteps) {
+  auto config = TinyConfig();
+  config.tie_word_embeddings = false;
+  ExpectHeldOnce(config);
+}
+
+TEST(DividedParameters, AreHeldOnceUnderAdaptersToo) { ExpectHeldOnce(AdaptedConfig()); }
 
 TEST(DividedParameters, AreServedToARankThatScoresAlone) {
   Together(3, Fresh(ByLayer()), [&](Trainer& trainer, Result&) {
@@ -552,9 +576,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RankCheckpointOf, ::testing::ValuesIn(TinyKinds(
 TEST_P(RankCheckpointOf, ResumedOnAsManyRanksGivesTheSameBits) {
   TrainerOptions options = Plain();
   options.expert_bias_rate = GetParam().expert_bias_rate;
-  std::vector<TrainerOptions> ways = {options};
-  if (GetParam().config.lora.rank == 0) ways.push_back(ByLayer(options));
-  for (const TrainerOptions& way : ways) {
+  for (const TrainerOptions& way : {options, ByLayer(options)}) {
     SCOPED_TRACE(way.sharding);
     const Result whole = Whole(2, Of(GetParam().config, way, at::kFloat));
     ExpectSameBits(RunSteps(2, Resumed(2, way), 4), whole);

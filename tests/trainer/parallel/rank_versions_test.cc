@@ -11,6 +11,7 @@
 
 #include "../makers.h"
 #include "../temp_dir.h"
+#include "../tiny_kinds.h"
 #include "rank_group.h"
 #include "together.h"
 #include "trainer/trainer.h"
@@ -91,7 +92,8 @@ TrainBatch BatchOf(int64_t step) { return RandomBatch(static_cast<uint64_t>(100 
 // Rank 0 runs `lead`; `adapt` may change a rank's store.
 void OnStoringRanks(const TrainerOptions& options, const std::string& folder, const std::function<void(Trainer&)>& lead,
                     const std::function<void(int rank, FaultyStore&)>& adapt = nullptr,
-                    std::vector<std::map<std::string, int64_t>>* written = nullptr) {
+                    std::vector<std::map<std::string, int64_t>>* written = nullptr,
+                    const model::ModelConfig& config = TinyConfig()) {
   std::mutex mu;
   if (written != nullptr) written->resize(kRanks);
   OnRanks(kRanks, [&](Ranks& ranks) {
@@ -99,7 +101,8 @@ void OnStoringRanks(const TrainerOptions& options, const std::string& folder, co
     std::map<std::string, int64_t> sizes;  // of what this rank writes, by key
     store->on_stored = [&sizes](const std::string& key, int64_t bytes) { sizes[key] = bytes; };
     if (adapt) adapt(ranks.rank(), *store);
-    auto trainer = *Fresh(options)(&ranks);
+    auto trainer = *Trainer::Create(options, config, TinyParameters(config, ranks.leads() ? 2 : 77, at::kFloat),
+                                    base::Clock::Real(), &ranks);
     trainer->StoreVersionsIn({.store = store, .run = kRun, .codec = {}});
     if (ranks.leads()) {
       lead(*trainer);
@@ -173,6 +176,30 @@ TEST_P(RankVersions, EachRankStoresWhatItOwns) {
     EXPECT_GT(anchors, 0);
     EXPECT_LT(anchors, 2 * all * 6 / 10) << "of two anchors";
   }
+}
+
+TEST_P(RankVersions, OfAdaptersHaveTheFrozenBase) {
+  TempDir folder, checkpoints;
+  const std::string store = folder.path() + "/store";
+  OnStoringRanks(
+      Options(), store,
+      [&](Trainer& trainer) {
+        Process one(store, "rollout-0");
+        Versions versions(store);
+        versions.Add("rollout-0");
+        for (int64_t step = 0; step < 3; ++step) {
+          if (step > 0) {
+            ASSERT_TRUE(trainer.TrainStep(BatchOf(step - 1)).ok());
+          }
+          const auto version = versions.Publish(trainer);
+          ASSERT_TRUE(version.ok()) << version.status();
+          ExpectHas(one.engine, trainer, **version);
+        }
+        const auto saved = trainer.SaveCheckpoint(checkpoints.path(), {});
+        ASSERT_TRUE(saved.ok()) << saved.status();
+        EXPECT_TRUE(Trainer::Resume(Options(), saved->path).ok());
+      },
+      nullptr, nullptr, AdaptedConfig());
 }
 
 TEST_P(RankVersions, AStoreThatFailsOnOneRankIsTriedAgain) {

@@ -353,5 +353,19 @@ TEST(RankMemory, SharesOfTheOptimizerAddUp) {
   EXPECT_EQ(RanksHere(nullptr), 1);
 }
 
+TEST(RankMemory, AFrozenBaseIsDividedByLayerToo) {
+  model::ModelConfig large = TinyConfig();
+  large.hidden_size = 2048;
+  large.intermediate_size = 8192;
+  large.num_hidden_layers = 40;
+  large.lora = {.rank = 2, .alpha = 4, .targets = {"q_proj"}};
+  const tree::ForestPart part = UncutPart(1);
+  const auto weights = [&](bool by_layer) {
+    const RankPlace place{1, 3};
+    return static_cast<double>(PredictRankMemory(large, 4, {}, std::span(&part, 1), place, by_layer).weights);
+  };
+  EXPECT_LT(weights(true), 0.4 * weights(false)) << "a third, and the layer that runs";
+}
+
 }  // namespace
 }  // namespace ingot::trainer
