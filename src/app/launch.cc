@@ -319,8 +319,8 @@ JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary) {
   return {std::make_unique<SlurmLauncher>(std::move(script), std::move(options)), "launch.sbatch"};
 }
 
-// Writes the job's file into the run's folder. A job that waits in its queue holds no folder, so its launcher is asked.
-absl::Status PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
+// The run's folder, with the job's file. A job that waits in its queue holds no folder, so its launcher is asked.
+absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
   const RunConfig& config = *loaded.config;
   INGOT_ASSIGN_OR_RETURN(const std::string present, job.launcher->Present());
   if (!present.empty()) {
@@ -328,14 +328,44 @@ absl::Status PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan
         absl::StrCat("the run '", config.name, "' is launched already: ", present, ", or choose another run.name"));
   }
   INGOT_ASSIGN_OR_RETURN(const std::string text, job.launcher->Plan());
-  // The node with the trainer holds the folder while the job runs.
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir,
+  INGOT_ASSIGN_OR_RETURN(RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandOf("launch", args)));
   INGOT_RETURN_IF_ERROR(dir.WriteFile(job.file, text));
-  return dir.DropReplaced();  // the job's nodes resume
+  return dir;
+}
+
+// After a submission that failed as `failed` tells: the run that the job was to replace is put back, unless something of the
+// job may be there. An error of sbatch or kubectl alone does not tell: the answer of a busy server gets lost.
+absl::Status PutReplacedBack(const absl::Status& failed, Launcher& launcher, RunDir& dir) {
+  if (!dir.replaces()) return failed;
+  const absl::StatusOr<std::string> present = launcher.Present();
+  absl::Status back = present.status();
+  if (present.ok()) back = present->empty() ? dir.TakeBack() : absl::FailedPreconditionError(*present);
+  if (back.ok()) return failed;  // the end of `dir` puts it back
+  return absl::Status(
+      failed.code(),
+      absl::StrCat(
+          failed.message(), "; the run that the job was to replace is kept in ", dir.replaced(),
+          ", since something of the job may be there (", back.message(),
+          "): once nothing of it is left, the next `ingot launch` puts the run back, unless the new one began"));
+}
+
+// Nobody holds the folder while the job is submitted: its node with the trainer takes it, maybe before the submission's
+// end.
+absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
+  const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(RunDir dir, PrepareJob(args, loaded, job));
+  INGOT_RETURN_IF_ERROR(dir.HandOver());
+  const absl::Status started = job.launcher->Start();
+  if (!started.ok()) return PutReplacedBack(started, *job.launcher, dir);
+  std::printf("%s: submitted; the nodes' output is in %s/logs\n", config.name.c_str(), FolderOf(config).c_str());
+  if (const absl::Status dropped = dir.DropReplaced(); !dropped.ok()) {
+    PrintLine(config, absl::StrCat("the replaced run is not removed: ", dropped.message()));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
@@ -371,10 +401,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   if (config.cluster.launcher == LauncherKind::kSlurm) {
     INGOT_RETURN_IF_ERROR(CheckSlurm(config.cluster.groups, RunHere));
   }
-  if (!here) INGOT_RETURN_IF_ERROR(PrepareJob(args.run, loaded, plan));
-  INGOT_RETURN_IF_ERROR(plan.launcher->Start());
-  if (!here)
-    std::printf("%s: submitted; the nodes' output is in %s/logs\n", config.name.c_str(), FolderOf(config).c_str());
+  INGOT_RETURN_IF_ERROR(here ? plan.launcher->Start() : SubmitJob(args.run, loaded, plan));
   return plan.launcher->Watch(StopFlag());
 }
 

@@ -189,13 +189,22 @@ class Agent {
     std::printf("[%s %s] %s\n", config_.name.c_str(), name_.c_str(), base::Printable(line).c_str());
   }
 
-  // The folder, the registry, and this node's entry in it. The node that drives the run holds its folder; the others
-  // find it there, or make its subfolders.
+  // The node that drives the run holds its folder; the others find it there, or make its subfolders.
+  absl::StatusOr<RunDir> OpenFolder() const {
+    if (!drives_) return RunDir::Attach(config_.root, config_.name);
+    const bool in_job =
+        config_.cluster.launcher != LauncherKind::kLocal && args_.run.resume;  // as its launcher renders
+    if (in_job) return RunDir::OpenInJob(config_.root, config_.name);
+    const IfExists if_exists = args_.run.resume ? IfExists::kResume : config_.if_exists;
+    INGOT_ASSIGN_OR_RETURN(RunDir dir, RunDir::Open(config_.root, config_.name, if_exists));
+    if (NodesOf(config_.cluster) > 1) dir.LeaveReplaced();
+    return dir;
+  }
+
+  // The folder, the registry, and this node's entry in it.
   absl::Status Open(const RunSecrets& secrets) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config_.cluster, secrets.token));
-    const IfExists if_exists = args_.run.resume ? IfExists::kResume : config_.if_exists;
-    INGOT_ASSIGN_OR_RETURN(RunDir dir, drives_ ? RunDir::Open(config_.root, config_.name, if_exists)
-                                               : RunDir::Attach(config_.root, config_.name));
+    INGOT_ASSIGN_OR_RETURN(RunDir dir, OpenFolder());
     dir_.emplace(std::move(dir));
     base::InitLogging("node " + name_, config_.log_level, absl::StrCat(dir_->logs(), "/node-", name_, ".log"));
     if (!TrainerAlone(config_) || config_.cluster.trainer_ranks > 1) {

@@ -4,15 +4,12 @@
 #include "app/run_roles.h"
 
 namespace ingot::app {
-namespace {
 
 int NodesOf(const ClusterOptions& cluster) {
   int nodes = 0;
   for (const NodeGroup& group : cluster.groups) nodes += group.nodes;
   return nodes;
 }
-
-}  // namespace
 
 absl::Status CheckSharedToken(const RunConfig& config) {
   if (!config.cluster.token_file.empty() || TrainerAlone(config)) return absl::OkStatus();

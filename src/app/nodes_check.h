@@ -7,6 +7,9 @@
 
 namespace ingot::app {
 
+// Number of nodes that cluster.groups names.
+int NodesOf(const ClusterOptions& cluster);
+
 // INVALID_ARGUMENT names the key at fault: groups that do not run every role once, a launcher without groups or without the
 // keys that it needs, several nodes without a token that they share.
 absl::Status CheckNodes(const RunConfig& config);

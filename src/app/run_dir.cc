@@ -30,8 +30,14 @@ namespace {
 //
 //   RUN/* --entry by entry--> replacing/ --renamed--> replaced/ --renamed, the start succeeded--> removed/ --> gone
 //   RUN/* <--entry by entry-- replacing/ <--renamed-- replaced/     the start failed, or its process died
+//
+// While a job that replaces the run is submitted, nobody holds the folder. The name of replaced/ is then submitted/, which the job's nodes leave alone: they
+// run only if the job was accepted.
+//
+//   replaced/ <--renamed--> submitted/ --renamed, the job was accepted or begins--> removed/ --> gone
 constexpr char kReplacing[] = ".ingot-replacing";  // a part of the old run; the other part is beside it
 constexpr char kReplaced[] = ".ingot-replaced";    // the old run; beside it is the start's
+constexpr char kSubmitted[] = ".ingot-submitted";  // as kReplaced, and the start is a job's
 constexpr char kRemoved[] = ".ingot-removed";
 
 constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs tell why
@@ -62,6 +68,8 @@ absl::Status Rename(const fs::path& from, const fs::path& to) {
 absl::Status Remove(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
+  // Another process may remove the same folder, and be first at an entry.
+  for (int i = 0; i < 1000 && error == std::errc::no_such_file_or_directory; ++i) fs::remove_all(path, error);
   return error ? Failed("remove", path, error) : absl::OkStatus();
 }
 
@@ -88,9 +96,9 @@ absl::Status SetAside(const fs::path& path) {
   return base::SyncDir(path.string());
 }
 
-bool HasSetAside(const fs::path& path) {
+bool Exists(const fs::path& path) {
   std::error_code none;
-  return fs::exists(path / kReplaced, none) || fs::exists(path / kReplacing, none);
+  return fs::exists(path, none);
 }
 
 // Puts the logs of a start that failed among those of the run that it did not replace.
@@ -105,8 +113,8 @@ absl::Status KeepLogs(const fs::path& path) {
 
 // Removes the start's files but its logs, and puts the old run back in their place.
 absl::Status PutBack(const fs::path& path) {
-  std::error_code none;
-  if (fs::exists(path / kReplaced, none)) {
+  if (Exists(path / kSubmitted)) INGOT_RETURN_IF_ERROR(Rename(path / kSubmitted, path / kReplaced));
+  if (Exists(path / kReplaced)) {
     INGOT_RETURN_IF_ERROR(KeepLogs(path));
     INGOT_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(path, kReplaced));
     for (const fs::path& entry : entries) INGOT_RETURN_IF_ERROR(Remove(entry));
@@ -125,11 +133,22 @@ absl::Status PutBack(const fs::path& path) {
 // Mends a folder whose process died while it replaced the run.
 absl::Status Mend(const fs::path& path) {
   INGOT_RETURN_IF_ERROR(Remove(path / kRemoved));
-  if (!HasSetAside(path)) return absl::OkStatus();
+  const bool submitted = Exists(path / kSubmitted);
+  if (!submitted && !Exists(path / kReplaced) && !Exists(path / kReplacing)) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(PutBack(path));
-  std::fprintf(stderr, "%s: a start died before it had replaced the run, which is there again\n",
-               base::Printable(path.string()).c_str());
+  std::fprintf(stderr, "%s: a start %s before it had replaced the run, which is there again\n",
+               base::Printable(path.string()).c_str(), submitted ? "by a job ended" : "ended or died");
   return absl::OkStatus();
+}
+
+// Takes the run's lock; returns its file.
+absl::StatusOr<int> Lock(const std::string& path) {
+  const int fd = open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return absl::UnavailableError(absl::StrCat("cannot open '", path, "/lock': ", std::strerror(errno)));
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  close(fd);
+  return absl::FailedPreconditionError(
+      absl::StrCat("the run '", path, "' is in use by another process; stop it, or choose another run.name"));
 }
 
 // Number of steps in a record.
@@ -161,6 +180,15 @@ std::string DescribeRun(const fs::path& path) {
 }  // namespace
 
 absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& name, IfExists if_exists) {
+  return OpenAs(root, name, if_exists, /*in_job=*/false);
+}
+
+absl::StatusOr<RunDir> RunDir::OpenInJob(const std::string& root, const std::string& name) {
+  return OpenAs(root, name, IfExists::kResume, /*in_job=*/true);
+}
+
+absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string& name, IfExists if_exists,
+                                      bool in_job) {
   if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
     return absl::InvalidArgumentError(absl::StrCat("run.name '", name, "' must be a plain folder name"));
   }
@@ -169,15 +197,9 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
   fs::create_directories(path, error);
   if (error)
     return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
-  const int fd = open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::UnavailableError(absl::StrCat("cannot open '", path, "/lock': ", std::strerror(errno)));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    close(fd);
-    return absl::FailedPreconditionError(
-        absl::StrCat("the run '", path, "' is in use by another process; stop it, or choose another run.name"));
-  }
+  INGOT_ASSIGN_OR_RETURN(const int fd, Lock(path));
   RunDir dir(path, fd, false);
-  INGOT_RETURN_IF_ERROR(Mend(path));
+  if (!in_job || !Exists(fs::path(path) / kSubmitted)) INGOT_RETURN_IF_ERROR(Mend(path));
   const bool configured = fs::exists(path + "/config.yaml");
   // An evaluation (evaluate.cc) exists once it is configured. A run exists without its configuration too, which is
   // written before the run begins, so that its file was lost.
@@ -229,32 +251,70 @@ absl::Status RunDir::MakeFolders() const {
 }
 
 RunDir::RunDir(RunDir&& other) noexcept
-    : path_(std::move(other.path_)), lock_fd_(std::exchange(other.lock_fd_, -1)), existed_(other.existed_) {}
+    : path_(std::move(other.path_)),
+      lock_fd_(std::exchange(other.lock_fd_, -1)),
+      existed_(other.existed_),
+      puts_back_(other.puts_back_) {}
 
 RunDir::~RunDir() {
   if (lock_fd_ < 0) return;
-  if (replaces()) {
-    const absl::Status back = PutBack(path_);
-    const std::string shown = base::Printable(path_);
-    if (back.ok()) {
-      std::fprintf(stderr, "%s is as it was: no new run has begun; logs of the start: %s/%s\n", shown.c_str(),
-                   shown.c_str(), kFailedLogs);
-    } else {
-      std::fprintf(stderr, "ingot: %s: the old run is in its folder %s: %s; the next start puts it back\n",
-                   shown.c_str(), kReplaced, std::string(back.message()).c_str());
-    }
-  }
+  if (replaces()) EndReplacement();
   close(lock_fd_);
 }
 
-bool RunDir::replaces() const { return HasSetAside(path_); }
+void RunDir::EndReplacement() const {
+  const std::string shown = base::Printable(path_);
+  if (!puts_back_ || Exists(fs::path(path_) / kSubmitted)) {
+    std::fprintf(
+        stderr,
+        "%s: no new run has begun, and other nodes may write here. The old run is kept in %s: end those nodes, "
+        "and the next start puts it back\n",
+        shown.c_str(), base::Printable(replaced()).c_str());
+    return;
+  }
+  const std::string logs = Holds(path_, "logs") ? absl::StrCat("; logs of the start: ", shown, "/", kFailedLogs) : "";
+  if (const absl::Status back = PutBack(path_); !back.ok()) {
+    std::fprintf(stderr, "ingot: %s: the old run is in its folder %s: %s; the next start puts it back\n", shown.c_str(),
+                 kReplaced, std::string(back.message()).c_str());
+    return;
+  }
+  std::fprintf(stderr, "%s is as it was: no new run has begun%s\n", shown.c_str(), logs.c_str());
+}
+
+std::string RunDir::replaced() const {
+  for (const char* kept : {kSubmitted, kReplaced, kReplacing}) {
+    if (Exists(fs::path(path_) / kept)) return absl::StrCat(path_, "/", kept);
+  }
+  return "";
+}
 
 absl::Status RunDir::DropReplaced() const {
-  if (!replaces()) return absl::OkStatus();
   const fs::path path = path_;
-  INGOT_RETURN_IF_ERROR(Rename(path / kReplaced, path / kRemoved));
-  INGOT_RETURN_IF_ERROR(base::SyncDir(path_));
-  return Remove(path / kRemoved);
+  for (const char* kept : {kReplaced, kSubmitted}) {
+    std::error_code error;
+    fs::rename(path / kept, path / kRemoved, error);
+    if (error == std::errc::no_such_file_or_directory) continue;  // nothing is kept, or another process was first
+    if (error) return Failed("rename", path / kept, error);
+    INGOT_RETURN_IF_ERROR(base::SyncDir(path_));
+    INGOT_RETURN_IF_ERROR(Remove(path / kRemoved));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunDir::HandOver() {
+  const fs::path path = path_;
+  if (Exists(path / kReplaced)) {
+    INGOT_RETURN_IF_ERROR(Rename(path / kReplaced, path / kSubmitted));
+    INGOT_RETURN_IF_ERROR(base::SyncDir(path_));
+  }
+  close(std::exchange(lock_fd_, -1));
+  return absl::OkStatus();
+}
+
+absl::Status RunDir::TakeBack() {
+  INGOT_ASSIGN_OR_RETURN(lock_fd_, Lock(path_));
+  const fs::path path = path_;
+  return Exists(path / kSubmitted) ? Rename(path / kSubmitted, path / kReplaced) : absl::OkStatus();
 }
 
 absl::Status RunDir::DropStages() const {

@@ -23,6 +23,9 @@ class RunDir {
   // REQUIRES: no role writes there any more. If the process dies in between, the next Open puts it back. A removal that began is completed.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
+  // For the node that drives a job: as kResume, but a run that HandOver left aside stays there, as its trainer drops it.
+  static absl::StatusOr<RunDir> OpenInJob(const std::string& root, const std::string& name);
+
   // For a role whose supervisor holds the run: makes missing folders, takes no lock.
   static absl::StatusOr<RunDir> Attach(const std::string& root, const std::string& name);
 
@@ -37,10 +40,22 @@ class RunDir {
   // Whether the folder held a run before this process opened it.
   bool existed() const { return existed_; }
   // Whether the run that kReplace found is still kept.
-  bool replaces() const;
+  bool replaces() const { return !replaced().empty(); }
+  // The folder with the run that kReplace found; empty = none is kept.
+  std::string replaced() const;
   // Called once the new run is about to take its first step: ports, registry, memory, model and data have passed their
-  // checks. A trainer's role calls it for its supervisor. Does nothing if no run is kept.
+  // checks. A trainer's role calls it for its supervisor, and a launcher once its job was accepted. Does nothing if no run
+  // is kept, or another process drops it.
   absl::Status DropReplaced() const;
+  // Other nodes may write into the folder: the destructor leaves a replaced run aside, and prints where. The next Open puts
+  // it back.
+  void LeaveReplaced() { puts_back_ = false; }
+  // Gives the run up to a job that is to be submitted. A replaced run stays aside until DropReplaced or TakeBack, or an Open
+  // after the death of this process. The job's own nodes never put it back.
+  absl::Status HandOver();
+  // After HandOver, where the job was refused: holds the run again, so that the destructor puts a replaced run back.
+  // FAILED_PRECONDITION: another process holds the run.
+  absl::Status TakeBack();
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   // Checkpoints of the supervised stages, until a checkpoint of the run holds their result.
   std::string stages() const { return path_ + "/stages"; }
@@ -55,12 +70,16 @@ class RunDir {
   absl::Status WriteFile(const std::string& name, const std::string& text) const;
 
  private:
+  static absl::StatusOr<RunDir> OpenAs(const std::string& root, const std::string& name, IfExists if_exists,
+                                       bool in_job);
   absl::Status MakeFolders() const;
+  void EndReplacement() const;
   RunDir(std::string path, int lock_fd, bool existed) : path_(std::move(path)), lock_fd_(lock_fd), existed_(existed) {}
 
   std::string path_;
   int lock_fd_ = -1;
   bool existed_ = false;
+  bool puts_back_ = true;
 };
 
 }  // namespace ingot::app

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Runs that end in their middle and go on from their files: resume_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: kill (kill -9 at random moments), stop (Ctrl-C), replace (starts that fail), damage (a flipped bit in the pool's files, and files that are gone),
-postgres (the same over a pool in PostgreSQL, which crashes too).
+Cases: kill (kill -9 at random moments), stop (Ctrl-C), replace (starts that fail), replace_jobs (submissions that fail), replace_node (a
+node's start that fails), damage (a flipped bit in the pool's files, and files that are gone), postgres (the same over a pool in
+PostgreSQL, which crashes too).
 """
+import json
 import os
 import pathlib
 import random
@@ -15,7 +17,7 @@ import subprocess
 import time
 
 from ingot_runs import (SHORT, check, check_run, compare_steps, launch_settings, main, wait_for_rows, wait_until,
-                        write_asking_config)
+                        write_asking_config, write_secret)
 from postgres_server import PostgresServer
 
 
@@ -155,6 +157,120 @@ def case_replace(ingot):
         check(f"the run 'r' ended at step {steps} of {steps}" in told, told)
 
 
+# Posed programs of Slurm and Kubernetes, in a folder with a file `mode`: refuse; lose (the job is taken, and the answer lost);
+# accept (and the job is over at once). While `taken` is there, so is a job.
+SUBMIT = """ls -A {run} > {bin}/seen
+case $(cat {bin}/mode) in
+refuse) echo "no such partition" >&2; exit 1 ;;
+lose) touch {bin}/taken; echo "timed out" >&2; exit 1 ;;
+esac
+"""
+SBATCH = "#!/bin/sh\n" + SUBMIT + """echo 0 > {run}/launch.exit
+echo 7
+"""
+SQUEUE = """#!/bin/sh
+[ ! -e {bin}/taken ] || echo "7|PENDING|Resources|{run}/launch.sbatch"
+"""
+KUBECTL = """#!/bin/sh
+case "$*" in
+*" apply "*) """ + SUBMIT + """;;
+*" get job "*) echo "Complete=True" ;;
+*" get configmaps,jobs,pods "*) [ ! -e {bin}/taken ] || echo "pod/ingot-j-control-0" ;;
+esac
+"""
+
+
+def pose_schedulers(ingot, run):
+    """Programs on the path that answer for Slurm and Kubernetes; returns their folder."""
+    folder = pathlib.Path(ingot.folder) / "bin"
+    folder.mkdir()
+    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("kubectl", KUBECTL)):
+        (folder / name).write_text(text.replace("{bin}", str(folder)).replace("{run}", str(run)))
+        (folder / name).chmod(0o755)
+    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+    return folder
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write_old_run(folder):
+    """Files that count as a run; returns their contents."""
+    for name in ("config.yaml", "metrics.jsonl", "checkpoints/step-00000002/weights", "pool/table", "logs/trainer.log"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name} of the old run")
+    (folder / "lock").touch()
+    return contents(folder)
+
+
+def case_replace_jobs(ingot):
+    """A job of Slurm or Kubernetes replaces a run once it was accepted. A refused one leaves the run as it was, byte for byte."""
+    run = pathlib.Path(ingot.folder) / "j"
+    programs = pose_schedulers(ingot, run)
+    groups = [{"name": "control", "roles": ["datapool", "scheduler", "rollout", "gateway", "trainer", "agents"],
+               "resources": {"cpu": "4", "memory": "16Gi"}}]
+    common = {**SHORT, "run.name": "j", "run.if_exists": "replace", "cluster.groups": json.dumps(groups),
+              "cluster.token_file": write_secret(ingot, "token")}
+    slurm = {**common, "cluster.launcher": "slurm"}
+    kubernetes = {**common, "cluster.launcher": "kubernetes", "cluster.tls.allow_plaintext": "true",
+                  "cluster.registry.kind": "etcd", "cluster.registry.endpoints": "['127.0.0.1:1']",
+                  "cluster.kubernetes.image": "ingot:1", "cluster.kubernetes.volume_claim": "runs",
+                  "cluster.kubernetes.token_secret": "token"}
+
+    def launch(settings, mode):
+        (programs / "mode").write_text(mode)
+        code, output = ingot.run("launch", settings, timeout=120)
+        seen = (programs / "seen").read_text().split()
+        check(".ingot-submitted" in seen and "config.yaml" in seen and "metrics.jsonl" not in seen, f"{mode}: {seen}: {output}")
+        return code, output
+
+    for settings in (slurm, kubernetes):
+        before = write_old_run(run)
+        code, output = launch(settings, "refuse")
+        check(code == 1 and "no such partition" in output and f"{run} is as it was" in output, f"{code}: {output}")
+        check(contents(run) == before, f"a refused job changed the run: {sorted(contents(run))}")
+        code, output = launch(settings, "lose")
+        check(code == 1 and f"kept in {run}/.ingot-submitted" in output, f"{code}: {output}")
+        check((run / ".ingot-submitted/metrics.jsonl").is_file() and (run / "config.yaml").is_file(), str(sorted(contents(run))))
+        code, output = ingot.run("launch", settings, timeout=120)
+        check(code == 1 and "is launched already" in output, f"{code}: {output}")
+        (programs / "taken").unlink()
+        code, output = launch(settings, "refuse")
+        check(code == 1 and "the run, which is there again" in output, f"{code}: {output}")
+        check(contents(run) == before, f"a job that never began changed the run: {sorted(contents(run))}")
+        code, output = launch(settings, "accept")
+        check(code == 0 and "submitted" in output, f"{code}: {output}")
+        now = contents(run)
+        check(not any(name.startswith((".ingot-", "checkpoints/", "pool/", "metrics.jsonl")) for name in now), f"left: {sorted(now)}")
+        check(b"of the old run" not in now["config.yaml"], "the new run has no configuration of its own")
+        shutil.rmtree(run)
+
+
+def case_replace_node(ingot):
+    """The node that drives a run puts the replaced run back after a start that failed, but not beside other nodes."""
+    run = pathlib.Path(ingot.folder) / "n"
+    before = write_old_run(run)
+    alone = [{"name": "control", "roles": ["datapool", "scheduler", "rollout", "gateway", "trainer", "agents"]}]
+    beside = [*alone, {"name": "engines", "roles": ["rollout"]}]
+
+    def start(groups):
+        code, output = ingot.run("node", {
+            **SHORT, "run.name": "n", "run.if_exists": "replace", "cluster.groups": json.dumps(groups), "rollout.kv_cache_tokens": 1 << 30,
+            "cluster.rollout_engines": len(groups), "cluster.token_file": write_secret(ingot, "token")}, ("--group", "control"), timeout=120)
+        check(code == 1 and "cannot hold" in output, f"{code}: {output}")
+        return output
+
+    output = start(beside)
+    check(f"kept in {run}/.ingot-replaced" in output, output)
+    aside = contents(run / ".ingot-replaced")
+    check(aside == {name: data for name, data in before.items() if name != "lock"}, f"set aside: {sorted(aside)}")
+    output = start(alone)
+    check("which is there again" in output and f"{run} is as it was" in output, output)
+    now = {name: data for name, data in contents(run).items() if not name.startswith("logs/failed-start/")}
+    check(now == before, f"a start that failed changed the run: {sorted(now)}")
+
+
 def flip_bit(path, byte):
     data = bytearray(path.read_bytes())
     data[byte % len(data)] ^= 4
@@ -268,4 +384,4 @@ def case_postgres(ingot):
 
 
 if __name__ == "__main__":
-    main(case_kill, case_stop, case_replace, case_damage, case_postgres)
+    main(case_kill, case_stop, case_replace, case_replace_jobs, case_replace_node, case_damage, case_postgres)

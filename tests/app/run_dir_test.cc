@@ -8,6 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
 
 namespace ingot::app {
 namespace {
@@ -38,6 +41,18 @@ class RunDirTest : public ::testing::Test {
       }
     }
   }
+  // What each file of the run holds, without its lock.
+  std::map<std::string, std::string> Contents() const {
+    std::map<std::string, std::string> contents;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root_ + "/run")) {
+      if (!entry.is_regular_file() || entry.path().filename() == "lock") continue;
+      std::stringstream content;
+      content << std::ifstream(entry.path()).rdbuf();
+      contents[entry.path().lexically_relative(root_ + "/run").string()] = content.str();
+    }
+    return contents;
+  }
+  // Files of the run, without its lock.
   // Files of the run, without its lock.
   int Files() const {
     int files = 0;
@@ -99,6 +114,83 @@ TEST_F(RunDirTest, ARoleDropsTheReplacedRunForItsSupervisor) {
     ASSERT_TRUE(role->DropReplaced().ok());
   }
   EXPECT_EQ(Files(), 0);
+}
+
+TEST_F(RunDirTest, ARefusedJobLeavesTheReplacedRunAsItWas) {
+  MakeRun();
+  const std::map<std::string, std::string> before = Contents();
+  {
+    auto dir = RunDir::Open(root_, "run", IfExists::kReplace);
+    ASSERT_TRUE(dir->WriteFile("config.yaml", "run: {other: true}").ok());
+    ASSERT_TRUE(dir->WriteFile("launch.sbatch", "#!/bin/bash").ok());
+    ASSERT_TRUE(dir->HandOver().ok());
+    EXPECT_FALSE(*RunDir::IsHeld(root_, "run"));
+    EXPECT_TRUE(dir->replaces());
+    ASSERT_TRUE(dir->TakeBack().ok());
+    EXPECT_TRUE(*RunDir::IsHeld(root_, "run"));
+  }
+  EXPECT_EQ(Contents(), before);
+}
+
+// The node of an accepted job may be faster than its launcher, and may end before its run begins.
+TEST_F(RunDirTest, AJobsNodeLeavesTheReplacedRunAsideUntilItIsDropped) {
+  for (const bool launcher_is_first : {true, false}) {
+    MakeRun();
+    auto launcher = RunDir::Open(root_, "run", IfExists::kReplace);
+    ASSERT_TRUE(launcher->WriteFile("config.yaml", "run: {other: true}").ok());
+    ASSERT_TRUE(launcher->HandOver().ok());
+    for (int start = 0; start < 2; ++start) {
+      const auto node = RunDir::OpenInJob(root_, "run");
+      ASSERT_TRUE(node.ok()) << node.status();
+      EXPECT_FALSE(node->existed());
+      EXPECT_FALSE(launcher->TakeBack().ok()) << "a node holds the run";
+    }
+    EXPECT_TRUE(launcher->replaces());
+    EXPECT_EQ(Contents()["config.yaml"], "run: {other: true}");
+    const auto node = RunDir::OpenInJob(root_, "run");
+    const auto role = RunDir::Attach(root_, "run");
+    for (const bool drops_launcher : {launcher_is_first, !launcher_is_first}) {
+      EXPECT_TRUE((drops_launcher ? launcher->DropReplaced() : role->DropReplaced()).ok());
+      EXPECT_EQ(Files(), 1) << "the new config.yaml";
+    }
+    fs::remove_all(root_ + "/run");
+  }
+}
+
+TEST_F(RunDirTest, AJobsNodeGoesOnWithARunThatReplacesNone) {
+  MakeRun();
+  const std::map<std::string, std::string> before = Contents();
+  ASSERT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->HandOver().ok());
+  EXPECT_TRUE(RunDir::OpenInJob(root_, "run")->existed());
+  EXPECT_EQ(Contents(), before);
+}
+
+// Its launcher died, or does not know whether the job was accepted; no job is there by the next start.
+TEST_F(RunDirTest, TheNextStartPutsTheRunBackThatNoJobHasReplaced) {
+  MakeRun();
+  const std::map<std::string, std::string> before = Contents();
+  ASSERT_TRUE(RunDir::Open(root_, "run", IfExists::kReplace)->HandOver().ok());
+  EXPECT_EQ(Files(), static_cast<int>(before.size())) << "they are set aside";
+  EXPECT_FALSE(fs::exists(Path("metrics.jsonl")));
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  EXPECT_EQ(Contents(), before);
+}
+
+TEST_F(RunDirTest, AStartBesideOtherNodesLeavesTheReplacedRunAsideAndTheirFilesAlone) {
+  MakeRun();
+  std::map<std::string, std::string> before = Contents();
+  std::string kept;
+  {
+    auto dir = RunDir::Open(root_, "run", IfExists::kReplace);
+    dir->LeaveReplaced();
+    kept = dir->replaced();
+    std::ofstream(dir->logs() + "/rollout-0.log") << "of another node";
+  }
+  EXPECT_EQ(Contents()["logs/rollout-0.log"], "of another node");
+  EXPECT_TRUE(fs::exists(kept + "/metrics.jsonl"));
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  before["logs/failed-start/rollout-0.log"] = "of another node";
+  EXPECT_EQ(Contents(), before);
 }
 
 TEST_F(RunDirTest, AStartThatFailedBeforeTheRunBeganLeavesTheNameFree) {

@@ -3,7 +3,7 @@
 
 Cases: slurm (a run on three nodes, of which one dies, that was launched twice), slurm_stop (a job that is told to stop drains, and goes on later),
 slurm_limit (so does one that comes to its time limit), slurm_mixed (groups with options of their own: a heterogeneous job,
-of which a node dies), slurm_plain (a Slurm that takes no heterogeneous jobs), slurm_smoke (the whole smoke run, on four
+of which a node dies), slurm_plain (a Slurm that takes no heterogeneous jobs, or refuses one), slurm_smoke (the whole smoke run, on four
 nodes of three kinds).
 Exits with 0 if every check holds, and with 77 where Slurm is not installed or this user is not root.
 """
@@ -293,12 +293,26 @@ def case_slurm_smoke(ingot, cluster):
           f"held out {evals[-1]:.3f}; {time.time() - started:.0f} s")
 
 
+def check_refused(ingot):
+    """Slurm refuses a job that was to replace a run: the run is as it was."""
+    run = pathlib.Path(ingot.folder) / "kept"
+    run.mkdir()
+    for name in ("config.yaml", "metrics.jsonl"):
+        (run / name).write_text(f"{name} of the old run")
+    own = settings(ingot, "kept") | {"run.if_exists": "replace", "cluster.slurm": "['--partition=none']"}
+    code, output = ingot.run("launch", own, timeout=60)
+    check(code == 1 and "nvalid partition" in output and f"{run} is as it was" in output, f"{code}: {output}")
+    files = {path.name: path.read_text() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
+    check(files == {name: f"{name} of the old run" for name in ("config.yaml", "metrics.jsonl")}, f"files of the run: {files}")
+
+
 def case_slurm_plain(ingot, cluster):
     """A Slurm that takes no heterogeneous jobs: one error, and nothing is started or written."""
     code, output = ingot.run("launch", mixed(ingot, "plain"), timeout=60)
     check(code == 1 and "takes no heterogeneous jobs" in output and "cluster.slurm" in output, f"{code}: {output}")
     check(not (pathlib.Path(ingot.folder) / "plain").exists(), "a run folder was made")
     check(cluster.ask("squeue", "--noheader") == "", "a job was submitted")
+    check_refused(ingot)
 
 
 def main():
