@@ -135,7 +135,7 @@ bool E2bSandboxes::Owns(const Target& target) {
 }
 
 bool E2bSandboxes::Opens(const http::RequestHead& head, const Target& target) {
-  return head.method == "POST" && (target.path == "/sandboxes" || target.path == "/v2/sandboxes");
+  return head.method == "POST" && Owns(target) && WordsOf(target).size() == 1;
 }
 
 http::Reply E2bSandboxes::Open(const std::string& body, const sandbox::Cancellation& cancel) {
