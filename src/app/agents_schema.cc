@@ -203,7 +203,8 @@ void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o, std::string
                 "none: with namespaces a room reaches the gateway alone; host: it has the machine's network");
   schema.Field("sandbox.visible", &o.visible,
                "paths that agents see beside the system's programs, the recipes' own and the folder of the start");
-  schema.Field("sandbox.memory_bytes", &o.totals.memory_bytes, "rung full: memory of an episode in total; 0: no limit");
+  schema.Field("sandbox.memory_bytes", &o.totals.memory_bytes,
+               "memory of an episode in total, below the rung full summed twice a second; 0: no limit");
   schema.Field("sandbox.processes", &o.totals.processes, "processes and threads of an episode; 0: no limit");
   schema.Field("sandbox.cpus", &o.totals.cpus, "rung full: cores' worth of CPU time of an episode; 0: no limit");
   schema.Field("sandbox.disk_bytes", &o.disk.bytes, "disk of an episode, counted about once a second; 0: no limit");

@@ -128,8 +128,9 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   if (grant.rung != sandbox::Rung::kFull && options.totals.memory_bytes > 0) {
     INGOT_LOG(
         info,
-        "sandbox.memory_bytes is not held below the rung full: an episode may use all of the machine's memory, and "
-        "the kernel then ends agents first. A recipe's memory_limit_bytes bounds each process (docs/sandbox.md)");
+        "below the rung full the memory of an episode is summed twice a second: one that grows faster may use up the "
+        "machine's, and the kernel then ends agents first. A recipe's memory_limit_bytes bounds each process "
+        "(docs/sandbox.md)");
   }
   WarnOfReadable(grant, options.hidden);
   if (folder != AbsolutePath(config.root)) {

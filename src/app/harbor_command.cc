@@ -163,8 +163,8 @@ void SayUnheld(const sandbox::Grant& grant, const dataset::HarborFolder& read, s
   if (grant.groups > 0) return;
   for (const v1::Task& task : read.tasks) {
     const auto harbor = reward::ReadHarborTask(task.payload_json());
-    if (!harbor.ok() || (harbor->cpus == 0 && harbor->memory_bytes == 0)) continue;
-    out << "note " << task.task_id() << ": environment.cpus, memory_mb: not held, as this machine grants the rung "
+    if (!harbor.ok() || harbor->cpus == 0) continue;
+    out << "note " << task.task_id() << ": environment.cpus: not held, as this machine grants the rung "
         << sandbox::RungName(grant.rung) << "\n";
   }
 }

@@ -19,4 +19,9 @@ void Cancellations::CancelAll() {
   }
 }
 
+absl::Status CheckWanted(const sandbox::Cancellation& cancel) {
+  if (!cancel.cancelled()) return absl::OkStatus();
+  return absl::CancelledError("the client went away, or the service ends");
+}
+
 }  // namespace ingot::execution

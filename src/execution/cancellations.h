@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/status.h"
 #include "sandbox/process.h"
 
 namespace ingot::execution {
@@ -20,5 +21,8 @@ class Cancellations {
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::weak_ptr<sandbox::Cancellation>> given_ ABSL_GUARDED_BY(mu_);
 };
+
+// CANCELLED: the request was.
+absl::Status CheckWanted(const sandbox::Cancellation& cancel);
 
 }  // namespace ingot::execution

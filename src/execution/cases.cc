@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "execution/cancellations.h"
 #include "execution/fields.h"
 #include "execution/files_api.h"
 #include "execution/run_to_end.h"
@@ -49,11 +50,6 @@ absl::StatusOr<Batch> ParseBatch(const value& request, const Keys& keys) {
   INGOT_ASSIGN_OR_RETURN(batch.cases, CasesOf(request));
   if (!batch.code.file.empty()) batch.files[batch.code.file] = batch.code.text;
   return batch;
-}
-
-absl::Status CheckWanted(const sandbox::Cancellation& cancel) {
-  if (!cancel.cancelled()) return absl::OkStatus();
-  return absl::CancelledError("the client went away, or the service ends");
 }
 
 using Runner = std::function<absl::StatusOr<sandbox::Outcome>(const std::string& in, const sandbox::Limits& limits)>;

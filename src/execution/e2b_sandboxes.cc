@@ -92,6 +92,13 @@ bool HasMetadata(const Held& held, const std::string& wanted) {
   return true;
 }
 
+// Of an owned path: "sandboxes", and the words behind it.
+std::vector<std::string> WordsOf(const Target& target) {
+  std::vector<std::string> words = absl::StrSplit(target.path, '/', absl::SkipEmpty());
+  if (words[0] == "v2") words.erase(words.begin());
+  return words;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Held>> FindSandbox(SessionStore& store, const http::RequestHead& head) {
@@ -128,23 +135,23 @@ bool E2bSandboxes::Owns(const Target& target) {
 }
 
 bool E2bSandboxes::Opens(const http::RequestHead& head, const Target& target) {
-  return head.method == "POST" && (target.path == "/sandboxes" || target.path == "/v2/sandboxes");
+  return head.method == "POST" && Owns(target) && WordsOf(target).size() == 1;
+}
+
+http::Reply E2bSandboxes::Open(const std::string& body, const sandbox::Cancellation& cancel) {
+  const auto created = Create(body, cancel);
+  return created.ok() ? JsonReply(201, *created) : E2bError(created.status());
 }
 
 http::Reply E2bSandboxes::Answer(const http::RequestHead& head, const Target& target, const std::string& body) {
-  std::vector<std::string> parts = absl::StrSplit(target.path, '/', absl::SkipEmpty());
-  if (parts[0] == "v2") parts.erase(parts.begin());
-  if (parts.size() == 1 && head.method == "POST") {
-    const auto created = Create(body);
-    return created.ok() ? JsonReply(201, *created) : E2bError(created.status());
-  }
-  if (parts.size() == 1 && head.method == "GET") return List(target);
-  if (parts.size() == 2 || parts.size() == 3)
-    return AnswerOne(head.method, parts[1], parts.size() == 3 ? parts[2] : "", body);
+  const std::vector<std::string> words = WordsOf(target);
+  if (words.size() == 1 && head.method == "GET") return List(target);
+  if (words.size() == 2 || words.size() == 3)
+    return AnswerOne(head.method, words[1], words.size() == 3 ? words[2] : "", body);
   return E2bError(absl::UnimplementedError(absl::StrCat("there is no ", head.method, " ", target.path)));
 }
 
-absl::StatusOr<object> E2bSandboxes::Create(const std::string& body) {
+absl::StatusOr<object> E2bSandboxes::Create(const std::string& body, const sandbox::Cancellation& cancel) {
   INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
   INGOT_RETURN_IF_ERROR(CheckWishes(request));
   OpenRequest open;
@@ -161,7 +168,7 @@ absl::StatusOr<object> E2bSandboxes::Create(const std::string& body) {
   INGOT_ASSIGN_OR_RETURN(const double seconds, SecondsOf(request, "timeout", kUsualSeconds));
   open.lifetime = std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1000)));
   open.idle = std::chrono::nanoseconds(-1);
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Held> held, store_.Open(std::move(open)));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Held> held, store_.Open(std::move(open), cancel));
   return Tokens(*held);
 }
 

@@ -24,6 +24,7 @@
 #include "execution/store.h"
 #include "execution/target.h"
 #include "http/handler.h"
+#include "sandbox/process.h"
 
 namespace ingot::execution {
 
@@ -37,13 +38,15 @@ class E2bSandboxes {
   explicit E2bSandboxes(SessionStore& store) : store_(store) {}
 
   static bool Owns(const Target& target);
-  // The request opens a sandbox, and may wait for its image.
+  // The request is Open's.
   static bool Opens(const http::RequestHead& head, const Target& target);
-  // Blocks while rooms open and end.
+  // Blocks while an image is pulled and the room opens. A cancelled request leaves no sandbox.
+  http::Reply Open(const std::string& body, const sandbox::Cancellation& cancel);
+  // Of other requests. Blocks while rooms end.
   http::Reply Answer(const http::RequestHead& head, const Target& target, const std::string& body);
 
  private:
-  absl::StatusOr<base::json::object> Create(const std::string& body);
+  absl::StatusOr<base::json::object> Create(const std::string& body, const sandbox::Cancellation& cancel);
   http::Reply List(const Target& target);
   http::Reply AnswerOne(const std::string& method, const std::string& id, const std::string& action,
                         const std::string& body);

@@ -126,6 +126,8 @@ std::string_view EndingName(sandbox::Ending ending) {
       return "timeout";
     case sandbox::Ending::kOutputOverflow:
       return "output_overflow";
+    case sandbox::Ending::kMemoryFull:
+      return "memory_full";
     case sandbox::Ending::kDiskFull:
       return "disk_full";
     case sandbox::Ending::kNoSpace:

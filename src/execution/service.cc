@@ -217,10 +217,9 @@ http::Opening Service::Head(http::RequestHead head) {
                               : ErrorReply(401, "invalid_key", "show the service's key as Authorization: Bearer")};
   }
   if (E2bSandboxes::Opens(head, target)) {
-    return Parts([this, head, target](const std::string& body, std::function<void()> wake) {
+    return Parts([this](const std::string& body, std::function<void()> wake) {
       return Post(
-          opens_, [this, head, target, body](const auto&) { return e2b_sandboxes_.Answer(head, target, body); },
-          std::move(wake));
+          opens_, [this, body](const auto& cancel) { return e2b_sandboxes_.Open(body, cancel); }, std::move(wake));
     });
   }
   if (is_e2b) {
@@ -277,9 +276,8 @@ Service::Answer Service::AddSession(const std::string& body, std::function<void(
   auto open = OpenRequestOf(*request);
   if (!open.ok()) return ErrorReply(open.status());
   const auto answer = [this, open = *std::move(open)](const auto& cancel) {
-    const auto held = store_.Open(open);
+    const auto held = store_.Open(open, cancel);
     if (!held.ok()) return ErrorReply(held.status());
-    if (cancel.cancelled()) store_.Remove((*held)->id);  // nobody knows it
     return JsonReply(200, object{{"id", (*held)->id}, {"folder", (*held)->session->folder()}});
   };
   return Post(opens_, answer, std::move(wake));

@@ -20,8 +20,8 @@
 // "cpu_s"} of each case, and "total_s" of the whole request, otherwise 600 or a longer wall_s. Without cases there is one
 // without stdin. For a room of its own also "image": SOURCE (sandbox/image.h), and of "limits" {"processes", "cpus"}. The answer:
 // {"cases": [{"stdout", "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}; a program's own
-// failure is an answer of 200. An ending is "exited", "signalled", "timeout", "output_overflow", "disk_full", "no_space",
-// "total_timeout" (total_s ended the case) or "not_run" (total_s was over before). A client that goes away ends its request.
+// failure is an answer of 200. An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full",
+// "disk_full", "no_space", "total_timeout" (total_s ended the case) or "not_run" (total_s was over before). A client that goes away ends its request.
 //
 // A request for a session: {"image", "env", "limits": {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}}.
 //

@@ -79,6 +79,8 @@ absl::Status RefusedStatus(uint32_t error, std::string_view step, const Program&
 std::string EndOfRoom(const absl::StatusOr<sandbox::Outcome>& outcome) {
   if (!outcome.ok()) return std::string(outcome.status().message());
   switch (outcome->ending) {
+    case sandbox::Ending::kMemoryFull:
+      return "the programs of the session used more memory together than it may";
     case sandbox::Ending::kDiskFull:
       return "the disk of the session's room is full";
     case sandbox::Ending::kNoSpace:

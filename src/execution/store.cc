@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "execution/cancellations.h"
 
 namespace ingot::execution {
 namespace {
@@ -67,7 +68,7 @@ void Held::Use() {
   used_ = Clock::now();
 }
 
-absl::StatusOr<std::shared_ptr<Held>> SessionStore::Open(OpenRequest request) {
+absl::StatusOr<std::shared_ptr<Held>> SessionStore::Open(OpenRequest request, const sandbox::Cancellation& cancel) {
   RemoveEnded();
   if (request.totals.memory_bytes == 0) request.totals.memory_bytes = options_.session_bytes;
   if (request.idle.count() == 0) request.idle = options_.idle;
@@ -85,7 +86,7 @@ absl::StatusOr<std::shared_ptr<Held>> SessionStore::Open(OpenRequest request) {
     ++opening_;
     promised_bytes_ += bytes;
   }
-  auto session = OpenRoom(request);
+  auto session = OpenRoom(request, cancel);
   base::MutexLock lock(mu_);
   --opening_;
   if (!session.ok()) {
@@ -99,7 +100,8 @@ absl::StatusOr<std::shared_ptr<Held>> SessionStore::Open(OpenRequest request) {
   return held;
 }
 
-absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenRoom(const OpenRequest& request) {
+absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenRoom(const OpenRequest& request,
+                                                                const sandbox::Cancellation& cancel) {
   sandbox::Image image;
   if (!request.image.empty()) {
     INGOT_ASSIGN_OR_RETURN(image, images_.Resolve(request.image));
@@ -114,7 +116,10 @@ absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenRoom(const OpenReques
     options.room.binds = {{.folder = "work", .at = kHome}};
     options.folder = options.home = kHome;
   }
-  return Session::Open(substrate_, std::move(options));
+  INGOT_RETURN_IF_ERROR(CheckWanted(cancel));  // an image may take long to pull
+  INGOT_ASSIGN_OR_RETURN(auto session, Session::Open(substrate_, std::move(options)));
+  INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
+  return session;
 }
 
 std::shared_ptr<Held> SessionStore::Find(const std::string& id) {

@@ -12,6 +12,7 @@
 #include "execution/interpreter.h"
 #include "execution/session.h"
 #include "sandbox/image.h"
+#include "sandbox/process.h"
 #include "sandbox/substrate.h"
 
 namespace ingot::execution {
@@ -68,8 +69,9 @@ class SessionStore {
   SessionStore(sandbox::Substrate& substrate, sandbox::ImageStore& images, StoreOptions options)
       : substrate_(substrate), images_(images), options_(options) {}
 
-  // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; INVALID_ARGUMENT, NOT_FOUND: the image.
-  absl::StatusOr<std::shared_ptr<Held>> Open(OpenRequest request);
+  // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; INVALID_ARGUMENT, NOT_FOUND: the image;
+  // CANCELLED: nobody waits for the session any more, and it is gone.
+  absl::StatusOr<std::shared_ptr<Held>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
   // Counts as a use. Null = there is no such session, or it has ended.
   std::shared_ptr<Held> Find(const std::string& id);
   // False: there is none. Blocks until its room is gone, unless a request still uses it.
@@ -79,7 +81,7 @@ class SessionStore {
   std::vector<std::shared_ptr<Held>> List();  // by id
 
  private:
-  absl::StatusOr<std::shared_ptr<Session>> OpenRoom(const OpenRequest& request);
+  absl::StatusOr<std::shared_ptr<Session>> OpenRoom(const OpenRequest& request, const sandbox::Cancellation& cancel);
 
   sandbox::Substrate& substrate_;
   sandbox::ImageStore& images_;

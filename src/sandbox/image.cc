@@ -17,6 +17,7 @@
 #include "base/checksum.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/waits.h"
 #include "sandbox/image_tools.h"
 #include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
@@ -251,16 +252,27 @@ absl::Status ImageStore::WriteRecord(const Source& source, const Record& record,
 
 absl::Status ImageStore::TakeTurn(const Source& source) {
   base::MutexLock lock(mu_);
+  std::optional<base::Wait> wait;
+  std::shared_ptr<const Turn> waited;
   while (!cancel_.cancelled()) {
-    if (turns_.insert(source.record).second) return absl::OkStatus();
+    if (waited != nullptr && waited->has_ended && !waited->end.ok()) return waited->end;
+    std::shared_ptr<Turn>& turn = turns_[source.record];
+    if (turn == nullptr) {
+      turn = std::make_shared<Turn>();
+      return absl::OkStatus();
+    }
+    waited = turn;
+    if (!wait.has_value()) wait.emplace(absl::StrCat("the image ", source.Name()), base::WaitKind::kWork);
     changed_.WaitFor(mu_, std::chrono::milliseconds(200));
   }
   return absl::CancelledError(absl::StrCat("stopped before the image '", source.Name(), "' was unpacked"));
 }
 
-void ImageStore::EndTurn(const Source& source) {
+void ImageStore::EndTurn(const Source& source, const absl::Status& end) {
   base::MutexLock lock(mu_);
-  turns_.erase(source.record);
+  const auto turn = turns_.extract(source.record).mapped();
+  turn->end = end;
+  turn->has_ended = true;
   changed_.SignalAll();
 }
 
@@ -335,11 +347,14 @@ absl::StatusOr<Image> ImageStore::Resolve(const std::string& text) {
   if (source.kind == "folder") return Image{.digest = "", .rootfs = source.path, .env = {}, .working_dir = "/"};
   if (auto image = Find(source)) return *std::move(image);
   INGOT_RETURN_IF_ERROR(TakeTurn(source));
-  const absl::Cleanup end = [&] { EndTurn(source); };
+  absl::Status end;
+  const absl::Cleanup end_turn = [&] { EndTurn(source, end); };
   if (auto image = Find(source)) return *std::move(image);  // of the turn before
   auto image = Fetch(source);
-  if (!image.ok()) return base::Annotate(image.status(), absl::StrCat("the image '", text, "'"));
-  return image;
+  if (image.ok()) return image;
+  const absl::Status failed = base::Annotate(image.status(), absl::StrCat("the image '", text, "'"));
+  end = failed;
+  return failed;
 }
 
 }  // namespace ingot::sandbox

@@ -13,13 +13,13 @@
 // Files lose the bits setuid and setgid and their capabilities, which would count outside of rooms.
 //
 // Threads and processes may share a store: an unpacked image is put in its place by a rename. Thread safe: sources are unpacked
-// beside each other, and threads with the same source wait for one unpacking.
+// beside each other, and threads with the same source wait for one unpacking. If that fails, all who waited get its error.
 #pragma once
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -100,9 +100,14 @@ class ImageStore {
                                                Record& record);
   absl::StatusOr<std::string> Unpack(const std::string& source, const ImageTools& tools) const;
 
-  // At most one thread has the turn of a source, by its record. CANCELLED: Stop was called.
+  struct Turn {
+    bool has_ended = false;
+    absl::Status end;
+  };
+  // At most one thread has the turn of a source, by its record. The error is that of the turn that it waited for. CANCELLED: Stop
+  // was called.
   absl::Status TakeTurn(const Source& source);
-  void EndTurn(const Source& source);
+  void EndTurn(const Source& source, const absl::Status& end);
   void NoteAnswer(const Source& source);
 
   const std::string root_;
@@ -111,7 +116,7 @@ class ImageStore {
   Cancellation cancel_;
   base::Mutex mu_;  // of moments alone; no tool runs under it
   base::CondVar changed_;
-  std::set<std::string> turns_ ABSL_GUARDED_BY(mu_);  // records of sources
+  std::map<std::string, std::shared_ptr<Turn>> turns_ ABSL_GUARDED_BY(mu_);  // by the source's record
   // When the registry was asked last, by the source's path. Of names that have a copy.
   std::map<std::string, std::chrono::nanoseconds> asked_ ABSL_GUARDED_BY(mu_);
   bool swept_ ABSL_GUARDED_BY(mu_) = false;

@@ -135,7 +135,26 @@ absl::StatusOr<SocketPair> MakeSocketPair() {
   return SocketPair{Fd(ends[0]), Fd(ends[1])};
 }
 
-// The report of a room's first process, with the descriptors of an OpenedRoom.
+// Whether messages that come over `socket` have the process that sent them.
+void NameSenders(const Fd& socket, bool wanted) {
+  const int value = wanted ? 1 : 0;
+  setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &value, sizeof(value));
+}
+
+// The descriptors of a room's first process: the listener, the layered folders, or both.
+void TakeDescriptors(const cmsghdr& control, OpenedRoom& room) {
+  int fds[kMostReportDescriptors];
+  const size_t count = std::min<size_t>((control.cmsg_len - CMSG_LEN(0)) / sizeof(int), kMostReportDescriptors);
+  memcpy(fds, CMSG_DATA(&control), count * sizeof(int));
+  size_t next = 0;
+  if (count != 2) room.listener.Reset(fds[next++]);
+  if (count > 1) {
+    room.work.Reset(fds[next++]);
+    room.home.Reset(fds[next]);
+  }
+}
+
+// The report of a room's first process, with the descriptors of an OpenedRoom. The kernel adds the sender's id.
 absl::Status AwaitRoom(OpenedRoom& room, LaunchFailure& failure) {
   const base::Wait wait("the launcher of agents, which opens a room");
   pollfd answer{room.socket.get(), POLLIN, 0};
@@ -144,8 +163,7 @@ absl::Status AwaitRoom(OpenedRoom& room, LaunchFailure& failure) {
   while (ready < 0 && errno == EINTR);
   LaunchReport report;
   iovec data{&report, sizeof(report)};
-  int fds[kMostReportDescriptors];
-  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(fds))];
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kMostReportDescriptors) + CMSG_SPACE(sizeof(ucred))];
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -157,16 +175,14 @@ absl::Status AwaitRoom(OpenedRoom& room, LaunchFailure& failure) {
                                              : "a room did not open within 60 s");
   }
   failure = report.failure;
-  const cmsghdr* const control = CMSG_FIRSTHDR(&message);
-  if (control == nullptr || control->cmsg_type != SCM_RIGHTS) return absl::OkStatus();
-  const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-  memcpy(fds, CMSG_DATA(control), count * sizeof(int));
-  // The listener, the layered folders, or both.
-  size_t next = 0;
-  if (count != 2) room.listener.Reset(fds[next++]);
-  if (count > 1) {
-    room.work.Reset(fds[next++]);
-    room.home.Reset(fds[next]);
+  for (cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr; control = CMSG_NXTHDR(&message, control)) {
+    if (control->cmsg_level != SOL_SOCKET) continue;
+    if (control->cmsg_type == SCM_RIGHTS) TakeDescriptors(*control, room);
+    if (control->cmsg_type == SCM_CREDENTIALS) {
+      ucred sender{};
+      memcpy(&sender, CMSG_DATA(control), sizeof(sender));
+      room.first = sender.pid;
+    }
   }
   return absl::OkStatus();
 }
@@ -280,11 +296,13 @@ absl::StatusOr<OpenedRoom> Launcher::Open(const OpenOptions& options, LaunchFail
   INGOT_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
   std::vector<int> fds = {parcel.get(), pair.theirs.get()};
   fds.insert(fds.end(), options.groups.begin(), options.groups.end());
-  INGOT_RETURN_IF_ERROR(Ask(fds));
-  pair.theirs.Reset();
   OpenedRoom room;
   room.socket = std::move(pair.ours);
+  NameSenders(room.socket, true);
+  INGOT_RETURN_IF_ERROR(Ask(fds));
+  pair.theirs.Reset();
   INGOT_RETURN_IF_ERROR(AwaitRoom(room, failure));
+  NameSenders(room.socket, false);  // later messages are read without
   return room;
 }
 

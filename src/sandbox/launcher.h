@@ -45,8 +45,9 @@ struct OpenOptions {
 // An open room. Its first process ends when `socket` is closed.
 struct OpenedRoom {
   Fd socket;
-  Fd listener;    // with kNetNamespace: connections of the room to the gateway
-  Fd work, home;  // of a layered room, as its commands see them
+  Fd listener;      // with kNetNamespace: connections of the room to the gateway
+  Fd work, home;    // of a layered room, as its commands see them
+  pid_t first = 0;  // the first process; 0 = unknown
 };
 
 // One start, as StartHeader has it.

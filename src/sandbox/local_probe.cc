@@ -204,7 +204,7 @@ absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::CheckReach(uint32_t wall
   StartOptions start{.checks = true, .working_dir = "", .path = "", .arguments = {}, .variables = {}, .limits = {}};
   for (const Wish& wish : wishes) start.arguments.push_back((wish.executes ? "x" : "r") + wish.path);
   if (failure.step == LaunchStep::kNone) {
-    const auto outcome = RunInOpenRoom(room->socket, start, Command(), CheckLimits(), nullptr, nullptr, failure);
+    const auto outcome = RunInOpenRoom(room->socket, start, Command(), CheckLimits(), nullptr, {}, failure);
     INGOT_RETURN_IF_ERROR(outcome.status());
   }
   if (failure.step == LaunchStep::kNone) return Refusal{};

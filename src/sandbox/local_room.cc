@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -135,11 +136,7 @@ absl::Status LocalRoom::MakeFolders() {
   }
   if (layered_) INGOT_RETURN_IF_ERROR(MakeUpper());
   if (ground_.groups != nullptr) {
-    GroupLimits limits = ground_.options.totals;
-    if (options_.totals.memory_bytes > 0) limits.memory_bytes = options_.totals.memory_bytes;
-    if (options_.totals.processes > 0) limits.processes = options_.totals.processes;
-    if (options_.totals.cpus > 0) limits.cpus = options_.totals.cpus;
-    INGOT_ASSIGN_OR_RETURN(ControlGroup group, ground_.groups->NewGroup(limits));
+    INGOT_ASSIGN_OR_RETURN(ControlGroup group, ground_.groups->NewGroup(totals()));
     group_.emplace(std::move(group));
   }
   return absl::OkStatus();
@@ -157,6 +154,14 @@ DiskLimits LocalRoom::disk_limits() const {
   const DiskLimits& usual = ground_.options.disk;
   return {.bytes = options_.disk.bytes > 0 ? options_.disk.bytes : usual.bytes,
           .files = options_.disk.files > 0 ? options_.disk.files : usual.files};
+}
+
+GroupLimits LocalRoom::totals() const {
+  GroupLimits limits = ground_.options.totals;
+  if (options_.totals.memory_bytes > 0) limits.memory_bytes = options_.totals.memory_bytes;
+  if (options_.totals.processes > 0) limits.processes = options_.totals.processes;
+  if (options_.totals.cpus > 0) limits.cpus = options_.totals.cpus;
+  return limits;
 }
 
 absl::Status LocalRoom::MakeUpper() {
@@ -378,8 +383,15 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
     INGOT_RETURN_IF_ERROR(EnsureOpen());
     runs_ = true;
   }
+  // The kernel holds the total of a control group.
+  MemoryWatch memory(group_.has_value() ? 0 : opened_.first, totals().memory_bytes);
+  const int64_t kills = group_.has_value() ? group_->MemoryKills() : 0;
   LaunchFailure failure;
-  auto outcome = RunInOpenRoom(opened_.socket, start, command, limits, cancel, &disk, failure);
+  auto outcome = RunInOpenRoom(opened_.socket, start, command, limits, cancel, {&disk, &memory}, failure);
+  if (outcome.ok() && outcome->ending == Ending::kSignalled && outcome->signal == SIGKILL && group_.has_value() &&
+      group_->MemoryKills() > kills) {
+    outcome->ending = Ending::kMemoryFull;
+  }
   {
     base::MutexLock lock(mu_);
     runs_ = false;

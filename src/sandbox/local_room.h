@@ -96,6 +96,7 @@ class LocalRoom final : public Room {
   absl::Status Stop(char order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::string> LayerParts() const;
   DiskLimits disk_limits() const;
+  GroupLimits totals() const;
   const char* MarkOfOpaque() const;
   bool has_uid_per_snapshot() const { return ground_.grant.root_folder; }
 

@@ -64,6 +64,8 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
       return absl::StrCat("ran past its limit of ", Seconds(limits.wall_time));
     case Ending::kOutputOverflow:
       return absl::StrCat("wrote more than its limit of ", limits.output_bytes, " bytes");
+    case Ending::kMemoryFull:
+      return "used more memory than its room may (sandbox.memory_bytes)";
     case Ending::kDiskFull:
       return "used more disk than its room may (sandbox.disk_bytes, sandbox.files)";
     case Ending::kNoSpace:

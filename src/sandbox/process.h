@@ -43,13 +43,15 @@ struct Limits {
   absl::Status Validate() const;
 };
 
-// kDiskFull: the room used more than its own limit. kNoSpace: the machine's disk below the room was full, whoever filled it.
-enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kDiskFull, kNoSpace, kCancelled };
+// kMemoryFull: the room's processes used more memory together than its limit. The kernel has then killed the command
+// (control groups), or the room was ended. kDiskFull: the room used more disk than its limit. kNoSpace: the machine's disk
+// below the room was full, whoever filled it.
+enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kMemoryFull, kDiskFull, kNoSpace, kCancelled };
 
 struct Outcome {
   Ending ending = Ending::kExited;
   int exit_code = -1;  // kExited only
-  int signal = 0;      // kSignalled only
+  int signal = 0;      // kSignalled, and kMemoryFull where the kernel killed it
   std::string out;     // stdout; with `err` at most Limits::output_bytes: later output is lost, see kOutputOverflow
   std::string err;     // stderr
   std::chrono::nanoseconds wall{0};

@@ -55,9 +55,19 @@ absl::StatusOr<Pipe> MakePipe() {
 
 }  // namespace
 
+std::optional<Ending> RoomWatches::Fault(SteadyClock::time_point now) const {
+  if (memory != nullptr && memory->IsExceeded(now)) return Ending::kMemoryFull;
+  return disk != nullptr ? disk->Fault(now) : std::nullopt;
+}
+
+RoomWatches::SteadyClock::time_point RoomWatches::next() const {
+  return std::min(disk != nullptr ? disk->next() : SteadyClock::time_point::max(),
+                  memory != nullptr ? memory->next() : SteadyClock::time_point::max());
+}
+
 absl::StatusOr<Outcome> RunningCommand::RunToEnd(const Limits& limits, const Cancellation* cancel,
-                                                 LaunchFailure& failure, DiskWatch* disk) {
-  const std::optional<Ending> cut = Watch(limits, cancel, disk);
+                                                 LaunchFailure& failure, const RoomWatches& watches) {
+  const std::optional<Ending> cut = Watch(limits, cancel, watches);
   if (cut.has_value()) Kill();
   if (!report_.has_value() && !cut.has_value()) {
     return absl::UnavailableError("the first process of the agent's room was killed");
@@ -84,14 +94,13 @@ absl::StatusOr<Outcome> RunningCommand::RunToEnd(const Limits& limits, const Can
   return outcome;
 }
 
-std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancellation* cancel, DiskWatch* disk) {
+std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancellation* cancel,
+                                            const RoomWatches& watches) {
   auto deadline = start_ + limits.wall_time;
   bool terminated = false;
   while (true) {
     const SteadyClock::time_point now = SteadyClock::now();
-    if (disk != nullptr) {
-      if (const auto fault = disk->Fault(now)) return fault;
-    }
+    if (const auto fault = watches.Fault(now)) return fault;
     nanoseconds left = deadline - now;
     if (left.count() <= 0) {
       if (terminated || limits.term_grace.count() == 0) return Ending::kTimedOut;
@@ -100,7 +109,7 @@ std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancella
       deadline = SteadyClock::now() + limits.term_grace;
       continue;
     }
-    if (disk != nullptr) left = std::clamp<nanoseconds>(disk->next() - now, nanoseconds(0), left);
+    left = std::clamp<nanoseconds>(watches.next() - now, nanoseconds(0), left);
     pollfd fds[4] = {{control_.get(), POLLIN, 0},
                      {out_.get(), POLLIN, 0},
                      {err_.get(), POLLIN, 0},
@@ -114,8 +123,8 @@ std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancella
       TakeReport();
       // Its last output may have come after the reads above.
       if (!Read(out_, out_text_, limits) || !Read(err_, err_text_, limits)) return Ending::kOutputOverflow;
-      if (disk != nullptr && report_.has_value()) {
-        if (const auto fault = disk->FaultAtEnd()) return fault;
+      if (watches.disk != nullptr && report_.has_value()) {
+        if (const auto fault = watches.disk->FaultAtEnd()) return fault;
       }
       return terminated && report_.has_value() ? std::optional(Ending::kTimedOut) : std::nullopt;
     }
@@ -155,7 +164,7 @@ bool RunningCommand::Read(Fd& fd, std::string& text, const Limits& limits) {
 }
 
 absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const Command& command,
-                                      const Limits& limits, const Cancellation* cancel, DiskWatch* disk,
+                                      const Limits& limits, const Cancellation* cancel, const RoomWatches& watches,
                                       LaunchFailure& failure) {
   Fd in;
   if (command.program < 0) {
@@ -170,7 +179,7 @@ absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start,
   out.write.Reset();
   err.write.Reset();
   return RunningCommand(std::move(control), std::move(out.read), std::move(err.read))
-      .RunToEnd(limits, cancel, failure, disk);
+      .RunToEnd(limits, cancel, failure, watches);
 }
 
 }  // namespace ingot::sandbox

@@ -10,10 +10,22 @@
 #include "sandbox/disk_watch.h"
 #include "sandbox/launch_messages.h"
 #include "sandbox/launcher.h"
+#include "sandbox/memory_watch.h"
 #include "sandbox/process.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
+
+// The limits of a room that are looked at while a command runs; null = not.
+struct RoomWatches {
+  using SteadyClock = std::chrono::steady_clock;
+  DiskWatch* disk = nullptr;
+  MemoryWatch* memory = nullptr;
+
+  // Looks where it is time. nullopt: no limit is met.
+  std::optional<Ending> Fault(SteadyClock::time_point now) const;
+  SteadyClock::time_point next() const;
+};
 
 class RunningCommand {
  public:
@@ -24,13 +36,13 @@ class RunningCommand {
   // Blocks until the last process of the command is gone. UNAVAILABLE: the room's first process died. `failure` is set
   // if the command did not start; the outcome is then empty. `cancel` may be null.
   absl::StatusOr<Outcome> RunToEnd(const Limits& limits, const Cancellation* cancel, LaunchFailure& failure,
-                                   DiskWatch* disk = nullptr);
+                                   const RoomWatches& watches);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
 
   // The limit that was met; nullopt = the report came first, or can come no more.
-  std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel, DiskWatch* disk);
+  std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel, const RoomWatches& watches);
   // Tells the room to end everything, and waits for the report.
   void Kill();
   void TakeReport();
@@ -45,7 +57,7 @@ class RunningCommand {
 
 // Runs one command in an open room to its end. `failure` is set if it did not start.
 absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const Command& command,
-                                      const Limits& limits, const Cancellation* cancel, DiskWatch* disk,
+                                      const Limits& limits, const Cancellation* cancel, const RoomWatches& watches,
                                       LaunchFailure& failure);
 
 }  // namespace ingot::sandbox

@@ -101,8 +101,8 @@ struct SubstrateOptions {
   std::vector<std::string> visible;
   // The folder of images (sandbox/image.h); made if missing. Empty = rooms have none from there.
   std::string images;
-  // Totals of a room, held in the rung `full`; 0 = no limit. `processes` is held in every rung with a uid per room or user
-  // namespaces.
+  // Totals of a room, held in the rung `full`; 0 = no limit. Below it `memory_bytes` is a MemoryWatch's, and `processes` is
+  // held with a uid per room or user namespaces.
   GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};
   // Disk of a room, counted about once a second while its command runs.
   DiskLimits disk = {.bytes = int64_t{16} << 30, .files = 2'000'000};

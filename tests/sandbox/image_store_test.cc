@@ -5,11 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <future>
 #include <sstream>
 
+#include "base/waits.h"
 #include "sandbox/image.h"
 #include "sandbox/marked_processes.h"
 #include "sandbox/test_room.h"
@@ -173,6 +175,26 @@ TEST_F(ImageStoreTest, TwoSourcesUnpackAtOnceAndAnUnpackedThirdWaitsForNeither) 
   EXPECT_EQ(again.get(), "wait 1\n");
   EXPECT_EQ(second.get(), "wait 2\n");
   EXPECT_EQ(Calls("skopeo"), 3) << "the callers of one source waited for one unpacking";
+}
+
+TEST_F(ImageStoreTest, CallersThatWaitedForAFailedUnpackingGetItsErrorAndLaterOnesTryAgain) {
+  WriteTool("umoci", "#!/bin/sh\n: @\necho 'a broken layer' >&2; exit 1\n");
+  Write("slow", "wait 1");
+  const std::string source = "oci-archive:" + Path("slow");
+  ImageStore store(Path("store"));
+  auto first = ContentLater(store, source);
+  EXPECT_TRUE(Await([&] { return Calls("skopeo") == 1; }));
+  auto again = ContentLater(store, source);
+  EXPECT_TRUE(Await([&] {
+    const auto waits = base::Waits::OfProcess().Longer(std::chrono::nanoseconds(0), base::WaitKind::kWork);
+    return std::find(waits.begin(), waits.end(), "the image " + source) != waits.end();
+  }));
+  Write("go", "");
+  EXPECT_THAT(first.get(), HasSubstr("a broken layer"));
+  EXPECT_THAT(again.get(), HasSubstr("a broken layer"));
+  EXPECT_EQ(Calls("skopeo"), 1) << "it was not tried again for each of them";
+  WriteTool("umoci", kUmoci);
+  EXPECT_EQ(Content(store, source), "wait 1\n");
 }
 
 TEST_F(ImageStoreTest, AStopEndsItsToolsAndItsWaitersAndLeavesNothing) {

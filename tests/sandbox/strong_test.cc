@@ -235,6 +235,50 @@ TEST_F(StrongTest, TotalsOfMemoryAreHeldOverAllProcesses) {
   EXPECT_LT(outcome->out.size(), 12u) << "some were killed: " << outcome->out;
 }
 
+TEST_F(StrongTest, ACommandThatTheKernelKilledForItsMemorySaysSo) {
+  options_.totals.memory_bytes = 64 << 20;
+  const auto substrate = Make("full");
+  if (substrate->grant().rung != Rung::kFull) GTEST_SKIP() << "not granted";
+  auto room = substrate->Prepare().value();
+  const auto outcome = room->Run(Shell("exec python3 -c 'x = bytearray(200 << 20)'"), Limits{}, nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->ending, Ending::kMemoryFull);
+  EXPECT_THAT(Describe(*outcome, Limits{}), HasSubstr("sandbox.memory_bytes"));
+  const auto other = room->Run(Shell("kill -9 $$"), Limits{}, nullptr);
+  EXPECT_EQ(other->ending, Ending::kSignalled) << "of another cause";
+}
+
+TEST_F(StrongTest, WithoutControlGroupsTheMemoryOfAllProcessesIsSummed) {
+  options_.totals.memory_bytes = 96 << 20;
+  for (const char* rung : {"process", "namespaces"}) {
+    const auto substrate = Make(rung);
+    auto room = substrate->Prepare().value();
+    Limits limits;
+    limits.wall_time = seconds(100);
+    // The second ones are orphans, in sessions of their own.
+    const auto outcome = room->Run(
+        Shell("for i in 1 2; do hold='x = bytearray(40 << 20); import time; time.sleep(90)'; python3 -c \"$hold\" & "
+              "(setsid python3 -c \"$hold\" &); done; wait"),
+        limits, nullptr);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->ending, Ending::kMemoryFull) << rung << outcome->err;
+    EXPECT_THAT(Describe(*outcome, limits), HasSubstr("sandbox.memory_bytes"));
+    EXPECT_EQ(room->Run(Shell("echo next"), limits, nullptr)->out, "next\n");
+  }
+}
+
+TEST_F(StrongTest, MemoryThatProcessesShareIsSummedOnce) {
+  options_.totals.memory_bytes = 96 << 20;
+  options_.agent_uid = "shared";  // whose shares every user may read
+  const auto substrate = Make("process");
+  auto room = substrate->Prepare().value();
+  const auto outcome = room->Run(Shell("exec python3 -c 'x = bytearray(50 << 20)\nimport os, time\n"
+                                       "for i in range(3):\n  if os.fork() == 0: break\ntime.sleep(1.2)\nprint(1)'"),
+                                 Limits{}, nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->ending, Ending::kExited) << Describe(*outcome, Limits{}) << outcome->err;
+}
+
 TEST_F(StrongTest, DiskBeyondTheLimitEndsTheCommand) {
   options_.disk.bytes = 20 << 20;
   for (const char* rung : {"process", "auto"}) {

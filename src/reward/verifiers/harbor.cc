@@ -167,6 +167,7 @@ class HarborVerifier final : public Verifier {
         return Without(kNoReward, options_.harbor.no_reward_is_zero, what);
       case sandbox::Ending::kExited:
       case sandbox::Ending::kSignalled:
+      case sandbox::Ending::kMemoryFull:
         break;
     }
     INGOT_ASSIGN_OR_RETURN(std::optional<Verdict> left, Left(room));

@@ -167,7 +167,7 @@ def memory_of_one():
 
 def memory_of_many():
     """Six processes of 100 MB at once."""
-    hold = "x = bytearray(100 << 20); import time; time.sleep(1.5)"
+    hold = "x = bytearray(100 << 20); import time; time.sleep(3)"
     children = [subprocess.Popen([sys.executable, "-c", hold]) for _ in range(6)]
     return all(child.wait() == 0 for child in children)
 

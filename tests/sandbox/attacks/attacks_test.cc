@@ -48,7 +48,8 @@ bool Promised(const std::string& attack, const Grant& grant) {
   }
   if (attack == "inotify") return grant.own_uid;
   if (attack == "fork_bomb") return grant.own_uid || grant.user_namespace;
-  if (attack.starts_with("memory_") || attack == "cpu") return grant.groups > 0;
+  if (attack == "memory_of_many") return true;
+  if (attack == "memory_of_one" || attack == "cpu") return grant.groups > 0;
   if (attack.starts_with("disk_") || attack == "many_empty_files") return true;
   if (grant.landlock > 0 &&
       (attack == "tasks_read_by_root_link" || attack == "sibling_folder" || attack == "sibling_write" ||
@@ -276,8 +277,9 @@ void AttackOnce(Scene& scene, const std::string& name) {
   if (kill(launcher, 0) != 0) harm = "the launcher is gone";
   const bool ended_well = outcome.ok() && outcome->ending == Ending::kExited && outcome->out.starts_with("contained");
   // Limits end an attack, too.
-  const bool was_ended = outcome.ok() && (outcome->ending == Ending::kDiskFull ||
-                                          (outcome->ending == Ending::kSignalled && name.starts_with("memory_")));
+  const bool was_ended =
+      outcome.ok() && (outcome->ending == Ending::kDiskFull || outcome->ending == Ending::kMemoryFull ||
+                       (outcome->ending == Ending::kSignalled && name.starts_with("memory_")));
   const bool contained = (ended_well || was_ended) && harm.empty();
   const std::string seen = !outcome.ok() ? outcome.status().ToString() : outcome->out + outcome->err;
   std::printf("  %-24s %s\n", name.c_str(), contained ? "contained" : "open");

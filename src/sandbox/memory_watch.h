@@ -1,0 +1,32 @@
+// A MemoryWatch bounds the memory that the processes of a room use together, where no control group does. They are found and
+// added up while the room's command runs: twice a second, and less often where that takes long. A command may exceed the
+// limit for that time. Memory that processes share counts once. Pages of files that they map do not count, as the kernel can
+// take them back. A process whose sum this process may not read counts with all that is resident. Used by the thread that
+// runs the command.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+
+namespace ingot::sandbox {
+
+class MemoryWatch {
+ public:
+  using SteadyClock = std::chrono::steady_clock;
+
+  // Of `first` and its descendants. Without a limit (0), or without `first` (0), it never looks.
+  MemoryWatch(pid_t first, int64_t limit_bytes);
+
+  // Looks if it is time. True: the limit is exceeded.
+  bool IsExceeded(SteadyClock::time_point now);
+  SteadyClock::time_point next() const { return next_; }
+
+ private:
+  const pid_t first_;
+  const int64_t limit_bytes_;
+  SteadyClock::time_point next_;
+};
+
+}  // namespace ingot::sandbox
