@@ -278,9 +278,9 @@ class ShapeBench {
       const auto parts = tree::CutForest(v.forest, pass_.part_tokens);
       const MemoryNeed need = NeedOf(v);
       emit(Common("step") +
-           absl::StrFormat(R"("variant":"%s","tokens":%d,"loss_rows":%d,"parts":%d,"visible_pairs":%d,"seconds":%.4f,)"
-                           R"("seconds_min":%.4f,"seconds_max":%.4f,"bound_seconds":%.4f,"of_bound":%.3f,)"
-                           R"("cpu_seconds":%.4f,"cpu_bound_seconds":%.4f,"cpu_of_bound":%.3f,)"
+           absl::StrFormat(R"("variant":"%s","tokens":%d,"loss_rows":%d,"parts":%d,"visible_pairs":%d,"seconds":%.6f,)"
+                           R"("seconds_min":%.6f,"seconds_max":%.6f,"bound_seconds":%.6f,"of_bound":%.3f,)"
+                           R"("cpu_seconds":%.6f,"cpu_bound_seconds":%.6f,"cpu_of_bound":%.3f,)"
                            R"("tokens_per_second":%.0f,"peak_bytes":%d,"predicted_bytes":%d})",
                            v.name, v.forest.size(), v.result.head_rows, v.result.parts, v.forest.visible_pairs,
                            step.wall, *std::min_element(wall.begin(), wall.end()),
@@ -294,7 +294,7 @@ class ShapeBench {
       const StepWork separate = UnmergedWork(config_, batch_.calls, all, batch_.loss_tokens);
       const double bound = BoundSeconds(config_, separate, rates).wall;
       emit(Common("least_speedup") +
-           absl::StrFormat(R"("against":"separate","tokens":%d,"bound_seconds":%.4f,"least_speedup":%.2f})",
+           absl::StrFormat(R"("against":"separate","tokens":%d,"bound_seconds":%.6f,"least_speedup":%.2f})",
                            separate.rows, bound, bound / seconds[0].wall));
     }
     for (size_t i = 1; i < variants_.size(); ++i) {

@@ -127,10 +127,10 @@ TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
   EXPECT_EQ(report.reward, 0) << report.detail;
   // One that has nothing to say yet is waited for, and named if it stays so.
   recipe_.services[0].command = {"/bin/sh", "-c", "echo loading; exec sleep 1000"};
-  recipe_.services[0].start_timeout_s = 0.2;
+  recipe_.services[0].start_timeout_s = 1.5;
   report = Run();
   EXPECT_EQ(report.cause, "service");
-  EXPECT_THAT(report.detail, AllOf(HasSubstr("the service 'files' (/bin/sh) did not start: no answer within 0.2 s"),
+  EXPECT_THAT(report.detail, AllOf(HasSubstr("the service 'files' (/bin/sh) did not start: no answer within 1.5 s"),
                                    HasSubstr("its output ends: loading")));
   sandbox::Grant grant;
   EXPECT_THAT(std::string(CheckServersReach(recipe_, grant).message()),

@@ -202,7 +202,7 @@ TEST_F(RunnerTest, AWrongAnswerIsAFinishedEpisodeWithRewardZero) {
 }
 
 TEST_F(RunnerTest, AHangingAgentAndItsGrandchildAreDeadBeforeTheEndIsReported) {
-  recipe().timeout_s = 0.3;
+  recipe().timeout_s = 1.5;
   recipe().env = {{"OUT", Path("started")}};
   const std::string hang = "while :; do sleep " + marked_.sleep() + "; done";
   SetScript("trap '' TERM; (trap '' TERM; " + hang + ") & echo yes > $OUT; " + hang);
@@ -215,7 +215,7 @@ TEST_F(RunnerTest, AHangingAgentAndItsGrandchildAreDeadBeforeTheEndIsReported) {
   EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"timeout", 1}}));
   EXPECT_EQ(Content(Path("started")), "yes\n");
   EXPECT_TRUE(dead);
-  EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("limit of 0.3 s"));
+  EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("limit of 1.5 s"));
 }
 
 TEST_F(RunnerTest, AnAgentThatLeavesADaemonBehindCannotCallAfterItsEnd) {

@@ -293,7 +293,7 @@ class CrashingRun {
     ++incarnation_;
     Agent last(++names_);
     Request(last).IgnoreError();
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (gateway_->Status().open_episodes() > 0) {
       if (std::chrono::steady_clock::now() > patience) {
         return ::testing::AssertionFailure() << gateway_->Status().open_episodes() << " episodes stay open";

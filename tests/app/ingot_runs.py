@@ -79,7 +79,7 @@ class Ingot:
         atexit.register(end, process)
         return process
 
-    def run(self, command, settings, extra=(), timeout=500):
+    def run(self, command, settings, extra=(), timeout=1500):
         """The exit code of a command with the configuration, and what it said."""
         done = subprocess.run(self.argv(command, settings, extra), cwd=self.source, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=timeout)
@@ -223,10 +223,15 @@ def process_of(launch, role):
 
 
 def role_process(launch, role):
-    """As process_of, of a role that must be there."""
-    process = process_of(launch, role)
-    check(process is not None, f"there is no {role}")
-    return process
+    """As process_of, of a role that is there or is being started again."""
+    found = []
+
+    def is_there():
+        found.append(process_of(launch, role))
+        return found[-1] is not None
+
+    wait_until(is_there, f"process of {role}", launch, seconds=60)
+    return found[-1]
 
 
 def status(ingot, settings):
@@ -254,13 +259,13 @@ def serving(ingot, *words):
         yield line
     finally:
         server.terminate()
-        check(server.wait(timeout=30) == 0, "serve did not end in order")
+        check(server.wait(timeout=120) == 0, "serve did not end in order")
 
 
 def finish_launched(ingot, launch, name, steps):
     """Waits for the end of a launched run, which must succeed; returns its output and its rows."""
     try:
-        output, _ = launch.communicate(timeout=300)
+        output, _ = launch.communicate(timeout=600)
     except subprocess.TimeoutExpired:
         launch.terminate()
         check(False, f"{name} stood still: {launch.communicate()[0]}")

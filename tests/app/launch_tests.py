@@ -126,7 +126,7 @@ def case_launch_stop(ingot):
     launch = ingot.start("launch", settings, start_new_session=True)
     wait_for_rows(ingot, launch, "stopped", 2)
     os.killpg(launch.pid, signal.SIGINT)  # to every process of the command, as a terminal does
-    output, _ = launch.communicate(timeout=60)
+    output, _ = launch.communicate(timeout=180)
     check(launch.returncode == 130 and "stopping all roles" in output, f"exit code {launch.returncode}: {output}")
     begun, clean = ((folder / name).read_text().count("\n") for name in ("begun", "clean"))
     check(begun <= clean, f"{begun} agents began, and {clean} were cleaned up after")

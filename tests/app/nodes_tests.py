@@ -44,7 +44,9 @@ def case_nodes(ingot):
     groups = [{"name": "trainers", "nodes": 2, "roles": ["trainer"]},
               {"name": "front", "roles": ["rewards", "scheduler", "gateway"]},
               {"name": "rest", "roles": ["datapool", "rollout", "agents"]}]
-    own = settings(ingot, "spread", groups, **{"cluster.trainer_ranks": 2, "cluster.min_trainer_ranks": 2, **JUDGED})
+    steps = 20  # a node dies long before the last one
+    own = settings(ingot, "spread", groups, **{"scheduler.total_steps": steps, "cluster.trainer_ranks": 2,
+                                               "cluster.min_trainer_ranks": 2, **JUDGED})
     nodes = {}
     try:
         for group, node in (("trainers", 1), ("rest", 0), ("front", 0), ("trainers", 0)):
@@ -64,8 +66,8 @@ def case_nodes(ingot):
         check(code == 0, f"exit code {code}: {output_of(ingot, 'trainers')}")
         said = output_of(ingot, "trainers")
         check(all(f"{role} is started here" in said for role in ("rewards", "scheduler", "gateway")), said)
-        check_run(ingot, "spread", 12)
-        check(nodes["trainers", 1].wait(timeout=60) == 0, output_of(ingot, "trainers", 1))
+        check_run(ingot, "spread", steps)
+        check(nodes["trainers", 1].wait(timeout=180) == 0, output_of(ingot, "trainers", 1))
     finally:
         end(*nodes.values())
 
@@ -92,7 +94,7 @@ def case_nodes_engines(ingot):
         wait_with(ingot, driver, "engines", moved, "the engine at the other node")
         rows = ingot.rows("moved")
         nodes["engines", 1] = start_node(ingot, own, "engines", 1)
-        code = nodes["engines", 1].wait(timeout=60)
+        code = nodes["engines", 1].wait(timeout=180)
         check(code != 0 and "other nodes have taken all engines of node engines-1 over" in output_of(ingot, "engines", 1),
               f"the node that came back: {code} {output_of(ingot, 'engines', 1)}")
         code = driver.wait(timeout=400)
@@ -112,7 +114,7 @@ def case_nodes_pools(ingot):
     groups = [{"name": "control", "roles": ["scheduler", "rollout", "gateway", "trainer", "agents"]},
               {"name": "pools", "nodes": 2, "roles": ["datapool"]}]
     own = settings(ingot, "pools", groups, **{
-        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 40, **server.settings()})
+        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 48, **server.settings()})
     nodes = {}
 
     def kill(node):
@@ -135,7 +137,7 @@ def case_nodes_pools(ingot):
         kill(0)
         code = driver.wait(timeout=400)
         check(code == 0, f"exit code {code}: {output_of(ingot, 'control')}")
-        check_run(ingot, "pools", 40)
+        check_run(ingot, "pools", 48)
         check(ingot.journal("pools")[:len(before)] == before, "the journal lost what it held")
     finally:
         end(*nodes.values())

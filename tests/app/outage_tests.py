@@ -55,7 +55,7 @@ class Launch:
         took, began = {}, time.monotonic()
         while len(took) < len(looks):
             check(self.process.poll() is None, f"the run ended: {self.said()[-3000:]}")
-            check(time.monotonic() - began < 120,
+            check(time.monotonic() - began < 300,
                   f"{role} is not named by {sorted(looks.keys() - took.keys())}: {self.said(since)[-3000:]} {self.status()}")
             for place in looks.keys() - took.keys():
                 if looks[place]():

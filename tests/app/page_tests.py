@@ -126,12 +126,12 @@ def view_files(ingot, folder, name):
 
 def end(process):
     process.send_signal(signal.SIGINT)
-    check(process.wait(30) == 0, f"`ingot view` ended with {process.returncode}")
+    check(process.wait(120) == 0, f"`ingot view` ended with {process.returncode}")
 
 
 def check_run(ingot, folder):
     """A run that goes on, its files beside it, and the same run after it was killed."""
-    process, _, link = start(ingot, "seen", {"scheduler.total_steps": 40})
+    process, _, link = start(ingot, "seen", {"scheduler.total_steps": 1000})  # it is killed
     try:
         page = Page(link).open()
         wait_until(lambda: ingot.rows("seen") >= 3, "three steps", process)
@@ -244,7 +244,7 @@ def check_supervised(ingot, folder):
                                          "chosen": [{"role": "assistant", "content": "yes"}],
                                          "rejected": [{"role": "assistant", "content": "no"}]}) + "\n" for i in range(8)))
     with Mlflow() as mlflow:
-        settings = {"data.tasks": "", "data.dpo": pairs, "sft.max_steps": 200, "dpo.epochs": 1, "eval.tasks": "", "goal.first_steps": 0,
+        settings = {"data.tasks": "", "data.dpo": pairs, "sft.max_steps": 5000, "dpo.epochs": 1, "eval.tasks": "", "goal.first_steps": 0,
                     "goal.last_steps": 0, "loggers.mlflow.url": mlflow.url}
         process = ingot.start("train", {**settings, "run.name": "files"})
         try:
@@ -261,11 +261,11 @@ def check_supervised(ingot, folder):
             check(status == 404 and "no agents" in body, f"window: {status} {body}")
             check(ingot.call("view", folder / "files").stdout.startswith("http"), "`ingot view` finds no page of the running run")
             process.send_signal(signal.SIGINT)
-            check(process.wait(60) != 0, "a stopped run ended well")
+            check(process.wait(180) != 0, "a stopped run ended well")
         finally:
             process.kill()
         rows = ingot.metrics("files")
-        wait_until(lambda: mlflow.steps("sft/nll") == len(rows), f"MLflow got {mlflow.steps('sft/nll')} of {len(rows)} rows", seconds=10)
+        wait_until(lambda: mlflow.steps("sft/nll") == len(rows), f"MLflow got {mlflow.steps('sft/nll')} of {len(rows)} rows", seconds=60)
         check(mlflow.ends == ["KILLED"], f"MLflow: {mlflow.ends}")
         code, output = ingot.run("launch", {**settings, "run.name": "launched-files", "sft.max_steps": 3})
         check(code == 0 and "page http" in output, output)
@@ -327,7 +327,7 @@ def check_without_pool(ingot, folder):
     check("pool is not there" in seen["no_pool"] and seen["rows"] > 0 and "sft/nll" in seen["names"], f"run: {seen}")
     check(page.json("/api/curves?names=sft/nll")["curves"]["sft/nll"]["mean"], "the warm start's curve is not there")
     shutil.copytree(f"{folder}/seen/pool", run / "pool")
-    wait_until(lambda: "started" in page.json("/api/run"), "the pool on the page once it is there", seconds=20)
+    wait_until(lambda: "started" in page.json("/api/run"), "the pool on the page once it is there", seconds=120)
     end(served)
     shutil.rmtree(run)
 
@@ -341,11 +341,11 @@ def check_replaced(ingot, folder):
     check(before["started"] > 0 and "outdated" not in before, f"run: {before}")
     shutil.rmtree(run)
     shutil.copytree(f"{folder}/seen", run, ignore=shutil.ignore_patterns("sockets"))
-    wait_until(lambda: page.json("/api/run").get("started", 0) > before["started"], "the other run's journal", seconds=30)
+    wait_until(lambda: page.json("/api/run").get("started", 0) > before["started"], "the other run's journal", seconds=120)
     after = page.json("/api/run")
     check("was replaced" in after["outdated"], f"run: {after}")
     shutil.rmtree(run / "pool")
-    wait_until(lambda: "is not there" in page.json("/api/run").get("no_pool", ""), "a page that says that the pool is gone", seconds=40)
+    wait_until(lambda: "is not there" in page.json("/api/run").get("no_pool", ""), "a page that says that the pool is gone", seconds=120)
     end(served)
     shutil.rmtree(run)
 
@@ -361,8 +361,8 @@ def check_record(ingot, folder):
         with record.open("a") as file:
             file.write(added)
         for page in (one, other):
-            wait_until(lambda: page.json("/api/run")["rows"] == rows + more, f"{rows + more} rows", seconds=10)
-            wait_until(lambda: page.json("/api/run")["broken_rows"] == broken, f"{broken} broken rows", seconds=10)
+            wait_until(lambda: page.json("/api/run")["rows"] == rows + more, f"{rows + more} rows", seconds=60)
+            wait_until(lambda: page.json("/api/run")["broken_rows"] == broken, f"{broken} broken rows", seconds=60)
     end(first)
     end(second)
     record.unlink()

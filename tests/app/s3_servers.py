@@ -1,4 +1,5 @@
 """Servers that speak as S3 does, with the bucket `weights`, and files of credentials for them."""
+import contextlib
 import json
 import os
 import pathlib
@@ -34,7 +35,7 @@ class Moto:
         with open(log, "w", encoding="utf-8") as output:
             self.process = subprocess.Popen([str(program), "-p", "0"], stdout=output, stderr=subprocess.STDOUT)
         running = re.compile(r"Running on (http://127.0.0.1:\d+)")
-        wait_until(lambda: running.search(log.read_text()), "moto's port", self.process, 60)
+        wait_until(lambda: running.search(log.read_text()), "moto's port", self.process, 180)
         self.url = running.search(log.read_text())[1]
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/weights", method="PUT"), timeout=30).close()
 
@@ -100,13 +101,15 @@ class SeaweedFs:
 
     @staticmethod
     def free_ports(count):
-        """Below 55000: each server also takes the port that is 10000 higher, for gRPC."""
-        found = set()
+        """Below those that the system gives to whoever asks for any. Each server also takes the port that is 10000 higher,
+        for gRPC."""
+        found, port = [], 10000 + 61 * os.getpid() % 9000
         while len(found) < count:
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                if one.getsockname()[1] < 55000:
-                    found.add(one.getsockname()[1])
+            port += 1
+            with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
+                one.bind(("127.0.0.1", port))
+                other.bind(("127.0.0.1", port + 10000))
+                found.append(port)
         return found
 
     def stop(self):

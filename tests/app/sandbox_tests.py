@@ -161,7 +161,7 @@ def case_image_stop(ingot, folder):
             return False
 
     def await_that(condition, what):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while not condition():
             check(time.monotonic() < end, what)
             time.sleep(0.02)
@@ -173,7 +173,7 @@ def case_image_stop(ingot, folder):
         await_that(started.exists, "the tool has not begun")
         tool = int(started.read_text())
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
         await_that(lambda: not runs(tool), "the tool goes on")
         return process.returncode, out, err
 

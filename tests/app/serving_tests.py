@@ -96,7 +96,7 @@ def run_visited(ingot, command, settings, extra=()):
         said.append(run.stdout.readline())
         check(said[-1], f"{command} ended without saying where agents reach it: {said}")
     visits = visit(said[-1].split(" at ")[1].split("/ingot/")[0])
-    said += run.communicate(timeout=120)[0].splitlines()
+    said += run.communicate(timeout=300)[0].splitlines()
     check(run.returncode == 0, f"{command}: exit code {run.returncode} after {visits} visits: {said}")
     return said
 
@@ -188,17 +188,17 @@ def case_model_groups(ingot):
                                        {"name": "start", "weights": "pinned", "version": 0},
                                        {"name": "later", "weights": "pinned", "version": 3}]
         ingot.configure("groups", GROUPS)
-        first = ingot.start("train", {})
+        first = ingot.start("train", {"scheduler.total_steps": 200})  # the kill is in its middle, however quick it is
         wait_for_steps(ingot, first, "groups", 5)
         first.send_signal(signal.SIGKILL)
-        output = first.communicate()[0]
-        check(4 < len(ingot.steps_trained("groups")) < 8, f"the kill missed the middle of the run: {output}")
-        code, output = ingot.run("train", {}, ["--resume"])
+        first.communicate()
+        steps = max(8, len(ingot.steps_trained("groups")) + 3)
+        code, output = ingot.run("train", {"scheduler.total_steps": steps}, ["--resume"])
         check(code == 0, output)
-        check_run(ingot, "groups", 8)
-        logprobs, calls_of = check_groups(ingot, "groups", 8)
+        check_run(ingot, "groups", steps)
+        logprobs, calls_of = check_groups(ingot, "groups", steps)
         for model, earliest in (("start", 0), ("judge", 0), ("later", 4), ("policy", 0)):
-            check(min(calls_of[model]) <= earliest and max(calls_of[model]) == 7, f"{model}: steps {calls_of[model]}")
+            check(min(calls_of[model]) <= earliest and max(calls_of[model]) == steps - 1, f"{model}: steps {calls_of[model]}")
         # The same context and token have one log-prob on weights that stay, and many on weights that move.
         kinds = {model: max((len(seen) for key, seen in logprobs.items() if key[0] == model), default=0)
                  for model in ("judge", "start", "later", "policy")}
@@ -206,7 +206,7 @@ def case_model_groups(ingot):
         # A version that the run has passed and did not save.
         GROUPS["gateway"]["models"][2]["version"] = 5
         ingot.configure("groups", GROUPS)
-        code, output = ingot.run("train", {"scheduler.total_steps": 9}, ["--resume"])
+        code, output = ingot.run("train", {"scheduler.total_steps": steps + 1}, ["--resume"])
         check(code != 0 and "version 5" in output and "'later'" in output, f"exit code {code}: {output}")
 
 

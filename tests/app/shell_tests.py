@@ -37,7 +37,7 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
-    def wait_for(self, text, seconds=20):
+    def wait_for(self, text, seconds=60):
         """Whether the screen shows `text`, behind what was looked for before."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -249,7 +249,8 @@ TEST_F(Supervised, RolesStopAfterTheRolesThatNeedThem) {
   };
   const std::string all_up = "until test -e " + up + " && test $(wc -l < " + up + ") -ge 4; do :; done";
   const std::string slow = "i=0; while test $i -lt 50000; do i=$((i+1)); done; ";
-  ASSERT_TRUE(Run({server("pool", 2, ""), server("gateway", 1, slow), server("one agent", 0, slow),
+  const std::string last_agent = "until grep -sq another " + order + "; do sleep 0.01; done; " + slow;
+  ASSERT_TRUE(Run({server("pool", 2, ""), server("gateway", 1, slow), server("one agent", 0, last_agent),
                    server("another agent", 0, ""), Role("leader", all_up)})
                   .ok());
   std::ifstream file(order);

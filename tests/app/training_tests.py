@@ -47,12 +47,13 @@ def case_supervised(ingot):
             prompt = [{"role": "user", "content": f"item {i}"}]
             answers = [{"role": "assistant", "content": word} for word in ("yes", "no")]
             file.write(json.dumps({"prompt": prompt, "chosen": answers[0], "rejected": answers[1]}) + "\n")
-    settings = {"run.name": "files", "data.tasks": "", "data.dpo": pairs, "sft.max_steps": 10, "dpo.epochs": 4,
+    settings = {"run.name": "files", "data.tasks": "", "data.dpo": pairs, "sft.max_steps": 10, "dpo.epochs": 6,
                 "dpo.learning_rate": 1e-3, "eval.tasks": "", "goal.first_steps": 0, "goal.last_steps": 0}
     code, output = ingot.run("train", settings)
     check(code == 0 and "gateway" not in output, output)
     rows = ingot.metrics("files")
-    check([row["step"] for row in rows] == list(range(30)), f"{len(rows)} rows")
+    steps = 40  # many more than the 17 behind which runs are ended
+    check([row["step"] for row in rows] == list(range(steps)), f"{len(rows)} rows")
     check(rows[9]["sft/nll"] < rows[0]["sft/nll"], "the supervised stage did not learn")
     check(all(row["perf/of_bound"] > 0 and row["tree/speedup_bound"] > 1 for row in rows), "a step without its bound")
     check("  tree " in output and "x of " in output, output)
@@ -69,7 +70,7 @@ def case_supervised(ingot):
         process.communicate()
     code, output = ingot.run("train", stopped, ["--resume"])
     check(code == 0 and "going on after" in output, output)
-    check([row["step"] for row in ingot.metrics("stopped")] == list(range(30)), "the steps of the resumed stages")
+    check([row["step"] for row in ingot.metrics("stopped")] == list(range(steps)), "the steps of the resumed stages")
     weights = [folder / name / "checkpoints/step-00000000/model.safetensors" for name in ("files", "stopped")]
     check(weights[0].read_bytes() == weights[1].read_bytes(), "a killed and resumed stage came to other weights")
     check(not (folder / "stopped/stages").exists(), "the stages' checkpoints are still there")
@@ -85,13 +86,13 @@ def case_supervised(ingot):
     code, output = ingot.run("train", dict(settings, **{"run.name": "long"}))
     check(code != 0 and "pairs.jsonl" in output and "context length" in output, output)
     check(not ingot.steps_trained("long"), "a run with a bad second file made steps")
-    check_supervised_ranks(ingot, dict(settings, **{"data.dpo": good_pairs, "sft.checkpoint_every": 4,
-                                                    "dpo.checkpoint_every": 4}))
+    check_supervised_ranks(ingot, steps, dict(settings, **{"data.dpo": good_pairs, "sft.checkpoint_every": 4,
+                                                           "dpo.checkpoint_every": 4}))
     code, output = ingot.run("gateway", settings, timeout=60)
     check(code == 2 and "data.tasks" in output, output)
 
 
-def check_supervised_ranks(ingot, settings):
+def check_supervised_ranks(ingot, steps, settings):
     """The run `files` on two ranks: `ingot launch` starts the trainer's processes and no others. Ranks that are killed,
     stopped and resumed end with the same bits as undisturbed ones."""
     folder = pathlib.Path(ingot.folder)
@@ -102,10 +103,10 @@ def check_supervised_ranks(ingot, settings):
     code, output = ingot.run("launch", of("file-ranks"))
     check(code == 0 and ": 2 processes;" in output and "ingot status" not in output, output)
     rows = ingot.metrics("file-ranks")
-    check([row["step"] for row in rows] == list(range(30)), f"{len(rows)} rows")
+    check([row["step"] for row in rows] == list(range(steps)), f"{len(rows)} rows")
     check(all(row["trainer/ranks"] == 2 for row in rows), "a supervised step was one rank's")
-    for row, alone in zip(rows, ingot.metrics("files")):
-        for name in alone.keys() & {"sft/loss", "dpo/loss"}:  # bound of fp32 rounding over thirty steps
+    for row, alone in zip(rows[:30], ingot.metrics("files")):
+        for name in alone.keys() & {"sft/loss", "dpo/loss"}:  # a bound of fp32 rounding over the first thirty steps
             check(abs(row[name] - alone[name]) <= 1e-3 * max(1, abs(alone[name])), f"{row} on ranks, {alone} alone")
     code, output = ingot.run("launch", of("file-ranks"), ["--resume"])
     check(code == 0 and "nothing left to do" in output, output)
@@ -114,12 +115,12 @@ def check_supervised_ranks(ingot, settings):
                       (17, lambda: launch.send_signal(signal.SIGINT))):
         wait_for_rows(ingot, launch, "rank-files", rows)
         end()
-    output = launch.communicate(timeout=120)[0]
+    output = launch.communicate(timeout=300)[0]
     check("they are started again together" in output and "going on after" in output, output)
     check(launch.returncode != 0 and not any((folder / "rank-files/checkpoints").iterdir()), output)
     code, output = ingot.run("launch", of("rank-files"), ["--resume"])
     check(code == 0 and "going on after" in output, output)
-    check([row["step"] for row in ingot.metrics("rank-files")] == list(range(30)), "the steps of the resumed ranks")
+    check([row["step"] for row in ingot.metrics("rank-files")] == list(range(steps)), "the steps of the resumed ranks")
     for shard in ("00001-of-00002", "00002-of-00002"):
         weights = [folder / name / f"checkpoints/step-00000000/model-{shard}.safetensors"
                    for name in ("file-ranks", "rank-files")]

@@ -35,7 +35,7 @@ def stop_and_look(ingot, launch, role, terminal, logs):
     looks = {"terminal": lambda: silent in said(terminal), "log": lambda: silent in said(logs / "launch.log"),
              "status": in_status}
     while len(took) < len(looks):
-        check(time.monotonic() - began < 120, f"{role} is stopped, and is not named by {sorted(looks.keys() - took.keys())}")
+        check(time.monotonic() - began < 300, f"{role} is stopped, and is not named by {sorted(looks.keys() - took.keys())}")
         for place in looks.keys() - took.keys():
             if looks[place]():
                 took[place] = time.monotonic() - began

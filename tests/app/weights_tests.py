@@ -27,8 +27,9 @@ def launch_and_kill(ingot, settings, role, rows):
 
 
 def case_stores(ingot, moto):
+    steps = 14  # a restarted engine is back long before the last one
     settings = launch_settings("ways", **{
-        "sft.max_steps": 10, "scheduler.total_steps": 6, "cluster.rollout_engines": 2, "weights.transport": "directory",
+        "sft.max_steps": 10, "scheduler.total_steps": steps, "cluster.rollout_engines": 2, "weights.transport": "directory",
         "weights.anchor_every": 2, "weights.shards": 3, "weights.silence_s": 2, "weights.poll_ms": 20})
     if moto.url:
         settings |= {"weights.engines": "{rollout-1: s3}", **moto.settings()}
@@ -36,7 +37,7 @@ def case_stores(ingot, moto):
     store = pathlib.Path(ingot.folder) / "ways/weights/ways"
     live = json.loads((store / "live").read_text())
     newest = live["newest"]["steps"][-1]["name"]
-    check(int(newest["version"]) == 6, f"the newest stored version: {live}")
+    check(int(newest["version"]) == steps, f"the newest stored version: {live}")
     for engine in (0, 1):
         stored_in_s3 = bool(moto.url) and engine == 1
         key = f"ways/acks/rollout-{engine}"
@@ -50,7 +51,7 @@ def case_stores(ingot, moto):
 
 
 def case_broadcast(ingot, moto):
-    settings = launch_settings("sent", **{"sft.max_steps": 10, "scheduler.total_steps": 6, "cluster.rollout_engines": 2,
+    settings = launch_settings("sent", **{"sft.max_steps": 10, "scheduler.total_steps": 12, "cluster.rollout_engines": 2,
                                           "weights.transport": "broadcast"})
     launch = ingot.start("launch", settings)
     log = pathlib.Path(ingot.folder) / "sent/logs/trainer.log"
@@ -58,14 +59,15 @@ def case_broadcast(ingot, moto):
     wait_until(lambda: log.exists() and grouped in log.read_text(), "a group of two engines", launch)
     wait_for_rows(ingot, launch, "sent", 2)
     os.kill(role_process(launch, "rollout-1"), signal.SIGKILL)
-    finish_launched(ingot, launch, "sent", 6)
+    finish_launched(ingot, launch, "sent", 12)
     said = log.read_text()
     check("to each engine by itself until a new group is made" in said, f"the loss of an engine: {said}")
 
 
 def case_rank_shards(ingot, moto):
+    steps = 9
     settings = ranks_settings("shards", **{
-        "scheduler.total_steps": 6, "trainer.sharding": "layers", "trainer.dtype": "bf16", "trainer.checkpoint_every": 2,
+        "scheduler.total_steps": steps, "trainer.sharding": "layers", "trainer.dtype": "bf16", "trainer.checkpoint_every": 2,
         "trainer.learning_rate": 1e-3, "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0, "trainer.warmup_steps": 0,
         "trainer.weight_decay": 1,  # changes words where all samples get the same reward too
         "weights.transport": "directory", "weights.anchor_every": 3, "weights.poll_ms": 20})
@@ -76,9 +78,9 @@ def case_rank_shards(ingot, moto):
     store = pathlib.Path(ingot.folder) / "shards/weights/shards"
     live = moto.get("shards/live") if moto.url else json.loads((store / "live").read_text())
     step = live["newest"]["steps"][-1]
-    check(int(step["name"]["version"]) == 6, f"the newest stored version: {live}")
+    check(int(step["name"]["version"]) == steps, f"the newest stored version: {live}")
     kind = "anchor" if step.get("anchor") and len(live["newest"]["steps"]) == 1 else "delta"
-    folder = f"shards/versions/0000000006-{int(step['name']['checksum']):016x}/{kind}"
+    folder = f"shards/versions/{steps:010d}-{int(step['name']['checksum']):016x}/{kind}"
     for name in ("shard-0", "shard-1", "manifest"):
         size = moto.size(f"{folder}/{name}") if moto.url else (store.parent / folder / name).stat().st_size
         check(size > 0, f"{folder}/{name} is empty")

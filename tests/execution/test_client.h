@@ -37,10 +37,10 @@ class Call {
     if (exchange_ != nullptr && !done_) exchange_->Closed(http::Side::kClient);
   }
 
-  // Reads until `ready`, or the end; false: neither came within twenty seconds.
+  // Reads until `ready`, or the end; false: neither came within a minute.
   template <typename Ready>
   bool Await(Ready ready) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     int seen = -1;
     while (exchange_ != nullptr && !done_) {
       {

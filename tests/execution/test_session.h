@@ -24,10 +24,10 @@ class Bell {
       state->rung.notify_all();
     };
   }
-  // Calls `ready` after each ring until it is true, for ten seconds at most.
+  // Calls `ready` after each ring until it is true, for a minute at most.
   template <typename Ready>
   bool Await(Ready ready) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (true) {
       int seen;
       {

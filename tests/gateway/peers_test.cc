@@ -70,7 +70,7 @@ class PeersTest : public ::testing::Test {
                                    base::MutexLock lock(mu_);
                                    return present_;
                                  },
-                                 .deadline = std::chrono::milliseconds(300)});
+                                 .deadline = std::chrono::seconds(1)});
     place.gateway = Gateway::Create({}, {.engine = place.engine,
                                          .pool = pool_.get(),
                                          .admission = &admission_,

@@ -138,7 +138,7 @@ TEST(Tls, RefusesOldVersionsPlainTextAndSilence) {
   EchoSite site;
   site.options.tls_certificate = files("a.pem");
   site.options.tls_key = files("a.key");
-  site.options.request_timeout_s = 0.2;
+  site.options.request_timeout_s = 0.6;
   EXPECT_FALSE(TlsWire(site.server().port(), files("a.pem"), TLS1_1_VERSION).connected());
   EXPECT_FALSE(TlsWire(site.server().port(), files("b.pem")).connected());
   Wire plain(site.server().port());

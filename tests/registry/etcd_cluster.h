@@ -1,10 +1,8 @@
 // An etcd cluster of a test: members on loopback, at free ports, with their files in a temporary folder.
 #pragma once
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/free_port.h"
 #include "registry/grpc_etcd.h"
 
 namespace ingot::registry::testing {
@@ -26,17 +25,7 @@ inline constexpr char kNoEtcd[] = "no etcd here: `scripts/setup.sh services` ins
 // Whether the server and its command line are installed.
 inline bool HasEtcd() { return std::system("command -v etcd >/dev/null && command -v etcdctl >/dev/null") == 0; }
 
-inline int FreePort() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ::bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
+using base::testing::FreePort;
 
 class EtcdCluster {
  public:

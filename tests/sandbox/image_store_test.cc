@@ -92,7 +92,7 @@ class ImageStoreTest : public testing::Test {
     return count;
   }
   bool Await(const std::function<bool()>& condition) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -31,9 +31,9 @@ class RoomPoolTest : public testing::Test {
     return static_cast<int>(
         std::distance(std::filesystem::directory_iterator(folder_.path()), std::filesystem::directory_iterator()));
   }
-  // Blocks until it holds, at most 20 s.
+  // Blocks until it holds, at most a minute.
   static void Await(const std::function<bool()>& holds) {
-    for (int i = 0; i < 4000; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       if (holds()) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }

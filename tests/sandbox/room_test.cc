@@ -157,14 +157,14 @@ TEST_P(RoomTest, ABackgroundProcessDiesWithTheCommand) {
 }
 
 TEST_P(RoomTest, SigtermIsIgnoredInVain) {
-  const auto outcome = Run(Shell("trap '' TERM; echo armed; while :; do sleep 1000; done"), Within(milliseconds(200)));
+  const auto outcome = Run(Shell("trap '' TERM; echo armed; while :; do sleep 1000; done"), Within(milliseconds(600)));
   ASSERT_TRUE(outcome.ok());
   EXPECT_EQ(outcome->ending, Ending::kTimedOut);
   EXPECT_EQ(outcome->out, "armed\n");
 }
 
 TEST_P(RoomTest, SigtermIsAChanceToFinishButStaysATimeout) {
-  Limits limits = Within(milliseconds(200));
+  Limits limits = Within(milliseconds(600));
   limits.term_grace = seconds(30);
   const auto outcome = Run(Shell("trap 'echo bye; exit 0' TERM; sleep 1000 & wait"), limits);
   ASSERT_TRUE(outcome.ok());

@@ -1,11 +1,7 @@
 // Ranks as threads of the test's process: the same sockets and exchanges as between processes.
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <functional>
@@ -13,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/free_port.h"
 #include "trainer/parallel/ranks.h"
 
 namespace ingot::trainer {
@@ -20,18 +17,7 @@ namespace ingot::trainer {
 // c10d keeps one record of collectives per process and adds groups to it without a lock, since a process has one rank.
 inline const bool kFlightRecorderOff = setenv("TORCH_FR_BUFFER_SIZE", "0", 1) == 0;
 
-// A port on which no process listens.
-inline int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
+using base::testing::FreePort;
 
 inline RankOptions RankOf(int rank, int size, int port) {
   RankOptions options;

@@ -253,7 +253,7 @@ TEST(RankProcesses, AVersionIsNotLiveUntilAllShardsAreThere) {
 TEST(RankProcesses, NoticeAStoppedRank) {
   for (const int victim : {0, 1}) {
     TempDir folder;
-    RankProcesses processes(2, /*deadline_ms=*/1000, /*steps=*/1000000, folder.path());
+    RankProcesses processes(2, /*deadline_ms=*/2500, /*steps=*/1000000, folder.path());
     ASSERT_TRUE(processes.Reaches(2));
     const auto stopped = Clock::now();
     processes.Signal(victim, SIGSTOP);
