@@ -31,8 +31,8 @@ namespace {
 //   RUN/* --entry by entry--> replacing/ --renamed--> replaced/ --renamed, the start succeeded--> removed/ --> gone
 //   RUN/* <--entry by entry-- replacing/ <--renamed-- replaced/     the start failed, or its process died
 //
-// While a job that replaces the run is submitted, nobody holds the folder. The name of replaced/ is then submitted/, which the job's nodes leave alone: they
-// run only if the job was accepted.
+// While a job that replaces the run is submitted, nobody holds the folder. The name of replaced/ is then submitted/. The
+// job's nodes leave it alone: they run only if the job was accepted.
 //
 //   replaced/ <--renamed--> submitted/ --renamed, the job was accepted or begins--> removed/ --> gone
 constexpr char kReplacing[] = ".ingot-replacing";  // a part of the old run; the other part is beside it
