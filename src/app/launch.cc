@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -328,8 +329,8 @@ absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loade
         absl::StrCat("the run '", config.name, "' is launched already: ", present, ", or choose another run.name"));
   }
   INGOT_ASSIGN_OR_RETURN(const std::string text, job.launcher->Plan());
-  INGOT_ASSIGN_OR_RETURN(RunDir dir,
-                         RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
+  INGOT_ASSIGN_OR_RETURN(
+      RunDir dir, RunDir::OpenForJob(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandOf("launch", args)));
@@ -340,8 +341,13 @@ absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loade
 // After a submission that failed as `failed` tells: the run that the job was to replace is put back, unless something of the
 // job may be there. An error of sbatch or kubectl alone does not tell: the answer of a busy server gets lost.
 absl::Status PutReplacedBack(const absl::Status& failed, Launcher& launcher, RunDir& dir) {
+  constexpr auto kLate = std::chrono::seconds(3);  // a job whose answer got lost may be listed a moment later
   if (!dir.replaces()) return failed;
-  const absl::StatusOr<std::string> present = launcher.Present();
+  absl::StatusOr<std::string> present = launcher.Present();
+  if (present.ok() && present->empty()) {
+    std::this_thread::sleep_for(kLate);
+    present = launcher.Present();
+  }
   absl::Status back = present.status();
   if (present.ok()) back = present->empty() ? dir.TakeBack() : absl::FailedPreconditionError(*present);
   if (back.ok()) return failed;  // the end of `dir` puts it back
@@ -357,6 +363,7 @@ absl::Status PutReplacedBack(const absl::Status& failed, Launcher& launcher, Run
 // end.
 absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
   const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const LaunchLock lock, LaunchLock::Take(config.root, config.name));
   INGOT_ASSIGN_OR_RETURN(RunDir dir, PrepareJob(args, loaded, job));
   INGOT_RETURN_IF_ERROR(dir.HandOver());
   const absl::Status started = job.launcher->Start();

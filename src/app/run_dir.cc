@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Folders within the run's folder, by names that nobody else gives. A replaced run moves from one to the next, so that every crash leaves it whole or, once
-// its removal began, nothing of it:
+// Folders within the run's folder, by names that nobody else gives. A replaced run moves from one to the next, so that
+// every crash leaves it whole or, once its removal began, nothing of it:
 //
 //   RUN/* --entry by entry--> replacing/ --renamed--> replaced/ --renamed, the start succeeded--> removed/ --> gone
 //   RUN/* <--entry by entry-- replacing/ <--renamed-- replaced/     the start failed, or its process died
@@ -39,6 +39,9 @@ constexpr char kReplacing[] = ".ingot-replacing";  // a part of the old run; the
 constexpr char kReplaced[] = ".ingot-replaced";    // the old run; beside it is the start's
 constexpr char kSubmitted[] = ".ingot-submitted";  // as kReplaced, and the start is a job's
 constexpr char kRemoved[] = ".ingot-removed";
+
+constexpr char kLock[] = "lock";               // of the process that drives the run
+constexpr char kLaunchLock[] = "launch.lock";  // of the launcher that submits a job
 
 constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs tell why
 
@@ -68,18 +71,16 @@ absl::Status Rename(const fs::path& from, const fs::path& to) {
 absl::Status Remove(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
-  // Another process may remove the same folder, and be first at an entry.
-  for (int i = 0; i < 1000 && error == std::errc::no_such_file_or_directory; ++i) fs::remove_all(path, error);
   return error ? Failed("remove", path, error) : absl::OkStatus();
 }
 
-// Everything in `folder` but the run's lock and the folder `but`.
+// Everything in `folder` but its locks and the folder `but`.
 absl::StatusOr<std::vector<fs::path>> Entries(const fs::path& folder, const char* but) {
   std::vector<fs::path> entries;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const fs::path name = entry->path().filename();
-    if (name != "lock" && name != but) entries.push_back(entry->path());
+    if (name != kLock && name != kLaunchLock && name != but) entries.push_back(entry->path());
   }
   if (error) return Failed("list", folder, error);
   return entries;
@@ -141,14 +142,31 @@ absl::Status Mend(const fs::path& path) {
   return absl::OkStatus();
 }
 
-// Takes the run's lock; returns its file.
-absl::StatusOr<int> Lock(const std::string& path) {
-  const int fd = open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::UnavailableError(absl::StrCat("cannot open '", path, "/lock': ", std::strerror(errno)));
+// Takes a lock of the run's folder; returns its file. `remedy`: what to do where another process has it.
+absl::StatusOr<int> Lock(const std::string& path, const char* file, const char* remedy) {
+  const int fd = open(absl::StrCat(path, "/", file).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return absl::UnavailableError(absl::StrCat("cannot open '", path, "/", file, "': ", std::strerror(errno)));
+  }
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
   close(fd);
-  return absl::FailedPreconditionError(
-      absl::StrCat("the run '", path, "' is in use by another process; stop it, or choose another run.name"));
+  return absl::FailedPreconditionError(absl::StrCat("the run '", path, "' is ", remedy));
+}
+
+absl::StatusOr<int> LockRun(const std::string& path) {
+  return Lock(path, kLock, "in use by another process; stop it, or choose another run.name");
+}
+
+// Returns ROOT/NAME.
+absl::StatusOr<std::string> MakeFolder(const std::string& root, const std::string& name) {
+  if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
+    return absl::InvalidArgumentError(absl::StrCat("run.name '", name, "' must be a plain folder name"));
+  }
+  const std::string path = absl::StrCat(root, "/", name);
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error) return path;
+  return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
 }
 
 // Number of steps in a record.
@@ -179,27 +197,42 @@ std::string DescribeRun(const fs::path& path) {
 
 }  // namespace
 
+absl::StatusOr<LaunchLock> LaunchLock::Take(const std::string& root, const std::string& name) {
+  INGOT_ASSIGN_OR_RETURN(const std::string path, MakeFolder(root, name));
+  INGOT_ASSIGN_OR_RETURN(
+      const int fd, Lock(path, kLaunchLock, "being submitted by another process; wait, or choose another run.name"));
+  return LaunchLock(fd);
+}
+
+LaunchLock::~LaunchLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
 absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& name, IfExists if_exists) {
-  return OpenAs(root, name, if_exists, /*in_job=*/false);
+  return OpenAs(root, name, if_exists, Opener::kHere);
+}
+
+absl::StatusOr<RunDir> RunDir::OpenForJob(const std::string& root, const std::string& name, IfExists if_exists) {
+  return OpenAs(root, name, if_exists, Opener::kLauncher);
 }
 
 absl::StatusOr<RunDir> RunDir::OpenInJob(const std::string& root, const std::string& name) {
-  return OpenAs(root, name, IfExists::kResume, /*in_job=*/true);
+  return OpenAs(root, name, IfExists::kResume, Opener::kNode);
 }
 
 absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string& name, IfExists if_exists,
-                                      bool in_job) {
-  if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
-    return absl::InvalidArgumentError(absl::StrCat("run.name '", name, "' must be a plain folder name"));
+                                      Opener opener) {
+  INGOT_ASSIGN_OR_RETURN(const std::string path, MakeFolder(root, name));
+  INGOT_ASSIGN_OR_RETURN(const int fd, LockRun(path));
+  if (opener == Opener::kHere && Exists(fs::path(path) / kSubmitted)) {
+    close(fd);
+    return absl::FailedPreconditionError(
+        absl::StrCat("a job may be there that replaces the run '", path, "'; the old run is kept in ", path, "/",
+                     kSubmitted, ": `ingot launch` asks the job's launcher, and puts the run back if there is no job"));
   }
-  const std::string path = absl::StrCat(root, "/", name);
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error)
-    return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
-  INGOT_ASSIGN_OR_RETURN(const int fd, Lock(path));
   RunDir dir(path, fd, false);
-  if (!in_job || !Exists(fs::path(path) / kSubmitted)) INGOT_RETURN_IF_ERROR(Mend(path));
+  // A node leaves even a removal to its launcher, which may be at it.
+  if (opener != Opener::kNode) INGOT_RETURN_IF_ERROR(Mend(path));
   const bool configured = fs::exists(path + "/config.yaml");
   // An evaluation (evaluate.cc) exists once it is configured. A run exists without its configuration too, which is
   // written before the run begins, so that its file was lost.
@@ -312,7 +345,7 @@ absl::Status RunDir::HandOver() {
 }
 
 absl::Status RunDir::TakeBack() {
-  INGOT_ASSIGN_OR_RETURN(lock_fd_, Lock(path_));
+  INGOT_ASSIGN_OR_RETURN(lock_fd_, LockRun(path_));
   const fs::path path = path_;
   return Exists(path / kSubmitted) ? Rename(path / kSubmitted, path / kReplaced) : absl::OkStatus();
 }

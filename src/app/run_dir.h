@@ -3,12 +3,30 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 
 namespace ingot::app {
 
 enum class IfExists { kFail, kReplace, kResume };
+
+// Keeps other launchers away from a run. A launcher takes it before it asks whether a job of the run is there, and holds it
+// until its own job is submitted.
+class LaunchLock {
+ public:
+  // Makes the folder ROOT/NAME if need be. FAILED_PRECONDITION: another launcher holds the lock.
+  static absl::StatusOr<LaunchLock> Take(const std::string& root, const std::string& name);
+
+  LaunchLock(LaunchLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  LaunchLock& operator=(LaunchLock&&) = delete;
+  ~LaunchLock();
+
+ private:
+  explicit LaunchLock(int fd) : fd_(fd) {}
+
+  int fd_;
+};
 
 class RunDir {
  public:
@@ -18,10 +36,17 @@ class RunDir {
   //
   // A folder with a configuration and logs alone does not count as a run: its start failed (a port in use, no memory).
   //
-  // kReplace moves the old run into a folder of its own within ROOT/NAME, and prints a line about it on stderr. DropReplaced removes
-  // it. Without DropReplaced the destructor puts it back, in place of the start's files, whose logs stay in logs/failed-start;
-  // REQUIRES: no role writes there any more. If the process dies in between, the next Open puts it back. A removal that began is completed.
+  // FAILED_PRECONDITION also where a job may be submitted that replaces the run.
+  //
+  // kReplace moves the old run into a folder of its own within ROOT/NAME, and prints a line about it on stderr.
+  // DropReplaced removes it. Without DropReplaced the destructor puts it back, in place of the start's files, whose logs
+  // stay in logs/failed-start; REQUIRES: no role writes there any more. If the process dies in between, the next Open puts
+  // it back. A removal that began is completed.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
+
+  // For the launcher of a job, which holds the LaunchLock: as Open, and a run that HandOver left aside is put back.
+  // REQUIRES: no job of the run is there.
+  static absl::StatusOr<RunDir> OpenForJob(const std::string& root, const std::string& name, IfExists if_exists);
 
   // For the node that drives a job: as kResume, but a run that HandOver left aside stays there, as its trainer drops it.
   static absl::StatusOr<RunDir> OpenInJob(const std::string& root, const std::string& name);
@@ -50,8 +75,8 @@ class RunDir {
   // Other nodes may write into the folder: the destructor leaves a replaced run aside, and prints where. The next Open puts
   // it back.
   void LeaveReplaced() { puts_back_ = false; }
-  // Gives the run up to a job that is to be submitted. A replaced run stays aside until DropReplaced or TakeBack, or an Open
-  // after the death of this process. The job's own nodes never put it back.
+  // Gives the run up to a job that is to be submitted. A replaced run stays aside until DropReplaced or TakeBack, or an
+  // OpenForJob after the death of this process. The job's own nodes never put it back.
   absl::Status HandOver();
   // After HandOver, where the job was refused: holds the run again, so that the destructor puts a replaced run back.
   // FAILED_PRECONDITION: another process holds the run.
@@ -70,8 +95,10 @@ class RunDir {
   absl::Status WriteFile(const std::string& name, const std::string& text) const;
 
  private:
+  enum class Opener { kHere, kLauncher, kNode };  // a process that runs here, a job's launcher, a job's node
+
   static absl::StatusOr<RunDir> OpenAs(const std::string& root, const std::string& name, IfExists if_exists,
-                                       bool in_job);
+                                       Opener opener);
   absl::Status MakeFolders() const;
   void EndReplacement() const;
   RunDir(std::string path, int lock_fd, bool existed) : path_(std::move(path)), lock_fd_(lock_fd), existed_(existed) {}

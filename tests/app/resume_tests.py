@@ -200,7 +200,8 @@ def write_old_run(folder):
     for name in ("config.yaml", "metrics.jsonl", "checkpoints/step-00000002/weights", "pool/table", "logs/trainer.log"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"{name} of the old run")
-    (folder / "lock").touch()
+    for name in ("lock", "launch.lock"):
+        (folder / name).touch()
     return contents(folder)
 
 
@@ -235,6 +236,8 @@ def case_replace_jobs(ingot):
         check((run / ".ingot-submitted/metrics.jsonl").is_file() and (run / "config.yaml").is_file(), str(sorted(contents(run))))
         code, output = ingot.run("launch", settings, timeout=120)
         check(code == 1 and "is launched already" in output, f"{code}: {output}")
+        code, output = ingot.run("train", {**SHORT, "run.name": "j"}, ("--resume",), timeout=120)
+        check(code == 1 and f"kept in {run}/.ingot-submitted" in output, f"a job's run was taken: {code}: {output}")
         (programs / "taken").unlink()
         code, output = launch(settings, "refuse")
         check(code == 1 and "the run, which is there again" in output, f"{code}: {output}")

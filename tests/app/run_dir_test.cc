@@ -53,7 +53,6 @@ class RunDirTest : public ::testing::Test {
     return contents;
   }
   // Files of the run, without its lock.
-  // Files of the run, without its lock.
   int Files() const {
     int files = 0;
     std::error_code gone;
@@ -172,8 +171,36 @@ TEST_F(RunDirTest, TheNextStartPutsTheRunBackThatNoJobHasReplaced) {
   ASSERT_TRUE(RunDir::Open(root_, "run", IfExists::kReplace)->HandOver().ok());
   EXPECT_EQ(Files(), static_cast<int>(before.size())) << "they are set aside";
   EXPECT_FALSE(fs::exists(Path("metrics.jsonl")));
-  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  for (const IfExists here : {IfExists::kFail, IfExists::kResume, IfExists::kReplace}) {
+    const auto refused = RunDir::Open(root_, "run", here);
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << "a job may be in its queue: " << refused.status();
+  }
+  EXPECT_FALSE(fs::exists(Path("metrics.jsonl")));
+  EXPECT_TRUE(RunDir::OpenForJob(root_, "run", IfExists::kResume)->existed());
   EXPECT_EQ(Contents(), before);
+}
+
+TEST_F(RunDirTest, OneLauncherAtATimeSubmitsAJob) {
+  MakeRun();
+  {
+    const auto first = LaunchLock::Take(root_, "run");
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(LaunchLock::Take(root_, "run").status()));
+    EXPECT_TRUE(RunDir::OpenInJob(root_, "run").ok()) << "the job's node";
+    EXPECT_TRUE(RunDir::OpenForJob(root_, "run", IfExists::kReplace)->HandOver().ok());
+    EXPECT_TRUE(absl::IsFailedPrecondition(LaunchLock::Take(root_, "run").status())) << "it moved with the old run";
+  }
+  EXPECT_TRUE(LaunchLock::Take(root_, "run").ok());
+}
+
+// The launcher removes the replaced run while its job begins.
+TEST_F(RunDirTest, AJobsNodeLeavesARemovalToItsLauncher) {
+  MakeRun();
+  fs::create_directories(Path(".ingot-removed/pool"));
+  EXPECT_TRUE(RunDir::OpenInJob(root_, "run").ok());
+  EXPECT_TRUE(fs::exists(Path(".ingot-removed/pool")));
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume).ok());
+  EXPECT_FALSE(fs::exists(Path(".ingot-removed")));
 }
 
 TEST_F(RunDirTest, AStartBesideOtherNodesLeavesTheReplacedRunAsideAndTheirFilesAlone) {
