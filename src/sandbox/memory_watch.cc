@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kPeriod(500);
+constexpr std::chrono::milliseconds kSecondLook(20);
 constexpr int kLeastRest = 20;  // times the time that a look took
 // Processes that come and go may be found twice. This many are no room's any more.
 constexpr size_t kMostProcesses = 65536;
@@ -38,14 +40,22 @@ void AddChildren(pid_t pid, std::vector<pid_t>& found) {
 std::vector<pid_t> TreeOf(pid_t first) {
   std::vector<pid_t> found = {first};
   for (size_t i = 0; i < found.size(); ++i) AddChildren(found[i], found);
+  // A child whose thread ended meanwhile is found with the next thread too.
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 
-int64_t ResidentBytes(pid_t pid) {
+struct Resident {
+  int64_t all = 0, own = 0;  // bytes; own = those of no file and no shared memory
+};
+
+Resident ResidentBytes(pid_t pid) {
   static const int64_t page_bytes = sysconf(_SC_PAGESIZE);
   std::ifstream file(FileOf(pid, "statm"));
-  int64_t size = 0, resident = 0;
-  return file >> size >> resident ? resident * page_bytes : 0;
+  int64_t size = 0, resident = 0, shared = 0;
+  if (!(file >> size >> resident >> shared)) return {};
+  return {resident * page_bytes, (resident - shared) * page_bytes};
 }
 
 // The share of a process in memory that no file holds; nullopt = it may not be read, or the process has ended.
@@ -69,13 +79,13 @@ std::optional<int64_t> ShareBytes(pid_t pid) {
 bool UsesMore(pid_t first, int64_t limit_bytes) {
   const std::vector<pid_t> tree = TreeOf(first);
   int64_t resident = 0;
-  for (const pid_t pid : tree) resident += ResidentBytes(pid);
+  for (const pid_t pid : tree) resident += ResidentBytes(pid).all;
   // The sum of shares is never more, and costs a walk through the page tables of every process.
   if (resident <= limit_bytes) return false;
   int64_t sum = 0;
   for (const pid_t pid : tree) {
     const std::optional<int64_t> share = ShareBytes(pid);
-    sum += share.has_value() ? *share : ResidentBytes(pid);
+    sum += share.has_value() ? *share : ResidentBytes(pid).own;
   }
   return sum > limit_bytes;
 }
@@ -89,7 +99,12 @@ MemoryWatch::MemoryWatch(pid_t first, int64_t limit_bytes)
 
 bool MemoryWatch::IsExceeded(SteadyClock::time_point now) {
   if (now < next_) return false;
-  const bool is_exceeded = UsesMore(first_, limit_bytes_);
+  bool is_exceeded = UsesMore(first_, limit_bytes_);
+  if (is_exceeded) {
+    // A child between vfork and exec shows its parent's memory as its own.
+    std::this_thread::sleep_for(kSecondLook);
+    is_exceeded = UsesMore(first_, limit_bytes_);
+  }
   const auto took = SteadyClock::now() - now;
   next_ = SteadyClock::now() + std::max<SteadyClock::duration>(kPeriod, kLeastRest * took);
   return is_exceeded;

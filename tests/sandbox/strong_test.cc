@@ -268,11 +268,11 @@ TEST_F(StrongTest, WithoutControlGroupsTheMemoryOfAllProcessesIsSummed) {
 }
 
 TEST_F(StrongTest, MemoryThatProcessesShareIsSummedOnce) {
-  options_.totals.memory_bytes = 96 << 20;
+  options_.totals.memory_bytes = 200 << 20;
   options_.agent_uid = "shared";  // whose shares every user may read
   const auto substrate = Make("process");
   auto room = substrate->Prepare().value();
-  const auto outcome = room->Run(Shell("exec python3 -c 'x = bytearray(50 << 20)\nimport os, time\n"
+  const auto outcome = room->Run(Shell("exec python3 -c 'x = bytearray(100 << 20)\nimport os, time\n"
                                        "for i in range(3):\n  if os.fork() == 0: break\ntime.sleep(1.2)\nprint(1)'"),
                                  Limits{}, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
