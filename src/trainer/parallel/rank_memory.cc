@@ -45,6 +45,7 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   for (const auto& [name, tensor] : spec.Tensors()) {
     const int64_t size = tensor->elements();
     const bool own = *owner++ == place->rank;
+    if (tensor->part == model::Part::kCorrectionBias) continue;  // every rank holds it
     if (!own) others += size;
     largest_of_all = std::max(largest_of_all, size);
     if (!tensor->trained) continue;
