@@ -4,11 +4,10 @@
 #include <filesystem>
 #include <memory>
 #include <ostream>
-#include <thread>
 
 #include "agents/judges_room.h"
 #include "agents/options.h"
-#include "app/process.h"
+#include "app/image_command.h"
 #include "app/progress.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -26,8 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr char kWorkAt[] = "/app";      // the place of tasks' files without an image
 constexpr int64_t kUsualSeconds = 600;  // where a task names no time
-
-std::string StoreOf(const std::string& named) { return named.empty() ? agents::DefaultWorkRoot() + "/images" : named; }
 
 // A task, as runs have it.
 struct Exam {
@@ -171,33 +168,6 @@ void SayUnheld(const sandbox::Grant& grant, const dataset::HarborFolder& read, s
 
 }  // namespace
 
-int UnpackImage(const ImageArgs& args, std::ostream& out, std::ostream& errors) {
-  sandbox::ImageStore store(StoreOf(args.store));
-  HandleSignals();
-  const auto image = [&] {
-    const Underway unpacking("image: unpacking " + args.source);
-    const std::jthread stopper([&store](const std::stop_token& over) {
-      while (!over.stop_requested() && !StopFlag()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      if (StopFlag()) store.Stop();
-    });
-    return store.Resolve(args.source);
-  }();
-  if (absl::IsCancelled(image.status())) {
-    errors << "ingot image: stopped; nothing of '" << args.source << "' was kept\n";
-    return 130;
-  }
-  if (!image.ok()) {
-    errors << "ingot image: " << image.status().message() << "\n";
-    return 1;
-  }
-  base::json::object env;
-  for (const auto& [name, value] : image->env) env[name] = value;
-  out << base::PrintJson(
-             {{"digest", image->digest}, {"rootfs", image->rootfs}, {"working_dir", image->working_dir}, {"env", env}})
-      << "\n";
-  return 0;
-}
-
 int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& errors) {
   const auto read = dataset::ReadHarborFolder(args.folder);
   if (!read.ok()) {
@@ -210,7 +180,7 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
   if (!args.only_read && !read->tasks.empty()) {
     sandbox::SubstrateOptions options;
     options.work_root = agents::DefaultWorkRoot();
-    options.images = fs::absolute(StoreOf(args.store)).string();
+    options.images = fs::absolute(ImageStoreFolder(args.store)).string();
     options.rung = "auto";
     options.require = "namespaces";
     auto made = sandbox::MakeSubstrate(options);
@@ -221,7 +191,7 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
     substrate = *std::move(made);
     SayUnheld(substrate->grant(), *read, out);
   }
-  sandbox::ImageStore images(StoreOf(args.store));
+  sandbox::ImageStore images(ImageStoreFolder(args.store));
   int wrong = 0, tried = 0;
   for (const v1::Task& task : read->tasks) {
     const absl::StatusOr<Finding> finding = [&]() -> absl::StatusOr<Finding> {

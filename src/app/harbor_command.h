@@ -1,19 +1,10 @@
-// `ingot image SOURCE` unpacks an image; `ingot tasks check FOLDER` tries Harbor's tasks in rooms of this machine.
+// `ingot tasks check FOLDER` tries Harbor's tasks in rooms of this machine.
 #pragma once
 
 #include <iosfwd>
 #include <string>
 
 namespace ingot::app {
-
-struct ImageArgs {
-  std::string source;
-  std::string store;  // empty = the default work root's
-};
-
-// Prints one JSON object: digest, rootfs, env and working_dir. Returns the exit code: 1 with a line on `errors` if there is
-// no such image; 130 after SIGINT or SIGTERM, which end the tools and leave nothing half done.
-int UnpackImage(const ImageArgs& args, std::ostream& out, std::ostream& errors);
 
 struct TasksCheckArgs {
   std::string folder;

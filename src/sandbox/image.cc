@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/waits.h"
+#include "sandbox/image_inventory.h"
 #include "sandbox/image_tools.h"
 #include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
@@ -84,16 +85,6 @@ std::string PlaceIn(const std::string& rootfs, const std::string& path) {
 
 namespace {
 
-std::string FolderName(std::string digest) {
-  std::replace(digest.begin(), digest.end(), ':', '-');
-  return digest;
-}
-
-bool IsDigest(const std::string& text) {
-  return text.starts_with("sha256:") && text.size() == 71 &&
-         std::all_of(text.begin() + 7, text.end(), [](char c) { return std::isxdigit(static_cast<unsigned char>(c)); });
-}
-
 // Of a registry's image: "//NAME". Of others: names, sizes and times of a file, or of all files of a folder.
 std::string Fingerprint(const std::string& kind, const std::string& path) {
   std::vector<std::string> facts;
@@ -135,7 +126,7 @@ absl::StatusOr<std::string> AskRegistry(const std::string& name, const ImageTool
       const std::string output,
       tools.Run({"skopeo", "inspect", "--no-tags", "--format", "{{.Digest}}", name}, kRegistryPatience));
   for (const absl::string_view line : absl::StrSplit(output, '\n')) {
-    if (IsDigest(std::string(line))) return std::string(line);
+    if (IsImageDigest(std::string(line))) return std::string(line);
   }
   return absl::InvalidArgumentError("skopeo inspect printed no digest");
 }
@@ -158,7 +149,7 @@ absl::StatusOr<std::string> Build(const std::string& folder, const ImageTools& t
 }  // namespace
 
 absl::StatusOr<Image> ImageStore::Load(const std::string& digest) const {
-  const std::string folder = absl::StrCat(root_, "/", FolderName(digest));
+  const std::string folder = ImageFolder(root_, digest);
   Image image;
   image.digest = digest;
   image.rootfs = fs::absolute(folder + "/rootfs").string();
@@ -166,6 +157,7 @@ absl::StatusOr<Image> ImageStore::Load(const std::string& digest) const {
   if (!fs::is_directory(image.rootfs, error)) {
     return absl::NotFoundError(absl::StrCat("the store ", root_, " has no image ", digest));
   }
+  NoteUse(root_, digest);
   INGOT_ASSIGN_OR_RETURN(const base::json::value config, base::ParseJson(ReadText(folder + "/image.json")));
   const base::json::value* const process = base::Find(config, "process");
   if (process == nullptr) return image;
@@ -188,7 +180,7 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& source, const 
   INGOT_RETURN_IF_ERROR(
       tools.Run({"skopeo", "--insecure-policy", "copy", source, "oci:" + layout + ":image"}).status());
   INGOT_ASSIGN_OR_RETURN(std::string digest, DigestOf(layout));
-  const std::string place = absl::StrCat(root_, "/", FolderName(digest));
+  const std::string place = ImageFolder(root_, digest);
   std::error_code error;
   if (fs::is_directory(place, error)) return digest;
   // Without owners: rooms show all files as their own root's.
@@ -226,7 +218,7 @@ absl::StatusOr<ImageStore::Source> ImageStore::ParseSource(const std::string& te
     return absl::NotFoundError(absl::StrCat("there is no ", source.path, ", which the image '", text, "' names"));
   }
   if (is_remote) {
-    source.moves = !IsDigest(source.path.substr(source.path.rfind('@') + 1));
+    source.moves = !IsImageDigest(source.path.substr(source.path.rfind('@') + 1));
   } else {
     source.path = fs::absolute(source.path).string();
   }
@@ -237,7 +229,7 @@ absl::StatusOr<ImageStore::Source> ImageStore::ParseSource(const std::string& te
 ImageStore::Record ImageStore::ReadRecord(const Source& source) {
   std::vector<std::string> lines = absl::StrSplit(ReadText(source.record), '\n');
   lines.resize(3);
-  if (!IsDigest(lines[0])) return {};
+  if (!IsImageDigest(lines[0])) return {};
   return {.digest = lines[0], .registry_digest = lines[2]};
 }
 
@@ -274,6 +266,11 @@ void ImageStore::EndTurn(const Source& source, const absl::Status& end) {
   turn->end = end;
   turn->has_ended = true;
   changed_.SignalAll();
+}
+
+void ImageStore::Hold() {
+  base::MutexLock lock(mu_);
+  if (!hold_.valid()) hold_ = HoldImages(root_);
 }
 
 void ImageStore::NoteAnswer(const Source& source) {
@@ -319,6 +316,7 @@ absl::StatusOr<std::optional<Image>> ImageStore::Compare(const Source& source, c
 absl::StatusOr<Image> ImageStore::Fetch(const Source& source) {
   std::error_code error;
   fs::create_directories(root_ + "/sources", error);
+  Hold();  // of a store that is new
   const bool is_first = [this] {
     base::MutexLock lock(mu_);
     return !std::exchange(swept_, true);
@@ -342,9 +340,13 @@ absl::StatusOr<Image> ImageStore::Fetch(const Source& source) {
 }
 
 absl::StatusOr<Image> ImageStore::Resolve(const std::string& text) {
-  if (IsDigest(text)) return Load(text);
+  if (IsImageDigest(text)) {
+    Hold();
+    return Load(text);
+  }
   INGOT_ASSIGN_OR_RETURN(const Source source, ParseSource(text));
   if (source.kind == "folder") return Image{.digest = "", .rootfs = source.path, .env = {}, .working_dir = "/"};
+  Hold();
   if (auto image = Find(source)) return *std::move(image);
   INGOT_RETURN_IF_ERROR(TakeTurn(source));
   absl::Status end;

@@ -4,6 +4,7 @@
 //   ROOT/sha256-<hex>/rootfs/       the files, all of one user
 //   ROOT/sha256-<hex>/image.json    environment and working folder of its commands
 //   ROOT/sources/<hex>              a source that was unpacked before: its image's digest, its name, its registry's digest
+//   ROOT/users                      locked while images are in use (sandbox/image_inventory.h)
 //   ROOT/unpack-<random>/           of an unpacking (sandbox/image_tools.h); the first one of a store sweeps those of dead processes
 //
 // A registry's digest of a name is of its manifest, or of its list of manifests for several platforms. An image's digest is of
@@ -27,6 +28,7 @@
 #include "base/status.h"
 #include "sandbox/disk_watch.h"
 #include "sandbox/process.h"
+#include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
 
@@ -109,6 +111,8 @@ class ImageStore {
   absl::Status TakeTurn(const Source& source);
   void EndTurn(const Source& source, const absl::Status& end);
   void NoteAnswer(const Source& source);
+  // Keeps the store's images for as long as this lives (sandbox/image_inventory.h).
+  void Hold();
 
   const std::string root_;
   const DiskLimits limits_;
@@ -120,6 +124,7 @@ class ImageStore {
   // When the registry was asked last, by the source's path. Of names that have a copy.
   std::map<std::string, std::chrono::nanoseconds> asked_ ABSL_GUARDED_BY(mu_);
   bool swept_ ABSL_GUARDED_BY(mu_) = false;
+  Fd hold_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::sandbox

@@ -25,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kPrefix[] = "unpack-";
-
 std::string ReadText(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -63,7 +61,7 @@ absl::StatusOr<ImageTools> ImageTools::Make(const std::string& root, const DiskL
   fs::create_directories(root, error);
   std::string why = error ? error.message() : "";
   for (int i = 0; i < kMostSweeps && why.empty(); ++i) {
-    std::string path = absl::StrCat(root, "/", kPrefix, "XXXXXX");
+    std::string path = absl::StrCat(root, "/", kScratchPrefix, "XXXXXX");
     if (mkdtemp(path.data()) == nullptr) {
       why = std::strerror(errno);
     } else if (Fd lock = LockScratch(path); lock.valid()) {
@@ -130,7 +128,7 @@ absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::c
 void RemoveStaleScratch(const std::string& root) {
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    if (!it->path().filename().string().starts_with(kPrefix)) continue;
+    if (!it->path().filename().string().starts_with(kScratchPrefix)) continue;
     const Fd lock(open(it->path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
     const absl::Status removed = RemoveTree(it->path().string());

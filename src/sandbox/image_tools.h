@@ -3,8 +3,9 @@
 //
 //   ROOT/unpack-<random>/   locked by its process (flock) for as long as it is in use
 //
-// A tool ends when its process ends, however that ends; what the tool started may go on for a while. A folder that a killed process left is known by its missing lock, which
-// holds across containers that share a store; pids would not. Used by one thread.
+// A tool ends when its process ends, however that ends; what the tool started may go on for a while. A folder that a killed
+// process left is known by its missing lock, which holds across containers that share a store; pids would not. Used by one
+// thread.
 #pragma once
 
 #include <chrono>
@@ -17,6 +18,9 @@
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
+
+// Of the names of scratch folders in a store.
+inline constexpr char kScratchPrefix[] = "unpack-";
 
 class ImageTools {
  public:

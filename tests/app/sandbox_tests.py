@@ -144,6 +144,25 @@ def case_image(ingot, folder):
         output = collect(ingot, folder, tasks, {"image": "${task.image}", "verifier": verifier, "verifier_room": room})
         check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
 
+    def images(*words):
+        done = subprocess.run([ingot.binary, "image", *map(str, words), "--store", folder / "store"], cwd=folder,
+                              capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    code, output = images("--list")
+    check(code == 0 and f"docker-archive:{archive}" in output and "1 images" in output, f"{code}: {output}")
+    code, output = images("--prune", 1)
+    check(code == 0 and "0 images removed" in output and "1 left" in output, f"{code}: {output}")
+    code, output = images("--remove", "docker-archive:image.tar.gz")
+    check(code == 1 and "no image is named" in output, f"{code}: {output}")
+    code, output = images("--list", "--prune", 0)
+    check(code == 2 and "give one of" in output, f"{code}: {output}")
+    code, output = images("--remove", f"docker-archive:{archive.name}")
+    check(code == 0 and "1 images removed" in output, f"{code}: {output}")
+    check(not list((folder / "store").glob("sha256-*")), "a removed image stays")
+    code, output = images("--list")
+    check(code == 0 and output.startswith("0 images"), f"{code}: {output}")
+
 
 def case_image_stop(ingot, folder):
     """SIGINT ends `ingot image` at once, and its tool; a kill ends the tool, and the next image sweeps what was left."""

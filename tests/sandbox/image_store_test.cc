@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <future>
 #include <sstream>
 
 #include "base/waits.h"
 #include "sandbox/image.h"
+#include "sandbox/image_inventory.h"
 #include "sandbox/marked_processes.h"
 #include "sandbox/test_room.h"
 
@@ -131,6 +133,67 @@ TEST_F(ImageStoreTest, AMovedTagIsPulledAgainByTheNextStoreAndByTheSameAfterAnHo
   EXPECT_EQ(Content(store, "docker://host/one"), "second\n");
   EXPECT_EQ(Calls("skopeo inspect"), 3);
   EXPECT_EQ(Calls("skopeo --insecure-policy"), 2) << "what stays is not copied again";
+}
+
+TEST_F(ImageStoreTest, ImagesAreListedWithTheirSourcesAndRemovedOnceNobodyUsesThem) {
+  Push("one", "first");
+  Push("again", "first");
+  Push("two", "second");
+  std::string first;
+  {
+    ImageStore store(Path("store"));
+    for (const char* name : {"one", "again", "two"}) {
+      EXPECT_TRUE(store.Resolve(absl::StrCat("docker://host/", name)).ok()) << name;
+    }
+    first = store.Resolve("docker://host/one")->digest;
+    const absl::Status held = RemoveImages(Path("store"), {first});
+    EXPECT_TRUE(absl::IsFailedPrecondition(held)) << held;
+    EXPECT_EQ(Content(store, first), "first\n");
+  }
+  {
+    ImageStore reader(Path("store"));
+    EXPECT_TRUE(reader.Resolve(first).ok());
+    EXPECT_FALSE(RemoveImages(Path("store"), {first}).ok()) << "a digest is a use too";
+  }
+  const auto images = ListImages(Path("store"));
+  ASSERT_EQ(images->size(), 2u);
+  const auto shared = std::find_if(images->begin(), images->end(), [&](const auto& i) { return i.digest == first; });
+  EXPECT_THAT(shared->sources, testing::ElementsAre("docker://host/again", "docker://host/one"));
+  EXPECT_GT(shared->bytes, 0);
+  EXPECT_LT(std::abs(std::difftime(shared->last_use, std::time(nullptr))), 3600);
+
+  const absl::Status unknown = RemoveImages(Path("store"), {first, "sha256:" + std::string(64, '0')});
+  EXPECT_TRUE(absl::IsNotFound(unknown)) << unknown;
+  EXPECT_EQ(ListImages(Path("store"))->size(), 2u) << "one was removed for an error";
+  EXPECT_TRUE(RemoveImages(Path("store"), {first}).ok());
+  const auto left = ListImages(Path("store"));
+  ASSERT_EQ(left->size(), 1u);
+  EXPECT_THAT(left->front().sources, testing::ElementsAre("docker://host/two"));
+  EXPECT_EQ(CountScratch(), 0);
+
+  ImageStore store(Path("store"));
+  EXPECT_EQ(Content(store, "docker://host/two"), "second\n");
+  EXPECT_EQ(Calls("umoci"), 2);
+  EXPECT_EQ(Content(store, "docker://host/one"), "first\n") << "a removed image is unpacked again";
+  EXPECT_EQ(Calls("umoci"), 3);
+}
+
+TEST_F(ImageStoreTest, TheListBeginsWithTheImageThatWasNotUsedForLongest) {
+  Push("one", "first");
+  Push("two", "second");
+  ImageStore store(Path("store"));
+  EXPECT_EQ(Content(store, "docker://host/two"), "second\n");
+  EXPECT_EQ(Content(store, "docker://host/one"), "first\n");
+  for (const auto& image : *ListImages(Path("store"))) {
+    fs::last_write_time(ImageFolder(Path("store"), image.digest) + "/image.json",
+                        fs::file_time_type::clock::now() - std::chrono::hours(50));
+  }
+  EXPECT_EQ(Content(store, "docker://host/two"), "second\n");
+  const auto images = ListImages(Path("store"));
+  ASSERT_EQ(images->size(), 2u);
+  EXPECT_THAT(images->front().sources, testing::ElementsAre("docker://host/one"));
+  EXPECT_LT(images->front().last_use, std::time(nullptr) - 49 * 3600);
+  EXPECT_TRUE(ListImages(Path("nowhere"))->empty());
 }
 
 TEST_F(ImageStoreTest, WithoutARegistryTheCopyPulledLastIsUsed) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/command_line/command.h"
-#include "app/harbor_command.h"
+#include "app/image_command.h"
 #include "app/sandbox_serve.h"
 
 namespace ingot::app {
@@ -37,12 +37,15 @@ Command::Run DeclareSandboxServe(CLI::App& parser) {
 
 Command::Run DeclareImage(CLI::App& parser) {
   const auto args = std::make_shared<ImageArgs>();
-  parser
-      .add_option("source", args->source,
-                  "oci-archive:FILE, docker-archive:FILE, oci:FOLDER, dockerfile:FOLDER, docker://NAME")
-      ->required();
+  parser.add_option("source", args->source,
+                    "oci-archive:FILE, docker-archive:FILE, oci:FOLDER, dockerfile:FOLDER, docker://NAME");
+  parser.add_flag("--list", args->list, "list the store's images: digest, size, last use, sources");
+  parser.add_option("--remove", args->remove, "remove these images, by digest or source")->type_name("IMAGE");
+  parser.add_option("--prune", args->prune_days, "remove images that nobody used for so many days")
+      ->type_name("DAYS")
+      ->check(CLI::NonNegativeNumber);
   parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
-  return [args] { return UnpackImage(*args, std::cout, std::cerr); };
+  return [args] { return RunImage(*args, std::cout, std::cerr); };
 }
 
 }  // namespace
@@ -57,7 +60,7 @@ std::vector<Command> RoomCommands() {
          .declare = DeclareSandboxServe,
          .holds_keys = true,
          .logs = true}}},
-      {"image", "unpack an image into a folder that rooms of agents run on", DeclareImage},
+      {"image", "unpack an image into a folder that rooms of agents run on; list and remove images", DeclareImage},
   };
 }
 

@@ -1,0 +1,151 @@
+#include "sandbox/image_inventory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sandbox/image_tools.h"
+
+namespace ingot::sandbox {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kUsers[] = "/users";
+
+// The first two lines of each file in sources/: a digest, and the name of a source. Older files have no name.
+struct Known {
+  std::string file, digest, source;
+};
+
+std::vector<Known> KnownSources(const std::string& root) {
+  std::vector<Known> known;
+  std::error_code error;
+  for (fs::directory_iterator it(root + "/sources", error), end; !error && it != end; it.increment(error)) {
+    Known each{.file = it->path().string(), .digest = "", .source = ""};
+    std::ifstream lines(it->path());
+    std::getline(lines, each.digest);
+    std::getline(lines, each.source);
+    known.push_back(std::move(each));
+  }
+  return known;
+}
+
+// What the folder occupies. A file of several names counts once.
+int64_t BytesOf(const std::string& folder) {
+  int64_t blocks = 0;
+  std::set<std::pair<dev_t, ino_t>> seen;
+  std::error_code error;
+  const auto options = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator it(folder, options, error), end; !error && it != end; it.increment(error)) {
+    struct stat info;
+    if (lstat(it->path().c_str(), &info) != 0) continue;
+    if (!S_ISDIR(info.st_mode) && info.st_nlink > 1 && !seen.emplace(info.st_dev, info.st_ino).second) continue;
+    blocks += info.st_blocks;
+  }
+  return blocks * 512;
+}
+
+}  // namespace
+
+std::string ImageFolder(const std::string& root, const std::string& digest) {
+  std::string name = digest;
+  std::replace(name.begin(), name.end(), ':', '-');
+  return absl::StrCat(root, "/", name);
+}
+
+bool IsImageDigest(const std::string& text) {
+  return text.starts_with("sha256:") && text.size() == 71 &&
+         std::all_of(text.begin() + 7, text.end(), [](char c) { return std::isxdigit(static_cast<unsigned char>(c)); });
+}
+
+Fd HoldImages(const std::string& root) {
+  const std::string path = root + kUsers;
+  Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.valid()) file.Reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  while (file.valid() && flock(file.get(), LOCK_SH) != 0) {
+    if (errno != EINTR) file.Reset();
+  }
+  return file;
+}
+
+void NoteUse(const std::string& root, const std::string& digest) {
+  utimensat(AT_FDCWD, (ImageFolder(root, digest) + "/image.json").c_str(), nullptr, 0);
+}
+
+absl::StatusOr<std::vector<StoredImage>> ListImages(const std::string& root) {
+  std::map<std::string, std::vector<std::string>> sources;
+  for (const Known& known : KnownSources(root)) {
+    if (!known.source.empty()) sources[known.digest].push_back(known.source);
+  }
+  std::vector<StoredImage> images;
+  std::error_code error;
+  if (!fs::exists(root, error)) return images;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    std::string digest = it->path().filename().string();
+    std::replace(digest.begin(), digest.end(), '-', ':');
+    struct stat info;
+    if (!IsImageDigest(digest) || stat((it->path() / "image.json").c_str(), &info) != 0) continue;
+    std::vector<std::string> names = sources[digest];
+    std::sort(names.begin(), names.end());
+    images.push_back({.digest = std::move(digest),
+                      .sources = std::move(names),
+                      .bytes = BytesOf(it->path().string()),
+                      .last_use = info.st_mtim.tv_sec});
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot list ", root, ": ", error.message()));
+  std::sort(images.begin(), images.end(), [](const StoredImage& a, const StoredImage& b) {
+    return std::tie(a.last_use, a.digest) < std::tie(b.last_use, b.digest);
+  });
+  return images;
+}
+
+absl::Status RemoveImages(const std::string& root, const std::vector<std::string>& digests) {
+  std::vector<std::string> taken;
+  {
+    // Held while images get the names of scratch folders, which whoever unpacks or removes an image sweeps.
+    const Fd users(open((root + kUsers).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    if (!users.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", root, kUsers));
+    if (flock(users.get(), LOCK_EX | LOCK_NB) != 0) {
+      return absl::FailedPreconditionError(absl::StrCat("a run, a service or a command uses images of ", root,
+                                                        ": nothing was removed; wait for its end"));
+    }
+    std::error_code error;
+    for (const std::string& digest : digests) {
+      if (fs::is_directory(ImageFolder(root, digest), error)) continue;
+      return absl::NotFoundError(absl::StrCat("the store ", root, " has no image ", digest, "; nothing was removed"));
+    }
+    RemoveStaleScratch(root);
+    for (const Known& known : KnownSources(root)) {
+      if (std::find(digests.begin(), digests.end(), known.digest) != digests.end()) fs::remove(known.file, error);
+    }
+    for (const std::string& digest : digests) {
+      taken.push_back(absl::StrCat(root, "/", kScratchPrefix, "removed-", digest.substr(digest.find(':') + 1)));
+      fs::rename(ImageFolder(root, digest), taken.back(), error);
+      if (error) return absl::UnavailableError(absl::StrCat("cannot remove ", digest, ": ", error.message()));
+    }
+  }
+  RemoveStaleScratch(root);
+  for (const std::string& folder : taken) {
+    std::error_code none;
+    if (fs::exists(folder, none)) {
+      return absl::UnavailableError(
+          absl::StrCat(folder, " stays in part: the next image that is unpacked or removed removes it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::sandbox
