@@ -302,7 +302,7 @@ def check_refused(ingot):
     own = settings(ingot, "kept") | {"run.if_exists": "replace", "cluster.slurm": "['--partition=none']"}
     code, output = ingot.run("launch", own, timeout=60)
     check(code == 1 and "nvalid partition" in output and f"{run} is as it was" in output, f"{code}: {output}")
-    files = {path.name: path.read_text() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
+    files = {path.name: path.read_text() for path in run.rglob("*") if path.is_file() and not path.name.endswith("lock")}
     check(files == {name: f"{name} of the old run" for name in ("config.yaml", "metrics.jsonl")}, f"files of the run: {files}")
 
 

@@ -184,7 +184,8 @@ TEST_F(ImageStoreTest, TheListBeginsWithTheImageThatWasNotUsedForLongest) {
   ImageStore store(Path("store"));
   EXPECT_EQ(Content(store, "docker://host/two"), "second\n");
   EXPECT_EQ(Content(store, "docker://host/one"), "first\n");
-  for (const auto& image : *ListImages(Path("store"))) {
+  const auto before = ListImages(Path("store"));
+  for (const auto& image : *before) {
     fs::last_write_time(ImageFolder(Path("store"), image.digest) + "/image.json",
                         fs::file_time_type::clock::now() - std::chrono::hours(50));
   }
