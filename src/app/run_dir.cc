@@ -133,7 +133,6 @@ absl::Status PutBack(const fs::path& path) {
 
 // Mends a folder whose process died while it replaced the run.
 absl::Status Mend(const fs::path& path) {
-  INGOT_RETURN_IF_ERROR(Remove(path / kRemoved));
   const bool submitted = Exists(path / kSubmitted);
   if (!submitted && !Exists(path / kReplaced) && !Exists(path / kReplacing)) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(PutBack(path));
@@ -226,13 +225,15 @@ absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string
   INGOT_ASSIGN_OR_RETURN(const int fd, LockRun(path));
   if (opener == Opener::kHere && Exists(fs::path(path) / kSubmitted)) {
     close(fd);
-    return absl::FailedPreconditionError(
-        absl::StrCat("a job may be there that replaces the run '", path, "'; the old run is kept in ", path, "/",
-                     kSubmitted, ": `ingot launch` asks the job's launcher, and puts the run back if there is no job"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a job may be there that replaces the run '", path, "'; the old run is kept in ", path, "/", kSubmitted,
+        ": `ingot launch` with the job's cluster.launcher asks for it, and puts the run back without one"));
   }
   RunDir dir(path, fd, false);
-  // A node leaves even a removal to its launcher, which may be at it.
-  if (opener != Opener::kNode) INGOT_RETURN_IF_ERROR(Mend(path));
+  // A node leaves to its launcher what that may be at: a run that waits for the job's begin, and a removal.
+  const bool is_node = opener == Opener::kNode;
+  if (!is_node) INGOT_RETURN_IF_ERROR(Remove(fs::path(path) / kRemoved));
+  if (!is_node || !Exists(fs::path(path) / kSubmitted)) INGOT_RETURN_IF_ERROR(Mend(path));
   const bool configured = fs::exists(path + "/config.yaml");
   // An evaluation (evaluate.cc) exists once it is configured. A run exists without its configuration too, which is
   // written before the run begins, so that its file was lost.

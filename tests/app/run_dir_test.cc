@@ -203,6 +203,20 @@ TEST_F(RunDirTest, AJobsNodeLeavesARemovalToItsLauncher) {
   EXPECT_FALSE(fs::exists(Path(".ingot-removed")));
 }
 
+// Nodes that a user starts by hand under a job's launcher.
+TEST_F(RunDirTest, AJobsNodePutsBackWhatNoSubmissionLeft) {
+  MakeRun();
+  const std::map<std::string, std::string> before = Contents();
+  RunDir::Open(root_, "run", IfExists::kReplace)->LeaveReplaced();
+  EXPECT_FALSE(fs::exists(Path("metrics.jsonl")));
+  EXPECT_TRUE(RunDir::OpenInJob(root_, "run")->existed());
+  EXPECT_EQ(Contents(), before);
+  fs::create_directories(Path(".ingot-replacing"));
+  fs::rename(Path("metrics.jsonl"), Path(".ingot-replacing/metrics.jsonl"));  // a launcher died in the middle
+  EXPECT_TRUE(RunDir::OpenInJob(root_, "run")->existed());
+  EXPECT_EQ(Contents(), before);
+}
+
 TEST_F(RunDirTest, AStartBesideOtherNodesLeavesTheReplacedRunAsideAndTheirFilesAlone) {
   MakeRun();
   std::map<std::string, std::string> before = Contents();
