@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <optional>
+#include <iterator>
+#include <map>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -46,48 +47,50 @@ std::vector<pid_t> TreeOf(pid_t first) {
   return found;
 }
 
-struct Resident {
-  int64_t all = 0, own = 0;  // bytes; own = those of no file and no shared memory
-};
-
-Resident ResidentBytes(pid_t pid) {
+int64_t ResidentBytes(pid_t pid) {
   static const int64_t page_bytes = sysconf(_SC_PAGESIZE);
   std::ifstream file(FileOf(pid, "statm"));
-  int64_t size = 0, resident = 0, shared = 0;
-  if (!(file >> size >> resident >> shared)) return {};
-  return {resident * page_bytes, (resident - shared) * page_bytes};
+  int64_t size = 0, resident = 0;
+  return file >> size >> resident ? resident * page_bytes : 0;
 }
 
-// The share of a process in memory that no file holds; nullopt = it may not be read, or the process has ended.
-std::optional<int64_t> ShareBytes(pid_t pid) {
-  std::ifstream file(FileOf(pid, "smaps_rollup"));
-  std::optional<int64_t> anonymous, all;
-  int64_t shared = 0;
+// The numbers of a file of lines "NAME: N kB", in bytes.
+std::map<std::string, int64_t> Sizes(const std::string& path) {
+  std::map<std::string, int64_t> sizes;
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string name;
     int64_t kib = 0;
-    if (!(words >> name >> kib)) continue;  // the title
-    if (name == "Pss:") all = kib * 1024;
-    if (name == "Pss_Anon:") anonymous = kib * 1024;
-    if (name == "Pss_Shmem:") shared = kib * 1024;
+    if (words >> name >> kib) sizes[name] = kib * 1024;
   }
-  if (anonymous.has_value()) return *anonymous + shared;
-  return all;  // of Linux before 5.4
+  return sizes;
 }
 
-bool UsesMore(pid_t first, int64_t limit_bytes) {
-  const std::vector<pid_t> tree = TreeOf(first);
-  int64_t resident = 0;
-  for (const pid_t pid : tree) resident += ResidentBytes(pid).all;
-  // The sum of shares is never more, and costs a walk through the page tables of every process.
-  if (resident <= limit_bytes) return false;
-  int64_t sum = 0;
-  for (const pid_t pid : tree) {
-    const std::optional<int64_t> share = ShareBytes(pid);
-    sum += share.has_value() ? *share : ResidentBytes(pid).own;
+// The memory of the processes that no file holds.
+int64_t SumOf(const std::vector<pid_t>& pids) {
+  int64_t sum = 0, largest_shared = 0;
+  for (const pid_t pid : pids) {
+    // A process's part of what it shares with others.
+    std::map<std::string, int64_t> parts = Sizes(FileOf(pid, "smaps_rollup"));
+    if (parts.contains("Pss_Anon:")) {
+      sum += parts["Pss_Anon:"] + parts["Pss_Shmem:"];
+    } else if (parts.contains("Pss:")) {  // of Linux before 5.4
+      sum += parts["Pss:"];
+    } else {  // that file may not be read, but this one
+      std::map<std::string, int64_t> whole = Sizes(FileOf(pid, "status"));
+      sum += whole["RssAnon:"];
+      largest_shared = std::max(largest_shared, whole["RssShmem:"]);
+    }
   }
-  return sum > limit_bytes;
+  return sum + largest_shared;
+}
+
+bool UseMore(const std::vector<pid_t>& pids, int64_t limit_bytes) {
+  int64_t resident = 0;
+  for (const pid_t pid : pids) resident += ResidentBytes(pid);
+  // The sum of parts is never more, and costs a walk through the page tables of every process.
+  return resident > limit_bytes && SumOf(pids) > limit_bytes;
 }
 
 }  // namespace
@@ -99,11 +102,15 @@ MemoryWatch::MemoryWatch(pid_t first, int64_t limit_bytes)
 
 bool MemoryWatch::IsExceeded(SteadyClock::time_point now) {
   if (now < next_) return false;
-  bool is_exceeded = UsesMore(first_, limit_bytes_);
+  const std::vector<pid_t> tree = TreeOf(first_);
+  bool is_exceeded = UseMore(tree, limit_bytes_);
   if (is_exceeded) {
-    // A child between vfork and exec shows its parent's memory as its own.
+    // A child between vfork and exec shows its parent's memory as its own: what comes and goes does not count.
     std::this_thread::sleep_for(kSecondLook);
-    is_exceeded = UsesMore(first_, limit_bytes_);
+    const std::vector<pid_t> now_there = TreeOf(first_);
+    std::vector<pid_t> stayed;
+    std::set_intersection(tree.begin(), tree.end(), now_there.begin(), now_there.end(), std::back_inserter(stayed));
+    is_exceeded = UseMore(stayed, limit_bytes_);
   }
   const auto took = SteadyClock::now() - now;
   next_ = SteadyClock::now() + std::max<SteadyClock::duration>(kPeriod, kLeastRest * took);

@@ -1,9 +1,9 @@
 // A MemoryWatch bounds the memory that the processes of a room use together, where no control group does. It finds them
 // and adds them up while the room's command runs: twice a second, and less often where that takes long. The limit is
-// exceeded if two looks, 20 ms apart, say so; a command may exceed it between looks. Memory that processes share counts
-// once. Pages of files that they map do not count, as the kernel can take them back. Where this process may not read a
-// process's share, its resident pages count that belong to no file and to no shared memory: after a fork those of parent
-// and child, until one writes. Used by the thread that runs the command.
+// exceeded if two looks, 20 ms apart, say so of the processes that both saw; a command may exceed it between looks. Memory
+// that processes share counts once. Pages of files that they map do not count, as the kernel can take them back. Where
+// this process may not read another's parts, pages of a fork count for parent and child, and of shared memory that of the
+// process with most. Used by the thread that runs the command.
 #pragma once
 
 #include <sys/types.h>
