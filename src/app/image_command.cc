@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <ostream>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -77,16 +78,19 @@ void PrintList(const std::string& store, const std::vector<StoredImage>& images,
   out << images.size() << " images, " << Size(bytes) << ", in " << store << "\n";
 }
 
+// A source with an absolute path that has no "." and "..".
+std::string Normal(const std::string& source) {
+  const size_t colon = source.find(':');
+  if (colon == std::string::npos || source.starts_with("docker:")) return source;
+  std::error_code none;
+  const fs::path path = fs::absolute(source.substr(colon + 1), none).lexically_normal();
+  return absl::StrCat(source.substr(0, colon + 1), path.string());
+}
+
 // Whether `name` is the image's digest or one of its sources; a file may be named relative to the working folder.
 bool IsNamed(const StoredImage& image, const std::string& name) {
-  if (image.digest == name) return true;
-  const size_t colon = name.find(':');
-  const bool is_remote = name.starts_with("docker:");
-  const std::string source =
-      colon == std::string::npos || is_remote
-          ? name
-          : absl::StrCat(name.substr(0, colon + 1), fs::absolute(name.substr(colon + 1)).string());
-  return std::find(image.sources.begin(), image.sources.end(), source) != image.sources.end();
+  return image.digest == name || std::any_of(image.sources.begin(), image.sources.end(),
+                                             [&](const std::string& source) { return Normal(source) == Normal(name); });
 }
 
 // The images to remove. NOT_FOUND names the first that is not there.

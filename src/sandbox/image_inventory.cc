@@ -7,16 +7,21 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <system_error>
+#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "sandbox/image_tools.h"
+#include "sandbox/remove_tree.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -24,6 +29,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kUsers[] = "/users";
+constexpr std::chrono::milliseconds kHoldPatience(2000), kHoldPause(10);
+
+// The file that users of the store lock, for others to read too.
+Fd OpenUsers(const std::string& root) {
+  Fd file(open((root + kUsers).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+  if (file.valid()) fchmod(file.get(), 0644);
+  return file;
+}
 
 // The first two lines of each file in sources/: a digest, and the name of a source. Older files have no name.
 struct Known {
@@ -72,11 +85,16 @@ bool IsImageDigest(const std::string& text) {
 }
 
 Fd HoldImages(const std::string& root) {
-  const std::string path = root + kUsers;
-  Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file.valid()) file.Reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  while (file.valid() && flock(file.get(), LOCK_SH) != 0) {
-    if (errno != EINTR) file.Reset();
+  Fd file = OpenUsers(root);
+  if (!file.valid()) file.Reset(open((root + kUsers).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const auto end = std::chrono::steady_clock::now() + kHoldPatience;
+  while (file.valid() && flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(kHoldPause);
+      continue;
+    }
+    INGOT_LOG(warn, "the images of {} are not held against removal: its lock is not to be had", root);
+    file.Reset();
   }
   return file;
 }
@@ -114,11 +132,12 @@ absl::StatusOr<std::vector<StoredImage>> ListImages(const std::string& root) {
 
 absl::Status RemoveImages(const std::string& root, const std::vector<std::string>& digests) {
   std::vector<std::string> taken;
+  absl::Status done;
   {
-    // Held while images get the names of scratch folders, which whoever unpacks or removes an image sweeps.
-    const Fd users(open((root + kUsers).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    const Fd users = OpenUsers(root);
     if (!users.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", root, kUsers));
     if (flock(users.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("cannot lock ", root, kUsers));
       return absl::FailedPreconditionError(absl::StrCat("a run, a service or a command uses images of ", root,
                                                         ": nothing was removed; wait for its end"));
     }
@@ -127,25 +146,28 @@ absl::Status RemoveImages(const std::string& root, const std::vector<std::string
       if (fs::is_directory(ImageFolder(root, digest), error)) continue;
       return absl::NotFoundError(absl::StrCat("the store ", root, " has no image ", digest, "; nothing was removed"));
     }
-    RemoveStaleScratch(root);
-    for (const Known& known : KnownSources(root)) {
-      if (std::find(digests.begin(), digests.end(), known.digest) != digests.end()) fs::remove(known.file, error);
-    }
+    // A scratch folder's name: whoever unpacks an image removes what a killed removal leaves.
+    std::set<std::string> renamed;
     for (const std::string& digest : digests) {
-      taken.push_back(absl::StrCat(root, "/", kScratchPrefix, "removed-", digest.substr(digest.find(':') + 1)));
-      fs::rename(ImageFolder(root, digest), taken.back(), error);
-      if (error) return absl::UnavailableError(absl::StrCat("cannot remove ", digest, ": ", error.message()));
+      std::string folder = absl::StrCat(root, "/", kScratchPrefix, "removed-XXXXXX");
+      if (mkdtemp(folder.data()) == nullptr) {
+        done.Update(ErrnoStatus(errno, absl::StrCat("cannot make ", folder)));
+        continue;
+      }
+      fs::rename(ImageFolder(root, digest), folder, error);
+      if (error) {
+        done.Update(absl::UnavailableError(absl::StrCat("cannot remove ", digest, ": ", error.message())));
+        continue;
+      }
+      taken.push_back(std::move(folder));
+      renamed.insert(digest);
+    }
+    for (const Known& known : KnownSources(root)) {
+      if (renamed.contains(known.digest)) fs::remove(known.file, error);
     }
   }
-  RemoveStaleScratch(root);
-  for (const std::string& folder : taken) {
-    std::error_code none;
-    if (fs::exists(folder, none)) {
-      return absl::UnavailableError(
-          absl::StrCat(folder, " stays in part: the next image that is unpacked or removed removes it"));
-    }
-  }
-  return absl::OkStatus();
+  for (const std::string& folder : taken) done.Update(RemoveTree(folder));
+  return done;
 }
 
 }  // namespace ingot::sandbox

@@ -26,11 +26,12 @@ struct StoredImage {
 absl::StatusOr<std::vector<StoredImage>> ListImages(const std::string& root);
 
 // Removes images and what is known of their sources. FAILED_PRECONDITION: a process holds the store, and nothing is removed.
-// NOT_FOUND names a digest that is not there; nothing is removed. UNAVAILABLE names the first file that stays.
+// NOT_FOUND names a digest that is not there; nothing is removed. Other errors name the first file that stays; all other
+// images are removed.
 absl::Status RemoveImages(const std::string& root, const std::vector<std::string>& digests);
 
 // Holds the store for as long as the result lives. Invalid: there is no store, or its file cannot be opened; it is not held
-// then. Waits for a removal, which takes moments.
+// then. Waits up to two seconds for a removal, which holds the lock for moments.
 Fd HoldImages(const std::string& root);
 
 // Notes that the image is used now. A store of another user stays as it is.
