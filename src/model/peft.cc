@@ -33,7 +33,7 @@ bool IsEmpty(const value* v) {
   return IsNull(v) || (v->is_object() && v->get_object().empty()) || (v->is_array() && v->get_array().empty());
 }
 
-// Keys that say how an adapter was made or is run and leave what it computes: peft reads loftq_config with
+// These keys say how an adapter was made or is run, and leave what it computes: peft reads loftq_config with
 // init_lora_weights: loftq alone, and CheckLayers reads layers_to_transform. Unknown keys that switch something on, an
 // object, a list or true, belong to a kind of adapter that is not read.
 bool LeavesTheComputation(std::string_view key) {

@@ -25,7 +25,8 @@ struct StoredImage {
 // In the order of their last use. A folder that is no store has none. UNAVAILABLE: the folder cannot be read.
 absl::StatusOr<std::vector<StoredImage>> ListImages(const std::string& root);
 
-// Removes images and what is known of their sources. FAILED_PRECONDITION: a process holds the store, and nothing is removed.
+// RemoveImages removes images and the records of their sources. FAILED_PRECONDITION: a process holds the store, and nothing
+// is removed.
 // NOT_FOUND names a digest that is not there; nothing is removed. Other errors name the first file that stays; all other
 // images are removed.
 absl::Status RemoveImages(const std::string& root, const std::vector<std::string>& digests);

@@ -71,7 +71,7 @@ std::map<std::string, int64_t> Sizes(const std::string& path) {
 int64_t SumOf(const std::vector<pid_t>& pids) {
   int64_t sum = 0, largest_shared = 0;
   for (const pid_t pid : pids) {
-    // A process's part of what it shares with others.
+    // This file splits shared memory between the processes that share it.
     std::map<std::string, int64_t> parts = Sizes(FileOf(pid, "smaps_rollup"));
     if (parts.contains("Pss_Anon:")) {
       sum += parts["Pss_Anon:"] + parts["Pss_Shmem:"];
