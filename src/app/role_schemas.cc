@@ -15,8 +15,10 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
       "any, whatever the age and the mix of the batch");
   schema.Field("scheduler.drop_zero_variance", &o.drop_zero_variance,
                "drop groups whose rewards are all equal, and admit others in their place");
-  schema.Field("scheduler.max_drops_per_batch", &o.max_drops_per_batch,
-               "drops since the last batch after which groups of equal rewards are trained all the same; 0: no limit");
+  schema.Field(
+      "scheduler.max_drops_per_batch", &o.max_drops_per_batch,
+      "drops since the last batch after which groups of equal rewards are trained all the same; 0: no limit but "
+      "scheduler.give_up_equal");
   schema.Field("scheduler.group_deadline_s", &o.group_deadline_seconds,
                "seconds that a group may take in which its samples run or may be handed out; past it the group fails");
   schema.Field("scheduler.max_attempts", &o.max_attempts, "failed attempts of one sample before its group fails");
@@ -30,6 +32,9 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
       "episodes that fail in a row of their set-up (no room, set-up, task, verifier, or no call of the model by "
       "any agent), none finished, after which the run ends with the last one's reason; at least 3 for each "
       "of agents.concurrency; 0: never; without effect on agents from elsewhere");
+  schema.Field("scheduler.give_up_equal", &o.give_up_equal,
+               "groups dropped in a row for equal rewards after which the run ends; 0: never; without effect with "
+               "scheduler.max_drops_per_batch above 0");
   schema.Field("scheduler.max_concurrent_episodes", &o.max_concurrent_episodes,
                "episodes running at a time, evaluation included; 0: no bound of its own");
   schema.Field("scheduler.retry_after_ms", &o.retry_after_ms, "wait that a 429 answer asks for");

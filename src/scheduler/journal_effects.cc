@@ -1,4 +1,5 @@
 // The journal's records and what each of them does, live and in the replay at the next start.
+#include <algorithm>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -74,6 +75,7 @@ absl::Status Scheduler::ApplyRewarded(const v1::GroupRewarded& rewarded) {
   groups_.MarkRewarded(rewarded.group_id(), returns);
   grades_.Forget(rewarded.group_id());
   failed_in_a_row_ = 0;
+  equal_ = {};
   return absl::OkStatus();
 }
 
@@ -87,6 +89,12 @@ absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
     if (closed.has_success()) sampler_.Ended(groups_.task(closed.group_id()).task_id(), closed.success());
     ++steps_.back().dropped;
     ++dropped_;
+    for (const double value : returns) {
+      equal_.low = equal_.groups == 0 ? value : std::min(equal_.low, value);
+      equal_.high = equal_.groups == 0 ? value : std::max(equal_.high, value);
+    }
+    ++equal_.groups;
+    equal_.last = closed.group_id();
     metrics_.CountGroup("dropped");
   } else {
     ++failed_;

@@ -56,6 +56,7 @@ absl::Status SchedulerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(InRange<double>("group_deadline_seconds", group_deadline_seconds, 1e-3, 1e8));
   INGOT_RETURN_IF_ERROR(InRange<double>("give_up_seconds", give_up_seconds, 0, 1e8));
   INGOT_RETURN_IF_ERROR(InRange<int64_t>("give_up_unstarted", give_up_unstarted, 0, 1 << 30));
+  INGOT_RETURN_IF_ERROR(InRange<int64_t>("give_up_equal", give_up_equal, 0, 1 << 30));
   INGOT_RETURN_IF_ERROR(InRange<int64_t>("max_attempts", max_attempts, 1, 1 << 20));
   INGOT_RETURN_IF_ERROR(InRange<int64_t>("max_infrastructure_failures", max_infrastructure_failures, 1, 1 << 20));
   INGOT_RETURN_IF_ERROR(InRange<int64_t>("max_concurrent_episodes", max_concurrent_episodes, 0, 1 << 30));

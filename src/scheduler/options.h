@@ -64,12 +64,15 @@ struct SchedulerOptions {
   // The run ends with the last failure's reason once so many episodes in a row failed of their set-up, and none has
   // finished; 0 = never. Such failures are the recipe's or the machine's, and come again.
   int32_t give_up_unstarted = 16;
+  // The run ends once so many groups in a row were dropped, for equal rewards; 0 = never. Failed groups between them
+  // do not count. No effect with max_drops_per_batch, which trains such groups.
+  int32_t give_up_equal = 1024;
   int32_t max_concurrent_episodes = 0;  // running at a time, evaluations included; 0 = no limit
 
   // ---- Groups without a signal
   bool drop_zero_variance = true;  // drops groups whose rewards are all equal; no effect with group_size 1
   // After so many drops since the last batch, groups of equal rewards are finished: a policy that always or never
-  // succeeds does not stall the run. 0 = no limit.
+  // succeeds does not stall the run. 0 = no limit but give_up_equal.
   int32_t max_drops_per_batch = 0;
 
   // ---- Storage

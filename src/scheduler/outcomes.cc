@@ -137,6 +137,33 @@ absl::Status Scheduler::CheckFailedTerms() const {
   return absl::OkStatus();
 }
 
+absl::Status Scheduler::CheckEqual() const {
+  if (MostEqual() == 0 || equal_.groups < MostEqual()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the run is given up: the last ", equal_.groups,
+      " groups that were judged had no difference between the rewards of their samples ",
+      "(scheduler.give_up_equal), and batch ", policy_.next_step(), " has ", policy_.pending(), " of ",
+      policy_.groups_per_step(), " groups; ", DescribeEqual(),
+      ": give tasks that the policy solves at times (data.tasks, scheduler.sampling), mend the reward if it cannot "
+      "tell answers apart, or train such groups all the same (scheduler.max_drops_per_batch above 0, or "
+      "scheduler.drop_zero_variance=false)"));
+}
+
+std::string Scheduler::DescribeEqual() const {
+  const std::string earned = equal_.low == equal_.high
+                                 ? absl::StrCat("all of their samples earned ", equal_.low)
+                                 : absl::StrCat("their samples earned from ", equal_.low, " to ", equal_.high);
+  return absl::StrCat(earned, "; the last one is group ", equal_.last);
+}
+
+void Scheduler::WarnOfEqual() const {
+  if (MostEqual() == 0 || equal_.groups != (MostEqual() + 3) / 4) return;
+  INGOT_LOG(warn,
+            "{} groups in a row were dropped, as the samples of each earned the same: {}; after {} the run ends "
+            "(scheduler.give_up_equal)",
+            equal_.groups, DescribeEqual(), MostEqual());
+}
+
 absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
   const bool drop = options_.drop_zero_variance && outcome.equal &&
                     (options_.max_drops_per_batch == 0 || steps_.back().dropped < options_.max_drops_per_batch);
@@ -158,7 +185,9 @@ absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
     if (outcome.success.has_value()) closed.set_success(*outcome.success);
   }
   if (!outcome.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", group_id, outcome.failure);
-  return Write(std::move(record));
+  INGOT_RETURN_IF_ERROR(Write(std::move(record)));
+  if (drop) WarnOfEqual();
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::scheduler

@@ -54,6 +54,8 @@ absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
     break;
   }
   journal_.StartAt(end);
+  // A run that was given up and goes on has been mended: only groups behind that end count.
+  if (MostEqual() > 0) equal_.groups %= MostEqual();
   if (resume.has_value()) {
     if (end == 0 && resume->step > 0) INGOT_RETURN_IF_ERROR(BeginJournal(*resume));
     INGOT_RETURN_IF_ERROR(ResumeAt(resume->step));

@@ -254,6 +254,7 @@ absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std
     INGOT_RETURN_IF_ERROR(CheckFailedTerms());  // other terms may go on without it
     if (const auto groups = policy_.ReadyBatch()) return WriteBatch(*groups);
     INGOT_RETURN_IF_ERROR(CheckFailures());
+    INGOT_RETURN_IF_ERROR(CheckEqual());
     INGOT_RETURN_IF_ERROR(CheckTasksLeft());
     const std::chrono::nanoseconds left = deadline - clock_.Now();
     if (left.count() <= 0) return absl::DeadlineExceededError(WhyNoBatch());

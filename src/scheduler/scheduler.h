@@ -205,6 +205,13 @@ class Scheduler final : public Client {
   // FAILED_PRECONDITION once every task was used and the groups that remain make no batch.
   absl::Status CheckTasksLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // FAILED_PRECONDITION once give_up_equal groups in a row were dropped.
+  absl::Status CheckEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string DescribeEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // the rewards, and the last group
+  // Warns once, at a quarter of that.
+  void WarnOfEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // 0 = no number of dropped groups ends the run.
+  int64_t MostEqual() const { return options_.max_drops_per_batch > 0 ? 0 : options_.give_up_equal; }
   // FAILED_PRECONDITION once give_up_unstarted episodes in a row failed of their set-up and none has finished.
   // `all_failed`: no further episode will come, so that one failure is enough.
   absl::Status CheckUnstarted(bool all_failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -247,6 +254,13 @@ class Scheduler final : public Client {
   std::string last_failure_ ABSL_GUARDED_BY(mu_);                // empty = no group has failed
   int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;             // groups, since one finished or was dropped
   std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
+  // Groups dropped in a row, as the journal has them, so that a restart counts on.
+  struct EqualGroups {
+    int64_t groups = 0;
+    double low = 0, high = 0;  // bounds of their samples' returns
+    int64_t last = -1;         // id of the last of them
+  };
+  EqualGroups equal_ ABSL_GUARDED_BY(mu_);
   // Failed episodes in a row that were of the set-up (CountEnd), and the reason of the last of them. Of no consequence
   // once an episode has finished since this process's start.
   int64_t unstarted_ ABSL_GUARDED_BY(mu_) = 0;

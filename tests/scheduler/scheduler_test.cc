@@ -580,6 +580,60 @@ TEST_F(SchedulerTest, MaxDropsPerBatchBoundsTheDrops) {
   EXPECT_EQ(Stats().dropped(), 3);
 }
 
+TEST_F(SchedulerTest, ARunWhoseGroupsAreAllEqualIsGivenUp) {
+  options_.give_up_equal = 4;
+  Start();
+  const auto drop = [&](int groups, double reward) {
+    for (int i = 0; i < groups; ++i) RunGroup({reward, reward});
+  };
+  const auto asked = [&](int64_t step) { return scheduler_->NextBatch(Batch(step)).status(); };
+  drop(3, 1);
+  EXPECT_EQ(asked(0).code(), StatusCode::kDeadlineExceeded);
+  RunGroup({0, 1});  // group 3: the count begins anew
+  ASSERT_TRUE(asked(0).ok());
+  ASSERT_TRUE(scheduler_->MarkVersionLive(1).ok());
+  drop(3, 0);
+  EXPECT_EQ(asked(1).code(), StatusCode::kDeadlineExceeded);
+  drop(1, 0);
+  const absl::Status given_up = asked(1);
+  EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
+  for (const char* said : {"the last 4 groups", "scheduler.give_up_equal", "batch 1 has 0 of 1 groups",
+                           "all of their samples earned 0;", "group 7", "max_drops_per_batch"}) {
+    EXPECT_THAT(std::string(given_up.message()), HasSubstr(said));
+  }
+  RunGroup({0, 1});
+  EXPECT_TRUE(asked(1).ok()) << "a full batch is trained all the same";
+}
+
+TEST_F(SchedulerTest, TheCountOfEqualGroupsSurvivesRestartsAndBeginsAnewOnceItEndedTheRun) {
+  options_.give_up_equal = 4;
+  const auto ask = [&] { return scheduler_->NextBatch(Batch(0)).status(); };
+  for (int life = 0; life < 2; ++life) {
+    Start();
+    RunGroup({1, 1});
+    RunGroup({0, 0});
+    Start();
+    RunGroup({0.5, 0.5});
+    EXPECT_EQ(ask().code(), StatusCode::kDeadlineExceeded);
+    Start();
+    RunGroup({1, 1});
+    EXPECT_EQ(ask().code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(ask().message()), HasSubstr("their samples earned from 0 to 1"));
+  }
+}
+
+TEST_F(SchedulerTest, ARunThatTrainsEqualGroupsOrHasNoBoundIsNotGivenUp) {
+  options_.give_up_equal = 0;
+  Start();
+  for (int i = 0; i < 6; ++i) RunGroup({1, 1});
+  EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kDeadlineExceeded);
+  options_.give_up_equal = 2;
+  options_.max_drops_per_batch = 8;
+  Start();
+  RunGroup({1, 1});
+  EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kDeadlineExceeded);
+}
+
 TEST_F(SchedulerTest, ABatchIsJournalledAndAnsweredAgainWithTheSameStats) {
   options_.groups_per_step = 2;
   Start();
