@@ -31,6 +31,14 @@ class Evaluations {
     return version != total_steps_ && Due(version) && HasRoom() && !reported_.contains(version);
   }
 
+  // Whether OnLive would start an evaluation of `version` now.
+  bool Starts(int64_t version, bool retained) const {
+    return Due(version) && !reported_.contains(version) && (version == total_steps_ || (HasRoom() && retained));
+  }
+
+  // The versions whose evaluation is not reported yet.
+  const std::set<int64_t>& running() const { return running_; }
+
   // `version` is live: starts its evaluation if it is due and not reported yet. It is left out, with a line in the log,
   // if too many others run, if the engines did not retain it, or if the scheduler refuses it.
   absl::Status OnLive(int64_t version, bool retained);

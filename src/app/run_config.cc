@@ -94,6 +94,8 @@ void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("eval.at_start", &config.eval.at_start,
                "evaluate the weights before the first step too, on pinned weights (a multiple of every_versions)");
   schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
+  schema.Field("eval.keep_best", &config.eval.keep_best,
+               "keep the model of the version with the best held-out reward so far, as RUN/checkpoints/best");
   schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
   schema.Field("goal.last_steps", &config.goal.last_steps, "number of last steps in the goal; 0: none");
@@ -231,6 +233,10 @@ absl::Status CheckEvaluation(const RunConfig& config) {
   if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
   if (config.eval.every_versions < 0) {
     return absl::InvalidArgumentError("eval.every_versions must be 0 (only the last version) or more");
+  }
+  if (config.eval.keep_best && config.eval.tasks.empty()) {
+    return absl::InvalidArgumentError(
+        "eval.keep_best keeps the model with the best held-out reward, and eval.tasks names no tasks");
   }
   if (!config.eval.tasks.empty() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(

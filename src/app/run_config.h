@@ -55,6 +55,7 @@ struct EvalOptions {
   int64_t every_versions = 0;  // evaluate versions that are multiples of this; 0 = only the last
   bool at_start = false;       // evaluate version 0 too, the weights before the first step
   int32_t avg_n = 1;           // samples per task
+  bool keep_best = false;      // keep the model of the version with the best reward (best_model.h)
 
   // Whether the run holds weights back for an evaluation while newer ones are live.
   bool of_earlier_versions() const { return at_start || every_versions > 0; }

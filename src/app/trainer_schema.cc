@@ -119,6 +119,9 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
                "steps between checkpoints; 0: only when the run ends or is stopped");
   schema.Field("trainer.keep_checkpoints", &o.keep_checkpoints,
                "number of newest checkpoints that stay, beside the last sound one while steps are skipped");
+  schema.Field("trainer.keep_every", &o.keep_every,
+               "checkpoints whose step is a multiple of this stay too, step 0 among them; a multiple of "
+               "trainer.checkpoint_every, which itself keeps all; 0: none");
 }
 
 void BindSupervisedStages(base::Schema& schema, trainer::TrainerOptions& o) {

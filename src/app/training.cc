@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "app/best_model.h"
 #include "app/doubts.h"
 #include "app/evaluation.h"
 #include "app/model_setup.h"
@@ -49,11 +50,13 @@ absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const
 
 // Reports evaluations that ended before this process, or goes on with them.
 absl::Status ResumeEvaluations(Evaluations& evaluations, int64_t first_step, const RecordedRows& earlier,
-                               const PinnedVersions& pinned, RunRecorder& recorder, const Patience& patience) {
+                               const PinnedVersions& pinned, const BestModel& best, RunRecorder& recorder,
+                               const Patience& patience) {
   evaluations.RetainAfterwards([&pinned](int64_t version) { return pinned.Pins(version); });
   std::set<int64_t> evaluated;
   for (const auto& [version, mean] : earlier.evaluated) evaluated.insert(version);
   INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, evaluated, patience));
+  best.DropOthers(evaluations.running());
   return evaluations.Poll(recorder.OnEvaluation());
 }
 
@@ -67,6 +70,15 @@ auto StoringVersions(trainer::Trainer& trainer, weights::VersionWriter& writer, 
     }));
     return version;
   };
+}
+
+// A line about the model that eval.keep_best has kept; empty = there is none.
+std::string DescribeBest(const BestModel& best) {
+  if (!best.on()) return "";
+  const absl::StatusOr<std::optional<VersionScore>> kept = best.Best();
+  if (!kept.ok() || !kept->has_value()) return "";
+  return fmt::format("the best held-out reward is {:.3f}, of version {}, whose model is {}", (*kept)->reward,
+                     (*kept)->version, best.folder());
 }
 
 // The record has the evaluations of this process and of those before it.
@@ -111,11 +123,12 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
                                              *seams.scheduler, *seams.publisher));
   const PinnedVersions pinned(config.gateway, dir);
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
-  RunVersions versions(seams, evaluations, pinned, trainer->config(), patience);
+  const BestModel best(config.eval.keep_best, dir.checkpoints(), model.text.files);
+  RunVersions versions(seams, evaluations, pinned, best, trainer->config(), patience);
   if (first_step == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, model, dir, versions, patience));
   PoolBatchSource source(seams, patience, line);
-  RunRecorder recorder(seams, *log, line, tally, evaluations, patience, start);
-  INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, recorder, patience));
+  RunRecorder recorder(seams, *log, line, tally, evaluations, best, patience, start);
+  INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, best, recorder, patience));
 
   trainer::LoopOptions options;
   options.checkpoint_root = dir.checkpoints();
@@ -136,11 +149,13 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(dismissed);
   INGOT_RETURN_IF_ERROR(
       evaluations.Finish(recorder.OnEvaluation(), patience, [&line](const std::string& text) { line.Note(text); }));
+  best.DropOthers({});
 
   for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(clock, start), first_step), '\n')) {
     line.Note(std::string(text));
   }
   for (const std::string& doubt : EndDoubts(config, tally)) line.Note("doubt: " + doubt);
+  if (const std::string text = DescribeBest(best); !text.empty()) line.Note(text);
   const GoalVerdict verdict = VerdictOf(config, dir, tally, trainer->version());
   if (!verdict.text.empty()) line.Note(verdict.text);
   return TrainingResult{tally.rewards, verdict.met, verdict.text};

@@ -130,9 +130,10 @@ bool RanksStoreVersions(const RunConfig& config) {
     const auto transport = TransportOf(ways, exception.first);
     return transport.ok() && *transport == ways.transport;
   });
-  // A pinned version is saved whole by rank 0.
-  return one && std::none_of(config.gateway.models.begin(), config.gateway.models.end(),
-                             [](const auto& model) { return model.weights == gateway::ModelWeights::kPinned; });
+  // A pinned version is saved whole by rank 0, and so is one that may be the best.
+  return one && !config.eval.keep_best &&
+         std::none_of(config.gateway.models.begin(), config.gateway.models.end(),
+                      [](const auto& model) { return model.weights == gateway::ModelWeights::kPinned; });
 }
 
 absl::StatusOr<weights::VersionStore> RankStoreOf(const RunConfig& config, const RunDir& dir) {

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace ingot::base {
 namespace {
@@ -70,6 +72,20 @@ absl::Status SyncDir(const std::string& dir) {
   if (file.fd < 0) return Failed("open", dir);
   if (::fsync(file.fd) != 0) return Failed("fsync", dir);
   return absl::OkStatus();
+}
+
+// Plain rename cannot replace a folder that is not empty.
+absl::Status ReplaceFolder(const std::string& from, const std::string& to, const std::string& aside) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const unsigned flags = fs::exists(to, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) {
+    if (errno != EINVAL) return Failed("rename to", to);
+    fs::remove_all(aside, ignored);
+    if (flags == RENAME_EXCHANGE && std::rename(to.c_str(), aside.c_str()) != 0) return Failed("move aside", to);
+    if (std::rename(from.c_str(), to.c_str()) != 0) return Failed("rename to", to);
+  }
+  return SyncDir(fs::path(to).parent_path().string());
 }
 
 }  // namespace ingot::base

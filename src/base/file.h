@@ -18,5 +18,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes 
 absl::Status WriteFileDurably(const std::string& path, const std::string& contents);
 // Makes renames and creations in `dir` durable.
 absl::Status SyncDir(const std::string& dir);
+// Gives the folder `from` the name `to`, durably; both are in one folder. A folder of the name `to` is called `from` at
+// the same moment. A file system that cannot exchange names has it moved to `aside` before: a crash between the two
+// renames leaves no folder `to`.
+absl::Status ReplaceFolder(const std::string& from, const std::string& to, const std::string& aside);
 
 }  // namespace ingot::base

@@ -1,10 +1,8 @@
 #include "trainer/checkpoint.h"
 
 #include <ATen/ATen.h>
-#include <fcntl.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -173,17 +171,18 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   return base::SyncDir(dir);
 }
 
-void RemoveStale(const std::string& root, int64_t newest, int64_t keep, int64_t last_sound) {
+void RemoveStale(const std::string& root, const CheckpointContents& newest, int64_t keep) {
   std::error_code ignored;
   const auto steps = ListSteps(root);
   if (!steps.ok()) return;
   int64_t seen = 0;
   bool sound = false;
   for (const int64_t step : *steps) {
-    const bool newest_sound = !sound && step <= last_sound;
+    const bool newest_sound = !sound && step <= newest.last_sound_step;
     sound = sound || newest_sound;
+    const bool stays = newest_sound || (newest.keep_every > 0 && step % newest.keep_every == 0);
     // Newer ones belong to a run that went back to an earlier checkpoint: this writer leaves them.
-    if (step <= newest && ++seen > keep && !newest_sound) fs::remove_all(root + "/" + CheckpointName(step), ignored);
+    if (step <= newest.step && ++seen > keep && !stays) fs::remove_all(root + "/" + CheckpointName(step), ignored);
   }
   std::vector<fs::path> leftovers;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
@@ -193,26 +192,10 @@ void RemoveStale(const std::string& root, int64_t newest, int64_t keep, int64_t 
   for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
 }
 
-// Renames a finished temporary folder. If a folder of that name exists (a resumed run makes the same step again), the
-// two exchange names in one system call, so that one exists at every moment; plain rename cannot replace a folder that
-// is not empty. The replaced folder then has the temporary name, and RemoveStale removes it.
+// Renames a finished temporary folder. Where a resumed run makes the same step again, one of the two exists at every
+// moment: the replaced folder then has the temporary name, and RemoveStale removes it.
 absl::Status Install(const std::string& root, const std::string& temporary, const std::string& name) {
-  const std::string target = root + "/" + name;
-  std::error_code ignored;
-  const unsigned flags = fs::exists(target, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), flags) != 0) {
-    if (errno != EINVAL) return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", target));
-    // A file system without these flags: two plain renames. A crash between them leaves only the older checkpoints.
-    const std::string aside = root + "/" + kReplaced + name;
-    fs::remove_all(aside, ignored);
-    if (flags == RENAME_EXCHANGE && std::rename(target.c_str(), aside.c_str()) != 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot move aside ", target));
-    }
-    if (std::rename(temporary.c_str(), target.c_str()) != 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", target));
-    }
-  }
-  return base::SyncDir(root);
+  return base::ReplaceFolder(temporary, root + "/" + name, root + "/" + kReplaced + name);
 }
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
@@ -415,7 +398,7 @@ absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const C
     AbandonCheckpoint(root, contents.step);
     return NotWritten(written, root, contents.step);
   }
-  RemoveStale(root, contents.step, keep, contents.last_sound_step);
+  RemoveStale(root, contents, keep);
   return CheckpointInfo{root + "/" + name, contents.step, contents.weights_checksum, contents.next_group, {}};
 }
 

@@ -52,6 +52,7 @@ struct CheckpointContents {
   // Written: no later step than this one is known to have weights with a finite gradient. The newest checkpoint at or
   // before it is never removed as too old. -1 = no step is in doubt.
   int64_t last_sound_step = -1;
+  int64_t keep_every = 0;  // written: checkpoints whose step is a multiple of it are never removed; 0 = none
 };
 
 // The files that one of several ranks wrote into a checkpoint.
@@ -65,8 +66,9 @@ struct CheckpointShard {
 std::string CheckpointName(int64_t step);
 
 // Writes ROOT/step-N, replacing one of the same number. Then removes temporary folders of crashed writers and, of the
-// checkpoints up to N, all but the `keep` newest and the one of last_sound_step. `extra_files`: names to contents;
-// a name is plain, or FOLDER/NAME. After an error (a full disk, ...) the earlier checkpoints are untouched; the message names the path.
+// checkpoints up to N, all but the `keep` newest, those of keep_every and the one of last_sound_step. `extra_files`: names
+// to contents; a name is plain, or FOLDER/NAME. After an error (a full disk, ...) the earlier checkpoints are untouched; the
+// message names the path.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
 

@@ -141,6 +141,11 @@ absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Require(probe_tokens >= 0, "probe_tokens must not be negative (0: no probe)"));
   INGOT_RETURN_IF_ERROR(Require(checkpoint_every >= 0, "checkpoint_every must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(keep_checkpoints > 0, "keep_checkpoints must be above 0"));
+  INGOT_RETURN_IF_ERROR(Require(keep_every >= 0, "keep_every must not be negative (0: the newest alone stay)"));
+  INGOT_RETURN_IF_ERROR(Require(
+      keep_every == 0 || (checkpoint_every > 0 && keep_every % checkpoint_every == 0),
+      absl::StrCat("keep_every is ", keep_every, ", and checkpoint_every is ", checkpoint_every,
+                   ": other steps than its multiples have no checkpoint to keep; set keep_every to one of them")));
   INGOT_RETURN_IF_ERROR(Require(threads >= 0, "threads must not be negative (0: the process's setting)"));
   INGOT_RETURN_IF_ERROR(base::Annotate(sft.Validate(), "sft"));
   return base::Annotate(dpo.Validate(), "dpo");

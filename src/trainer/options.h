@@ -135,8 +135,11 @@ struct TrainerOptions {
   int64_t probe_tokens = 256;     // tokens of the current version that are scored before each step; 0 = no probe
   int64_t checkpoint_every = 20;  // steps between checkpoints; 0 = only when the run ends
   int64_t keep_checkpoints = 2;   // number of newest checkpoints that stay; > 0
-  int threads = 0;                // compute threads of the training thread; 0 = the process's setting
-  uint64_t seed = 0;              // of shuffling
+  // Checkpoints whose step is a multiple of this stay too, the start's among them; a multiple of checkpoint_every.
+  // 0 = none.
+  int64_t keep_every = 0;
+  int threads = 0;    // compute threads of the training thread; 0 = the process's setting
+  uint64_t seed = 0;  // of shuffling
 
   SftOptions sft;
   SftOptions dpo{.epochs = 1, .max_steps = 0, .batch_size = 8, .optimizer = {.learning_rate = 1e-5}};

@@ -400,6 +400,7 @@ absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
   contents.config = config();
   contents.optimizer_steps = optimizer_->steps();
   if (not_finite_in_a_row_ > 0) contents.last_sound_step = last_sound_;
+  if (!stage_) contents.keep_every = options_.keep_every;
   return contents;
 }
 

@@ -218,6 +218,17 @@ def case_unstarted(ingot):
         spent = ingot.inspect(name, "--limit", "10000").count(" failed ")
         check(16 <= spent <= 40, f"{name}: {spent} episodes were spent in {time.monotonic() - started:.0f} s")
 
+    # Samples that all earn the same teach nothing.
+    write_asking_config(ingot, agent_seconds=0)
+    settings = json.loads(pathlib.Path(ingot.config).read_text())
+    settings["agents"]["recipes"][0]["verifier"]["expected"] = "7"
+    ingot.configure("equal", settings)
+    equal = {"run.name": "equal", "scheduler.max_drops_per_batch": 0, "scheduler.give_up_equal": 5}
+    code, output = ingot.run("train", equal, timeout=120)
+    ended = output.strip().splitlines()[-1]
+    check(code == 1 and "the run is given up" in ended and "all of their samples earned 0;" in ended, output)
+    check("2 groups in a row were dropped" in output and "after 5 the run ends" in output, output)
+
     # The agent dies of a clear refusal, which stands beside its crash.
     ingot.config = "configs/smoke.yaml"
     code, output = ingot.run("train", {**cold, "run.name": "short", "model.context_length": 40}, timeout=120)

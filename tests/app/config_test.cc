@@ -218,6 +218,16 @@ TEST(RunConfig, SupervisedRunsNeedAStageWithSteps) {
   EXPECT_TRUE(Load(kAgents, {"data.sft=x.jsonl", "sft.epochs=0"}).ok());
 }
 
+TEST(Evaluation, TheBestModelIsKeptOnlyWhereTasksTellIt) {
+  EXPECT_THAT(std::string(Load(kAgents, {"eval.keep_best=true"}).status().message()),
+              HasSubstr("eval.tasks names no tasks"));
+  const auto kept = Load(kAgents, {"eval.keep_best=true", "eval.tasks=held_out.jsonl"});
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_TRUE(kept->config->eval.keep_best);
+  EXPECT_THAT(std::string(Load(kAgents, {"trainer.keep_every=30"}).status().message()),
+              HasSubstr("keep_every is 30, and checkpoint_every is 20"));
+}
+
 TEST(MostEvaluations, IsBoundedBySchedulerAndEngines) {
   const std::string pins =
       "gateway:\n  models:\n    - {name: a, weights: pinned, version: 3}\n    - {name: b, weights: pinned, version: "

@@ -147,6 +147,21 @@ TEST_F(EvaluationsTest, AtStartAddsTheWeightsBeforeTheFirstStepToTheLastOnes) {
   EXPECT_THAT(scheduler.starts, ElementsAre(0, 100));
 }
 
+TEST_F(EvaluationsTest, StartsTellsWhichVersionsOnLiveWouldStart) {
+  EXPECT_TRUE(evaluations->Starts(10, true));
+  EXPECT_FALSE(evaluations->Starts(10, false)) << "no engine retains it";
+  EXPECT_FALSE(evaluations->Starts(11, true)) << "it is not due";
+  EXPECT_TRUE(evaluations->Starts(100, false)) << "the last version stays live";
+  ASSERT_TRUE(evaluations->OnLive(10, true).ok());
+  ASSERT_TRUE(evaluations->OnLive(20, true).ok());
+  EXPECT_THAT(evaluations->running(), ElementsAre(10, 20));
+  EXPECT_FALSE(evaluations->Starts(30, true)) << "as many as can run at a time do";
+  scheduler.Finish(10);
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_TRUE(evaluations->Starts(30, true));
+  EXPECT_FALSE(evaluations->Starts(10, true)) << "it is reported";
+}
+
 TEST_F(EvaluationsTest, AResumedRunReportsTheEvaluationAtItsStart) {
   Make(AtStart());
   scheduler.Finish(0);

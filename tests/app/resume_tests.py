@@ -82,7 +82,7 @@ def case_stop(ingot):
     folder = write_asking_config(ingot)
     (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
     settings = {"run.name": "s", "scheduler.total_steps": 12, "scheduler.drop_zero_variance": "false",
-                "trainer.checkpoint_every": 0, "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 2,
+                "trainer.checkpoint_every": 0, "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 2, "eval.keep_best": "true",
                 "scheduler.max_active_evals": 20, "rollout.max_retained_versions": 20}
 
     def end_after(rows, end, extra=()):
@@ -114,6 +114,19 @@ def case_stop(ingot):
     check(steps == list(range(12)), f"steps in the record: {steps}")
     evaluated = sorted(row["eval/version"] for row in rows if "eval/version" in row)
     check(evaluated == [0, 2, 4, 6, 8, 10, 12], f"evaluations in the record: {evaluated}")
+    check_best(ingot, folder / "s/checkpoints", max(row["eval/reward_mean"] for row in rows if "eval/version" in row))
+
+
+def check_best(ingot, checkpoints, reward):
+    """The kept model has at least this reward, is a whole model without an optimizer, and nothing else is left of others."""
+    best = json.loads((checkpoints / "best/best.json").read_text())
+    check(best["version"] in range(0, 13, 2) and best["reward_mean"] >= reward and best["episodes"] == 2, best)
+    files = {path.name for path in (checkpoints / "best").iterdir()}
+    check({"config.json", "model.safetensors", "tokenizer.json"} <= files and "optimizer.safetensors" not in files, files)
+    others = {path.name for path in checkpoints.iterdir() if not path.name.startswith("step-")}
+    check(others == {"best"}, others)
+    done = ingot.call("model", "info", "--model", checkpoints / "best")
+    check(done.returncode == 0, done)
 
 
 def case_replace(ingot):

@@ -151,6 +151,24 @@ TEST(Checkpoint, KeepsTheNewestAndSweepsLeftovers) {
   EXPECT_THAT(Names(dir.path()), ElementsAre("notes", "step-00000002", "step-00000003"));
 }
 
+TEST(Checkpoint, MultiplesOfKeepEveryStayBesideTheNewest) {
+  TempDir dir;
+  CheckpointContents contents;
+  contents.config = TinyConfig();
+  contents.parameters = TinyParameters(contents.config, 1, at::kFloat);
+  contents.optimizer["exp_avg.model.norm.weight"] = at::zeros({16});
+  const auto save = [&](int64_t step, int64_t keep_every) {
+    contents.step = step;
+    contents.keep_every = keep_every;
+    EXPECT_TRUE(WriteCheckpoint(dir.path(), contents, {}, 2).ok());
+  };
+  for (int64_t step = 0; step <= 8; ++step) save(step, 3);
+  EXPECT_THAT(Names(dir.path()),
+              ElementsAre("step-00000000", "step-00000003", "step-00000006", "step-00000007", "step-00000008"));
+  save(9, 0);  // the next save of a run without the key
+  EXPECT_THAT(Names(dir.path()), ElementsAre("step-00000008", "step-00000009"));
+}
+
 TEST(Checkpoint, ASecondOneOfTheSameStepTakesItsPlace) {
   TempDir dir;
   auto trainer = Fresh();

@@ -241,6 +241,9 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
   EXPECT_EQ(message([](auto& o) { o.group_size = 1, o.advantage_baseline = "batch"; }), "");
   EXPECT_THAT(message([](auto& o) { o.objective = "dpo", o.loss_aggregation = "sequence", o.kl_coefficient = 0.1; }),
               HasSubstr("dpo_beta"));
+  EXPECT_THAT(message([](auto& o) { o.keep_every = 30; }), HasSubstr("keep_every is 30, and checkpoint_every is 20"));
+  EXPECT_THAT(message([](auto& o) { o.keep_every = 20, o.checkpoint_every = 0; }), HasSubstr("checkpoint_every is 0"));
+  EXPECT_EQ(message([](auto& o) { o.keep_every = 40; }), "");
   EXPECT_THAT(message([](auto& o) { o.importance_cap = 2; }), HasSubstr("cuts its importance weights"));
   EXPECT_THAT(message([](auto& o) { o.dual_clip = 3; }), HasSubstr("ppo_clip"));
   EXPECT_THAT(message([](auto& o) { o.loss_constant_tokens = 3; }), HasSubstr("loss_constant_tokens"));

@@ -22,12 +22,14 @@ base::json::array LoadsJson(const trainer::ExpertLoads& loads) {
 }  // namespace
 
 RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
-                         Evaluations& evaluations, const Patience& patience, std::chrono::nanoseconds start)
+                         Evaluations& evaluations, const BestModel& best, const Patience& patience,
+                         std::chrono::nanoseconds start)
     : seams_(seams),
       log_(log),
       line_(line),
       tally_(tally),
       evaluations_(evaluations),
+      best_(best),
       patience_(patience),
       start_(start),
       engine_(*seams.engine) {}
@@ -64,11 +66,26 @@ Evaluations::Report RunRecorder::OnEvaluation() {
     fields["eval/episodes"] = result.total();
     fields["eval/failed"] = result.failed();
     AddGrades(version, fields);
+    // A version with a row is never reported again.
+    INGOT_RETURN_IF_ERROR(KeepIfBest(version, result));
     INGOT_RETURN_IF_ERROR(Write(version, fields));
     line_.Note(fmt::format("evaluation of version {}: reward {:.3f} over {} held-out episodes", version,
                            result.reward_mean(), result.total()));
     return absl::OkStatus();
   };
+}
+
+absl::Status RunRecorder::KeepIfBest(int64_t version, const v1::EvalStatusResponse& result) {
+  const VersionScore score{
+      .version = version, .reward = result.reward_mean(), .episodes = result.total(), .failed = result.failed()};
+  bool kept = false;
+  INGOT_RETURN_IF_ERROR(
+      Persist(patience_, absl::StrCat("keeping version ", version, " as the best"), [&]() -> absl::Status {
+        INGOT_ASSIGN_OR_RETURN(kept, best_.Offer(score));
+        return absl::OkStatus();
+      }));
+  if (kept) line_.Note(fmt::format("version {} is the best so far, and is kept in {}", version, best_.folder()));
+  return absl::OkStatus();
 }
 
 void RunRecorder::AddGrades(int64_t version, base::json::object& fields) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "app/best_model.h"
 #include "app/evaluation.h"
 #include "app/persist.h"
 #include "app/summary.h"
@@ -24,7 +25,7 @@ class RunRecorder final : public trainer::StepObserver {
  public:
   // `start`: of the run, on the clock. All arguments must outlive it.
   RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
-              const Patience& patience, std::chrono::nanoseconds start);
+              const BestModel& best, const Patience& patience, std::chrono::nanoseconds start);
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override;
 
@@ -34,6 +35,8 @@ class RunRecorder final : public trainer::StepObserver {
  private:
   // Adds the metrics that reward terms give of the evaluation. A term that cannot be applied leaves its own out.
   void AddGrades(int64_t version, base::json::object& fields);
+  // Keeps the evaluated version if it is the best so far.
+  absl::Status KeepIfBest(int64_t version, const v1::EvalStatusResponse& result);
   absl::Status Write(int64_t step, const base::json::object& fields);
   void Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
              const v1::FeedStats& feed);
@@ -43,6 +46,7 @@ class RunRecorder final : public trainer::StepObserver {
   StepLine& line_;
   RunTally& tally_;
   Evaluations& evaluations_;
+  const BestModel& best_;
   const Patience& patience_;
   const std::chrono::nanoseconds start_;  // of the run, on the clock
   double record_seconds_ = 0;             // of the step before: its row, and the evaluations that ended then

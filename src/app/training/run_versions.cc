@@ -1,9 +1,11 @@
 #include "app/training/run_versions.h"
 
 #include <chrono>
-#include <utility>
+#include <string>
 
 #include "app/seconds.h"
+#include "app/snapshots.h"
+#include "base/checksum.h"
 
 namespace ingot::app {
 
@@ -13,17 +15,27 @@ absl::StatusOr<weights::PublishStats> RunVersions::Publish(std::shared_ptr<const
   const std::chrono::nanoseconds asked = patience_.clock->Now();
   INGOT_RETURN_IF_ERROR(pinned_.Save(shape_, snapshot));
   const double save_seconds = SecondsSince(*patience_.clock, asked);
-  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
-                         PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
+  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, PublishUntilLive(*seams_.publisher, snapshot, retain, patience_));
   stats.save_ms = 1e3 * save_seconds;
   INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),
                                 [&] { return seams_.scheduler->MarkVersionLive(version); }));
+  INGOT_RETURN_IF_ERROR(KeepCandidate(snapshot, stats.retained));
   INGOT_RETURN_IF_ERROR(evaluations_.OnLive(version, stats.retained));
   if (!began_) {
     began_ = true;
     if (seams_.on_first_version) INGOT_RETURN_IF_ERROR(seams_.on_first_version());
   }
   return stats;
+}
+
+absl::Status RunVersions::KeepCandidate(const std::shared_ptr<const weights::Snapshot>& snapshot, bool retained) {
+  const int64_t version = snapshot->version();
+  if (!best_.on()) return absl::OkStatus();
+  best_.DropOthers(evaluations_.running());
+  if (!evaluations_.Starts(version, retained)) return absl::OkStatus();
+  const BestModel::WriteModel write = [&](const std::string& folder) { return SaveSnapshot(folder, shape_, snapshot); };
+  return Persist(patience_, absl::StrCat("keeping version ", version, " until its evaluation ends"),
+                 [&] { return best_.Save(version, base::Hex(snapshot->checksum()), write); });
 }
 
 absl::Status RunVersions::OnCheckpoint(const trainer::CheckpointInfo& checkpoint) {

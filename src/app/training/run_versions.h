@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "app/best_model.h"
 #include "app/evaluation.h"
 #include "app/persist.h"
 #include "app/pinned_versions.h"
@@ -18,18 +19,22 @@ namespace ingot::app {
 class RunVersions final : public trainer::VersionSink {
  public:
   // All arguments must outlive it.
-  RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned,
+  RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned, const BestModel& best,
               const model::ModelConfig& shape, const Patience& patience)
-      : seams_(seams), evaluations_(evaluations), pinned_(pinned), shape_(shape), patience_(patience) {}
+      : seams_(seams), evaluations_(evaluations), pinned_(pinned), best_(best), shape_(shape), patience_(patience) {}
 
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override;
   absl::Status OnCheckpoint(const trainer::CheckpointInfo& checkpoint) override;
 
  private:
+  // Keeps the version if its evaluation is about to start. Versions without one under way are kept no longer.
+  absl::Status KeepCandidate(const std::shared_ptr<const weights::Snapshot>& snapshot, bool retained);
+
   const TrainingSeams& seams_;
   Evaluations& evaluations_;
   const PinnedVersions& pinned_;
+  const BestModel& best_;
   const model::ModelConfig& shape_;
   const Patience& patience_;
   bool began_ = false;
