@@ -51,6 +51,10 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
                 "trainer.train_segments_max_age before this step's); others are context");
   schema.Field("trainer.train_segments_max_age", &o.train_segments_max_age,
                "max_age: greatest number of versions between sampling and the step");
+  schema.Choice(
+      "trainer.truncated", &o.truncated, {"train", "mask_call", "mask_episode"},
+      "calls that ended at a length limit: trained as others, left out, or left out with their whole episode; "
+      "rewards count in the baseline all the same");
   schema.Field("trainer.kl_coefficient", &o.kl_coefficient, "weight of KL(rollout policy || policy); 0: off");
   schema.Field("trainer.reference_kl_coefficient", &o.reference_kl_coefficient,
                "weight of KL(policy || reference policy), estimator k3; 0: off");

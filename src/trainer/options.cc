@@ -116,6 +116,7 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_credit == "outcome",
                                 "dpo prefers whole episodes: advantage_credit must be outcome"));
   INGOT_RETURN_IF_ERROR(OneOf("train_segments", train_segments, {"all", "current_version", "max_age"}));
+  INGOT_RETURN_IF_ERROR(OneOf("truncated", truncated, {"train", "mask_call", "mask_episode"}));
   return Require(train_segments_max_age >= 0 && (train_segments == "max_age" || train_segments_max_age == 0),
                  "train_segments_max_age is the age of train_segments max_age: 0 or more with it, 0 without it");
 }

@@ -119,8 +119,11 @@ struct TrainerOptions {
 
   std::string train_segments = "all";  // sampled tokens that bear loss: all, current_version, max_age
   int64_t train_segments_max_age = 0;  // max_age: greatest number of versions between sampling and this step
-  int64_t max_skipped_steps = 3;       // greatest number of skipped steps in a row; one more stops the run
-  int64_t optimizer_reset_every = 0;   // steps between resets of the optimizer's state; 0 = never
+  // Calls that ended at a length limit (FINISH_LENGTH): train = as others; mask_call = that call bears no loss;
+  // mask_episode = no call of its episode does. Their rewards count in the baseline all the same.
+  std::string truncated = "train";
+  int64_t max_skipped_steps = 3;      // greatest number of skipped steps in a row; one more stops the run
+  int64_t optimizer_reset_every = 0;  // steps between resets of the optimizer's state; 0 = never
 
   // Of models with experts. The load-balancing term's coefficient: 0 = no term. The step by which a bias without a loss
   // moves (DeepSeek-V3); 0 = it stays.

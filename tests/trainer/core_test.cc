@@ -493,6 +493,42 @@ TEST(PrepareBatch, OldSegmentsAreContextOnly) {
   EXPECT_THAT(PrepareBatch(batch, options, 10, 9)->empty_reason, HasSubstr("8 tokens older than train_segments"));
 }
 
+TEST(PrepareBatch, TruncatedCallsKeepTheirRewardInTheBaseline) {
+  v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4, 5})});
+  a.mutable_calls(1)->set_finish(v1::FINISH_LENGTH);
+  v1::EpisodeTree b = MakeEpisode("b", 0.0, {Turn({1}, {6}), Turn({1, 6}, {7})});
+  b.mutable_calls(1)->set_finish(v1::FINISH_LENGTH);
+  b.mutable_calls(1)->set_weights(v1::WEIGHTS_EXTERNAL);  // another model's limit
+  const TrainBatch batch = OneGroup({a, b});
+  TrainerOptions options;
+  auto prepared = PrepareBatch(batch, options, 10, 0);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_THAT(prepared->advantages, ElementsAre(0.5, 0.5, -0.5));
+  EXPECT_FALSE(prepared->metrics.contains("batch/calls_left_out_truncated"));
+
+  options.truncated = "mask_call";
+  prepared = PrepareBatch(batch, options, 10, 0);
+  ASSERT_EQ(prepared->calls.size(), 2u);
+  EXPECT_EQ(prepared->calls[0].call_id, "a/0");
+  EXPECT_EQ(prepared->calls[1].call_id, "b/0");
+  EXPECT_THAT(prepared->advantages, ElementsAre(0.5, -0.5));
+  EXPECT_THAT(prepared->weights, ElementsAre(0.5, 0.5)) << "the call counts in no normaliser";
+  EXPECT_EQ(prepared->metrics.at("batch/calls_left_out_truncated"), 1);
+  EXPECT_EQ(prepared->metrics.at("response_length/max"), 3);
+
+  options.truncated = "mask_episode";
+  prepared = PrepareBatch(batch, options, 10, 0);
+  ASSERT_EQ(prepared->calls.size(), 1u);
+  EXPECT_EQ(prepared->calls[0].call_id, "b/0");
+  EXPECT_THAT(prepared->advantages, ElementsAre(-0.5));
+  EXPECT_EQ(prepared->metrics.at("batch/calls_left_out_truncated"), 2);
+  EXPECT_EQ(prepared->metrics.at("batch/episodes"), 2);
+  EXPECT_EQ(prepared->metrics.at("reward/batch_mean"), 0.5);
+
+  const auto none = PrepareBatch(OneGroup({a}), options, 10, 0);
+  EXPECT_THAT(none->empty_reason, HasSubstr("2 left out by trainer.truncated"));
+}
+
 TEST(PrepareBatch, FiltersGroupsBeforeNormalisersAreCounted) {
   TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3, 4})}), MakeEpisode("b", 0.0, {Turn({1}, {4, 5})})});
   batch.groups.push_back(
