@@ -29,6 +29,20 @@ void BindObjective(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.dpo_beta", &o.dpo_beta, "dpo: factor of a pair's margin");
 }
 
+void BindOffPolicyMask(base::Schema& schema, trainer::OffPolicyMaskOptions& o) {
+  schema.Field("trainer.mask_token_ratio_low", &o.token_low,
+               "tokens with an importance ratio below this give no policy loss, whatever the objective; 0: no bound");
+  schema.Field("trainer.mask_token_ratio_high", &o.token_high,
+               "tokens with an importance ratio above this give no policy loss, whatever the objective; 0: no bound");
+  schema.Field("trainer.mask_sequence_ratio_low", &o.sequence_low,
+               "episodes whose ratios have a geometric mean below this give no policy loss; 0: no bound");
+  schema.Field("trainer.mask_sequence_ratio_high", &o.sequence_high,
+               "episodes whose ratios have a geometric mean above this give no policy loss; 0: no bound");
+  schema.Field("trainer.opsm_delta", &o.opsm_delta,
+               "episodes of negative advantage give no policy loss where recorded less current log-prob is above this, "
+               "in the mean over their tokens, nats; 0: off");
+}
+
 // Credit of turns, weights of tokens, and which tokens bear loss.
 void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt", "constant"},
@@ -143,6 +157,7 @@ void BindSupervisedStages(base::Schema& schema, trainer::TrainerOptions& o) {
 
 void BindTrainer(base::Schema& schema, trainer::TrainerOptions& o) {
   BindObjective(schema, o);
+  BindOffPolicyMask(schema, o.off_policy_mask);
   BindCredit(schema, o);
   BindStep(schema, o);
   BindSupervisedStages(schema, o);

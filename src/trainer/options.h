@@ -53,6 +53,22 @@ struct TrustRegionOptions {
   absl::Status Validate() const;
 };
 
+// Tokens that the policy loss leaves out, whatever the objective (off_policy_mask.h). Bounds are of the importance ratio
+// exp(log-prob under the current weights - recorded log-prob).
+struct OffPolicyMaskOptions {
+  double token_low = 0;      // least ratio of a token; [0, 1); 0 = no bound
+  double token_high = 0;     // greatest ratio of a token; > 1; 0 = no bound
+  double sequence_low = 0;   // least geometric mean of a sequence's ratios; [0, 1); 0 = no bound
+  double sequence_high = 0;  // greatest geometric mean of a sequence's ratios; > 1; 0 = no bound
+  // Greatest mean of recorded - current log-prob of a sequence whose advantage is negative, in nats; 0 = no bound.
+  double opsm_delta = 0;
+
+  bool of_tokens() const { return token_low > 0 || token_high > 0; }
+  bool of_sequences() const { return sequence_low > 0 || sequence_high > 0 || opsm_delta > 0; }
+  bool on() const { return of_tokens() || of_sequences(); }
+  absl::Status Validate() const;
+};
+
 struct TrainerOptions {
   int64_t groups_per_step = 0;  // groups that every batch must hold; 0 = any number
   int64_t group_size = 0;       // finished samples that every group must hold; 0 = any number
@@ -95,6 +111,8 @@ struct TrainerOptions {
   double importance_cap = 0.0;      // ppo_clip: bound of the truncated importance weights; 0 = off
   double opmd_tau = 1.0;            // opmd: tau / 2 is the weight of the squared log-ratio; > 0
   double dpo_beta = 0.1;            // dpo, and the stage of that name: factor of a pair's margin; > 0
+
+  OffPolicyMaskOptions off_policy_mask;
 
   double kl_coefficient = 0.0;            // weight of the k3 estimate of KL(rollout policy || policy); 0 = off
   double reference_kl_coefficient = 0.0;  // weight of the k3 estimate of KL(policy || reference policy); 0 = off

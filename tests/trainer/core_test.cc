@@ -253,6 +253,25 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
   EXPECT_THAT(message([](auto& o) { o.reference_path = "x"; }), HasSubstr("nothing uses"));
 }
 
+TEST(TrainerOptions, MasksHoldTheRatioOneAndNeedAPolicyLoss) {
+  const auto message = [](const std::function<void(TrainerOptions&)>& change) {
+    TrainerOptions options;
+    change(options);
+    return std::string(options.Validate().message());
+  };
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.token_low = 1; }), HasSubstr("mask_token_ratio_low"));
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.token_high = 0.9; }), HasSubstr("mask_token_ratio_high"));
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.sequence_low = -1; }), HasSubstr("mask_sequence_ratio_low"));
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.sequence_high = INFINITY; }),
+              HasSubstr("mask_sequence_ratio_high"));
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.opsm_delta = std::nan(""); }), HasSubstr("opsm_delta"));
+  EXPECT_EQ(message([](auto& o) { o.off_policy_mask = {0.5, 5, 0.9, 1.1, 0.1}; }), "");
+  EXPECT_THAT(message([](auto& o) { o.truncated = "mask"; }), HasSubstr("train, mask_call, mask_episode"));
+  const auto dpo = [](TrainerOptions& o) { o.objective = "dpo", o.loss_aggregation = "sequence"; };
+  EXPECT_THAT(message([&](auto& o) { dpo(o), o.off_policy_mask.opsm_delta = 0.1; }), HasSubstr("no importance ratio"));
+  EXPECT_THAT(message([&](auto& o) { dpo(o), o.truncated = "mask_call"; }), HasSubstr("set truncated train"));
+}
+
 // --- PrepareBatch ---
 
 CallSpec Turn(std::vector<int32_t> context, std::vector<int32_t> sampled) {
