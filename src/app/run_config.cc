@@ -201,6 +201,14 @@ absl::Status CheckStages(const RunConfig& config) {
       "data.tasks names no file of training tasks");
 }
 
+// Supervised stages have no policy loss, which a mask could leave tokens out of.
+absl::Status CheckNoMasks(const trainer::TrainerOptions& options) {
+  if (!options.off_policy_mask.on() && options.truncated == "train") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "trainer.mask_token_ratio_*, trainer.mask_sequence_ratio_*, trainer.opsm_delta and trainer.truncated mask "
+      "sampled tokens, and without data.tasks nothing is sampled: remove these keys, or name training tasks");
+}
+
 absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckModel(config.model));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
@@ -216,7 +224,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
   INGOT_RETURN_IF_ERROR(CheckWeightTransport(config.weights.ways, config.cluster.rollout_engines));
-  if (config.tasks.empty()) return absl::OkStatus();
+  if (config.tasks.empty()) return CheckNoMasks(config.trainer);
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));

@@ -29,6 +29,20 @@ void BindObjective(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.dpo_beta", &o.dpo_beta, "dpo: factor of a pair's margin");
 }
 
+void BindOffPolicyMask(base::Schema& schema, trainer::OffPolicyMaskOptions& o) {
+  schema.Field("trainer.mask_token_ratio_low", &o.token_low,
+               "tokens with an importance ratio below this give no policy loss, whatever the objective; 0: no bound");
+  schema.Field("trainer.mask_token_ratio_high", &o.token_high,
+               "tokens with an importance ratio above this give no policy loss, whatever the objective; 0: no bound");
+  schema.Field("trainer.mask_sequence_ratio_low", &o.sequence_low,
+               "episodes whose ratios have a geometric mean below this give no policy loss; 0: no bound");
+  schema.Field("trainer.mask_sequence_ratio_high", &o.sequence_high,
+               "episodes whose ratios have a geometric mean above this give no policy loss; 0: no bound");
+  schema.Field("trainer.opsm_delta", &o.opsm_delta,
+               "episodes of negative advantage give no policy loss where recorded less current log-prob is above this, "
+               "in the mean over their tokens, nats; 0: off");
+}
+
 // Credit of turns, weights of tokens, and which tokens bear loss.
 void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt", "constant"},
@@ -51,6 +65,10 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
                 "trainer.train_segments_max_age before this step's); others are context");
   schema.Field("trainer.train_segments_max_age", &o.train_segments_max_age,
                "max_age: greatest number of versions between sampling and the step");
+  schema.Choice(
+      "trainer.truncated", &o.truncated, {"train", "mask_call", "mask_episode"},
+      "calls that ended at a length limit: trained as others, left out, or left out with their whole episode; "
+      "rewards count in the baseline all the same");
   schema.Field("trainer.kl_coefficient", &o.kl_coefficient, "weight of KL(rollout policy || policy); 0: off");
   schema.Field("trainer.reference_kl_coefficient", &o.reference_kl_coefficient,
                "weight of KL(policy || reference policy), estimator k3; 0: off");
@@ -142,6 +160,7 @@ void BindSupervisedStages(base::Schema& schema, trainer::TrainerOptions& o) {
 
 void BindTrainer(base::Schema& schema, trainer::TrainerOptions& o) {
   BindObjective(schema, o);
+  BindOffPolicyMask(schema, o.off_policy_mask);
   BindCredit(schema, o);
   BindStep(schema, o);
   BindSupervisedStages(schema, o);

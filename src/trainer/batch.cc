@@ -23,6 +23,11 @@ bool Flagged(const v1::Call& call) {
   return sampling.penalty_acted() || sampling.bias_acted() || sampling.grammar_acted();
 }
 
+// Whether a length limit ended a call of the run's weights: max_new_tokens or the context length.
+bool Truncated(const v1::Call& call) {
+  return call.finish() == v1::FINISH_LENGTH && call.weights() == v1::WEIGHTS_FOLLOW && !call.encoded();
+}
+
 // The oldest version whose tokens bear loss.
 int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
   if (options.train_segments == "current_version") return version;
@@ -38,6 +43,7 @@ struct Counts {
   int64_t groups_filtered = 0;
   int64_t calls_left_out_weights = 0;
   int64_t calls_left_out_flagged = 0;
+  int64_t calls_left_out_truncated = 0;
   int64_t calls_empty = 0;  // without sampled tokens
   int64_t tokens_left_out_age = 0;
 };
@@ -125,6 +131,8 @@ class Collector {
     Sample sample{static_cast<size_t>(group), part.trunk, part.index, 0};
     INGOT_ASSIGN_OR_RETURN(std::vector<tree::CallPath> calls,
                            tree::CallPathsOf(tree, static_cast<int32_t>(episodes_.size()), group));
+    const bool all_truncated =
+        options_.truncated == "mask_episode" && std::any_of(tree.calls().begin(), tree.calls().end(), Truncated);
     int64_t sampled = 0;
     for (size_t turn = 0; turn < calls.size(); ++turn) {
       const v1::Call& call = tree.calls(static_cast<int>(turn));
@@ -140,6 +148,10 @@ class Collector {
       }
       if (tokens == 0) {
         ++counts_.calls_empty;
+        continue;
+      }
+      if (all_truncated || (options_.truncated == "mask_call" && Truncated(call))) {
+        ++counts_.calls_left_out_truncated;
         continue;
       }
       INGOT_RETURN_IF_ERROR(CheckCall(calls[turn], limits_, /*recorded=*/true));
@@ -237,7 +249,8 @@ class Collector {
     return absl::StrCat("no token of the batch bears loss: ", counts_.episodes_left_out, " episodes left out, ",
                         counts_.calls_left_out_weights, " calls on other weights, ", counts_.calls_left_out_flagged,
                         " calls sampled under a penalty, bias or grammar, ", counts_.calls_empty,
-                        " without sampled tokens, ", counts_.tokens_left_out_age,
+                        " without sampled tokens, ", counts_.calls_left_out_truncated,
+                        " left out by trainer.truncated, ", counts_.tokens_left_out_age,
                         " tokens older than train_segments allows, ", counts_.groups_filtered,
                         " groups without any advantage, ", counts_.episodes_unpaired, " episodes without a pair");
   }
@@ -259,6 +272,9 @@ class Collector {
     m["batch/calls_left_out_weights"] = static_cast<double>(counts_.calls_left_out_weights);
     m["batch/calls_left_out_flagged"] = static_cast<double>(counts_.calls_left_out_flagged);
     m["batch/calls_empty"] = static_cast<double>(counts_.calls_empty);
+    if (options_.truncated != "train") {
+      m["batch/calls_left_out_truncated"] = static_cast<double>(counts_.calls_left_out_truncated);
+    }
     m["batch/tokens_left_out_age"] = static_cast<double>(counts_.tokens_left_out_age);
     m["batch/groups_filtered"] = static_cast<double>(counts_.groups_filtered);
     if (options_.objective == "dpo") {

@@ -59,6 +59,8 @@ struct PreparedBatch {
 //   calls_left_out_weights   calls that did not follow the run's weights
 //   calls_left_out_flagged   calls whose sampling a penalty, bias or grammar changed
 //   calls_empty              calls without a sampled token
+//   calls_left_out_truncated  with truncated mask_call, other calls that ended at a length limit; with mask_episode, other
+//                            calls of an episode (or a trunk) that holds one
 //   tokens_left_out_age      tokens older than train_segments allows
 //   groups_filtered          groups without any advantage, if filter_zero_variance is set
 //   episodes_unpaired        with objective dpo, episodes that are in no pair

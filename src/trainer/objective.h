@@ -42,6 +42,8 @@ struct LossEntries {
   int32_t sequence_count = 0;
   // per pair; empty unless the objective is dpo
   std::span<const Preference> preferences;
+  // Per sequence, the sum of its tokens' weights with those that a mask left out (off_policy_mask.h); empty = none were.
+  std::span<const double> sequence_weights = {};
 };
 
 class Objective {

@@ -54,6 +54,16 @@ absl::Status TrustRegionOptions::Validate() const {
   return Require(halvings >= 0 && halvings <= 20, "step_kl_halvings must be 0 (taken back at once) to 20");
 }
 
+absl::Status OffPolicyMaskOptions::Validate() const {
+  const auto low = [](double bound) { return bound >= 0 && bound < 1; };
+  const auto high = [](double bound) { return bound == 0 || (bound > 1 && std::isfinite(bound)); };
+  INGOT_RETURN_IF_ERROR(Require(low(token_low), "mask_token_ratio_low must be in [0, 1) (0: no bound)"));
+  INGOT_RETURN_IF_ERROR(Require(high(token_high), "mask_token_ratio_high must be above 1, or 0 (no bound)"));
+  INGOT_RETURN_IF_ERROR(Require(low(sequence_low), "mask_sequence_ratio_low must be in [0, 1) (0: no bound)"));
+  INGOT_RETURN_IF_ERROR(Require(high(sequence_high), "mask_sequence_ratio_high must be above 1, or 0 (no bound)"));
+  return Require(opsm_delta >= 0 && std::isfinite(opsm_delta), "opsm_delta must not be negative (0: off)");
+}
+
 absl::Status TrainerOptions::ValidateObjective() const {
   INGOT_RETURN_IF_ERROR(OneOf("objective", objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo"}));
   INGOT_RETURN_IF_ERROR(Require(eps_clip_low >= 0, "eps_clip_low must not be negative (1 or more: no lower clip)"));
@@ -91,6 +101,14 @@ absl::Status TrainerOptions::ValidateObjective() const {
       Require(objective != "dpo" || !penalty,
               "dpo holds the policy to its reference by dpo_beta: kl_coefficient, reference_kl_coefficient and "
               "entropy_coefficient must be 0 with it"));
+  INGOT_RETURN_IF_ERROR(off_policy_mask.Validate());
+  INGOT_RETURN_IF_ERROR(
+      Require(objective != "dpo" || !off_policy_mask.on(),
+              "dpo compares with its reference and has no importance ratio: mask_token_ratio_*, mask_sequence_ratio_* "
+              "and opsm_delta must be 0 with it"));
+  INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || truncated == "train",
+                                absl::StrCat("dpo prefers whole episodes, and truncated ", truncated,
+                                             " would leave out calls of them: set truncated train")));
   INGOT_RETURN_IF_ERROR(
       Require(objective != "dpo" || group_size != 1,
               "dpo compares samples of a group; groups of one hold no pair: set group_size 2 or more"));
@@ -116,6 +134,7 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_credit == "outcome",
                                 "dpo prefers whole episodes: advantage_credit must be outcome"));
   INGOT_RETURN_IF_ERROR(OneOf("train_segments", train_segments, {"all", "current_version", "max_age"}));
+  INGOT_RETURN_IF_ERROR(OneOf("truncated", truncated, {"train", "mask_call", "mask_episode"}));
   return Require(train_segments_max_age >= 0 && (train_segments == "max_age" || train_segments_max_age == 0),
                  "train_segments_max_age is the age of train_segments max_age: 0 or more with it, 0 without it");
 }

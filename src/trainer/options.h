@@ -53,6 +53,22 @@ struct TrustRegionOptions {
   absl::Status Validate() const;
 };
 
+// Tokens that the policy loss leaves out, whatever the objective (off_policy_mask.h). Bounds are of the importance ratio
+// exp(log-prob under the current weights - recorded log-prob).
+struct OffPolicyMaskOptions {
+  double token_low = 0;      // least ratio of a token; [0, 1); 0 = no bound
+  double token_high = 0;     // greatest ratio of a token; > 1; 0 = no bound
+  double sequence_low = 0;   // least geometric mean of a sequence's ratios; [0, 1); 0 = no bound
+  double sequence_high = 0;  // greatest geometric mean of a sequence's ratios; > 1; 0 = no bound
+  // Greatest mean of recorded - current log-prob of a sequence whose advantage is negative, in nats; 0 = no bound.
+  double opsm_delta = 0;
+
+  bool of_tokens() const { return token_low > 0 || token_high > 0; }
+  bool of_sequences() const { return sequence_low > 0 || sequence_high > 0 || opsm_delta > 0; }
+  bool on() const { return of_tokens() || of_sequences(); }
+  absl::Status Validate() const;
+};
+
 struct TrainerOptions {
   int64_t groups_per_step = 0;  // groups that every batch must hold; 0 = any number
   int64_t group_size = 0;       // finished samples that every group must hold; 0 = any number
@@ -96,6 +112,8 @@ struct TrainerOptions {
   double opmd_tau = 1.0;            // opmd: tau / 2 is the weight of the squared log-ratio; > 0
   double dpo_beta = 0.1;            // dpo, and the stage of that name: factor of a pair's margin; > 0
 
+  OffPolicyMaskOptions off_policy_mask;
+
   double kl_coefficient = 0.0;            // weight of the k3 estimate of KL(rollout policy || policy); 0 = off
   double reference_kl_coefficient = 0.0;  // weight of the k3 estimate of KL(policy || reference policy); 0 = off
   // Model folder (or checkpoint) of the reference policy, where one is needed; empty = the start weights of the run.
@@ -119,8 +137,11 @@ struct TrainerOptions {
 
   std::string train_segments = "all";  // sampled tokens that bear loss: all, current_version, max_age
   int64_t train_segments_max_age = 0;  // max_age: greatest number of versions between sampling and this step
-  int64_t max_skipped_steps = 3;       // greatest number of skipped steps in a row; one more stops the run
-  int64_t optimizer_reset_every = 0;   // steps between resets of the optimizer's state; 0 = never
+  // Calls that ended at a length limit (FINISH_LENGTH): train = as others; mask_call = that call bears no loss;
+  // mask_episode = no call of its episode does. Their rewards count in the baseline all the same.
+  std::string truncated = "train";
+  int64_t max_skipped_steps = 3;      // greatest number of skipped steps in a row; one more stops the run
+  int64_t optimizer_reset_every = 0;  // steps between resets of the optimizer's state; 0 = never
 
   // Of models with experts. The load-balancing term's coefficient: 0 = no term. The step by which a bias without a loss
   // moves (DeepSeek-V3); 0 = it stays.

@@ -9,7 +9,7 @@ namespace ingot::trainer {
 
 struct SequenceSums {
   double log_ratio = 0;  // sum of logprob - anchor
-  double weight = 0;     // sum of the tokens' weights
+  double weight = 0;     // sum of the tokens' weights, masked tokens included
   int64_t tokens = 0;
 };
 
@@ -22,6 +22,7 @@ inline std::vector<SequenceSums> SumSequences(const LossEntries& entries, std::s
     sum.weight += entries.weights[i];
     ++sum.tokens;
   }
+  for (size_t s = 0; s < entries.sequence_weights.size(); ++s) sums[s].weight = entries.sequence_weights[s];
   return sums;
 }
 

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainer/off_policy_mask.h"
+
 namespace ingot::trainer {
 
-StepLoss::StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch)
-    : objective_(objective), coefficients_(coefficients), batch_(batch) {
+StepLoss::StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch,
+                   const OffPolicyMaskOptions& masks)
+    : objective_(objective), coefficients_(coefficients), batch_(batch), masks_(masks) {
   for (size_t c = 0; c < batch.calls.size(); ++c) {
     const tree::CallPath& call = batch.calls[c];
     first_.push_back(slots_.size());
@@ -52,12 +55,28 @@ double StepLoss::RecordedCurrent(const tree::LossEntry& entry) const {
   return current_.empty() ? 0.0 : current_[Slot(entry)];
 }
 
+double StepLoss::PolicyLoss(const LossEntries& entries, std::span<double> derivative, bool counts) {
+  if (!masks_.on()) {
+    const double loss = objective_.Loss(entries, derivative);
+    if (counts) objective_.Tally(entries, sums_);
+    return loss;
+  }
+  const KeptEntries kept(entries, masks_);
+  const std::vector<size_t>& places = kept.places();
+  std::vector<double> of_kept(places.size(), 0.0);
+  const double loss = objective_.Loss(kept.entries(), of_kept);
+  for (size_t i = 0; i < places.size(); ++i) derivative[places[i]] += of_kept[i];
+  if (counts) {
+    kept.Tally(sums_);
+    objective_.Tally(kept.entries(), sums_);
+  }
+  return loss;
+}
+
 void StepLoss::Fix(bool counts) {
   fixed_.assign(recorded_.size(), 0.0);
-  const LossEntries all = All();
-  const double loss = objective_.Loss(all, fixed_);
+  const double loss = PolicyLoss(All(), fixed_, counts);
   fixed_loss_ = counts ? loss : 0.0;
-  if (counts) objective_.Tally(all, sums_);
 }
 
 double StepLoss::Penalties(size_t slot, double logprob, double& derivative) {
@@ -96,8 +115,7 @@ double StepLoss::Evaluate(std::span<const tree::LossEntry> entries, std::span<co
       sequences.push_back(sequences_[slot]);
     }
     const LossEntries piece{logprobs, recorded, reference, advantages, weights, sequences, batch_.episodes, {}};
-    loss += objective_.Loss(piece, by_logprob);
-    objective_.Tally(piece, sums_);
+    loss += PolicyLoss(piece, by_logprob, /*counts=*/true);
   }
   for (size_t i = 0; i < entries.size(); ++i) {
     const size_t slot = Slot(entries[i]);

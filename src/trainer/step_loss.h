@@ -1,4 +1,5 @@
-// The loss of one step over the entries of its whole batch: the objective, and per token t these penalties.
+// The loss of one step over the entries of its whole batch: the objective, of the tokens that the masks keep
+// (off_policy_mask.h), and per token t, masked or not, these penalties.
 //
 //     w_t * kl_coefficient           * (r - 1 - log r)    r = exp(logprob_t - recorded_t)
 //     w_t * reference_kl_coefficient * (q - 1 - log q)    q = exp(reference_t - logprob_t)
@@ -48,10 +49,12 @@ struct LossCoefficients {
 
 class StepLoss final : public EntryLoss {
  public:
-  StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch);
+  // `masks`: off unless given. Masks of sequences take the log-probs of the whole batch, so they need scores.
+  StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch,
+           const OffPolicyMaskOptions& masks = {});
 
   bool needs_reference() const { return objective_.needs_reference() || coefficients_.reference_kl > 0; }
-  bool needs_scores() const { return objective_.scope() == Objective::Scope::kBatch; }
+  bool needs_scores() const { return objective_.scope() == Objective::Scope::kBatch || masks_.of_sequences(); }
 
   void RecordReference(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
   void RecordCurrent(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
@@ -79,12 +82,16 @@ class StepLoss final : public EntryLoss {
     return static_cast<size_t>(slots_[first_[static_cast<size_t>(entry.call)] + static_cast<size_t>(entry.offset)]);
   }
   LossEntries All() const;
+  // The objective's loss of the entries that the masks keep. Adds its derivative, which is 0 for the others. `counts`:
+  // adds the tallies of masks and objective.
+  double PolicyLoss(const LossEntries& entries, std::span<double> derivative, bool counts);
   double Penalties(size_t slot, double logprob, double& derivative);
   void NoteNonFinite(int32_t call);
 
   const Objective& objective_;
   const LossCoefficients coefficients_;
   const PreparedBatch& batch_;
+  const OffPolicyMaskOptions masks_;
   std::vector<size_t> first_;   // per call, the place of its first token in slots_
   std::vector<int32_t> slots_;  // per sampled token, its place in the vectors below; -1 = bears no loss
   // Per token that bears loss, in the order of (call, offset), so that sums do not depend on the forests:

@@ -291,7 +291,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   StepMetrics& metrics = prepared->metrics;
   INGOT_RETURN_IF_ERROR(ShareError(CheckStepMemory(*forest, metrics)));
   StepLoss loss(*objective_, {options_.kl_coefficient, options_.reference_kl_coefficient, options_.entropy_coefficient},
-                *prepared);
+                *prepared, options_.off_policy_mask);
   std::string fault;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     Divide();

@@ -61,12 +61,25 @@ absl::Status TakeFromRankZero(const model::Parameters& parameters, Ranks* ranks)
   return absl::OkStatus();
 }
 
+// The bounds of a mask; 0 above = none.
+std::string MaskBounds(double low, double high) {
+  return high > 0 ? absl::StrCat("outside [", low, ", ", high, "]") : absl::StrCat("below ", low);
+}
+
 std::string DescribeRest(const TrainerOptions& o) {
   std::string text =
       absl::StrCat("loss aggregated per ", o.loss_aggregation, ", advantages: credit ", o.advantage_credit,
                    ", baseline ", o.advantage_baseline, ", normalization ", o.advantage_normalization);
   if (o.reference_kl_coefficient > 0)
     absl::StrAppend(&text, ", KL to the reference times ", o.reference_kl_coefficient);
+  const OffPolicyMaskOptions& masks = o.off_policy_mask;
+  if (masks.of_tokens()) {
+    absl::StrAppend(&text, ", tokens masked ", MaskBounds(masks.token_low, masks.token_high));
+  }
+  if (masks.sequence_low > 0 || masks.sequence_high > 0) {
+    absl::StrAppend(&text, ", sequences masked ", MaskBounds(masks.sequence_low, masks.sequence_high));
+  }
+  if (masks.opsm_delta > 0) absl::StrAppend(&text, ", off-policy sequences masked above ", masks.opsm_delta, " nats");
   return text;
 }
 

@@ -67,6 +67,21 @@ TEST(Presets, ContradictionsAreFoundAfterExpansion) {
   EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
 }
 
+TEST(RunConfig, MasksNeedAPolicyLoss) {
+  const std::vector<std::string> masks = {
+      "trainer.mask_token_ratio_low=0.5",     "trainer.mask_token_ratio_high=5", "trainer.mask_sequence_ratio_low=0.9",
+      "trainer.mask_sequence_ratio_high=1.1", "trainer.opsm_delta=0.1",          "trainer.truncated=mask_episode"};
+  const auto loaded = Load(kAgents, masks);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config->trainer.off_policy_mask.sequence_high, 1.1);
+  EXPECT_EQ(loaded->config->trainer.truncated, "mask_episode");
+  for (const std::string& mask : masks) {
+    EXPECT_THAT(std::string(Load("data:\n  sft: x.jsonl\n", {mask}).status().message()),
+                HasSubstr("nothing is sampled"))
+        << mask;
+  }
+}
+
 TEST(RunConfig, MetricsOverTcpNeedAnAdminKey) {
   const auto loaded = Load(kAgents, {"metrics.max_labels=3"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();

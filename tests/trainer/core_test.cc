@@ -256,6 +256,25 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
   EXPECT_THAT(message([](auto& o) { o.reference_path = "x"; }), HasSubstr("nothing uses"));
 }
 
+TEST(TrainerOptions, MasksHoldTheRatioOneAndNeedAPolicyLoss) {
+  const auto message = [](const std::function<void(TrainerOptions&)>& change) {
+    TrainerOptions options;
+    change(options);
+    return std::string(options.Validate().message());
+  };
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.token_low = 1; }), HasSubstr("mask_token_ratio_low"));
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.token_high = 0.9; }), HasSubstr("mask_token_ratio_high"));
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.sequence_low = -1; }), HasSubstr("mask_sequence_ratio_low"));
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.sequence_high = INFINITY; }),
+              HasSubstr("mask_sequence_ratio_high"));
+  EXPECT_THAT(message([](auto& o) { o.off_policy_mask.opsm_delta = std::nan(""); }), HasSubstr("opsm_delta"));
+  EXPECT_EQ(message([](auto& o) { o.off_policy_mask = {0.5, 5, 0.9, 1.1, 0.1}; }), "");
+  EXPECT_THAT(message([](auto& o) { o.truncated = "mask"; }), HasSubstr("train, mask_call, mask_episode"));
+  const auto dpo = [](TrainerOptions& o) { o.objective = "dpo", o.loss_aggregation = "sequence"; };
+  EXPECT_THAT(message([&](auto& o) { dpo(o), o.off_policy_mask.opsm_delta = 0.1; }), HasSubstr("no importance ratio"));
+  EXPECT_THAT(message([&](auto& o) { dpo(o), o.truncated = "mask_call"; }), HasSubstr("set truncated train"));
+}
+
 // --- PrepareBatch ---
 
 CallSpec Turn(std::vector<int32_t> context, std::vector<int32_t> sampled) {
@@ -494,6 +513,42 @@ TEST(PrepareBatch, OldSegmentsAreContextOnly) {
   options.train_segments = "current_version";
   options.train_segments_max_age = 0;
   EXPECT_THAT(PrepareBatch(batch, options, 10, 9)->empty_reason, HasSubstr("8 tokens older than train_segments"));
+}
+
+TEST(PrepareBatch, TruncatedCallsKeepTheirRewardInTheBaseline) {
+  v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4, 5})});
+  a.mutable_calls(1)->set_finish(v1::FINISH_LENGTH);
+  v1::EpisodeTree b = MakeEpisode("b", 0.0, {Turn({1}, {6}), Turn({1, 6}, {7})});
+  b.mutable_calls(1)->set_finish(v1::FINISH_LENGTH);
+  b.mutable_calls(1)->set_weights(v1::WEIGHTS_EXTERNAL);  // another model's limit
+  const TrainBatch batch = OneGroup({a, b});
+  TrainerOptions options;
+  auto prepared = PrepareBatch(batch, options, 10, 0);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_THAT(prepared->advantages, ElementsAre(0.5, 0.5, -0.5));
+  EXPECT_FALSE(prepared->metrics.contains("batch/calls_left_out_truncated"));
+
+  options.truncated = "mask_call";
+  prepared = PrepareBatch(batch, options, 10, 0);
+  ASSERT_EQ(prepared->calls.size(), 2u);
+  EXPECT_EQ(prepared->calls[0].call_id, "a/0");
+  EXPECT_EQ(prepared->calls[1].call_id, "b/0");
+  EXPECT_THAT(prepared->advantages, ElementsAre(0.5, -0.5));
+  EXPECT_THAT(prepared->weights, ElementsAre(0.5, 0.5)) << "the call counts in no normaliser";
+  EXPECT_EQ(prepared->metrics.at("batch/calls_left_out_truncated"), 1);
+  EXPECT_EQ(prepared->metrics.at("response_length/max"), 3);
+
+  options.truncated = "mask_episode";
+  prepared = PrepareBatch(batch, options, 10, 0);
+  ASSERT_EQ(prepared->calls.size(), 1u);
+  EXPECT_EQ(prepared->calls[0].call_id, "b/0");
+  EXPECT_THAT(prepared->advantages, ElementsAre(-0.5));
+  EXPECT_EQ(prepared->metrics.at("batch/calls_left_out_truncated"), 2);
+  EXPECT_EQ(prepared->metrics.at("batch/episodes"), 2);
+  EXPECT_EQ(prepared->metrics.at("reward/batch_mean"), 0.5);
+
+  const auto none = PrepareBatch(OneGroup({a}), options, 10, 0);
+  EXPECT_THAT(none->empty_reason, HasSubstr("2 left out by trainer.truncated"));
 }
 
 TEST(PrepareBatch, FiltersGroupsBeforeNormalisersAreCounted) {

@@ -103,6 +103,11 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
     }
     EXPECT_NEAR(report->metrics.at("actor/grad_norm"), grad_norm, tolerance() * grad_norm);
     EXPECT_GT(reference.metrics.at("mismatch/probe_tokens"), 0);
+    for (const auto& [name, share] : reference.metrics) {
+      if (!name.starts_with("offpolicy/masked")) continue;
+      EXPECT_GT(share, 0) << name << ": the forest does not reach the mask";
+      EXPECT_LT(share, 1) << name;
+    }
     if (options.objective == "cispo") {
       EXPECT_GT(reference.metrics.at("actor/clipfrac_high"), 0) << "the forest does not reach the clip";
     }
@@ -115,7 +120,7 @@ double TreeGradients(const model::Transformer& model, const PreparedBatch& batch
   const auto objective = *MakeObjective(options);
   const PassOptions pass = PassOptionsOf(options);
   StepLoss step(*objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
-                batch);
+                batch, options.off_policy_mask);
   const std::vector<tree::PackedForest> forests = {*PackBatch(batch)};
   for (const tree::PackedForest& forest : forests) {
     if (step.needs_reference()) {
@@ -379,6 +384,32 @@ std::vector<std::pair<std::string, Settings>> Objectives() {
   };
 }
 
+// Masks of tokens and of sequences, before objectives of both kinds.
+std::vector<std::pair<std::string, Settings>> Masks() {
+  return {
+      {"masked_cispo",
+       [](auto& o) {
+         o.eps_clip_high = 1, o.kl_coefficient = 0.1, o.entropy_coefficient = 0.1;
+         o.off_policy_mask = {0.2, 6, 0.6, 1.6, 0.3};
+       }},
+      {"masked_tokens",
+       [](auto& o) {
+         o.objective = "ppo_clip", o.loss_aggregation = "prompt", o.eps_clip_low = 0.2, o.eps_clip_high = 0.2;
+         o.dual_clip = 3, o.off_policy_mask = {.token_low = 0.3, .token_high = 4};
+       }},
+      {"masked_gspo",
+       [](auto& o) {
+         o.objective = "gspo", o.loss_aggregation = "sequence", o.eps_clip_low = 0.6, o.eps_clip_high = 9;
+         o.off_policy_mask = {0.2, 6, 0.6, 1.6, 0};
+       }},
+      {"masked_opmd",
+       [](auto& o) {
+         o.objective = "opmd", o.loss_aggregation = "sequence", o.opmd_tau = 0.3;
+         o.advantage_credit = "reward_to_go", o.off_policy_mask = {.token_low = 0.2, .opsm_delta = 0.3};
+       }},
+  };
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
@@ -409,6 +440,19 @@ std::vector<Case> Cases() {
     for (const auto& [name, settings] : Objectives()) {
       for (const bool cut : {false, true}) {
         Case c{absl::StrCat(type, "_", name, cut ? "_cut" : ""), "token", dtype, 300 + cases.size()};
+        c.settings = settings;
+        if (cut) {
+          c.micro_batch_tokens = 24;
+          c.logits_chunk_elements = 37 * 5;
+        }
+        cases.push_back(c);
+      }
+    }
+  }
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+    for (const auto& [name, settings] : Masks()) {
+      for (const bool cut : {false, true}) {
+        Case c{absl::StrCat(dtype == at::kDouble ? "fp64_" : "fp32_", name, cut ? "_cut" : ""), "token", dtype, 700};
         c.settings = settings;
         if (cut) {
           c.micro_batch_tokens = 24;

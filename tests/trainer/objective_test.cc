@@ -6,9 +6,13 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "base/rng.h"
+#include "trainer/off_policy_mask.h"
 
 namespace ingot::trainer {
 namespace {
@@ -316,6 +320,144 @@ TEST(Objectives, HeldFactorsAreNotDifferentiated) {
     EXPECT_NEAR(cispo.loss, cispo_loss, 1e-12);
     EXPECT_NEAR(tis.loss, tis_loss, 1e-12);
   }
+}
+
+// The objective's answer about the entries that the masks keep; the derivative of the others is 0.
+Result AskMasked(const Objective& objective, const Data& data, const OffPolicyMaskOptions& masks) {
+  const KeptEntries kept(data.Entries(), masks);
+  std::vector<double> of_kept(kept.places().size());
+  Result result;
+  result.loss = objective.Loss(kept.entries(), of_kept);
+  result.derivative.resize(data.logprobs.size());
+  for (size_t i = 0; i < of_kept.size(); ++i) result.derivative[kept.places()[i]] = of_kept[i];
+  return result;
+}
+
+std::map<std::string, double> MaskShares(const Data& data, const OffPolicyMaskOptions& masks) {
+  MetricSums sums;
+  KeptEntries(data.Entries(), masks).Tally(sums);
+  std::map<std::string, double> shares;
+  for (const auto& [name, share] : sums.means) shares[name] = share.mean();
+  return shares;
+}
+
+TEST(Masks, TokensOutsideTheBoundsGiveNoLoss) {
+  // Ratios 1, 1/4, 8, 2, bounds [1/2, 5]: the first and the last stay, with CISPO's coefficients 0.1 and 0.8 and their
+  // old weights. loss = -(0.1 * -1 + 0.8 * -3) = 2.5
+  const OffPolicyMaskOptions masks{.token_low = 0.5, .token_high = 5};
+  const Result result = AskMasked(*MakeCispo(1.0, 4.0), Example(), masks);
+  EXPECT_NEAR(result.loss, 2.5, 1e-12);
+  ExpectNear(result.derivative, {-0.1, 0, 0, -0.8});
+  EXPECT_THAT(MaskShares(Example(), masks), ::testing::ElementsAre(::testing::Pair("offpolicy/masked", 0.5),
+                                                                   ::testing::Pair("offpolicy/masked_token", 0.5)));
+  // One bound alone.
+  ExpectNear(AskMasked(*MakeCispo(1.0, 4.0), Example(), {.token_high = 5}).derivative, {-0.1, 0.1, 0, -0.8});
+  ExpectNear(AskMasked(*MakeCispo(1.0, 4.0), Example(), {.token_low = 0.5}).derivative, {-0.1, 0, -0.75, -0.8});
+}
+
+TEST(Masks, SequencesAreLeftOutByTheirGeometricMean) {
+  // Geometric means e^0.2 = 1.22 and e^-0.1 = 0.905. The second token's own ratio e^0.1 = 1.105 is not asked.
+  const double stays = 0.5 * std::exp(-0.1);
+  const Result result = AskMasked(*MakeCispo(1.0, 4.0), Sequences(), {.sequence_high = 1.2});
+  EXPECT_NEAR(result.loss, stays * -1.5, 1e-12);
+  ExpectNear(result.derivative, {0, 0, stays});
+  ExpectNear(AskMasked(*MakeCispo(1.0, 4.0), Sequences(), {.sequence_low = 0.95}).derivative,
+             {-0.5 * std::exp(0.3), -0.5 * std::exp(0.1), 0});
+  EXPECT_NEAR(MaskShares(Sequences(), {.sequence_high = 1.2}).at("offpolicy/masked_sequence"), 2.0 / 3, 1e-12);
+}
+
+TEST(Masks, OpsmLeavesOutNegativeAdvantagesFarFromTheirPolicy) {
+  // Recorded less current: -0.2 in the mean of sequence 0 and 0.1 in sequence 1, whose advantage is -1.
+  const auto places = [](const Data& data, double delta) {
+    return KeptEntries(data.Entries(), {.opsm_delta = delta}).places();
+  };
+  EXPECT_THAT(places(Sequences(), 0.05), ::testing::ElementsAre(0, 1));
+  EXPECT_THAT(places(Sequences(), 0.15), ::testing::ElementsAre(0, 1, 2));
+  EXPECT_NEAR(MaskShares(Sequences(), {.opsm_delta = 0.05}).at("offpolicy/masked_opsm"), 1.0 / 3, 1e-12);
+  // Sequence 0 with ((1.8 - 1.3) + (2.0 - 2.1)) / 2 = 0.2: advantages above 0 stay, one below goes.
+  Data far = Sequences();
+  far.logprobs[0] = -1.8;
+  EXPECT_THAT(places(far, 0.15), ::testing::ElementsAre(0, 1, 2));
+  far.advantages[1] = -2;
+  EXPECT_THAT(places(far, 0.15), ::testing::ElementsAre(0, 2));
+}
+
+TEST(Masks, AMaskedTokenIsNoTokenOfItsSequence) {
+  // The bound 1.2 leaves out the first token, of ratio e^0.3. Weights stay 1/4 and 1/2, the sequence's W 1/2.
+  const OffPolicyMaskOptions masks{.token_high = 1.2};
+  // GSPO: s0 = e^0.1 of the second token alone.
+  const double s0 = std::exp(0.1), s1 = std::exp(-0.1);
+  const Result gspo = AskMasked(*MakeGspo(0.5, 0.5), Sequences(), masks);
+  EXPECT_NEAR(gspo.loss, -0.5 * s0 + 0.5 * s1, 1e-12);
+  ExpectNear(gspo.derivative, {0, -0.5 * s0, 0.5 * s1});
+  // OPMD, tau 0.5: d0 = 0.1. loss = -1/2 (2 * -2 - 0.25 * 0.01) - 1/2 (-1 * -1.5 - 0.25 * 0.01) = 1.2525
+  const Result opmd = AskMasked(*MakeOpmd(0.5), Sequences(), masks);
+  EXPECT_NEAR(opmd.loss, 1.2525, 1e-12);
+  ExpectNear(opmd.derivative, {0, -0.975, 0.475});
+}
+
+std::vector<std::unique_ptr<Objective>> WithRatios() {
+  std::vector<std::unique_ptr<Objective>> all;
+  all.push_back(MakeCispo(0.3, 0.3));
+  all.push_back(MakePpoClip({0.2, 0.28}));
+  all.push_back(MakePpoClip({0.2, 0.2, 0, 1.5}));
+  all.push_back(MakeGspo(0.1, 0.1));
+  all.push_back(MakeOpmd(0.7));
+  return all;
+}
+
+TEST(Masks, WhatIsMaskedWholeGivesZero) {
+  const OffPolicyMaskOptions masks{.sequence_low = 0.99, .sequence_high = 1.01};
+  for (const auto& objective : WithRatios()) {
+    const Result result = AskMasked(*objective, Sequences(), masks);
+    EXPECT_EQ(result.loss, 0) << objective->Describe();
+    ExpectNear(result.derivative, {0, 0, 0});
+    MetricSums sums;
+    const Data data = Sequences();
+    objective->Tally(KeptEntries(data.Entries(), masks).entries(), sums);
+    for (const auto& [name, mean] : sums.means) EXPECT_EQ(mean.mean(), 0) << name;
+  }
+}
+
+TEST(Masks, AnInfiniteRatioIsMaskedAndANumberThatIsNoneIsNot) {
+  Data data = Sequences();
+  data.recorded[2] = -5000;
+  const Result result = AskMasked(*MakePpoClip({0.2, 0.2}), data, {.token_high = 5});
+  EXPECT_TRUE(std::isfinite(result.loss));
+  EXPECT_EQ(result.derivative[2], 0);
+  data.logprobs[2] = std::nan("");
+  const OffPolicyMaskOptions all{0.5, 2, 0.5, 2, 0.1};
+  EXPECT_THAT(KeptEntries(data.Entries(), all).places(), ::testing::ElementsAre(0, 1, 2));
+}
+
+// A mask has no derivative: away from its bounds the loss changes as if the mask were a constant.
+TEST(Masks, DerivativesAreTheFiniteDifferences) {
+  const OffPolicyMaskOptions masks{0.5, 2, 0.8, 1.25, 0.05};
+  std::vector<std::unique_ptr<Objective>> objectives;
+  objectives.push_back(MakePpoClip({0.2, 0.28}));
+  objectives.push_back(MakeGspo(0.1, 0.1));
+  objectives.push_back(MakeOpmd(0.7));
+  constexpr double kStep = 1e-6;
+  size_t kept = 0, tokens = 0;
+  for (const auto& objective : objectives) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      Data data = RandomData(seed);
+      kept += KeptEntries(data.Entries(), masks).places().size();
+      tokens += data.logprobs.size();
+      const Result result = AskMasked(*objective, data, masks);
+      for (size_t i = 0; i < data.logprobs.size(); ++i) {
+        const double value = data.logprobs[i];
+        data.logprobs[i] = value + kStep;
+        const double above = AskMasked(*objective, data, masks).loss;
+        data.logprobs[i] = value - kStep;
+        const double below = AskMasked(*objective, data, masks).loss;
+        data.logprobs[i] = value;
+        EXPECT_NEAR(result.derivative[i], (above - below) / (2 * kStep), 1e-8) << objective->Describe() << " " << i;
+      }
+    }
+  }
+  EXPECT_GT(kept, 0u);
+  EXPECT_LT(kept, tokens);
 }
 
 // Token objectives may be asked piece by piece, as the cut into micro-batches does.

@@ -208,6 +208,87 @@ double Dpo(const Groups& x, const Groups&) {
   return loss / pairs;
 }
 
+// A mask M of a token, from numbers that are not differentiated: `o` and its token `t`.
+using Mask = std::function<bool(const Sample& o, const Token& t, double advantage)>;
+
+// IcePop, in Ring-1T (arXiv 2510.18855): M is 1 where k = pi_train / pi_infer of the token is in [alpha, beta].
+bool IcePop(const Sample&, const Token& t, double) {
+  const double k = std::exp(t.now - t.recorded);
+  return 0.8 <= k && k <= 1.3;
+}
+
+// The geometric mean of a sequence's ratios (verl's rejection by seq_mean): M is 1 where it is within bounds.
+bool Geometric(const Sample& o, const Token&, double) {
+  const double root = std::pow(std::exp(LogRatio(o, &Token::recorded)), 1 / Length(o));
+  return 0.9 <= root && root <= 1.1;
+}
+
+// DeepSeek-V3.2 (arXiv 2512.02556), off-policy sequence masking: M is 0 where the advantage is below 0 and
+// 1/|o| sum log(pi_old / pi) is above delta.
+bool Opsm(const Sample& o, const Token&, double advantage) {
+  double sum = 0;
+  for (const Turn& turn : o.turns) {
+    for (const Token& t : turn) sum += t.recorded - t.now;
+  }
+  return !(advantage < 0 && sum / Length(o) > 0.02);
+}
+
+// GRPO with M before the surrogate, as both papers have it: 1/|o| and the KL's sum are over all tokens.
+Formula MaskedGrpo(const Mask& mask) {
+  return [mask](const Groups& x, const Groups& held) {
+    double objective = 0;
+    for (size_t g = 0; g < x.size(); ++g) {
+      for (size_t i = 0; i < x[g].size(); ++i) {
+        const Sample& o = x[g][i];
+        const double advantage = (Return(o) - MeanReturn(x[g])) / (StdReturn(x[g]) + 1e-6);
+        for (size_t turn = 0; turn < o.turns.size(); ++turn) {
+          for (size_t n = 0; n < o.turns[turn].size(); ++n) {
+            const Token& t = o.turns[turn][n];
+            const double kl = std::exp(t.reference - t.now) - (t.reference - t.now) - 1;
+            const bool kept = mask(held[g][i], held[g][i].turns[turn][n], advantage);
+            const double surrogate = kept ? Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, advantage) : 0;
+            objective += (surrogate - 0.04 * kl) / Length(o) / static_cast<double>(x[g].size());
+          }
+        }
+      }
+    }
+    return -objective / static_cast<double>(x.size());
+  };
+}
+
+// GSPO's equation 5, clip 0.2, and k1.5's equation 3: a masked sequence has no term, and the samples are still counted.
+double GeometricGspo(const Groups& x, const Groups& held) {
+  double objective = 0;
+  for (size_t g = 0; g < x.size(); ++g) {
+    for (size_t i = 0; i < x[g].size(); ++i) {
+      const Sample& o = x[g][i];
+      const double advantage = (Return(o) - MeanReturn(x[g])) / (StdReturn(x[g]) + 1e-6);
+      if (!Geometric(held[g][i], {}, advantage)) continue;
+      const double s = std::exp(LogRatio(o, &Token::recorded) / Length(o));
+      objective += Clipped(s, 0.2, 0.2, advantage) / static_cast<double>(x[g].size());
+    }
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
+double OpsmK15(const Groups& x, const Groups& held) {
+  double objective = 0;
+  for (size_t g = 0; g < x.size(); ++g) {
+    for (size_t i = 0; i < x[g].size(); ++i) {
+      const Sample& y = x[g][i];
+      const double advantage = Return(y) - MeanReturn(x[g]);
+      if (!Opsm(held[g][i], {}, advantage)) continue;
+      double logprob = 0;
+      for (const Turn& turn : y.turns) {
+        for (const Token& t : turn) logprob += t.now;
+      }
+      const double log_ratio = LogRatio(y, &Token::recorded);
+      objective += (logprob * advantage - 0.5 * log_ratio * log_ratio) / static_cast<double>(x[g].size());
+    }
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
 // Four groups of four; all samples of one group have the same reward.
 Groups RandomGroups(uint64_t seed) {
   Draws draws(seed);
@@ -277,13 +358,12 @@ struct Result {
   std::map<std::pair<std::string, size_t>, double> derivative;  // by call and token; absent = 0
 };
 
-Result TrainersOwn(const std::string& preset, const Groups& groups) {
-  const TrainerOptions options = OptionsOf(preset);
+Result TrainersOwn(const TrainerOptions& options, const Groups& groups) {
   const auto batch = PrepareBatch(BatchOf(groups), options, 10, 0);
   EXPECT_TRUE(batch.ok()) << batch.status();
   const auto objective = *MakeObjective(options);
   StepLoss loss(*objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
-                *batch);
+                *batch, options.off_policy_mask);
   const auto turns = TurnsOf(groups);
   std::vector<tree::LossEntry> entries;
   std::vector<double> now, reference;
@@ -310,43 +390,76 @@ Result TrainersOwn(const std::string& preset, const Groups& groups) {
   return result;
 }
 
+// Compares loss and gradient with the formula's on a random batch. Returns the trainer's loss.
+double ExpectFormula(const TrainerOptions& options, const Formula& formula, uint64_t seed) {
+  constexpr double kStep = 1e-5;
+  Groups groups = RandomGroups(seed);
+  const Groups held = groups;
+  const Result own = TrainersOwn(options, groups);
+  EXPECT_NEAR(own.loss, formula(groups, held), 1e-9);
+  double largest = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (size_t i = 0; i < groups[g].size(); ++i) {
+      for (size_t turn = 0; turn < groups[g][i].turns.size(); ++turn) {
+        for (size_t t = 0; t < groups[g][i].turns[turn].size(); ++t) {
+          double& logprob = groups[g][i].turns[turn][t].now;
+          const double before = logprob;
+          logprob = before + kStep;
+          const double above = formula(groups, held);
+          logprob = before - kStep;
+          const double derivative = (above - formula(groups, held)) / (2 * kStep);
+          logprob = before;
+          const auto found = own.derivative.find({absl::StrCat("g", g, "s", i, "/", turn), t});
+          EXPECT_NEAR(found == own.derivative.end() ? 0.0 : found->second, derivative, 1e-8)
+              << "group " << g << " sample " << i << " turn " << turn << " token " << t;
+          largest = std::max(largest, std::abs(derivative));
+        }
+      }
+    }
+  }
+  EXPECT_GT(largest, 1e-5);
+  return own.loss;
+}
+
 TEST(Papers, LossAndGradientOfEveryPreset) {
   const std::map<std::string, Formula> formulas = {{"forge", Forge}, {"grpo", Grpo}, {"dr_grpo", DrGrpo},
                                                    {"dapo", Dapo},   {"gspo", Gspo}, {"ppo", Ppo},
                                                    {"k1.5", K15},    {"dpo", Dpo}};
-  constexpr double kStep = 1e-5;
   for (const std::string& preset : PresetNames()) {
     if (preset == "none") continue;
     ASSERT_TRUE(formulas.contains(preset)) << preset << " has no formula here";
-    const Formula& formula = formulas.at(preset);
     for (uint64_t seed = 1; seed <= 8; ++seed) {
       SCOPED_TRACE(absl::StrCat(preset, ", seed ", seed));
-      Groups groups = RandomGroups(seed);
-      const Groups held = groups;
-      const Result own = TrainersOwn(preset, groups);
-      EXPECT_NEAR(own.loss, formula(groups, held), 1e-9);
-      double largest = 0;
-      for (size_t g = 0; g < groups.size(); ++g) {
-        for (size_t i = 0; i < groups[g].size(); ++i) {
-          for (size_t turn = 0; turn < groups[g][i].turns.size(); ++turn) {
-            for (size_t t = 0; t < groups[g][i].turns[turn].size(); ++t) {
-              double& logprob = groups[g][i].turns[turn][t].now;
-              const double before = logprob;
-              logprob = before + kStep;
-              const double above = formula(groups, held);
-              logprob = before - kStep;
-              const double derivative = (above - formula(groups, held)) / (2 * kStep);
-              logprob = before;
-              const auto found = own.derivative.find({absl::StrCat("g", g, "s", i, "/", turn), t});
-              EXPECT_NEAR(found == own.derivative.end() ? 0.0 : found->second, derivative, 1e-8)
-                  << "group " << g << " sample " << i << " turn " << turn << " token " << t;
-              largest = std::max(largest, std::abs(derivative));
-            }
-          }
-        }
-      }
-      EXPECT_GT(largest, 1e-5);
+      ExpectFormula(OptionsOf(preset), formulas.at(preset), seed);
     }
+  }
+}
+
+TEST(Papers, LossAndGradientUnderMasks) {
+  struct Case {
+    std::string name, preset;
+    OffPolicyMaskOptions masks;
+    Formula formula;
+  };
+  const OffPolicyMaskOptions geometric{.sequence_low = 0.9, .sequence_high = 1.1}, opsm{.opsm_delta = 0.02};
+  const std::vector<Case> cases = {
+      {"icepop", "grpo", {.token_low = 0.8, .token_high = 1.3}, MaskedGrpo(IcePop)},
+      {"geometric", "grpo", geometric, MaskedGrpo(Geometric)},
+      {"opsm", "grpo", opsm, MaskedGrpo(Opsm)},
+      {"geometric gspo", "gspo", geometric, GeometricGspo},
+      {"opsm k1.5", "k1.5", opsm, OpsmK15},
+  };
+  for (const Case& c : cases) {
+    int64_t acted = 0;
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      SCOPED_TRACE(absl::StrCat(c.name, ", seed ", seed));
+      TrainerOptions options = OptionsOf(c.preset);
+      if (c.preset == "gspo") options.eps_clip_low = options.eps_clip_high = 0.2;
+      const double plain = TrainersOwn(options, RandomGroups(seed)).loss;
+      options.off_policy_mask = c.masks;
+      acted += ExpectFormula(options, c.formula, seed) != plain;
+    }
+    EXPECT_GT(acted, 4) << c.name;
   }
 }
 

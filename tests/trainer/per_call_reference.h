@@ -78,6 +78,7 @@ struct ScoredCall {
   std::vector<int64_t> kept;           // offsets of the sampled tokens that bear loss
   at::Tensor lp, recorded, reference;  // [kept]
   at::Tensor entropy;                  // [kept]
+  at::Tensor policy;                   // [kept]: 1 = has a policy loss, 0 = masked
 };
 
 inline at::Tensor SampledLogSoftmax(const model::Transformer& model, const tree::CallPath& call) {
@@ -100,7 +101,7 @@ inline at::Tensor LabelLogprobs(const at::Tensor& all, const tree::CallPath& cal
 inline ScoredCall ScoreCall(const model::Transformer& model, const model::Transformer* reference,
                             const tree::CallPath& call, double advantage, const TrainerOptions& options,
                             int64_t version) {
-  ScoredCall scored{&call, advantage, {}, {}, {}, {}, {}};
+  ScoredCall scored{&call, advantage, {}, {}, {}, {}, {}, {}};
   const int64_t oldest = options.train_segments == "all"               ? 0
                          : options.train_segments == "current_version" ? version
                                                                        : version - options.train_segments_max_age;
@@ -119,6 +120,47 @@ inline ScoredCall ScoreCall(const model::Transformer& model, const model::Transf
     scored.reference = LabelLogprobs(SampledLogSoftmax(*reference, call), call).detach().index_select(0, kept);
   }
   return scored;
+}
+
+inline double Sum(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v;
+  return sum;
+}
+
+// Sets ScoredCall::policy by the definition of each mask; its metrics if one is on.
+inline void MaskPolicy(std::vector<ScoredCall>& calls, const TrainerOptions& options, StepMetrics& metrics) {
+  const OffPolicyMaskOptions& masks = options.off_policy_mask;
+  std::map<int32_t, std::vector<double>> gaps;  // current less recorded log-probs of an episode
+  for (const ScoredCall& scored : calls) {
+    for (int64_t i = 0; i < int64_t(scored.kept.size()); ++i) {
+      gaps[scored.call->episode].push_back(scored.lp[i].item<double>() - scored.recorded[i].item<double>());
+    }
+  }
+  const auto outside = [](double ratio, double low, double high) {
+    return (low > 0 && ratio < low) || (high > 0 && ratio > high);
+  };
+  std::vector<double> any, token, sequence, opsm;
+  for (ScoredCall& scored : calls) {
+    const std::vector<double>& all = gaps[scored.call->episode];
+    const double mean = Sum(all) / double(all.size());
+    std::vector<double> policy;
+    for (int64_t i = 0; i < int64_t(scored.kept.size()); ++i) {
+      const double ratio = std::exp(scored.lp[i].item<double>() - scored.recorded[i].item<double>());
+      token.push_back(outside(ratio, masks.token_low, masks.token_high));
+      sequence.push_back(outside(std::exp(mean), masks.sequence_low, masks.sequence_high));
+      opsm.push_back(masks.opsm_delta > 0 && scored.advantage < 0 && -mean > masks.opsm_delta);
+      any.push_back(std::max({token.back(), sequence.back(), opsm.back()}));
+      policy.push_back(1 - any.back());
+    }
+    scored.policy = at::from_blob(policy.data(), {int64_t(policy.size())}, at::kDouble)
+                        .to(scored.lp.scalar_type(), false, /*copy=*/true);
+  }
+  const double n = double(any.size());
+  if (masks.on()) metrics["offpolicy/masked"] = Sum(any) / n;
+  if (masks.of_tokens()) metrics["offpolicy/masked_token"] = Sum(token) / n;
+  if (masks.sequence_low > 0 || masks.sequence_high > 0) metrics["offpolicy/masked_sequence"] = Sum(sequence) / n;
+  if (masks.opsm_delta > 0) metrics["offpolicy/masked_opsm"] = Sum(opsm) / n;
 }
 
 // 1/normaliser of each token, from the definition of each aggregation; by call.
@@ -147,7 +189,7 @@ inline std::vector<at::Tensor> SequenceTerms(const std::vector<ScoredCall>& call
                                              const std::vector<Preference>& preferences, const TrainerOptions& options,
                                              StepMetrics& metrics) {
   struct Sequence {
-    std::vector<at::Tensor> lp, recorded, reference, credited;
+    std::vector<at::Tensor> lp, recorded, reference, credited, policy;
     double advantage = 0;
   };
   std::map<int32_t, Sequence> sequences;
@@ -156,7 +198,8 @@ inline std::vector<at::Tensor> SequenceTerms(const std::vector<ScoredCall>& call
     s.lp.push_back(scored.lp);
     s.recorded.push_back(scored.recorded);
     if (scored.reference.defined()) s.reference.push_back(scored.reference);
-    s.credited.push_back(scored.advantage * scored.lp);
+    s.credited.push_back(scored.advantage * scored.lp * scored.policy);
+    s.policy.push_back(scored.policy);
     s.advantage = scored.advantage;
   }
   const double count = double(sequences.size());
@@ -174,20 +217,24 @@ inline std::vector<at::Tensor> SequenceTerms(const std::vector<ScoredCall>& call
     metrics["dpo/margin_mean"] = margins;
     return terms;
   }
-  double ratios = 0, log_ratios = 0;
+  std::vector<double> ratios, log_ratios;
   for (const auto& [episode, s] : sequences) {
-    const at::Tensor log_ratio = at::cat(s.lp) - at::cat(s.recorded);
+    const at::Tensor policy = at::cat(s.policy);
+    const double kept = policy.sum().item<double>();
+    if (kept == 0) continue;
+    const at::Tensor log_ratio = (at::cat(s.lp) - at::cat(s.recorded)) * policy;  // of the tokens with a policy loss
     if (options.objective == "gspo") {
-      const at::Tensor ratio = log_ratio.mean().exp();
+      const at::Tensor ratio = (log_ratio.sum() / kept).exp();
       const at::Tensor clipped = ratio.clamp(1 - options.eps_clip_low, 1 + options.eps_clip_high);
-      terms.push_back(-at::minimum(ratio * s.advantage, clipped * s.advantage) / count);
-      ratios += ratio.item<double>() / count;
-      metrics["gspo/ratio_mean"] = ratios;
+      const double share = kept / double(policy.size(0));
+      terms.push_back(-share * at::minimum(ratio * s.advantage, clipped * s.advantage) / count);
+      ratios.push_back(ratio.item<double>());
+      metrics["gspo/ratio_mean"] = Sum(ratios) / double(ratios.size());
     } else {
       terms.push_back(-at::cat(s.credited).sum() / count);
       terms.push_back(0.5 * options.opmd_tau * log_ratio.sum().square() / count);
-      log_ratios += log_ratio.sum().item<double>() / count;
-      metrics["opmd/log_ratio_mean"] = log_ratios;
+      log_ratios.push_back(log_ratio.sum().item<double>());
+      metrics["opmd/log_ratio_mean"] = Sum(log_ratios) / double(log_ratios.size());
     }
   }
   return terms;
@@ -198,12 +245,12 @@ inline at::Tensor TokenTerms(const ScoredCall& scored, double weight, const Trai
   const double a = scored.advantage;
   const double low = 1 - options.eps_clip_low, high = 1 + options.eps_clip_high;
   const at::Tensor held = (scored.lp.detach() - scored.recorded).exp();
-  if (options.objective == "cispo") return -weight * held.clamp(low, high) * a * scored.lp;
+  if (options.objective == "cispo") return -weight * held.clamp(low, high) * a * scored.lp * scored.policy;
   const bool cap = options.importance_cap > 0;
   const at::Tensor ratio = (scored.lp - (cap ? scored.lp.detach() : scored.recorded)).exp();
   at::Tensor surrogate = at::minimum(ratio * a, ratio.clamp(low, high) * a);
   if (options.dual_clip > 0 && a < 0) surrogate = surrogate.clamp_min(options.dual_clip * a);
-  return -weight * surrogate * (cap ? held.clamp_max(options.importance_cap) : at::ones_like(held));
+  return -weight * surrogate * scored.policy * (cap ? held.clamp_max(options.importance_cap) : at::ones_like(held));
 }
 
 inline at::Tensor PenaltyTerms(const ScoredCall& scored, double weight, const TrainerOptions& options) {
@@ -220,12 +267,6 @@ inline at::Tensor PenaltyTerms(const ScoredCall& scored, double weight, const Tr
   return terms;
 }
 
-inline double Sum(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double v : values) sum += v;
-  return sum;
-}
-
 // The step's metrics, token by token.
 inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const TrainerOptions& options,
                                     int64_t version) {
@@ -238,9 +279,11 @@ inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const 
       const double gap = scored.lp[int64_t(i)].item<double>() - double(scored.call->logprobs[t]);
       const double ratio = std::exp(gap);
       entropy.push_back(scored.entropy[int64_t(i)].item<double>());
-      ratios.push_back(ratio);
-      low.push_back(ratio < 1 - options.eps_clip_low);
-      high.push_back(ratio > 1 + options.eps_clip_high);
+      if (scored.policy[int64_t(i)].item<double>() > 0) {
+        ratios.push_back(ratio);
+        low.push_back(ratio < 1 - options.eps_clip_low);
+        high.push_back(ratio > 1 + options.eps_clip_high);
+      }
       k3.push_back(ratio - 1 - gap);
       diffs.push_back(std::abs(gap));
       ages.push_back(double(version - scored.call->versions[t]));
@@ -250,7 +293,7 @@ inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const 
     }
   }
   const auto max = [](const std::vector<double>& v) { return v.empty() ? 0 : *std::max_element(v.begin(), v.end()); };
-  const double n = double(ratios.size()), p = std::max(1.0, double(probe_k3.size()));
+  const double n = double(ages.size()), r = double(ratios.size()), p = std::max(1.0, double(probe_k3.size()));
   StepMetrics metrics = {{"actor/entropy", Sum(entropy) / n},
                          {"offpolicy/k3_kl", Sum(k3) / n},
                          {"offpolicy/logprob_abs_diff_mean", Sum(diffs) / n},
@@ -264,12 +307,12 @@ inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const 
                          {"batch/loss_tokens", n},
                          {"tree/unmerged_tokens", unmerged}};
   if (options.objective == "cispo") {
-    metrics["actor/clipfrac_low"] = Sum(low) / n;
-    metrics["actor/clipfrac_high"] = Sum(high) / n;
-    metrics["cispo/ratio_mean"] = Sum(ratios) / n;
+    metrics["actor/clipfrac_low"] = Sum(low) / r;
+    metrics["actor/clipfrac_high"] = Sum(high) / r;
+    metrics["cispo/ratio_mean"] = Sum(ratios) / r;
     metrics["cispo/ratio_max"] = max(ratios);
   }
-  if (options.objective == "ppo_clip" && options.importance_cap == 0) metrics["ppo/ratio_mean"] = Sum(ratios) / n;
+  if (options.objective == "ppo_clip" && options.importance_cap == 0) metrics["ppo/ratio_mean"] = Sum(ratios) / r;
   return metrics;
 }
 
@@ -284,7 +327,8 @@ inline ReferenceResult PerCallReference(const model::Transformer& model, const s
   }
   const std::vector<double> weights = ReferenceWeights(scored, options);
   ReferenceResult result;
-  result.metrics = ReferenceMetrics(scored, options, version);
+  MaskPolicy(scored, options, result.metrics);
+  result.metrics.merge(ReferenceMetrics(scored, options, version));
   std::vector<at::Tensor> terms;
   if (options.objective == "cispo" || options.objective == "ppo_clip") {
     for (size_t c = 0; c < scored.size(); ++c) terms.push_back(TokenTerms(scored[c], weights[c], options));

@@ -128,6 +128,75 @@ TEST(Presets, Dpo) {
   ExpectNear(Derivatives(OptionsOf("dpo")), {-0.05, -0.05, 0.05, 0.05});
 }
 
+// Of Batch(): weights 1/6, advantages 0.25, 0.25, -0.25, -0.25, 0, 0.
+struct Masked {
+  std::vector<double> by_logprob, by_entropy;
+  double loss = 0;
+  MetricSums sums;
+};
+
+Masked EvaluateMasked(const TrainerOptions& options, size_t pieces) {
+  const auto batch = PrepareBatch(Batch(), options, 10, 0);
+  EXPECT_TRUE(batch.ok()) << batch.status();
+  const auto objective = *MakeObjective(options);
+  StepLoss loss(*objective, {options.kl_coefficient, 0, options.entropy_coefficient}, *batch, options.off_policy_mask);
+  std::vector<tree::LossEntry> entries;
+  for (size_t c = 0; c < batch->calls.size(); ++c) {
+    for (size_t t = 0; t < batch->calls[c].logprobs.size(); ++t) {
+      entries.push_back({0, 0, static_cast<int32_t>(c), static_cast<int32_t>(t)});
+    }
+  }
+  EXPECT_EQ(loss.needs_scores(), options.off_policy_mask.of_sequences());
+  if (loss.needs_scores()) {
+    loss.RecordCurrent(entries, std::vector<double>(entries.size(), -1.0));
+    loss.Fix();
+  }
+  Masked out;
+  const size_t step = entries.size() / pieces;
+  for (size_t begin = 0; begin < entries.size(); begin += step) {
+    const std::vector<double> logprobs(step, -1.0), entropy(step, 2.0);
+    std::vector<double> by_logprob(step), by_entropy(step);
+    out.loss += loss.Evaluate(std::span(entries).subspan(begin, step), logprobs, entropy, by_logprob, by_entropy);
+    out.by_logprob.insert(out.by_logprob.end(), by_logprob.begin(), by_logprob.end());
+    out.by_entropy.insert(out.by_entropy.end(), by_entropy.begin(), by_entropy.end());
+  }
+  out.sums = loss.sums();
+  return out;
+}
+
+TEST(StepLoss, MaskedTokensKeepTheirPenalties) {
+  // The second token has ratio 1.25: no policy loss, but the KL's derivative 0.1 * w * (r - 1) and the entropy's -0.2 w.
+  TrainerOptions options;
+  options.kl_coefficient = 0.1;
+  options.entropy_coefficient = 0.2;
+  options.off_policy_mask.token_high = 1.2;
+  const double w = 1.0 / 6;
+  const Masked whole = EvaluateMasked(options, 1);
+  ExpectNear(whole.by_logprob, {-w * 0.25, 0.1 * w * 0.25, w * 0.25, w * 0.25, 0, 0});
+  ExpectNear(whole.by_entropy, std::vector<double>(6, -0.2 * w));
+  // Policy -w * (0.25 - 0.25 - 0.25) * -1, KL of the second token alone, entropy 2 at six tokens.
+  EXPECT_NEAR(whole.loss, -w * 0.25 + 0.1 * w * (0.25 - std::log(1.25)) - 0.4, 2e-6);
+  EXPECT_NEAR(whole.sums.means.at("offpolicy/masked").mean(), w, 1e-12);
+  EXPECT_EQ(whole.sums.means.at("cispo/ratio_mean").count, 5) << "ratios are of tokens with a policy loss";
+  const Masked cut = EvaluateMasked(options, 3);
+  EXPECT_EQ(cut.by_logprob, whole.by_logprob);
+  EXPECT_NEAR(cut.loss, whole.loss, 1e-12);
+  EXPECT_EQ(cut.sums.means.at("offpolicy/masked_token").sum, whole.sums.means.at("offpolicy/masked_token").sum);
+}
+
+TEST(StepLoss, SequencesAreMaskedWholeWhereverTheirForestIsCut) {
+  // Geometric mean of the first episode: sqrt(1.25) = 1.118.
+  TrainerOptions options;
+  options.off_policy_mask.sequence_high = 1.1;
+  const double w = 1.0 / 6;
+  for (const size_t pieces : {1, 2, 3, 6}) {
+    const Masked out = EvaluateMasked(options, pieces);
+    ExpectNear(out.by_logprob, {0, 0, w * 0.25, w * 0.25, 0, 0});
+    EXPECT_NEAR(out.loss, -w * 0.5, 2e-6);
+    EXPECT_NEAR(out.sums.means.at("offpolicy/masked_sequence").mean(), 2 * w, 1e-12);
+  }
+}
+
 TEST(StepLoss, NamesTheCallsThatAreNotFinite) {
   TrainerOptions options;
   options.objective = "ppo_clip";

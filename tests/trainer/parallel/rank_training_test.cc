@@ -94,6 +94,27 @@ INSTANTIATE_TEST_SUITE_P(Presets, RanksTrain, ::testing::ValuesIn(PresetNames())
   return name;
 });
 
+// The ratio of a sequence is over tokens of several ranks.
+TEST(RankTraining, MasksLeaveOutWhatTheyDoOnOneRank) {
+  for (const OffPolicyMaskOptions& masks :
+       {OffPolicyMaskOptions{.token_low = 0.3, .token_high = 4}, OffPolicyMaskOptions{0.2, 6, 0.6, 1.6, 0.3}}) {
+    TrainerOptions options = Plain();
+    options.kl_coefficient = 0.05;
+    options.off_policy_mask = masks;
+    const Result one = RunSteps(1, Fresh(options, at::kDouble));
+    EXPECT_GT(one.reports[0].metrics.at("offpolicy/masked"), 0);
+    EXPECT_LT(one.reports[0].metrics.at("offpolicy/masked"), 1);
+    for (const int size : {2, 3}) {
+      SCOPED_TRACE(size);
+      const Result many = RunSteps(size, Fresh(options, at::kDouble));
+      ExpectClose(many.optimizer, one.optimizer, 1e-9);
+      ExpectClose(many.parameters, one.parameters, 1e-9);
+      ASSERT_EQ(many.reports.size(), one.reports.size());
+      for (size_t i = 0; i < one.reports.size(); ++i) ExpectSameMetrics(many.reports[i], one.reports[i], 1e-9);
+    }
+  }
+}
+
 // The first step's first moments are its gradient times 1 - beta1.
 TEST(RankTraining, GradientsOfFp32AreOneRanksToRounding) {
   const Result one = RunSteps(1, Fresh(Plain()), 1);
