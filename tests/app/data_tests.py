@@ -88,6 +88,25 @@ def case_collect(ingot):
     output = command(ingot, "collect", ingot.config, "--script", folder / "script.jsonl", "--samples", 1, *sets(folder, scripted))
     check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
 
+    # A finished collection stays, and no run goes on from it; a stopped one begins again.
+    again = ["collect", ingot.config, "--script", folder / "script.jsonl", "--samples", 1, "--temperature", 2, *sets(folder, scripted), "--set"]
+    for if_exists in ("fail", "resume"):
+        output = command(ingot, *again, f"run.if_exists={if_exists}", code=2)
+        check("holds a finished collection" in output, output)
+    output = command(ingot, "train", ingot.config, "--resume", *sets(folder, scripted), code=2)
+    check("holds a collection and no run to go on with" in output, output)
+    record = folder / "scripted" / "collection.json"
+    done = json.loads(record.read_text())
+    check(done["episodes"] == 1 and done["temperature"] == 1, done)
+    record.write_text(json.dumps({name: value for name, value in done.items() if name != "episodes"}), encoding="utf-8")
+    output = command(ingot, *again, "run.if_exists=fail", code=2)
+    check("holds a collection that was stopped" in output, output)
+    output = command(ingot, *again, "run.if_exists=resume")
+    check("1 episodes, 0 failed" in output, output)
+    check(json.loads(record.read_text())["temperature"] == 2, record.read_text())
+    command(ingot, "tasks", "rate", folder / "scripted", folder / "one-rated.jsonl")
+    check([task["pass_rate_samples"] for task in lines(folder / "one-rated.jsonl")] == [1], "the old episode is still there")
+
     rated = folder / "rated.jsonl"
     output = command(ingot, "tasks", "rate", pool, rated)
     check("at least 3 samples a task, at temperature 1.2" in output and "10 samples at a raised temperature tell more" in output, output)

@@ -251,6 +251,18 @@ TEST_F(RunDirTest, AStartThatFailedBeforeTheRunBeganLeavesTheNameFree) {
   }
 }
 
+TEST_F(RunDirTest, ACollectionIsNotOverwritten) {
+  {
+    const auto dir = RunDir::Open(root_, "run", IfExists::kFail);
+    ASSERT_TRUE(dir.ok()) << dir.status();
+    ASSERT_TRUE(dir->WriteFile("config.yaml", "run: {}").ok());
+    ASSERT_TRUE(dir->WriteFile("collection.json", "{}").ok());
+  }
+  EXPECT_EQ(RunDir::Open(root_, "run", IfExists::kFail).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kReplace)->existed());
+}
+
 // Somebody removed the configuration. The checkpoints are a run all the same, and nothing of it is overwritten.
 TEST_F(RunDirTest, ARunWhoseConfigurationIsGoneIsARun) {
   MakeRun();
