@@ -111,7 +111,7 @@ array SpansOf(const std::string& run, const v1::Group& group, const view::Journa
     if (journalled.rewarded_ns == 0 || episode.ended_unix_ns() == 0) continue;
     array terms;
     for (const v1::TermValue& term : episode.grade().terms()) {
-      terms.push_back(Attribute("ingot.reward." + base::Printable(term.term()), term.value()));
+      terms.push_back(Attribute("ingot.reward." + base::Printable(term.term()), tree::ValueOf(term)));
     }
     spans.push_back(Span({.trace = trace,
                           .id = SpanId(episode.episode_id() + "/grading"),

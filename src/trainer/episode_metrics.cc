@@ -57,9 +57,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, in
   ForEach(episode, [&](Values& values) {
     values["reward/batch_mean"].Add(tree::ReturnOf(episode));
     for (const v1::TermValue& term : episode.grade().terms()) {
-      double value = term.value();
-      for (const auto& [call, of_call] : term.calls()) value += of_call;
-      values["reward/term/" + term.term()].Add(value);
+      values["reward/term/" + term.term()].Add(tree::ValueOf(term));
       for (const auto& [measure, number] : term.measures()) {
         values["reward/term/" + term.term() + "/" + measure].Add(number);
       }

@@ -343,14 +343,17 @@ def case_graded_eval(ingot):
     """The terms of a run are applied to its evaluations too, beside the outcome."""
     tasks = pathlib.Path(ingot.folder) / "held_out.jsonl"
     tasks.write_text("".join(json.dumps(task) + "\n" for task in lines(pathlib.Path(ingot.source) / "examples/smoke/eval.jsonl")[:4]))
-    terms = "[{kind: outcome}, {kind: overlong, weight: 0.5, overlong: {max_tokens: 8, soft_tokens: 4}}]"
+    terms = "[{kind: outcome}, {kind: overlong, weight: 0.5, overlong: {max_tokens: 8, soft_tokens: 4}}, " \
+            "{kind: language_mixing, weight: 0.25, language_mixing: {language: ru}}]"  # gives values to calls; every letter is foreign
     settings = {**SMALL, "run.name": "graded", "sft.max_steps": 10, "eval.tasks": tasks, "eval.avg_n": 2, "rewards.terms": terms,
                 "scheduler.total_steps": 1, "scheduler.groups_per_step": 2, "scheduler.group_size": 2, "scheduler.max_drops_per_batch": 1}
     code, output = ingot.run("train", settings, timeout=240)
     check(code == 0, output)
     row, = [row for row in ingot.metrics("graded") if "eval/reward_mean" in row]
     check(row["eval/ungraded"] == 0 and -1 <= row["eval/term/overlong"] <= 0, row)
-    check(abs(row["eval/graded_mean"] - (row["eval/term/outcome"] + 0.5 * row["eval/term/overlong"])) < 1e-9, row)
+    check(row["eval/term/language_mixing"] < 0, row)
+    graded = row["eval/term/outcome"] + 0.5 * row["eval/term/overlong"] + 0.25 * row["eval/term/language_mixing"]
+    check(abs(row["eval/graded_mean"] - graded) < 1e-9, row)
     check(abs(row["eval/term/outcome"] - row["eval/reward_mean"]) < 1e-9, row)
 
 

@@ -104,6 +104,21 @@ TEST(Otlp, AnEpisodeIsATraceWithItsCallsAndItsGrading) {
   EXPECT_EQ(base::PrintJson(SpansOf("r", group, *journal.Group(0))), base::PrintJson(spans));  // sent twice = the same
 }
 
+TEST(Otlp, AGradingShowsWhatATermGaveToCallsToo) {
+  view::testing::SmallRun run;
+  view::Journal journal;
+  ASSERT_TRUE(journal.Refresh(run.pool()).ok());
+  v1::Group group = datapool::testing::GetGroup(run.pool(), 0).value();
+  v1::TermValue& term = *group.mutable_episodes(0)->mutable_episode()->mutable_grade()->add_terms();
+  term.set_term("malformed_call");
+  (*term.mutable_calls())["one"] = -0.25;
+  (*term.mutable_calls())["two"] = -0.5;
+  const base::json::array spans = SpansOf("r", group, *journal.Group(0));
+  const base::json::value& of_term = spans[2].at("attributes").as_array().at(0);
+  EXPECT_EQ(of_term.at("key"), "ingot.reward.malformed_call");
+  EXPECT_EQ(of_term.at("value").at("doubleValue").as_double(), -0.75);
+}
+
 TEST(Place, IsReadAsItWasPrinted) {
   const Place place = ReadPlace(PrintPlace({1.5, 7, {9, 11}, "s"})).value();
   EXPECT_EQ(place.row_time, 1.5);
