@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/task_domain.h"
 
 namespace ingot::scheduler {
 namespace {
@@ -18,11 +19,6 @@ constexpr double kNewest = 0.3;
 constexpr double kLeastWeight = 0.02;
 // Streams of the seed.
 constexpr uint64_t kDraws = 1ull << 62;
-
-const std::string& DomainOf(const v1::Task& task) {
-  static const std::string* const none = new std::string("default");
-  return task.domain().empty() ? *none : task.domain();
-}
 
 // nullopt = the task has no such number.
 std::optional<double> NumberOf(const v1::Task& task, const std::string& field) {
@@ -76,7 +72,7 @@ absl::StatusOr<TaskSampler> TaskSampler::Make(std::vector<v1::Task> tasks, const
 absl::Status TaskSampler::ReadTasks() {
   for (size_t i = 0; i < tasks_.size(); ++i) {
     index_[tasks_[i].task_id()] = i;
-    ++in_domain_[DomainOf(tasks_[i])];
+    ++in_domain_[base::DomainOf(tasks_[i].domain())];
   }
   for (const auto& [domain, weight] : options_.domains) {
     if (!in_domain_.contains(domain)) {
@@ -124,7 +120,7 @@ std::vector<double> TaskSampler::Weights(double progress, int stage) const {
     if (stage < 2 && hard_only && known.success.value_or(0) >= options_.hard_below) continue;
     double weight = options_.order == "prioritized" ? std::max(kLeastWeight, 1 - known.success.value_or(0)) : 1;
     if (!options_.domains.empty()) {
-      const std::string& domain = DomainOf(tasks_[i]);
+      const std::string& domain = base::DomainOf(tasks_[i].domain());
       weight *= options_.domains.at(domain) / static_cast<double>(in_domain_.at(domain));
     }
     weights[i] = weight;
