@@ -104,6 +104,25 @@ TEST(Otlp, AnEpisodeIsATraceWithItsCallsAndItsGrading) {
   EXPECT_EQ(base::PrintJson(SpansOf("r", group, *journal.Group(0))), base::PrintJson(spans));  // sent twice = the same
 }
 
+TEST(Otlp, ASupervisedStepIsASpanAsLongAsItsPasses) {
+  FakeServer server;
+  Otlp otlp({"http://s", ""}, "run", server.Post());
+  const std::vector<view::Row> rows = {
+      {0, 1000.5, {{"sft/loss", 2}, {"sft/tokens_per_second", 8}, {"perf/pass_seconds", 0.25}}},
+      {1, 1001.5, {{"eval/reward_mean", 1}}},
+      {2, 1002.5, {{"dpo/tokens_per_second", 8}}}};  // skipped
+  ASSERT_TRUE(otlp.Rows(rows).ok());
+  ASSERT_EQ(server.Count("/v1/traces"), 1);
+  const base::json::value sent = base::ParseJson(server.asked[0].body).value();
+  const base::json::value& scope = sent.at("resourceSpans").as_array()[0].at("scopeSpans").as_array()[0];
+  const base::json::array& spans = scope.at("spans").as_array();
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(spans[0].at("startTimeUnixNano"), "1000250000000");
+  EXPECT_EQ(spans[0].at("endTimeUnixNano"), "1000500000000");
+  EXPECT_THAT(base::PrintJson(spans[0]), HasSubstr("sft/loss"));
+  EXPECT_EQ(spans[1].at("startTimeUnixNano"), spans[1].at("endTimeUnixNano"));
+}
+
 TEST(Otlp, AGradingShowsWhatATermGaveToCallsToo) {
   view::testing::SmallRun run;
   view::Journal journal;
