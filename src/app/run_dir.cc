@@ -168,13 +168,14 @@ absl::StatusOr<std::string> MakeFolder(const std::string& root, const std::strin
   return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
 }
 
-// Number of steps in a record.
+// Number of steps in a record. The row of an evaluation has its version as its step.
 int64_t RecordedSteps(const fs::path& record) {
   int64_t steps = 0;
   std::ifstream file(record);
   for (std::string text; std::getline(file, text);) {
     const auto line = base::ParseJson(text);
-    const base::json::value* step = line.ok() ? base::Find(*line, "step") : nullptr;
+    if (!line.ok() || base::Find(*line, "eval/version") != nullptr) continue;
+    const base::json::value* step = base::Find(*line, "step");
     if (step != nullptr && step->is_int64()) steps = std::max(steps, step->get_int64() + 1);
   }
   return steps;
