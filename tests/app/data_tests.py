@@ -349,6 +349,9 @@ def case_graded_eval(ingot):
                 "scheduler.total_steps": 1, "scheduler.groups_per_step": 2, "scheduler.group_size": 2, "scheduler.max_drops_per_batch": 1}
     code, output = ingot.run("train", settings, timeout=240)
     check(code == 0, output)
+    # The trainer waited for the one batch there is: the first step counts in the summary.
+    idle = re.search(r"idle shares +trainer (\d+)%", output)
+    check(idle and int(idle[1]) > 0, output)
     row, = [row for row in ingot.metrics("graded") if "eval/reward_mean" in row]
     check(row["eval/ungraded"] == 0 and -1 <= row["eval/term/overlong"] <= 0, row)
     check(row["eval/term/language_mixing"] < 0, row)
