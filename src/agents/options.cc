@@ -7,6 +7,7 @@
 #include <set>
 
 #include "agents/recipe.h"
+#include "base/task_domain.h"
 
 namespace ingot::agents {
 namespace {
@@ -54,7 +55,8 @@ absl::Status CheckRecipe(const RecipeOptions& recipe) {
   if (!recipe.work_at.empty() && (recipe.work_at != "/app" || !recipe.image.empty())) {
     return absl::InvalidArgumentError("work_at is empty or /app, and of a recipe without image");
   }
-  const std::set<std::string> domains(recipe.domains.begin(), recipe.domains.end());
+  std::set<std::string> domains;
+  for (const std::string& domain : recipe.domains) domains.insert(base::DomainOf(domain));
   if (domains.size() != recipe.domains.size()) return absl::InvalidArgumentError("domains names a domain twice");
   return Recipe::Make(recipe).status();
 }

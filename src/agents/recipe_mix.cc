@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <set>
 
+#include "base/task_domain.h"
+
 namespace ingot::agents {
 
 RecipeMix::RecipeMix(const std::vector<RecipeOptions>& recipes) : recipes_(recipes), running_(recipes.size()) {
   for (size_t i = 0; i < recipes.size(); ++i) {
     const int index = static_cast<int>(i);
-    for (const std::string& domain : recipes[i].domains) by_domain_[domain].recipes.push_back(index);
+    for (const std::string& domain : recipes[i].domains) by_domain_[base::DomainOf(domain)].recipes.push_back(index);
     if (recipes[i].domains.empty()) other_.recipes.push_back(index);
   }
 }
@@ -55,7 +57,7 @@ int RecipeMix::Take(const Choice& choice, const std::string& domain) {
   Drop(choice);
   if (taken == kNone) return kNone;
   ++running_[static_cast<size_t>(taken)];
-  const auto named = by_domain_.find(domain);
+  const auto named = by_domain_.find(base::DomainOf(domain));
   ++(named == by_domain_.end() ? other_ : named->second).started[taken];
   return taken;
 }
@@ -74,13 +76,14 @@ void RecipeMix::Hold(const Choice& choice, int64_t places) {
 }
 
 int RecipeMix::RecipeFor(const Choice& choice, const std::string& domain) {
-  const auto named = choice.by_domain.find(domain);
+  const auto named = choice.by_domain.find(base::DomainOf(domain));
   return named == choice.by_domain.end() ? choice.other : named->second;
 }
 
 bool TakesDomain(const std::vector<RecipeOptions>& recipes, const RecipeOptions& recipe, const std::string& domain) {
   const auto names = [&](const RecipeOptions& each) {
-    return std::find(each.domains.begin(), each.domains.end(), domain) != each.domains.end();
+    return std::any_of(each.domains.begin(), each.domains.end(),
+                       [&](const std::string& named) { return base::DomainOf(named) == base::DomainOf(domain); });
   };
   return names(recipe) || (recipe.domains.empty() && std::none_of(recipes.begin(), recipes.end(), names));
 }

@@ -17,6 +17,7 @@
 #include "agents/recipe_mix.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/task_domain.h"
 #include "sandbox/spawn.h"
 #include "sandbox/workdir.h"
 
@@ -121,8 +122,8 @@ absl::Status CheckDomains(const RunnerOptions& options, const TaskSet& set) {
     if (!seen.insert(task.domain()).second) continue;
     const auto takes = [&](const RecipeOptions& each) { return TakesDomain(options.recipes, each, task.domain()); };
     if (std::any_of(options.recipes.begin(), options.recipes.end(), takes)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(set.name, ": no recipe is for the domain '", task.domain(),
-                                                   "' of task '", task.task_id(),
+    return absl::InvalidArgumentError(absl::StrCat(set.name, ": no recipe is for the domain '",
+                                                   base::DomainOf(task.domain()), "' of task '", task.task_id(),
                                                    "': name it in a recipe's `domains`, or give one recipe none"));
   }
   return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/retry.h"
+#include "base/task_domain.h"
 
 namespace ingot::agents {
 namespace {
@@ -244,7 +245,7 @@ EpisodeReport Runner::RunOne(int recipe, const v1::EpisodeOpenResponse& episode)
   if (recipe < 0) {
     EpisodeReport report;
     report.cause = "task";
-    report.detail = absl::StrCat("no recipe is for the domain '", episode.task().domain(), "'");
+    report.detail = absl::StrCat("no recipe is for the domain '", base::DomainOf(episode.task().domain()), "'");
     return report;
   }
   EpisodeContext context;

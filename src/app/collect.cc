@@ -12,6 +12,7 @@
 #include "app/snapshots.h"
 #include "app/start_check.h"
 #include "app/threads.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "weights/snapshot.h"
@@ -32,6 +33,37 @@ absl::Status UseModel(const std::string& name, RunConfig& config) {
         "--model ", name, ": it is no external model of gateway.models; for ", "weights of your own use --checkpoint"));
   }
   return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": gateway.models has no model of this name"));
+}
+
+// Opens ROOT/NAME. A collection that was stopped begins again under kResume: with its old episodes in the pool, the
+// record would name settings that are not theirs. ALREADY_EXISTS: the folder holds something that stays.
+absl::StatusOr<RunDir> OpenCollection(RunConfig& config) {
+  const std::string path = absl::StrCat(config.root, "/", config.name);
+  const absl::StatusOr<std::string> before = base::ReadFile(absl::StrCat(path, "/", kCollection));
+  const absl::StatusOr<base::json::value> parsed = base::ParseJson(before.value_or(""));
+  const bool finished = parsed.ok() && base::Find(*parsed, "episodes") != nullptr;
+  if (finished && config.if_exists != IfExists::kReplace) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", path,
+                     "' holds a finished collection: choose another run.name, or replace it with --set "
+                     "run.if_exists=replace"));
+  }
+  if (before.ok() && config.if_exists == IfExists::kResume) {
+    config.if_exists = IfExists::kReplace;
+    config.datapool.postgres.replace = true;
+  }
+  absl::StatusOr<RunDir> dir = RunDir::Open(config.root, config.name, config.if_exists);
+  if (before.ok() && absl::IsAlreadyExists(dir.status())) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", path,
+                     "' holds a collection that was stopped: begin it again with --set run.if_exists=resume, which "
+                     "removes its episodes, or choose another run.name"));
+  }
+  if (dir.ok() && dir->existed()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", path, "' holds a run: choose another name for the collection, --set run.name=NAME"));
+  }
+  return dir;
 }
 
 absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
@@ -68,7 +100,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
       const std::shared_ptr<const weights::Snapshot> snapshot,
       config.model.path.empty() ? RandomSnapshot(model.shape, config.seed) : LoadSnapshot(config.model.path, 0));
 
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Open(config.root, config.name, config.if_exists));
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenCollection(config));
   base::InitLogging("collect", config.log_level, dir.logs() + "/ingot.log");
   for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
@@ -79,18 +111,18 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
                             {"temperature", args.temperature},
                             {"tasks", check.data.tasks},
                             {"tasks_left_out", check.data.left_out}};
-  INGOT_RETURN_IF_ERROR(dir.WriteFile(kCollection, base::PrintJson(record) + "\n"));
+  const auto write = [&] { return dir.WriteFile(kCollection, base::PrintJson(record) + "\n"); };
   bool done = false;
-  INGOT_RETURN_IF_ERROR(
-      EvaluateOnce("collect", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
-        done = true;
-        std::printf("%d episodes, %d failed, mean outcome %.4f  pool: %s\n", result.total(), result.failed(),
-                    result.reward_mean(), dir.path().c_str());
-        record["episodes"] = result.total();
-        record["failed"] = result.failed();
-        record["outcome_mean"] = result.reward_mean();
-        return dir.WriteFile(kCollection, base::PrintJson(record) + "\n");
-      }));
+  const auto report = [&](const v1::EvalStatusResponse& result) {
+    done = true;
+    std::printf("%d episodes, %d failed, mean outcome %.4f  pool: %s\n", result.total(), result.failed(),
+                result.reward_mean(), dir.path().c_str());
+    record["episodes"] = result.total();
+    record["failed"] = result.failed();
+    record["outcome_mean"] = result.reward_mean();
+    return write();
+  };
+  INGOT_RETURN_IF_ERROR(EvaluateOnce("collect", config, dir, model, snapshot, device, report, write));
   return done ? 0 : 1;
 }
 

@@ -212,8 +212,8 @@ constexpr Share kShares[] = {
     {"agent/timeout", 0.5, "the episodes' agents ran out of time", "raise agents.recipes[].timeout_s"},
     {"reward/frac_zero_std", 0.9, "the groups earned the same in all samples, and teach nothing",
      "choose easier or harder tasks, or raise scheduler.group_size"},
-    {"trainer/skipped", 0.1, "the steps were skipped, as loss or gradient was not finite",
-     "lower trainer.learning_rate, and see the log for the conversations at fault"},
+    {"trainer/skipped", 0.1, "the steps were skipped",
+     "see the log for the reasons; where loss or gradient was not finite, lower trainer.learning_rate"},
 };
 
 std::vector<std::string> ShareDoubts(const RunTally& tally) {

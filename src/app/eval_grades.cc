@@ -51,7 +51,7 @@ absl::StatusOr<std::map<std::string, double>> EvalGrades::Of(int64_t version) co
     ungraded += static_cast<double>(grades.ungraded.size());
     for (const auto& [sample, grade] : grades.grades) {
       means["eval/graded_mean"].Add(tree::ReturnOf(grade));
-      for (const v1::TermValue& term : grade.terms()) means["eval/term/" + term.term()].Add(term.value());
+      for (const v1::TermValue& term : grade.terms()) means["eval/term/" + term.term()].Add(tree::ValueOf(term));
     }
   }
   std::map<std::string, double> metrics{{"eval/ungraded", ungraded}};

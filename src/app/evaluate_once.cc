@@ -15,7 +15,8 @@ namespace ingot::app {
 absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
                           const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,
                           const DeviceChoice& device,
-                          const std::function<absl::Status(const v1::EvalStatusResponse&)>& report) {
+                          const std::function<absl::Status(const v1::EvalStatusResponse&)>& report,
+                          const std::function<absl::Status()>& begun) {
   base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
@@ -29,6 +30,7 @@ absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, c
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));
   INGOT_RETURN_IF_ERROR(run->StartAgents());
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());
+  if (begun) INGOT_RETURN_IF_ERROR(begun());
   const Patience patience{.stop = &StopFlag()};
   Progress progress(command);
   INGOT_RETURN_IF_ERROR(evaluations.Finish(

@@ -16,11 +16,13 @@
 namespace ingot::app {
 
 // Runs the agents on the tasks of config.eval, avg_n samples each, with `snapshot` as version 0, and calls `report` with
-// the result. `command` names the progress on the terminal. Blocks until it is done; CANCELLED: the process is to stop.
+// the result. Calls `begun`, if there is one, when the start has succeeded. `command` names the progress on the terminal.
+// Blocks until it is done; CANCELLED: the process is to stop.
 // REQUIRES: config.scheduler.total_steps is 0.
 absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
                           const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,
                           const DeviceChoice& device,
-                          const std::function<absl::Status(const v1::EvalStatusResponse&)>& report);
+                          const std::function<absl::Status(const v1::EvalStatusResponse&)>& report,
+                          const std::function<absl::Status()>& begun = {});
 
 }  // namespace ingot::app

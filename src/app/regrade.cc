@@ -112,7 +112,7 @@ void Compare(const v1::Group& group, const reward::GroupGrades& regraded, Compar
   for (const auto& [sample, value] : after) out.after.Add(value);
   for (const auto& [sample, grade] : regraded.grades) {
     for (const v1::TermValue& term : grade.terms()) {
-      out.terms[term.term()].Add(term.value());
+      out.terms[term.term()].Add(tree::ValueOf(term));
       const auto kl = term.measures().find("reverse_kl"), tokens = term.measures().find("tokens");
       if (kl == term.measures().end() || tokens == term.measures().end()) continue;
       Mean& per_token = out.reverse_kl[term.term()];

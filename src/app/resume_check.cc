@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -27,6 +28,15 @@ bool Has(const std::array<std::string_view, N>& keys, std::string_view key) {
 }  // namespace
 
 absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
+  for (const auto& [file, what] :
+       {std::pair("collection.json", "a collection"), {"evaluation.json", "an evaluation"}}) {
+    std::error_code error;
+    if (!std::filesystem::exists(dir.path() + "/" + file, error)) continue;
+    if (std::filesystem::exists(dir.metrics(), error)) continue;  // a run trained there nonetheless
+    return absl::InvalidArgumentError(absl::StrCat("'", dir.path(), "' holds ", what,
+                                                   " and no run to go on with: choose another run.name, or replace it "
+                                                   "with --set run.if_exists=replace"));
+  }
   const std::string path = dir.path() + "/config.yaml";
   if (std::error_code error; !std::filesystem::exists(path, error)) {
     INGOT_LOG(

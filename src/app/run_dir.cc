@@ -168,13 +168,14 @@ absl::StatusOr<std::string> MakeFolder(const std::string& root, const std::strin
   return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
 }
 
-// Number of steps in a record.
+// Number of steps in a record. The row of an evaluation has its version as its step.
 int64_t RecordedSteps(const fs::path& record) {
   int64_t steps = 0;
   std::ifstream file(record);
   for (std::string text; std::getline(file, text);) {
     const auto line = base::ParseJson(text);
-    const base::json::value* step = line.ok() ? base::Find(*line, "step") : nullptr;
+    if (!line.ok() || base::Find(*line, "eval/version") != nullptr) continue;
+    const base::json::value* step = base::Find(*line, "step");
     if (step != nullptr && step->is_int64()) steps = std::max(steps, step->get_int64() + 1);
   }
   return steps;
@@ -235,9 +236,9 @@ absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string
   if (!is_node) INGOT_RETURN_IF_ERROR(Remove(fs::path(path) / kRemoved));
   if (!is_node || !Exists(fs::path(path) / kSubmitted)) INGOT_RETURN_IF_ERROR(Mend(path));
   const bool configured = fs::exists(path + "/config.yaml");
-  // An evaluation (evaluate.cc) exists once it is configured. A run exists without its configuration too, which is
-  // written before the run begins, so that its file was lost.
-  dir.existed_ = HasBegun(path) || (configured && Holds(path, "evaluation.json"));
+  // An evaluation (evaluate.cc) exists once it is configured, and a collection (collect.cc) once its agents run. A run
+  // exists without its configuration too, which is written before the run begins, so that its file was lost.
+  dir.existed_ = HasBegun(path) || (configured && (Holds(path, "evaluation.json") || Holds(path, "collection.json")));
   if (dir.existed_ && if_exists == IfExists::kFail) {
     return absl::AlreadyExistsError(absl::StrCat("the run '", path,
                                                  "' exists; continue it with --resume, choose another run.name, or set "
@@ -250,8 +251,7 @@ absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string
         "with --resume, or choose another run.name"));
   }
   if (configured && if_exists == IfExists::kReplace) {
-    if (dir.existed_ || Holds(path, "collection.json"))
-      std::fprintf(stderr, "replacing %s\n", DescribeRun(path).c_str());
+    if (dir.existed_) std::fprintf(stderr, "replacing %s\n", DescribeRun(path).c_str());
     INGOT_RETURN_IF_ERROR(SetAside(path));
     dir.existed_ = false;
   }

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/task_domain.h"
 #include "reward/task_field.h"
 
 namespace ingot::app {
@@ -94,7 +95,8 @@ std::vector<std::pair<std::string, std::string>> FieldsOf(const reward::TermOpti
 absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Task>& tasks) {
   for (const reward::TermOptions& term : config.rewards.terms) {
     for (const std::string& domain : term.domains) {
-      if (std::ranges::any_of(tasks, [&](const v1::Task& task) { return task.domain() == domain; })) continue;
+      if (std::ranges::any_of(tasks, [&](const v1::Task& task) { return base::DomainOf(task.domain()) == domain; }))
+        continue;
       return absl::InvalidArgumentError(fmt::format(
           "rewards.terms ({}): domains names '{}', and no task of data.tasks is of this domain: the term would "
           "never count there",
@@ -105,7 +107,7 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
       int64_t lacking = 0;
       std::string first;
       for (const v1::Task& task : tasks) {
-        if (!term.domains.empty() && std::ranges::count(term.domains, task.domain()) == 0) continue;
+        if (!term.domains.empty() && std::ranges::count(term.domains, base::DomainOf(task.domain())) == 0) continue;
         INGOT_ASSIGN_OR_RETURN(const auto value, reward::TaskField(task, field));
         if (value.has_value()) continue;
         if (lacking++ == 0) first = task.task_id();

@@ -36,8 +36,10 @@ std::set<char> OptionLabels(const std::string& question) {
 bool AsksForProof(const std::string& lower) {
   static constexpr const char* kBeginnings[] = {"prove ", "show that", "prove:", "give a proof"};
   return std::any_of(std::begin(kBeginnings), std::end(kBeginnings), [&](const char* words) {
-    const size_t at = lower.find(words);
-    return at != std::string::npos && (at == 0 || !absl::ascii_isalnum(lower[at - 1]));
+    for (size_t at = lower.find(words); at != std::string::npos; at = lower.find(words, at + 1)) {
+      if (at == 0 || !absl::ascii_isalnum(lower[at - 1])) return true;
+    }
+    return false;
   });
 }
 

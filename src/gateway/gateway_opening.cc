@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/task_domain.h"
 #include "gateway/api/api_error.h"
 #include "gateway/episode_key.h"
 #include "gateway/episode_request.h"
@@ -35,7 +36,7 @@ Number Tighter(Number own, Number asked) {
 // The recipe for a task of `domain`.
 v1::DomainScaffold RecipeOf(const v1::EpisodeOpenRequest& request, const std::string& domain) {
   for (const v1::DomainScaffold& named : request.by_domain()) {
-    if (named.domain() == domain) return named;
+    if (base::DomainOf(named.domain()) == base::DomainOf(domain)) return named;
   }
   v1::DomainScaffold other;
   other.set_scaffold(request.scaffold());

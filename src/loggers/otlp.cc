@@ -111,7 +111,7 @@ array SpansOf(const std::string& run, const v1::Group& group, const view::Journa
     if (journalled.rewarded_ns == 0 || episode.ended_unix_ns() == 0) continue;
     array terms;
     for (const v1::TermValue& term : episode.grade().terms()) {
-      terms.push_back(Attribute("ingot.reward." + base::Printable(term.term()), term.value()));
+      terms.push_back(Attribute("ingot.reward." + base::Printable(term.term()), tree::ValueOf(term)));
     }
     spans.push_back(Span({.trace = trace,
                           .id = SpanId(episode.episode_id() + "/grading"),
@@ -135,14 +135,25 @@ object SpanOf(const std::string& run, const view::Row& row) {
   }
   const std::string id = absl::StrCat(run, "/step/", row.step);
   const auto to = static_cast<int64_t>(row.time * 1e9);
+  // A supervised step's row has the time of its passes alone.
+  const double seconds = row.Get("perf/step_seconds", row.Get("perf/pass_seconds"));
   return Span({.trace = TraceId(id),
                .id = SpanId(id),
                .parent = "",
                .name = "step",
-               .from_ns = to - static_cast<int64_t>(row.Get("perf/step_seconds") * 1e9),
+               .from_ns = to - static_cast<int64_t>(seconds * 1e9),
                .to_ns = to,
                .attributes = std::move(attributes)});
 }
+
+namespace {
+
+// Whether the row is of a step, supervised or not. An evaluation's is not.
+bool IsStep(const view::Row& row) {
+  return row.Has("perf/step_seconds") || row.Has("sft/tokens_per_second") || row.Has("dpo/tokens_per_second");
+}
+
+}  // namespace
 
 absl::Status Otlp::Send(array spans) {
   for (size_t begin = 0; begin < spans.size(); begin += kMostSpans) {
@@ -161,7 +172,7 @@ absl::Status Otlp::Send(array spans) {
 absl::Status Otlp::Rows(std::span<const view::Row> rows) {
   array spans;
   for (const view::Row& row : rows) {
-    if (row.Has("perf/step_seconds")) spans.push_back(SpanOf(run_, row));
+    if (IsStep(row)) spans.push_back(SpanOf(run_, row));
   }
   return Send(std::move(spans));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
+#include "base/task_domain.h"
 #include "tree/episode_time.h"
 
 namespace ingot::reward {
@@ -87,7 +88,7 @@ std::optional<double> GroupFacts::Measured(const std::string& term, const std::s
   return found == of_term->second.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::string GroupFacts::domain() const { return group->task().domain().empty() ? "default" : group->task().domain(); }
+std::string GroupFacts::domain() const { return base::DomainOf(group->task().domain()); }
 
 absl::StatusOr<GroupFacts> FactsOf(const v1::Group& group, int64_t version, int64_t total_steps) {
   GroupFacts facts;

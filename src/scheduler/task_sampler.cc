@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/task_domain.h"
 
 namespace ingot::scheduler {
 namespace {
@@ -18,11 +19,6 @@ constexpr double kNewest = 0.3;
 constexpr double kLeastWeight = 0.02;
 // Streams of the seed.
 constexpr uint64_t kDraws = 1ull << 62;
-
-const std::string& DomainOf(const v1::Task& task) {
-  static const std::string* const none = new std::string("default");
-  return task.domain().empty() ? *none : task.domain();
-}
 
 // nullopt = the task has no such number.
 std::optional<double> NumberOf(const v1::Task& task, const std::string& field) {
@@ -74,18 +70,19 @@ absl::StatusOr<TaskSampler> TaskSampler::Make(std::vector<v1::Task> tasks, const
 }
 
 absl::Status TaskSampler::ReadTasks() {
+  std::map<std::string, int64_t> in_domain;  // tasks
   for (size_t i = 0; i < tasks_.size(); ++i) {
     index_[tasks_[i].task_id()] = i;
-    ++in_domain_[DomainOf(tasks_[i])];
+    ++in_domain[base::DomainOf(tasks_[i].domain())];
   }
   for (const auto& [domain, weight] : options_.domains) {
-    if (!in_domain_.contains(domain)) {
+    if (!in_domain.contains(domain)) {
       return absl::InvalidArgumentError(
           absl::StrCat("scheduler.sampling.domains names '", domain, "', and no task is of that domain"));
     }
   }
   if (!options_.domains.empty()) {
-    for (const auto& [domain, count] : in_domain_) {
+    for (const auto& [domain, count] : in_domain) {
       if (options_.domains.contains(domain)) continue;
       return absl::InvalidArgumentError(absl::StrCat("scheduler.sampling.domains has no weight for '", domain, "', of ",
                                                      count, " tasks: give it one; 0 leaves its tasks out"));
@@ -116,18 +113,20 @@ std::vector<double> TaskSampler::Weights(double progress, int stage) const {
   const double competence = std::sqrt(t * (1 - start * start) + start * start);
   const bool hard_only = options_.hard_below > 0 && progress >= options_.warm_up;
   std::vector<double> weights(tasks_.size());
+  std::map<std::string, int64_t> eligible;  // by domain, where domains have weights
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const Known& known = known_[i];
     if (options_.once && known.groups > 0) continue;
     if (stage < 1 && known.retired_until > ended_) continue;
     if (stage < 2 && options_.order == "curriculum" && known.difficulty_rank > competence) continue;
     if (stage < 2 && hard_only && known.success.value_or(0) >= options_.hard_below) continue;
-    double weight = options_.order == "prioritized" ? std::max(kLeastWeight, 1 - known.success.value_or(0)) : 1;
-    if (!options_.domains.empty()) {
-      const std::string& domain = DomainOf(tasks_[i]);
-      weight *= options_.domains.at(domain) / static_cast<double>(in_domain_.at(domain));
-    }
-    weights[i] = weight;
+    weights[i] = options_.order == "prioritized" ? std::max(kLeastWeight, 1 - known.success.value_or(0)) : 1;
+    if (!options_.domains.empty()) ++eligible[base::DomainOf(tasks_[i].domain())];
+  }
+  for (size_t i = 0; i < tasks_.size() && !eligible.empty(); ++i) {
+    if (weights[i] == 0) continue;
+    const std::string& domain = base::DomainOf(tasks_[i].domain());
+    weights[i] *= options_.domains.at(domain) / static_cast<double>(eligible.at(domain));
   }
   return weights;
 }

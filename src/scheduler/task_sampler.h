@@ -69,9 +69,8 @@ class TaskSampler {
   uint64_t seed_;
   std::map<std::string, size_t> index_;  // by task id
   std::vector<Known> known_;
-  std::map<std::string, int64_t> in_domain_;  // tasks
-  int64_t ended_ = 0;                         // groups
-  int64_t left_ = 0;                          // tasks that no group had
+  int64_t ended_ = 0;  // groups
+  int64_t left_ = 0;   // tasks that no group had
 
   int64_t pass_ = -1;           // of order_; -1 = none yet
   std::vector<int32_t> order_;  // of the tasks in this pass

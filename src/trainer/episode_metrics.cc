@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/task_domain.h"
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
 #include "tree/signal_bounds.h"
@@ -27,15 +28,13 @@ void Print(const std::map<std::string, MeanMax>& values, const std::string& suff
   }
 }
 
-std::string OrDefault(const std::string& name) { return name.empty() ? "default" : name; }
-
 }  // namespace
 
 template <typename Visit>
 void EpisodeMetrics::ForEach(const v1::Episode& episode, Visit visit) {
   visit(all_);
-  visit(by_domain_[OrDefault(episode.task().domain())]);
-  visit(by_scaffold_[OrDefault(episode.scaffold())]);
+  visit(by_domain_[base::DomainOf(episode.task().domain())]);
+  visit(by_scaffold_[episode.scaffold().empty() ? "default" : episode.scaffold()]);
 }
 
 void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, int64_t trunk_turns) {
@@ -57,9 +56,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, in
   ForEach(episode, [&](Values& values) {
     values["reward/batch_mean"].Add(tree::ReturnOf(episode));
     for (const v1::TermValue& term : episode.grade().terms()) {
-      double value = term.value();
-      for (const auto& [call, of_call] : term.calls()) value += of_call;
-      values["reward/term/" + term.term()].Add(value);
+      values["reward/term/" + term.term()].Add(tree::ValueOf(term));
       for (const auto& [measure, number] : term.measures()) {
         values["reward/term/" + term.term() + "/" + measure].Add(number);
       }

@@ -30,6 +30,13 @@ inline const google::protobuf::Map<std::string, double>& CallRewardsOf(const v1:
   return episode.has_grade() ? episode.grade().call_rewards() : episode.call_rewards();
 }
 
+// The term's value for the episode: its own, and those that it gives to calls.
+inline double ValueOf(const v1::TermValue& term) {
+  double value = term.value();
+  for (const auto& [call, of_call] : term.calls()) value += of_call;
+  return value;
+}
+
 // True if an episode in this state has ended.
 inline bool IsEnd(v1::EpisodeState state) {
   return state == v1::EPISODE_FINISHED || state == v1::EPISODE_FAILED || state == v1::EPISODE_INFRASTRUCTURE_FAILED ||

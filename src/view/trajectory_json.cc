@@ -157,11 +157,9 @@ object EpisodeJson(const v1::Episode& episode) {
   fields["signals"] = std::move(signals);
   array terms;
   for (const v1::TermValue& term : episode.grade().terms()) {
-    double value = term.value();
-    for (const auto& [call, part] : term.calls()) value += part;
     terms.push_back(object{{"term", SafeText(term.term())},
                            {"weight", term.weight()},
-                           {"value", value},
+                           {"value", tree::ValueOf(term)},
                            {"detail", SafeText(term.detail())}});
   }
   fields["terms"] = std::move(terms);

@@ -42,6 +42,11 @@ TEST(RecipeMixTest, SharesEachDomainByTheWeightsOfItsOwnRecipes) {
   EXPECT_EQ(other.at(" c") + other.at("chat c"), 30);
 }
 
+TEST(RecipeMixTest, ATaskWithoutADomainIsOfTheDomainDefault) {
+  EXPECT_EQ(Shares({Named("a", 1, {"default"}), Named("b", 1)}, {"", "default", "chat"}, 6),
+            (std::map<std::string, int>{{" a", 2}, {"default a", 2}, {"chat b", 2}}));
+}
+
 TEST(RecipeMixTest, ATaskOfADomainThatNoRecipeNamesHasNone) {
   EXPECT_EQ(Shares({Named("a", 1, {"code"})}, {"code", "maths"}, 4),
             (std::map<std::string, int>{{"code a", 2}, {"maths none", 2}}));

@@ -93,6 +93,13 @@ TEST_F(RehearsalTest, ARecipeAnswersForTasksOfItsDomainsAlone) {
   EXPECT_THAT(Doubts(), IsEmpty()) << "no task of recipe 'a' lacks its answer";
 }
 
+TEST_F(RehearsalTest, ATaskWithoutADomainIsOfTheDomainDefault) {
+  recipe().domains = {"maths"};
+  EXPECT_THAT(Error(), HasSubstr("no recipe is for the domain 'default' of task 'sum-1'"));
+  recipe().domains = {"default"};
+  EXPECT_THAT(Doubts(), IsEmpty());
+}
+
 TEST_F(RehearsalTest, AnMcpServersProgramIsLookedFor) {
   recipe().mcp = {{.name = "notes", .command = {"/no/such/server", "${task.prompt}"}, .env = {}}};
   EXPECT_THAT(Error(), AllOf(HasSubstr("mcp 'notes'"), HasSubstr("/no/such/server")));

@@ -88,6 +88,25 @@ def case_collect(ingot):
     output = command(ingot, "collect", ingot.config, "--script", folder / "script.jsonl", "--samples", 1, *sets(folder, scripted))
     check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
 
+    # A finished collection stays, and no run goes on from it; a stopped one begins again.
+    again = ["collect", ingot.config, "--script", folder / "script.jsonl", "--samples", 1, "--temperature", 2, *sets(folder, scripted), "--set"]
+    for if_exists in ("fail", "resume"):
+        output = command(ingot, *again, f"run.if_exists={if_exists}", code=2)
+        check("holds a finished collection" in output, output)
+    output = command(ingot, "train", ingot.config, "--resume", *sets(folder, scripted), code=2)
+    check("holds a collection and no run to go on with" in output, output)
+    record = folder / "scripted" / "collection.json"
+    done = json.loads(record.read_text())
+    check(done["episodes"] == 1 and done["temperature"] == 1, done)
+    record.write_text(json.dumps({name: value for name, value in done.items() if name != "episodes"}), encoding="utf-8")
+    output = command(ingot, *again, "run.if_exists=fail", code=2)
+    check("holds a collection that was stopped" in output, output)
+    output = command(ingot, *again, "run.if_exists=resume")
+    check("1 episodes, 0 failed" in output, output)
+    check(json.loads(record.read_text())["temperature"] == 2, record.read_text())
+    command(ingot, "tasks", "rate", folder / "scripted", folder / "one-rated.jsonl")
+    check([task["pass_rate_samples"] for task in lines(folder / "one-rated.jsonl")] == [1], "the old episode is still there")
+
     rated = folder / "rated.jsonl"
     output = command(ingot, "tasks", "rate", pool, rated)
     check("at least 3 samples a task, at temperature 1.2" in output and "10 samples at a raised temperature tell more" in output, output)
@@ -324,14 +343,20 @@ def case_graded_eval(ingot):
     """The terms of a run are applied to its evaluations too, beside the outcome."""
     tasks = pathlib.Path(ingot.folder) / "held_out.jsonl"
     tasks.write_text("".join(json.dumps(task) + "\n" for task in lines(pathlib.Path(ingot.source) / "examples/smoke/eval.jsonl")[:4]))
-    terms = "[{kind: outcome}, {kind: overlong, weight: 0.5, overlong: {max_tokens: 8, soft_tokens: 4}}]"
+    terms = "[{kind: outcome}, {kind: overlong, weight: 0.5, overlong: {max_tokens: 8, soft_tokens: 4}}, " \
+            "{kind: language_mixing, weight: 0.25, language_mixing: {language: ru}}]"  # gives values to calls; every letter is foreign
     settings = {**SMALL, "run.name": "graded", "sft.max_steps": 10, "eval.tasks": tasks, "eval.avg_n": 2, "rewards.terms": terms,
                 "scheduler.total_steps": 1, "scheduler.groups_per_step": 2, "scheduler.group_size": 2, "scheduler.max_drops_per_batch": 1}
     code, output = ingot.run("train", settings, timeout=240)
     check(code == 0, output)
+    # The trainer waited for the one batch there is: the first step counts in the summary.
+    idle = re.search(r"idle shares +trainer (\d+)%", output)
+    check(idle and int(idle[1]) > 0, output)
     row, = [row for row in ingot.metrics("graded") if "eval/reward_mean" in row]
     check(row["eval/ungraded"] == 0 and -1 <= row["eval/term/overlong"] <= 0, row)
-    check(abs(row["eval/graded_mean"] - (row["eval/term/outcome"] + 0.5 * row["eval/term/overlong"])) < 1e-9, row)
+    check(row["eval/term/language_mixing"] < 0, row)
+    graded = row["eval/term/outcome"] + 0.5 * row["eval/term/overlong"] + 0.25 * row["eval/term/language_mixing"]
+    check(abs(row["eval/graded_mean"] - graded) < 1e-9, row)
     check(abs(row["eval/term/outcome"] - row["eval/reward_mean"]) < 1e-9, row)
 
 

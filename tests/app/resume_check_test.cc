@@ -47,6 +47,13 @@ TEST_F(ResumeCheck, ChangedGroupOrBatchSizesAreRefused) {
   EXPECT_THAT(Check({"scheduler.groups_per_step=3"}), HasSubstr("scheduler.groups_per_step is 3"));
 }
 
+// Its pool would answer for the run's own evaluation.
+TEST_F(ResumeCheck, ACollectionIsNoRunToGoOnWith) {
+  ASSERT_TRUE(Dir().WriteFile("config.yaml", Load({}).schema.EffectiveYaml()).ok());
+  ASSERT_TRUE(Dir().WriteFile("collection.json", "{}").ok());
+  EXPECT_THAT(Check({}), HasSubstr("holds a collection and no run to go on with"));
+}
+
 TEST_F(ResumeCheck, TheLogNamesChangedKeys) {
   ASSERT_TRUE(Dir().WriteFile("config.yaml", Load({}).schema.EffectiveYaml()).ok());
   ::testing::internal::CaptureStdout();

@@ -84,6 +84,15 @@ TEST_F(RunDirTest, IfExistsFailsResumesOrReplaces) {
   EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kFail)->existed());
 }
 
+// The last evaluation is of the version that the last step made: its row's step is one more.
+TEST_F(RunDirTest, TheStepsOfAReplacedRunAreCountedWithoutItsEvaluations) {
+  MakeRun();
+  std::ofstream(Path("metrics.jsonl")) << "{\"step\": 0}\n{\"step\": 1}\n{\"step\": 2, \"eval/version\": 2}\n";
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kReplace).ok());
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("run (2 steps, of "), std::string::npos);
+}
+
 TEST_F(RunDirTest, AStartThatFailsPutsTheReplacedRunBack) {
   MakeRun();
   const int files = Files();
@@ -249,6 +258,18 @@ TEST_F(RunDirTest, AStartThatFailedBeforeTheRunBeganLeavesTheNameFree) {
     EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed()) << begun;
     fs::remove_all(root_ + "/run");
   }
+}
+
+TEST_F(RunDirTest, ACollectionIsNotOverwritten) {
+  {
+    const auto dir = RunDir::Open(root_, "run", IfExists::kFail);
+    ASSERT_TRUE(dir.ok()) << dir.status();
+    ASSERT_TRUE(dir->WriteFile("config.yaml", "run: {}").ok());
+    ASSERT_TRUE(dir->WriteFile("collection.json", "{}").ok());
+  }
+  EXPECT_EQ(RunDir::Open(root_, "run", IfExists::kFail).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kReplace)->existed());
 }
 
 // Somebody removed the configuration. The checkpoints are a run all the same, and nothing of it is overwritten.

@@ -109,6 +109,8 @@ TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRefused) {
                              HasSubstr("'a'")));
   term.domains = {"search"};
   EXPECT_THAT(Doubts(), IsEmpty());
+  term.domains = {"default"};
+  EXPECT_THAT(Error(), HasSubstr("1 of 2 tasks of data.tasks lack the field 'relevant_ids'")) << "of the task without";
   term.domains = {"serach"};
   EXPECT_THAT(Error(), HasSubstr("rewards.terms (retrieval): domains names 'serach', and no task"));
   term = {};

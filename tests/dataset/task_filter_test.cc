@@ -11,6 +11,7 @@ TEST(TaskFilterTest, FormatsThatInviteGuessingAreNamed) {
   EXPECT_EQ(GuessableFormat("Is 7 prime?", "Yes"), "true or false");
   EXPECT_EQ(GuessableFormat("True or false: 7 is prime.", "x"), "true or false");
   EXPECT_EQ(GuessableFormat("Prove that there are infinitely many primes.", ""), "proof");
+  EXPECT_EQ(GuessableFormat("Approve the plan. Prove that x > 0.", ""), "proof");
   EXPECT_EQ(GuessableFormat("What is 2 + 3?", "5"), std::nullopt);
   EXPECT_EQ(GuessableFormat("How do you improve it?", "12"), std::nullopt);
   EXPECT_EQ(GuessableFormat("Class A. has 3 pupils.", "3"), std::nullopt);

@@ -647,6 +647,12 @@ TEST(Opening, TheTasksDomainChoosesTheScaffoldAndItsKeys) {
   const auto second = world.gateway().OpenEpisode(request).value();
   EXPECT_EQ(world.pool.episode(second.episode_id()).scaffold(), "plain");
   EXPECT_EQ(second.owner_key(), "");
+  request.set_idempotency_key("a third key of 16");
+  request.set_group("i");
+  request.mutable_task()->clear_domain();
+  code.set_domain("default");
+  const auto third = world.gateway().OpenEpisode(request).value();
+  EXPECT_EQ(world.pool.episode(third.episode_id()).scaffold(), "coder") << "a task without a domain";
 }
 
 TEST(Opening, RepeatedWhileTheFirstIsUnderWayAdmitsOnce) {

@@ -104,6 +104,40 @@ TEST(Otlp, AnEpisodeIsATraceWithItsCallsAndItsGrading) {
   EXPECT_EQ(base::PrintJson(SpansOf("r", group, *journal.Group(0))), base::PrintJson(spans));  // sent twice = the same
 }
 
+TEST(Otlp, ASupervisedStepIsASpanAsLongAsItsPasses) {
+  FakeServer server;
+  Otlp otlp({"http://s", ""}, "run", server.Post());
+  const std::vector<view::Row> rows = {
+      {0, 1000.5, {{"sft/loss", 2}, {"sft/tokens_per_second", 8}, {"perf/pass_seconds", 0.25}}},
+      {1, 1001.5, {{"eval/reward_mean", 1}}},
+      {2, 1002.5, {{"dpo/tokens_per_second", 8}}}};  // skipped
+  ASSERT_TRUE(otlp.Rows(rows).ok());
+  ASSERT_EQ(server.Count("/v1/traces"), 1);
+  const base::json::value sent = base::ParseJson(server.asked[0].body).value();
+  const base::json::value& scope = sent.at("resourceSpans").as_array()[0].at("scopeSpans").as_array()[0];
+  const base::json::array& spans = scope.at("spans").as_array();
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(spans[0].at("startTimeUnixNano"), "1000250000000");
+  EXPECT_EQ(spans[0].at("endTimeUnixNano"), "1000500000000");
+  EXPECT_THAT(base::PrintJson(spans[0]), HasSubstr("sft/loss"));
+  EXPECT_EQ(spans[1].at("startTimeUnixNano"), spans[1].at("endTimeUnixNano"));
+}
+
+TEST(Otlp, AGradingShowsWhatATermGaveToCallsToo) {
+  view::testing::SmallRun run;
+  view::Journal journal;
+  ASSERT_TRUE(journal.Refresh(run.pool()).ok());
+  v1::Group group = datapool::testing::GetGroup(run.pool(), 0).value();
+  v1::TermValue& term = *group.mutable_episodes(0)->mutable_episode()->mutable_grade()->add_terms();
+  term.set_term("malformed_call");
+  (*term.mutable_calls())["one"] = -0.25;
+  (*term.mutable_calls())["two"] = -0.5;
+  const base::json::array spans = SpansOf("r", group, *journal.Group(0));
+  const base::json::value& of_term = spans[2].at("attributes").as_array().at(0);
+  EXPECT_EQ(of_term.at("key"), "ingot.reward.malformed_call");
+  EXPECT_EQ(of_term.at("value").at("doubleValue").as_double(), -0.75);
+}
+
 TEST(Place, IsReadAsItWasPrinted) {
   const Place place = ReadPlace(PrintPlace({1.5, 7, {9, 11}, "s"})).value();
   EXPECT_EQ(place.row_time, 1.5);

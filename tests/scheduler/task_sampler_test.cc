@@ -80,6 +80,17 @@ TEST(TaskSamplerTest, DomainsMixByTheirWeightsWhateverTheirSizes) {
   EXPECT_NEAR(Counts(sampler, 4000)["t0"] / 4000.0, 0.75, 0.04);
 }
 
+TEST(TaskSamplerTest, ADomainKeepsItsShareWhileSomeOfItsTasksRest) {
+  std::vector<v1::Task> tasks = MakeTasks(8);
+  for (size_t i = 0; i < 4; ++i) tasks[i].set_domain("code");
+  TaskSampler sampler =
+      Make(tasks, {.domains = {{"default", 1}, {"code", 3}}, .retire_after = 1, .retire_groups = 100000});
+  for (const char* resting : {"t1", "t2", "t3"}) sampler.Ended(resting, 0);
+  const auto counts = Counts(sampler, 4000);
+  EXPECT_NEAR(counts.at("t0") / 4000.0, 0.75, 0.04);
+  EXPECT_FALSE(counts.contains("t1"));
+}
+
 TEST(TaskSamplerTest, ACurriculumBeginsWithTheEasiestAndEndsWithAll) {
   SamplingOptions options{.order = "curriculum", .curriculum_start = 0.2, .curriculum_until = 0.5};
   TaskSampler sampler = Make(Graded(10), options);
