@@ -2,6 +2,7 @@
 // or request failed, 2 = the command line or the configuration is wrong. Errors go to stderr, one line each.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,8 @@ int Collect(const CollectArgs& args);
 
 struct InspectArgs {
   std::string run_dir;
-  std::string episode;  // id or group/sample; empty = a list
-  int limit = 20;
+  std::string episode;       // id or group/sample; empty = a list
+  std::optional<int> limit;  // episodes of each kind; 0 = all. Empty = 20 of the list for people, all as JSON
   bool json = false;
   bool journal = false;  // the run's journal, one JSON record per line
 };

@@ -109,8 +109,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   if (admin_key.empty() && !config.agents.recipes.empty()) admin_key = base::RandomHex(24);
   gateway.admin_key = admin_key;
   INGOT_ASSIGN_OR_RETURN(parts->gateway, gateway::Gateway::Create(config.gateway, gateway));
-  INGOT_ASSIGN_OR_RETURN(parts->http, gateway::HttpServer::Start(config.http, *parts->gateway));
-  parts->url = parts->http->url();
+  INGOT_ASSIGN_OR_RETURN(parts->http,
+                         gateway::HttpServer::Start(config.http, *parts->gateway, OwnHost(config.cluster)));
+  parts->url = parts->http->base_url();
   parts->metrics = &metrics;
 
   parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));

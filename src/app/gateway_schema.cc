@@ -67,7 +67,8 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
   schema.Field("gateway.writer_threads", &o.writer_threads,
                "calls that are recorded at a time, sharing the pool's fsyncs");
   schema.Field("gateway.max_queued_work", &o.max_queued_work, "requests waiting for a worker; beyond: 503");
-  schema.Field("gateway.public_url", &o.public_url, "address given to agents; empty: the one listened on");
+  schema.Field("gateway.public_url", &o.public_url,
+               "address given to agents; empty: the one listened on, by cluster.host where http.host is 0.0.0.0");
   schema.Field("http.host", &http.host, "address to listen on");
   schema.Field("http.port", &http.port, "0: a free one");
   schema.Field("http.io_threads", &http.io_threads, "threads for sockets");

@@ -48,6 +48,8 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
 constexpr std::pair<v1::EpisodePurpose, const char*> kKinds[] = {
     {v1::PURPOSE_TRAIN, "train"}, {v1::PURPOSE_EVAL, "eval"}, {v1::PURPOSE_SERVE, "serve"}};
 
+constexpr int kListed = 20;  // of each kind, for people
+
 absl::StatusOr<int> List(const OpenRun& run, int limit) {
   std::printf("%-34s %-5s %7s %6s %7s %-9s %8s %8s  %s\n", "episode", "kind", "group", "sample", "attempt", "state",
               "reward", "seconds", "task");
@@ -80,12 +82,14 @@ absl::StatusOr<std::string> ToJson(datapool::Client& pool, const std::string& ep
   return text;
 }
 
-// One line per episode.
+// One line per episode. stdout has records alone, so stderr tells of those that the limit leaves out.
 absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
   std::vector<std::string> ids;
+  std::string left_out;
   for (const auto& [purpose, kind] : kKinds) {
     const auto note = [&](const v1::Episode& episode) { ids.push_back(episode.episode_id()); };
-    INGOT_RETURN_IF_ERROR(VisitEpisodes(*run.pool, purpose, std::max(limit, 0), note).status());
+    INGOT_ASSIGN_OR_RETURN(const bool more, VisitEpisodes(*run.pool, purpose, std::max(limit, 0), note));
+    if (more) absl::StrAppend(&left_out, left_out.empty() ? "" : ", ", kind);
   }
   // Lines that scroll by are progress enough.
   Progress progress("inspect", stderr, base::Clock::Real(), OutputGoesElsewhere() ? 1 : 0);
@@ -94,6 +98,10 @@ absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
     progress.Show("episodes", printed++, std::ssize(ids));
     INGOT_ASSIGN_OR_RETURN(const std::string text, ToJson(*run.pool, id, /*lines=*/false));
     std::printf("%s\n", text.c_str());
+  }
+  if (!left_out.empty()) {
+    std::fprintf(stderr, "inspect: --limit %d leaves out further episodes (%s); --limit 0 prints all\n", limit,
+                 left_out.c_str());
   }
   return 0;
 }
@@ -118,7 +126,9 @@ absl::StatusOr<int> PrintJournal(const OpenRun& run) {
 absl::StatusOr<int> InspectOrError(const InspectArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const OpenRun run, OpenRunDir(args.run_dir));
   if (args.journal) return PrintJournal(run);
-  if (args.episode.empty()) return args.json ? PrintRecords(run, args.limit) : List(run, args.limit);
+  if (args.episode.empty()) {
+    return args.json ? PrintRecords(run, args.limit.value_or(0)) : List(run, args.limit.value_or(kListed));
+  }
   v1::GetEpisodeRequest request;
   INGOT_ASSIGN_OR_RETURN(*request.mutable_episode_id(), ResolveEpisode(*run.pool, args.episode));
   if (args.json) {

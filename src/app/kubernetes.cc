@@ -35,8 +35,10 @@ bool IsLabel(const std::string& name, size_t most) {
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || c == '-'; });
 }
 
-// Whether agents find several gateways behind a Service of the run's.
-bool NeedsService(const RunConfig& config) { return config.cluster.gateways > 1 && config.gateway.public_url.empty(); }
+// Whether agents find the gateways behind a Service of the run's: several ones, or one in another pod.
+bool NeedsService(const RunConfig& config) {
+  return (config.cluster.gateways > 1 || AgentsApart(config)) && config.gateway.public_url.empty();
+}
 
 absl::Status Check(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
@@ -74,11 +76,20 @@ absl::Status Check(const RunConfig& config) {
     if (std::count(source.begin(), source.end(), '/') == 1) continue;
     return refuse("cluster.kubernetes.env: ", variable, " is '", source, "': SECRET/KEY is expected");
   }
-  if (NeedsService(config) && (config.http.port == 0 || config.http.host == "127.0.0.1")) {
-    return refuse(
-        "cluster.gateways is ", cluster.gateways,
-        ": a Service stands in front of them, and needs http.port, and http.host=0.0.0.0; or name your own address "
-        "for agents in gateway.public_url");
+  if (NeedsService(config)) {
+    const bool one = cluster.gateways == 1;
+    if (config.http.port == 0 || IsLoopback(config.http.host)) {
+      return refuse(one ? "cluster.groups has agents and gateway in different pods"
+                        : absl::StrCat("cluster.gateways is ", cluster.gateways),
+                    ": a Service stands in front of ", one ? "the gateway" : "them",
+                    ", and needs http.port, and http.host=0.0.0.0; or name your own address for agents in "
+                    "gateway.public_url");
+    }
+    if (config.http.tls_certificate.empty() && !config.http.allow_plaintext) {
+      return refuse(
+          "agents reach the gateway over the cluster's network: give gateway.tls.certificate and key, or set "
+          "gateway.tls.allow_plaintext where that network is private");
+    }
   }
   for (const NodeGroup& group : cluster.groups) {
     if (!IsLabel(group.name, 20)) {
@@ -145,7 +156,8 @@ class Renderer {
             {"spec", object{{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", Labels()}}}};
   }
 
-  // The address for agents. A pod that is not ready gets no connection; any other one answers for all episodes.
+  // The address for agents. Of several gateways one that is not ready gets no connection: any other answers for all episodes.
+  // A single one gets them as soon as it listens, since its runner opens episodes before a probe finds it ready.
   object Front() const {
     object labels = Labels();
     labels[kGatewayLabel] = "true";
@@ -153,7 +165,9 @@ class Renderer {
     return {{"apiVersion", "v1"},
             {"kind", "Service"},
             {"metadata", Metadata(Name() + "-front", Labels())},
-            {"spec", object{{"selector", std::move(labels)}, {"ports", std::move(ports)}}}};
+            {"spec", object{{"publishNotReadyAddresses", cluster_.gateways == 1},
+                            {"selector", std::move(labels)},
+                            {"ports", std::move(ports)}}}};
   }
   std::string FrontUrl() const {
     return absl::StrCat(config_.http.tls_certificate.empty() ? "http" : "https", "://", Name(), "-front.",

@@ -18,6 +18,7 @@
 #include "app/full_disk.h"
 #include "app/grpc_access.h"
 #include "app/kubernetes_launcher.h"
+#include "app/launched_page.h"
 #include "app/launcher.h"
 #include "app/machine_memory.h"
 #include "app/model_keys.h"
@@ -31,9 +32,7 @@
 #include "app/role_waits.h"
 #include "app/run_command.h"
 #include "app/run_dir.h"
-#include "app/run_loggers.h"
 #include "app/run_metrics.h"
-#include "app/run_page.h"
 #include "app/run_registry.h"
 #include "app/run_roles.h"
 #include "app/run_secrets.h"
@@ -46,9 +45,6 @@
 #include "app/weight_ways.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "datapool/grpc_client.h"
-#include "rollout/grpc_client.h"
-#include "scheduler/grpc_client.h"
 
 namespace ingot::app {
 namespace {
@@ -100,48 +96,6 @@ std::string FolderOf(const RunConfig& config) { return absl::StrCat(config.root,
 
 void PrintLine(const RunConfig& config, const std::string& line) {
   std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
-}
-
-// The page and the loggers of a launched run, with the clients that they ask. A supervised run has no such clients.
-struct LaunchedPage {
-  std::unique_ptr<datapool::Client> pool;
-  std::unique_ptr<scheduler::Client> scheduler;
-  std::vector<std::shared_ptr<rollout::Client>> engines;
-  std::unique_ptr<loggers::Follower> follower;
-  std::unique_ptr<RunPage> page;  // last: it ends first
-};
-
-// Connects the clients, and gives the roles behind them.
-absl::StatusOr<RunPage::Roles> ConnectRoles(const ClusterOptions& cluster, RunRegistry& registry,
-                                            LaunchedPage& served) {
-  constexpr std::chrono::milliseconds kDeadline(5000);
-  INGOT_RETURN_IF_ERROR(registry.Follow());
-  served.pool = datapool::NewGrpcClient(ConnectPool(registry, cluster.datapools), kDeadline);
-  served.scheduler = scheduler::NewGrpcClient(registry.To("scheduler"), kDeadline);
-  RunPage::Roles roles;
-  roles.pool = served.pool.get();
-  roles.scheduler = served.scheduler.get();
-  for (int i = 0; i < cluster.rollout_engines; ++i) {
-    served.engines.push_back(rollout::NewGrpcClient(registry.To(RoleName("rollout", i))));
-    roles.engines.emplace_back(RoleName("rollout", i), served.engines.back().get());
-  }
-  return roles;
-}
-
-// `registry`: null = the run is supervised, and its trainer is alone.
-absl::StatusOr<LaunchedPage> ServeLaunchedPage(const LoadedConfig& loaded, const RunDir& dir, RunRegistry* registry,
-                                               const std::shared_ptr<const text::Tokenizer>& tokenizer) {
-  const RunConfig& config = *loaded.config;
-  LaunchedPage served;
-  RunPage::Roles roles;
-  if (registry != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(roles, ConnectRoles(config.cluster, *registry, served));
-  }
-  roles.tokenizer = tokenizer;
-  INGOT_ASSIGN_OR_RETURN(served.page, RunPage::OfRunning(config, dir, roles));
-  if (served.page != nullptr) std::printf("page %s\n", served.page->NewLink().c_str());
-  INGOT_ASSIGN_OR_RETURN(served.follower, FollowRun(config, dir, loaded.schema.EffectiveYaml(), served.pool.get()));
-  return served;
 }
 
 // Every role as a process of this machine.
@@ -203,6 +157,7 @@ class LocalLauncher final : public Launcher {
     WatchSilence(made);
     ServeStatus();
     INGOT_ASSIGN_OR_RETURN(page_, ServeLaunchedPage(loaded_, *dir_, registry_.get(), tokenizer_));
+    if (page_.page != nullptr) std::printf("page %s\n", page_.page->NewLink().c_str());
     std::printf(
         "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
         registry_ == nullptr ? "" : absl::StrCat("; `ingot status ", args_.config, "` prints their state").c_str());

@@ -1,5 +1,5 @@
 // `ingot node`: the agent of one node of a run. It starts the roles that cluster.groups gives to this node, restarts
-// them, and tells the registry what runs.
+// them, and tells the registry what runs. On the node that drives the run it serves the page and feeds the loggers.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +15,7 @@
 #include "app/commands.h"
 #include "app/front.h"
 #include "app/full_disk.h"
+#include "app/launched_page.h"
 #include "app/machine_memory.h"
 #include "app/model_setup.h"
 #include "app/node_clocks.h"
@@ -175,11 +176,13 @@ class Agent {
     Supervisor supervisor(options);
     for (const RoleProcess& role : roles_) INGOT_RETURN_IF_ERROR(supervisor.Start(specs.Spec(role)));
     Print(absl::StrCat(roles_.size(), " processes; logs ", dir_->logs()));
+    INGOT_ASSIGN_OR_RETURN(const LaunchedPage page, ServePage());
     const absl::StatusOr<int> code = supervisor.Run([] { return StopFlag().load(); },
                                                     [this](const std::string& line) {
                                                       INGOT_LOG(info, "{}", line);
                                                       Print(line);
                                                     });
+    if (page.follower != nullptr && code.ok() && *code == 0) page.follower->End(/*ok=*/true);
     // A node that does not drive the run ends when it is told to.
     return !drives_ && absl::IsCancelled(code.status()) ? absl::StatusOr<int>(0) : code;
   }
@@ -221,12 +224,22 @@ class Agent {
     return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
   }
 
-  absl::Status CheckMemory() const {
+  // The run's page and loggers: of the one node that drives the run.
+  absl::StatusOr<LaunchedPage> ServePage() {
+    if (!drives_) return LaunchedPage();
+    RunRegistry* const registry = TrainerAlone(config_) ? nullptr : registry_.get();
+    INGOT_ASSIGN_OR_RETURN(LaunchedPage served, ServeLaunchedPage(loaded_, *dir_, registry, tokenizer_));
+    if (served.page != nullptr) Print("page " + served.page->NewLink());
+    return served;
+  }
+
+  absl::Status CheckMemory() {
     const bool computes = std::any_of(roles_.begin(), roles_.end(), [](const RoleProcess& process) {
       return process.role == "trainer" || process.role == "rollout";
     });
     if (!computes) return absl::OkStatus();
     INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config_.model));
+    tokenizer_ = model.text.tokenizer;
     return CheckHeldHere(config_, model.shape, roles_, absl::StrCat("node ", name_));
   }
 
@@ -391,6 +404,7 @@ class Agent {
   const std::string name_;
   std::vector<RoleProcess> roles_;
   const bool drives_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;  // of a node that computes, such as the one that drives the run
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
   std::unique_ptr<Front> front_;  // of several gateways, where this node drives the run

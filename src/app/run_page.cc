@@ -1,6 +1,5 @@
 #include "app/run_page.h"
 
-#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -28,9 +27,8 @@ view::RunFacts FactsOf(const RunConfig& config) {
   facts.groups_per_step = options.groups_per_step;
   facts.group_size = options.group_size;
   facts.max_staleness = options.max_staleness;
-  facts.budget = (options.max_staleness + 1) * options.groups_per_step;
-  facts.window =
-      std::max<int64_t>(1, static_cast<int64_t>(options.window_fraction * static_cast<double>(facts.budget)));
+  facts.budget = options.window().Budget();
+  facts.window = options.window().Window();
   if (!config.agents.recipes.empty()) facts.concurrency = config.agents.concurrency;
   for (const auto& recipe : config.agents.recipes) facts.scaffolds.push_back(recipe.name);
   return facts;

@@ -38,6 +38,10 @@ int CountOf(const RunConfig& config, const std::string& role) {
   return role == "agents" && !StartsAgents(config) ? 0 : 1;
 }
 
+bool Has(const NodeGroup& group, std::string_view role) {
+  return std::find(group.roles.begin(), group.roles.end(), role) != group.roles.end();
+}
+
 constexpr const char* kStartOrder[] = {"datapool", "rewards", "scheduler", "rollout", "gateway", "trainer", "agents"};
 
 }  // namespace
@@ -51,6 +55,15 @@ std::vector<RoleProcess> AllRoles(const RunConfig& config) {
   }
   return roles;
 }
+
+bool AgentsApart(const RunConfig& config) {
+  const std::vector<NodeGroup>& groups = config.cluster.groups;
+  return StartsAgents(config) && !groups.empty() && std::none_of(groups.begin(), groups.end(), [](const auto& group) {
+           return Has(group, "agents") && Has(group, "gateway");
+         });
+}
+
+bool IsLoopback(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 absl::Status RequireRewardsRole(const RunConfig& config) {
   if (CountOf(config, "rewards") > 0 && !config.rewards.outcome_alone()) return absl::OkStatus();
@@ -109,6 +122,27 @@ absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::
                                                  cluster.trainer_ranks));
 }
 
+// Agents reach one gateway itself, and several behind a front on the node that drives the run.
+absl::Status CheckEntrance(const RunConfig& config) {
+  const ClusterOptions& cluster = config.cluster;
+  const bool one_machine = IsLoopback(cluster.host);  // it stands for several nodes
+  if (one_machine || !IsLoopback(config.http.host) || !config.gateway.public_url.empty()) return absl::OkStatus();
+  const bool front = cluster.gateways > 1;
+  for (const NodeGroup& group : cluster.groups) {
+    const bool entrance = Has(group, front ? "trainer" : "gateway");
+    const bool agents = StartsAgents(config) && Has(group, "agents") && !entrance;
+    const bool gateways = front && Has(group, "gateway") && (!entrance || group.nodes > 1);
+    if (!agents && !gateways) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cluster.groups ('", group.name, "') has ", agents ? "agents" : "a gateway", " on another node than ",
+        front ? "the front of the gateways" : "the gateway", ", and http.host is ", config.http.host,
+        ", which only its own machine reaches: set http.host=0.0.0.0, with gateway.tls "
+        "or, on a private network, gateway.tls.allow_plaintext; or name an address for agents in "
+        "gateway.public_url"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckGroups(const RunConfig& config) {
   const std::vector<NodeGroup>& groups = config.cluster.groups;
   if (groups.empty()) return absl::OkStatus();
@@ -152,7 +186,7 @@ absl::Status CheckGroups(const RunConfig& config) {
         "cluster.groups has agents and gateway on different nodes: name a file with the key that opens episodes in "
         "gateway.admin_key_file");
   }
-  return absl::OkStatus();
+  return CheckEntrance(config);
 }
 
 RoleSpec RoleSpecs::Spec(const RoleProcess& role) const {

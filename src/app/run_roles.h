@@ -14,6 +14,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/run_config.h"
@@ -41,8 +42,15 @@ std::vector<RoleProcess> AllRoles(const RunConfig& config);
 // nodes.
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node);
 
-// INVALID_ARGUMENT: the groups of the configuration, if there are any, do not run every role once.
+// INVALID_ARGUMENT: the groups of the configuration, if there are any, do not run every role once; or agents on one node are to
+// reach a gateway on another one without a key that opens episodes, or at an address that its own machine alone reaches.
 absl::Status CheckGroups(const RunConfig& config);
+
+// Whether no group has both the run's agents and a gateway.
+bool AgentsApart(const RunConfig& config);
+
+// An IP address, or host name, that only its own machine reaches.
+bool IsLoopback(std::string_view host);
 
 // INVALID_ARGUMENT: the run's reward stage is no role of its own, so nobody would ask a process of it.
 absl::Status RequireRewardsRole(const RunConfig& config);

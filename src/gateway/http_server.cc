@@ -16,14 +16,26 @@ absl::Status NameKeys(const absl::Status& status) {
                    " (gateway.tls.certificate and gateway.tls.key, or gateway.tls.allow_plaintext: true)"));
 }
 
+// The URL of a server at which other machines reach it: at 0.0.0.0 none does.
+std::string ReachedAt(const http::Server& server, const http::Options& options, const std::string& own_host) {
+  const bool every = options.host == "0.0.0.0" || options.host == "::";
+  if (!every || own_host.empty()) return server.url();
+  return absl::StrCat(options.tls_certificate.empty() ? "http" : "https", "://", own_host, ":", server.port());
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const http::Options& options, Gateway& gateway) {
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const http::Options& options, Gateway& gateway,
+                                                              const std::string& own_host) {
   auto made = std::unique_ptr<HttpServer>(new HttpServer(gateway));
   auto listening = http::Server::Listen(options, made->api_);
   if (!listening.ok()) return NameKeys(listening.status());
   made->server_ = *std::move(listening);
-  if (gateway.options().public_url.empty()) gateway.SetBaseUrl(made->url());  // before a client can open an episode
+  made->base_url_ = gateway.options().public_url;
+  if (made->base_url_.empty()) {
+    made->base_url_ = ReachedAt(*made->server_, options, own_host);
+    gateway.SetBaseUrl(made->base_url_);  // before a client can open an episode
+  }
   made->server_->Serve();
   made->server_->Every(kTick, [&gateway] { gateway.RunOnWorker([&gateway] { gateway.Tick(); }); });
   return made;

@@ -16,20 +16,25 @@ namespace ingot::gateway {
 
 class HttpServer {
  public:
-  // Listens and serves at once; errors are those of http::Server::Listen. `gateway` outlives the server.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway);
+  // Listens and serves at once; errors are those of http::Server::Listen. `gateway` outlives the server. `own_host`: this
+  // machine's name or address in base_url(), where the server listens on every address; empty = 0.0.0.0 stands there.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway,
+                                                           const std::string& own_host = "");
 
   // As http::Server::AcceptOn: rooms of agents hand in their way to the gateway.
   absl::StatusOr<std::shared_ptr<void>> AcceptOn(int listening_socket) { return server_->AcceptOn(listening_socket); }
   void Stop() { server_->Stop(); }
   int port() const { return server_->port(); }
-  std::string url() const { return server_->url(); }
+  std::string url() const { return server_->url(); }  // listened on
+  // For agents: public_url, or the one listened on.
+  const std::string& base_url() const { return base_url_; }
   int connections() const { return server_->connections(); }
 
  private:
   explicit HttpServer(Gateway& gateway) : api_(gateway) {}
 
   HttpApi api_;
+  std::string base_url_;                  // constant once it serves
   std::unique_ptr<http::Server> server_;  // last: it is stopped first
 };
 

@@ -293,6 +293,13 @@ def case_reports(binary, _, folder):
         run([binary, "train", "run.yaml", *TINY, "scheduler.total_steps=1", "http.dashboard=false"], f"{folder}/{place}/trial")
     one, two = "one/trial/runs/trial", "two/trial/runs/trial"
     refused_on_a_full_disk(binary, [["inspect", one, "--json"], ["inspect", one, "--journal"], ["inspect", one], ["compare", one, two]], folder)
+    listed = {}
+    for more in ((), ("--limit", "0"), ("--limit", "1")):
+        done = subprocess.run([binary, "inspect", one, "--json", *more], cwd=folder, capture_output=True, text=True, check=True)
+        listed[more] = ([json.loads(line)["episode"]["episodeId"] for line in done.stdout.splitlines()], done.stderr)
+    (every, silent), (same, _), (cut, told) = listed.values()
+    if every != same or silent or not 0 < len(cut) < len(every) or "--limit 1 leaves out further episodes (train" not in told:
+        raise SystemExit(f"FAILED: records of a list: {listed}")
     names = [line.split()[0] for line in run([binary, "compare", one, two, "--html", "both.html"], folder).splitlines()]
     both = pathlib.Path(folder, "both.html").read_text(encoding="utf-8")
     if any(name not in names or name not in both for name in (one, two)):

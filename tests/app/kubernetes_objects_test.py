@@ -2,7 +2,7 @@
 """Holds the objects that `ingot launch --dry-run` prints against the Kubernetes API: kubernetes_objects_test.py BINARY
 SOURCE_DIR.
 
-Each object is checked by kubernetes-validate, which carries the API's own schemas, with unknown fields refused. A JobSet is
+Among them are those of the example in docs/cluster.md. Each object is checked by kubernetes-validate, which carries the API's own schemas, with unknown fields refused. A JobSet is
 a kind of its own: the Job inside is checked so, and the whole by JobSet's own schema. Exits with 77 where
 kubernetes-validate is not installed. `scripts/setup.sh services` installs it into .venv-services, and fetches that schema
 where `go` is there.
@@ -11,6 +11,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 VERSIONS = ("1.30", "1.34")
 GROUPS = [{"name": "control", "roles": ["datapool", "scheduler", "agents"], "resources": {"cpu": "4", "memory": "16Gi"}},
@@ -24,7 +25,8 @@ SETTINGS = {"run.name": "math-1", "run.root": "/runs", "cluster.launcher": "kube
             "cluster.registry.endpoints": "['etcd:2379']", "cluster.kubernetes.image": "registry.example/ingot:1",
             "cluster.kubernetes.volume_claim": "runs", "cluster.kubernetes.token_secret": "token",
             "cluster.kubernetes.tls_secret": "tls", "cluster.kubernetes.env": '{"PGPASSWORD": "pool/password"}',
-            "gateway.admin_key_file": "/run/ingot/admin"}
+            "gateway.admin_key_file": "/run/ingot/admin", "http.host": "0.0.0.0", "http.port": 8080,
+            "gateway.tls.allow_plaintext": "true"}
 
 
 POOLS = [{"name": "control", "roles": ["scheduler", "agents"], "resources": {"cpu": "4", "memory": "16Gi"}}, *GROUPS[1:],
@@ -40,9 +42,49 @@ def rendered(binary, source, more):
     argv = [binary, "launch", "configs/smoke.yaml", "--dry-run"]
     for key, value in {**SETTINGS, **more}.items():
         argv += ["--set", f"{key}={value}"]
+    return planned(argv, source)
+
+
+def planned(argv, source):
     done = subprocess.run(argv, cwd=source, capture_output=True, text=True, timeout=240)
     check(done.returncode == 0, f"{argv}: {done.stderr}")
     return done.stdout
+
+
+# Prints two YAML texts as one in JSON: the keys of the second one over those of the first.
+JOIN = """
+import json, sys, yaml
+def over(below, above):
+    both = isinstance(below, dict) and isinstance(above, dict)
+    return {**below, **{key: over(below.get(key), value) for key, value in above.items()}} if both else above
+print(json.dumps(over(*(yaml.safe_load(text) for text in json.load(sys.stdin)))))
+"""
+
+
+def example(binary, source, python):
+    """The objects of the example in docs/cluster.md, beside the keys of configs/smoke.yaml."""
+    page = (pathlib.Path(source) / "docs/cluster.md").read_text()
+    shown = page.split("\n## Kubernetes\n")[1].split("```yaml\n")[1].split("```")[0]
+    smoke = (pathlib.Path(source) / "configs/smoke.yaml").read_text()
+    done = subprocess.run([python, "-c", JOIN], input=json.dumps([smoke, shown]), capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, done.stderr[-3000:])
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(done.stdout)
+        file.flush()
+        return planned([binary, "launch", file.name, "--dry-run"], source)
+
+
+def check_example(objects):
+    """Agents in one pod reach the gateway in another: by a Service that finds its pod, whose address every pod is told."""
+    check(not any(fault for _, faults in objects for fault in faults), f"the example of docs/cluster.md: {objects}")
+    named = {(one["kind"], one["metadata"]["name"]): one for one, _ in objects}
+    service = named["Service", "ingot-math-1-front"]
+    check(service["metadata"]["namespace"] == "team" and service["spec"]["ports"][0]["port"] == 8080, service)
+    pods = {key: one["spec"]["template"] for key, one in named.items() if "template" in one.get("spec", {})}
+    behind = [key for key, pod in pods.items() if service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()]
+    check(behind == [("Deployment", "ingot-math-1-front")], f"behind the Service: {behind}")
+    for key, pod in pods.items():
+        check("gateway.public_url=http://ingot-math-1-front.team:8080" in pod["spec"]["containers"][0]["args"], f"{key}: {pod}")
 
 
 # Reads YAML documents, by another library than the one that printed them, and prints them with the faults that the API's
@@ -115,13 +157,17 @@ def main():
     sets = [full, full.replace("maxRestarts", "maxRestart"), full.replace("parallelism", "parallelsim"),
             full.replace("readinessProbe", "readinessProb"), full.replace("replicas: 1", "replicas: one")]
     only = [document for text in sets for document in text.split("---\n") if 'kind: "JobSet"' in document]
-    answers = validated(python, jobset, [plain, full, plain.replace("readinessProbe", "readinessProb"), pools, *only])
+    shown = example(binary, source, python)
+    texts = [plain, full, plain.replace("readinessProbe", "readinessProb"), pools, shown, *only]
+    answers = validated(python, jobset, texts)
     if jobset.exists():
         check_jobsets(answers[-len(sets):])
     objects = [(one, faults) for one, faults, _ in answers[:-len(sets)]]
     first = next(i for i, (one, _) in enumerate(objects) if one["metadata"]["name"] == "ingot-math-1-pools")
     first = max(i for i in range(first) if objects[i][0]["kind"] == "ConfigMap")
-    objects, with_pools = objects[:first], objects[first:]
+    last = max(i for i, (one, _) in enumerate(objects) if one["kind"] == "ConfigMap")
+    check_example(objects[last:])
+    objects, with_pools = objects[:first], objects[first:last]
     for one, faults in with_pools:
         check(not any(faults), f"{one['kind']}: {faults}\n{json.dumps(one, indent=1)}")
     named = {(one["kind"], one["metadata"]["name"]): one["spec"] for one, _ in with_pools if "spec" in one}
@@ -129,7 +175,7 @@ def main():
     check(fronts["replicas"] == 3 and fronts["serviceName"] == "ingot-math-1", fronts)
     check(service["selector"].items() <= fronts["template"]["metadata"]["labels"].items(), "the Service has no pool behind it")
     check(named["PodDisruptionBudget", "ingot-math-1-pools"]["maxUnavailable"] == 1, "no process of the pool may be evicted")
-    expected = ["ConfigMap", "Service", "PodDisruptionBudget", "PodDisruptionBudget", "StatefulSet", "StatefulSet",
+    expected = ["ConfigMap", "Service", "Service", "PodDisruptionBudget", "PodDisruptionBudget", "StatefulSet", "StatefulSet",
                 "Deployment"]
     third = len(objects) // 3
     for part, trainer in ((objects[:third], "Job"), (objects[third:2 * third], "JobSet")):

@@ -24,6 +24,8 @@ RunConfig Clustered() {
   config.tasks = "tasks.jsonl";
   config.agents.recipes.emplace_back();
   config.gateway.admin_key_file = "/run/ingot/admin";
+  config.http.host = "0.0.0.0";
+  config.http.allow_plaintext = true;
   ClusterOptions& cluster = config.cluster;
   cluster.rollout_engines = 8;
   cluster.registry.kind = RegistryKind::kEtcd;
@@ -71,7 +73,7 @@ TEST(Kubernetes, EachGroupIsTheKindOfObjectThatKeepsWhatItHasToKeep) {
   Named(objects, "StatefulSet", "ingot-math-1-control");
   Named(objects, "Deployment", "ingot-math-1-front");
   Named(objects, "Job", "ingot-math-1-trainer");
-  EXPECT_EQ(objects.size(), 8) << "and a budget for control and trainer";
+  EXPECT_EQ(objects.size(), 9) << "and a Service for agents, and a budget for control and trainer";
   EXPECT_EQ(DecidingJob(Clustered()), "ingot-math-1-trainer");
 }
 
@@ -80,11 +82,13 @@ TEST(Kubernetes, AServiceStandsInFrontOfSeveralGateways) {
   config.cluster.gateways = 2;
   config.cluster.groups[1].nodes = 2;
   config.http.port = 8080;
+  config.http.host = "127.0.0.1";
   EXPECT_THAT(Fault(config), HasSubstr("http.host=0.0.0.0"));
   config.http.host = "0.0.0.0";
   const auto objects = Rendered(config);
   const YAML::Node service = Named(objects, "Service", "ingot-math-1-front")["spec"];
   EXPECT_EQ(service["ports"][0]["port"].as<int>(), 8080);
+  EXPECT_FALSE(service["publishNotReadyAddresses"].as<bool>()) << "another gateway answers";
   const YAML::Node pods = Named(objects, "StatefulSet", "ingot-math-1-front")["spec"];
   EXPECT_EQ(pods["replicas"].as<int>(), 2);
   for (const auto& label : service["selector"]) {
@@ -97,6 +101,36 @@ TEST(Kubernetes, AServiceStandsInFrontOfSeveralGateways) {
               Contains("gateway.public_url=http://ingot-math-1-front.default:8080"));
   config.gateway.public_url = "https://agents.example";
   EXPECT_EQ(Rendered(config).size(), objects.size() - 1) << "its owner's address, and no Service";
+}
+
+TEST(Kubernetes, AServiceStandsInFrontOfAGatewayInAnotherPodThanTheAgents) {
+  RunConfig config = Clustered();
+  const auto objects = Rendered(config);
+  const YAML::Node service = Named(objects, "Service", "ingot-math-1-front")["spec"];
+  EXPECT_EQ(service["ports"][0]["targetPort"].as<int>(), config.http.port);
+  EXPECT_TRUE(service["publishNotReadyAddresses"].as<bool>()) << "agents come before its first probe";
+  const YAML::Node pods = Named(objects, "Deployment", "ingot-math-1-front")["spec"]["template"];
+  for (const auto& label : service["selector"]) {
+    EXPECT_EQ(pods["metadata"]["labels"][label.first.as<std::string>()].as<std::string>(),
+              label.second.as<std::string>());
+  }
+  EXPECT_THAT(Texts(pods["spec"]["containers"][0]["args"]),
+              Contains("gateway.public_url=http://ingot-math-1-front.default:8080"));
+
+  config.http.host = "127.0.0.1";
+  EXPECT_THAT(Fault(config),
+              HasSubstr("agents and gateway in different pods: a Service stands in front of the gateway, "
+                        "and needs http.port, and http.host=0.0.0.0"));
+  config.gateway.public_url = "https://agents.example";
+  EXPECT_EQ(Fault(config), "") << "its owner's address";
+  config.gateway.public_url.clear();
+  config.http.host = "0.0.0.0";
+  config.http.allow_plaintext = false;
+  EXPECT_THAT(Fault(config), HasSubstr("gateway.tls.allow_plaintext")) << "the pod could not listen";
+  config.http.host = "127.0.0.1";
+  config.cluster.groups[0].roles.push_back("gateway");
+  config.cluster.groups.erase(config.cluster.groups.begin() + 1);
+  EXPECT_EQ(Rendered(config).size(), objects.size() - 2) << "one pod has both: no Deployment, and no Service";
 }
 
 TEST(Kubernetes, SeveralProcessesOfThePoolAreNumberedPodsOfWhichOneMayGoAtATime) {
@@ -124,7 +158,8 @@ TEST(Kubernetes, APodRunsTheAgentOfItsNode) {
               ElementsAre("node", "/etc/ingot/run.yaml", "--group", "engines", "--resume", "--set",
                           "cluster.takeover_s=0", "--set", "cluster.host=$(POD_IP)", "--set",
                           "cluster.token_file=/run/ingot/token", "--set", "cluster.tls.certificate=/run/ingot/tls.crt",
-                          "--set", "cluster.tls.key=/run/ingot/tls.key", "--set", "cluster.tls.ca=/run/ingot/ca.crt"));
+                          "--set", "cluster.tls.key=/run/ingot/tls.key", "--set", "cluster.tls.ca=/run/ingot/ca.crt",
+                          "--set", "gateway.public_url=http://ingot-math-1-front.default:8080"));
   EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"].as<std::string>(), "4");
   EXPECT_EQ(container["env"][1]["name"].as<std::string>(), "INGOT_NODE");
   EXPECT_EQ(container["env"][1]["valueFrom"]["fieldRef"]["fieldPath"].as<std::string>(),

@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as several nodes of this machine: nodes_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: nodes (a node with reward stage, scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes),
+Cases: nodes (a node with reward stage, scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes; the
+node that drives the run serves its page and feeds its logger), nodes_logger (so does a node that is stopped and started again),
 nodes_engines (a node with an engine dies, and another one runs its engine), nodes_pools (two nodes serve one pool in
 PostgreSQL; each dies, and one comes back), mutual_tls (roles that show each other
 certificates train a run).
 """
+import collections
+import http.server
 import json
 import os
 import pathlib
+import re
 import subprocess
+import threading
 
-from ingot_runs import SHORT, check, check_run, end, main, status, wait_for_rows, wait_until, write_secret
+from ingot_runs import GROUPS, SHORT, check, check_run, end, main, status, wait_for_rows, wait_until, write_secret
+from page_tests import Page
 from postgres_server import PostgresServer
 
 
@@ -36,6 +42,46 @@ def wait_with(ingot, driver, group, condition, what):
     check(driver.poll() is None, output_of(ingot, group))
 
 
+class Trackio:
+    """A server that takes the rows of a run as Trackio does."""
+
+    def __enter__(self):
+        self.steps = []
+        owner = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):  # noqa: N802
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                owner.steps += [log["step"] for log in body["logs"] if "reward/mean" in log["metrics"]]
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+
+    def check_rows(self, ingot, name):
+        """Every row of the run's record came, and came once."""
+        rows = [row["step"] for row in ingot.metrics(name) if "reward/mean" in row]
+        check(collections.Counter(self.steps) == collections.Counter(rows), f"the logger got {self.steps} of {rows}")
+
+
+def page_of(ingot, name, group):
+    """The page that the first node of `group` serves."""
+    link = re.search(rf"^\[{name} {group}-0\] page (http\S+)$", output_of(ingot, group), re.MULTILINE)
+    check(link, f"no link to a page: {output_of(ingot, group)}")
+    return Page(link[1]).open()
+
+
 # The reward stage as a role of its own.
 JUDGED = {"cluster.rewards_role": "true", "rewards.terms": "[{kind: outcome}, {kind: length, weight: 0.2}]"}
 
@@ -47,12 +93,24 @@ def case_nodes(ingot):
     steps = 20  # a node dies long before the last one
     own = settings(ingot, "spread", groups, **{"scheduler.total_steps": steps, "cluster.trainer_ranks": 2,
                                                "cluster.min_trainer_ranks": 2, **JUDGED})
+    with Trackio() as logger:
+        own["loggers.trackio.url"] = logger.url
+        run_spread(ingot, own, steps)
+        logger.check_rows(ingot, "spread")
+
+
+def run_spread(ingot, own, steps):
     nodes = {}
     try:
         for group, node in (("trainers", 1), ("rest", 0), ("front", 0), ("trainers", 0)):
             nodes[group, node] = start_node(ingot, own, group, node)
         driver = nodes["trainers", 0]
         wait_with(ingot, driver, "trainers", lambda: ingot.rows("spread") >= 3, "row 3")
+        page = page_of(ingot, "spread", "trainers")  # its pool, scheduler and engine are on other nodes
+        wait_until(lambda: page.json("/api/run")["engines"][0].get("sampled_tokens", 0) > 0, "the engine on the page", driver)
+        check(page.json("/api/run")["live"] and page.json("/api/window")["next_group"] > 0, "the page has no groups")
+        others = [output_of(ingot, "trainers", 1), output_of(ingot, "rest"), output_of(ingot, "front")]
+        check(not any("page http" in output for output in others), f"a second page: {others}")
         code, lines = status(ingot, own)
         check(code == 0 and "rewards, scheduler, gateway" in lines["front-0"] and "trainer-1" in lines["trainers-1"],
               f"ingot status: {code} {lines}")
@@ -70,6 +128,29 @@ def case_nodes(ingot):
         check(nodes["trainers", 1].wait(timeout=180) == 0, output_of(ingot, "trainers", 1))
     finally:
         end(*nodes.values())
+
+
+def case_nodes_logger(ingot):
+    """A node that is stopped in order and started again sends its logger every row once."""
+    ingot.configure("groups", GROUPS)
+    groups = [{"name": "all", "roles": ["datapool", "scheduler", "rollout", "gateway", "trainer", "agents"]}]
+    with Trackio() as logger:
+        own = {"run.name": "told", "scheduler.total_steps": 1000, "cluster.groups": json.dumps(groups),
+               "cluster.token_file": write_secret(ingot, "token"), "loggers.trackio.url": logger.url}
+        node = start_node(ingot, own, "all")
+        try:
+            wait_until(lambda: len(logger.steps) >= 2, "two rows at the logger", node)
+            link = ingot.call("view", f"{ingot.folder}/told").stdout
+            check(Page(link.split("\n")[0]).open().json("/api/run")["live"], f"`ingot view` finds no page of the node: {link}")
+            node.terminate()
+            check(node.wait(timeout=180) != 0, "a stopped run ended well")
+            logger.check_rows(ingot, "told")
+            steps = ingot.rows("told") + 3
+            code, output = ingot.run("node", own | {"scheduler.total_steps": steps}, ("--group", "all", "--resume"), timeout=180)
+            check(code == 0 and "page http" in output, f"exit code {code}: {output}")
+            logger.check_rows(ingot, "told")
+        finally:
+            end(node)
 
 
 def case_nodes_engines(ingot):
@@ -175,4 +256,4 @@ def case_mutual_tls(ingot):
 
 
 if __name__ == "__main__":
-    main(case_nodes, case_nodes_engines, case_nodes_pools, case_mutual_tls)
+    main(case_nodes, case_nodes_logger, case_nodes_engines, case_nodes_pools, case_mutual_tls)

@@ -207,6 +207,7 @@ def check_faults(ingot, folder):
     check_damage(ingot, folder)
     check_without_pool(ingot, folder)
     check_replaced(ingot, folder)
+    check_order(ingot, folder)
     check_record(ingot, folder)
 
 
@@ -347,6 +348,25 @@ def check_replaced(ingot, folder):
     shutil.rmtree(run / "pool")
     wait_until(lambda: "is not there" in page.json("/api/run").get("no_pool", ""), "a page that says that the pool is gone", seconds=120)
     end(served)
+    shutil.rmtree(run)
+
+
+def check_order(ingot, folder):
+    """The page's window is that of the scheduler's order. No key of the run's opens a page of files."""
+    run = pathlib.Path(folder) / "ordered"
+    shutil.copytree(f"{folder}/seen", run, ignore=shutil.ignore_patterns("sockets"))
+    kept = (run / "config.yaml").read_text()
+    check(kept.count("order: windowed") == 1, kept)
+    for order, sees in (("windowed", lambda window, budget: 1 <= window <= budget), ("strict", lambda window, _: window == 1),
+                        ("greedy", lambda window, budget: window > budget)):
+        (run / "config.yaml").write_text(kept.replace("order: windowed", f"order: {order}"))
+        served, page = view_files(ingot, folder, "ordered")
+        state = page.json("/api/window")
+        check(sees(state["window"], state["budget"]), f"{order}: W {state['window']}, B {state['budget']}")
+        check(all(group["in_window"] == (group["group"] < state["head"] + state["window"]) for group in state["groups"]),
+              f"{order}: {state}")
+        check(page.ask("/api/run", {"Authorization": "Bearer "})[0] == 401, "an empty key opens a page of files")
+        end(served)
     shutil.rmtree(run)
 
 

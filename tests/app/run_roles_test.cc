@@ -112,6 +112,36 @@ TEST(RunRoles, GroupsThatDoNotRunEveryRoleOnceAreRefused) {
   EXPECT_THAT(Fault(config), HasSubstr("'database' is no role"));
 }
 
+TEST(RunRoles, AnAddressOfOneMachineServesNoAgentsOfAnother) {
+  RunConfig config = Clustered();
+  config.cluster.host = "10.0.0.5";
+  EXPECT_EQ(Fault(config), "") << "agents and gateway share a node";
+  config.cluster.groups[0].roles.pop_back();
+  config.cluster.groups[2].roles.push_back("agents");
+  config.gateway.admin_key_file = "key";
+  EXPECT_THAT(Fault(config), HasSubstr("('small') has agents on another node than the gateway, and http.host is "
+                                       "127.0.0.1, which only its own machine reaches: set http.host=0.0.0.0"));
+  config.cluster.host = "127.0.0.1";
+  EXPECT_EQ(Fault(config), "") << "one machine stands for all nodes";
+  config.cluster.host = "auto";
+  config.http.host = "0.0.0.0";
+  EXPECT_EQ(Fault(config), "");
+  config.http.host = "127.0.0.1";
+  config.gateway.public_url = "https://agents.example";
+  EXPECT_EQ(Fault(config), "");
+}
+
+TEST(RunRoles, TheFrontAndItsGatewaysReachEachOther) {
+  RunConfig config = Clustered();
+  config.cluster.host = "10.0.0.5";
+  config.cluster.gateways = 2;
+  config.cluster.groups[2].roles.push_back("gateway");
+  config.gateway.admin_key_file = "key";
+  EXPECT_THAT(Fault(config), HasSubstr("('small') has a gateway on another node than the front of the gateways"));
+  config.http.host = "0.0.0.0";
+  EXPECT_EQ(Fault(config), "");
+}
+
 TEST(RunRoles, ThePlanShowsCommandsWithoutSecrets) {
   const RunConfig config = Clustered();
   RoleSpecs::Parts parts;

@@ -213,6 +213,8 @@ def case_slurm(ingot, cluster):
     check_run(ingot, "job", steps)
     check_prefixes(ingot, "job", ("engines-0", "engines-1", "control-0"))
     check("Node failure" in output_of(ingot, "job"), output_of(ingot, "job"))
+    pages = re.findall(r"^\d+: \[job (\S+)\] page http", output_of(ingot, "job"), re.MULTILINE)
+    check(pages == ["control-0"], f"nodes that serve a page: {pages}")
 
 
 def case_slurm_stop(ingot, cluster):

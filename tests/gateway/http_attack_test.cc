@@ -92,5 +92,18 @@ TEST(HttpOptions, PlainTextStaysOnThisMachineUnlessSaidOtherwise) {
   EXPECT_NE(status.message().find("gateway.tls.certificate"), absl::string_view::npos) << status;
 }
 
+// Agents of other machines reach no 0.0.0.0.
+TEST(HttpOptions, AServerOnEveryAddressIsKnownByItsMachines) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.host = "0.0.0.0";
+  site.http.allow_plaintext = true;
+  const auto server = HttpServer::Start(site.http, site.gateway(), "10.0.0.5").value();
+  EXPECT_EQ(server->base_url(), absl::StrCat("http://10.0.0.5:", server->port()));
+  EXPECT_TRUE(site.Open().base_url().starts_with(server->base_url() + "/s/")) << site.Open().base_url();
+  site.http.host = "127.0.0.1";
+  const auto local = HttpServer::Start(site.http, site.gateway(), "10.0.0.5").value();
+  EXPECT_EQ(local->base_url(), local->url()) << "its one address";
+}
+
 }  // namespace
 }  // namespace ingot::gateway

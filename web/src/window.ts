@@ -27,8 +27,9 @@ export class WindowView implements View {
         "aria-label": `group ${group}, trained, holds its slot` }, "…"));
     const open = state.groups.filter((group) => group.state === "open");
     const used = state.groups.length + held.length;
+    const range = state.window > state.budget ? "any finished group" : `finished groups of the ${state.window}`;
     refresh(this.place, h("h2", {}, "The window"),
-      h("p", {}, `Head: group ${state.head}. A batch may take finished groups from there on, of ${state.window}. ${used} of ${state.budget} slots are used. ` +
+      h("p", {}, `Head: group ${state.head}. A batch may take ${range} from there on. ${used} of ${state.budget} slots are used. ` +
         `Live version: ${state.live_version}. So far ${state.trained} groups were trained, ${state.dropped} dropped, ${state.failed} failed.`),
       used ? h("div", { class: "cells", role: "list", "aria-label": "groups in the order of admission" },
         [...held, ...state.groups.map(cell)].map((one) => h("span", { role: "listitem" }, one))) :

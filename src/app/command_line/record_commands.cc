@@ -12,8 +12,9 @@ Command::Run DeclareInspect(CLI::App& parser) {
   const auto args = std::make_shared<InspectArgs>();
   parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
   parser.add_option("episode", args->episode, "an episode id, or GROUP/SAMPLE; without it, a list");
-  parser.add_option("--limit", args->limit, "listed episodes of training and of evaluation each; 0: all")
-      ->capture_default_str();
+  parser.add_option("--limit", args->limit,
+                    "listed episodes of training, of evaluations and of `ingot serve` each; 0: all; default: 20, with "
+                    "--json all");
   parser.add_flag("--json", args->json, "the stored record as JSON; of a list one record per line, with its calls");
   parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
   return [args] { return Inspect(*args); };

@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   const auto start = [&](int port) {
     http::Options options = context.config.http;
     options.port = port;
-    return gateway::HttpServer::Start(options, gateway);
+    return gateway::HttpServer::Start(options, gateway, OwnHost(context.config.cluster));
   };
   const int configured = context.config.http.port;
   int before = 0;
@@ -99,9 +99,8 @@ absl::Status RunGateway(const RoleContext& context) {
   services.push_back(gateway::NewGatewayService(*gateway));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server,
                          ServeRole(context, "gateway", std::move(services), HttpPlace(context, *http)));
-  const std::string url = config.gateway.public_url.empty() ? http->url() : config.gateway.public_url;
-  INGOT_LOG(info, "agents reach the gateway at {}, listening at {}", url, http->url());
-  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(url).c_str());
+  INGOT_LOG(info, "agents reach the gateway at {}, listening at {}", http->base_url(), http->url());
+  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(http->base_url()).c_str());
   base::Executor timers({.name = "timers"});
   const base::Timer watch = timers.PostEvery(milliseconds(1000), [&] {
     for (const std::string& gone : peers.Gone()) {
