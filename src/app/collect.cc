@@ -81,8 +81,8 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
                             {"tasks_left_out", check.data.left_out}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kCollection, base::PrintJson(record) + "\n"));
   bool done = false;
-  INGOT_RETURN_IF_ERROR(
-      EvaluateOnce("collect", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
+  INGOT_RETURN_IF_ERROR(EvaluateOnce(
+      "collect", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result, datapool::Client&) {
         done = true;
         std::printf("%d episodes, %d failed, mean outcome %.4f  pool: %s\n", result.total(), result.failed(),
                     result.reward_mean(), dir.path().c_str());

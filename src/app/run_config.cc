@@ -94,6 +94,8 @@ void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("eval.at_start", &config.eval.at_start,
                "evaluate the weights before the first step too, on pinned weights (a multiple of every_versions)");
   schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
+  schema.Field("eval.success", &config.eval.success,
+               "a sample of this reward or more is a success, for eval/pass@k; training does not use it");
   schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
   schema.Field("goal.last_steps", &config.goal.last_steps, "number of last steps in the goal; 0: none");

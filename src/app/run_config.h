@@ -55,6 +55,7 @@ struct EvalOptions {
   int64_t every_versions = 0;  // evaluate versions that are multiples of this; 0 = only the last
   bool at_start = false;       // evaluate version 0 too, the weights before the first step
   int32_t avg_n = 1;           // samples per task
+  double success = 1;          // a sample succeeds with this return or more: for pass@k
 
   // Whether the run holds weights back for an evaluation while newer ones are live.
   bool of_earlier_versions() const { return at_start || every_versions > 0; }

@@ -114,7 +114,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   RunVersions versions(seams, evaluations, pinned, trainer->config(), patience);
   if (first_step == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, model, dir, versions, patience));
   PoolBatchSource source(seams, patience, line);
-  RunRecorder recorder(seams, *log, line, tally, evaluations, patience, start);
+  RunRecorder recorder(seams, *log, line, tally, evaluations, patience, config.eval.success, start);
   INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, recorder, patience));
 
   trainer::LoopOptions options;

@@ -240,6 +240,9 @@ def case_evaluate(ingot):
     for step in (1, 2):
         result = json.loads((folder / f"t-eval/step-{step:08d}/evaluation.json").read_text())
         check(result["eval/episodes"] == 6 and result["checkpoint"].endswith(f"t/checkpoints/step-{step:08d}"), result)
+        # Two tasks of three samples: pass@1 and pass@2, and pass@4 of none.
+        check(0 <= result["eval/pass@1"] <= result["eval/pass@2"] <= 1 and "eval/pass@4" not in result, result)
+        check(result["eval/reward_stderr"] >= 0 and result["eval/num_turns/mean"] >= 1, result)
         listed = ingot.inspect(f"t-eval/step-{step:08d}")
         check(listed.count(" eval ") == 6 and listed.count(" finished ") == 6, listed)
     code, output = ingot.run("train", {**train, "run.name": "u-eval", "scheduler.total_steps": 1})

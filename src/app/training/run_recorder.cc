@@ -6,6 +6,7 @@
 
 #include "app/seconds.h"
 #include "base/log.h"
+#include "view/eval_figures.h"
 
 namespace ingot::app {
 namespace {
@@ -22,13 +23,15 @@ base::json::array LoadsJson(const trainer::ExpertLoads& loads) {
 }  // namespace
 
 RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
-                         Evaluations& evaluations, const Patience& patience, std::chrono::nanoseconds start)
+                         Evaluations& evaluations, const Patience& patience, double success,
+                         std::chrono::nanoseconds start)
     : seams_(seams),
       log_(log),
       line_(line),
       tally_(tally),
       evaluations_(evaluations),
       patience_(patience),
+      success_(success),
       start_(start),
       engine_(*seams.engine) {}
 
@@ -63,12 +66,28 @@ Evaluations::Report RunRecorder::OnEvaluation() {
     fields["eval/reward_mean"] = result.reward_mean();
     fields["eval/episodes"] = result.total();
     fields["eval/failed"] = result.failed();
+    INGOT_RETURN_IF_ERROR(AddFigures(version, fields));
     AddGrades(version, fields);
     INGOT_RETURN_IF_ERROR(Write(version, fields));
     line_.Note(fmt::format("evaluation of version {}: reward {:.3f} over {} held-out episodes", version,
                            result.reward_mean(), result.total()));
     return absl::OkStatus();
   };
+}
+
+absl::Status RunRecorder::AddFigures(int64_t version, base::json::object& fields) {
+  absl::StatusOr<std::map<std::string, double>> figures;
+  const absl::Status read = Persist(patience_, "reading the episodes of an evaluation", [&] {
+    figures = view::EvalFiguresOf(*seams_.pool, version, success_);
+    return figures.status();
+  });
+  if (absl::IsCancelled(read)) return read;
+  if (!read.ok()) {
+    INGOT_LOG(warn, "the record has the mean reward of version {} alone: {}", version, read.ToString());
+    return absl::OkStatus();
+  }
+  for (const auto& [name, value] : *figures) fields[name] = value;
+  return absl::OkStatus();
 }
 
 void RunRecorder::AddGrades(int64_t version, base::json::object& fields) {
