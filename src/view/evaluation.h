@@ -38,6 +38,9 @@ std::optional<Estimate> DifferenceOf(const TaskRewards& first, const TaskRewards
 // The versions whose evaluation the record has, with their mean rewards.
 std::map<int64_t, double> EvaluatedVersions(const Rows& rows);
 
+// eval/pass@K in the record, by version and K. Empty for records of programs that did not write it.
+std::map<int64_t, std::map<int64_t, double>> EvaluatedPasses(const Rows& rows);
+
 // The reward of a run's last steps: the mean of reward/mean over at most `steps` rows.
 Estimate LastReward(const Rows& rows, size_t steps);
 

@@ -31,6 +31,8 @@ export function chartsFor(names: string[]): ChartSpec[] {
     ...every("Reward by term, before weights", "reward/term/", like("reward/term/", whole)),
     chart("Evaluation on held-out tasks", ["eval/reward_mean", "eval/graded_mean"], "eval"),
     ...every("Evaluation by reward term, before weights", "eval/term/", like("eval/term/"), "eval"),
+    ...every("Evaluation, pass@k", "eval/", like("eval/pass@", (rest) => !rest.includes("@")), "eval"),
+    ...every("Evaluation by domain", "eval/reward_mean@domain:", like("eval/reward_mean@domain:"), "eval", kMostAlike),
     ...every("Reward by domain", "reward/batch_mean@domain:", like("reward/batch_mean@domain:"), "step", kMostAlike),
     ...every("Measures of reward terms", "reward/term/", like("reward/term/", (rest) => rest.includes("/") && !rest.includes("@")), "step", kMostAlike),
     ...every("Signals", "signal/", like("signal/", (rest) => !rest.includes("@")), "step", kMostAlike),
