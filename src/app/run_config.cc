@@ -96,6 +96,8 @@ void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
   schema.Field("eval.success", &config.eval.success,
                "a sample of this reward or more is a success, for eval/pass@k; training does not use it");
+  schema.Field("eval.max_new_tokens", &config.gateway.eval_max_new_tokens,
+               "greatest number of tokens sampled per call of an evaluation; 0: gateway.max_new_tokens");
   schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
   schema.Field("goal.last_steps", &config.goal.last_steps, "number of last steps in the goal; 0: none");
@@ -202,6 +204,10 @@ absl::Status CheckStages(const RunConfig& config) {
 }
 
 absl::Status CheckRoles(const RunConfig& config) {
+  if (config.gateway.eval_max_new_tokens < 0) {  // the gateway does not know the key's name
+    return absl::InvalidArgumentError(absl::StrCat("eval.max_new_tokens is ", config.gateway.eval_max_new_tokens,
+                                                   ": it must be above 0, or 0 for gateway.max_new_tokens"));
+  }
   INGOT_RETURN_IF_ERROR(CheckModel(config.model));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
