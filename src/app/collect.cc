@@ -56,6 +56,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   config.scheduler.final_eval = true;
   config.rollout.threads = SplitCores(config).total;
   config.eval.tasks.clear();  // checked as data.tasks, which they are
+  config.eval.sets.clear();
   config.eval.avg_n = args.samples;
   config.gateway.eval_max_new_tokens = 0;  // these are no held-out tasks
   config.gateway.eval_sampling.temperature = static_cast<float>(args.temperature);

@@ -50,7 +50,8 @@ std::string LeftOut(int64_t tasks, int64_t left_out) {
   return left_out == 0 ? "" : absl::StrCat(", ", tasks, " of ", tasks + left_out, " tasks");
 }
 
-// Prints the figures of view/eval_figures.h and adds them to the record. Of a domain only the mean reward is printed.
+// Prints the figures of view/eval_figures.h and adds them to the record. Of a domain or a set it prints the mean reward
+// alone.
 void AddFigures(datapool::Client& pool, double success, base::json::object& record) {
   const auto figures = view::EvalFiguresOf(pool, 0, success);
   if (!figures.ok()) {
@@ -60,16 +61,15 @@ void AddFigures(datapool::Client& pool, double success, base::json::object& reco
   for (const auto& [name, value] : *figures) {
     const std::string printable = base::Printable(name);  // it may hold a domain
     record[printable] = value;
-    const bool of_domain = name.find("@domain:") != std::string::npos;
-    if (!of_domain || name.starts_with("eval/reward_mean@")) std::printf("%s %.4f\n", printable.c_str(), value);
+    const bool of_part = name.find("@domain:") != std::string::npos || name.find("@set:") != std::string::npos;
+    if (!of_part || name.starts_with("eval/reward_mean@")) std::printf("%s %.4f\n", printable.c_str(), value);
   }
 }
 
 absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   RunConfig& config = *loaded.config;
-  if (config.eval.tasks.empty())
-    return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
+  if (!config.eval.has_tasks()) return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
   if (config.agents.recipes.empty()) {
     return absl::InvalidArgumentError(

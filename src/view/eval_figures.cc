@@ -47,7 +47,9 @@ void EvalFigures::Add(const v1::EpisodeTree& tree) {
   }
   const auto calls = static_cast<double>(tree.calls_size());
   const std::string& domain = episode.task().domain();
-  for (Part* part : {&all_, &by_domain_[domain.empty() ? "default" : domain]}) {
+  std::vector<Part*> parts = {&all_, &by_domain_[domain.empty() ? "default" : domain]};
+  if (const std::string& set = episode.task().eval_set(); !set.empty()) parts.push_back(&by_set_[set]);
+  for (Part* part : parts) {
     TaskSums& task = part->tasks[episode.ref().group_id()];
     task.reward += reward;
     ++task.samples;
@@ -97,17 +99,22 @@ void EvalFigures::Print(const Part& part, const std::string& suffix, std::map<st
   metrics["eval/num_turns/mean" + suffix] = part.turns / episodes;
 }
 
-std::map<std::string, double> EvalFigures::Metrics() const {
-  std::map<std::string, double> metrics;
-  if (all_.episodes == 0) return metrics;
-  Print(all_, "", metrics);
-  if (by_domain_.size() < 2) return metrics;
-  for (const auto& [domain, part] : by_domain_) {
-    const std::string suffix = "@domain:" + domain;
+void EvalFigures::PrintParts(const std::map<std::string, Part>& parts, const std::string& label,
+                             std::map<std::string, double>& metrics) {
+  for (const auto& [name, part] : parts) {
+    const std::string suffix = label + name;
     Print(part, suffix, metrics);
     metrics["eval/reward_mean" + suffix] = RewardMean(part);
     metrics["eval/episodes" + suffix] = static_cast<double>(part.episodes);
   }
+}
+
+std::map<std::string, double> EvalFigures::Metrics() const {
+  std::map<std::string, double> metrics;
+  if (all_.episodes == 0) return metrics;
+  Print(all_, "", metrics);
+  if (by_domain_.size() > 1) PrintParts(by_domain_, "@domain:", metrics);
+  PrintParts(by_set_, "@set:", metrics);
   return metrics;
 }
 

@@ -1,4 +1,4 @@
-// The figures of an evaluation beside its mean reward: standard error, pass@k, lengths, and all of them by domain.
+// The figures of an evaluation beside its mean reward: standard error, pass@k, lengths, and all of them by domain and set.
 //
 //   eval/reward_stderr           standard error of the mean reward, clustered by task; absent with fewer than two tasks
 //   eval/pass@K                  chance that one of K samples of a task succeeds; K = 1, 2, 4, ... up to its samples
@@ -6,7 +6,8 @@
 //   eval/response_length/mean    sampled tokens of an episode, those of servers outside the run apart
 //   eval/num_turns/mean          calls of an episode
 //
-// If the tasks have more than one domain, each is repeated as NAME@domain:D, with eval/reward_mean and eval/episodes.
+// If the tasks have more than one domain, each is repeated as NAME@domain:D, with eval/reward_mean and eval/episodes. If
+// their sets have names (Task.eval_set), likewise as NAME@set:S.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ class EvalFigures {
     double reward = 0;
     int64_t samples = 0, successes = 0;
   };
-  // All episodes, or those of one domain.
+  // All episodes, or a domain's, or a set's.
   struct Part {
     std::map<int64_t, TaskSums> tasks;  // by group: a task has one group in each evaluation
     int64_t episodes = 0;
@@ -50,11 +51,13 @@ class EvalFigures {
     double tokens = 0, turns = 0;
   };
   static double RewardMean(const Part& part);
+  static void PrintParts(const std::map<std::string, Part>& parts, const std::string& label,
+                         std::map<std::string, double>& metrics);
   static void Print(const Part& part, const std::string& suffix, std::map<std::string, double>& metrics);
 
   const double success_;
   Part all_;
-  std::map<std::string, Part> by_domain_;
+  std::map<std::string, Part> by_domain_, by_set_;  // by_set_: sets with names
 };
 
 // Of the evaluation of one version, whose episodes are in the pool; empty = they are not stored. Reads their trees, group

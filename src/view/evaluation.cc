@@ -15,6 +15,10 @@ constexpr int64_t kEvalGroups = int64_t{1} << 20;  // of one version (tree.proto
 constexpr size_t kAll = 1'000'000;
 constexpr std::string_view kPass = "eval/pass@";
 
+std::string NameOf(const v1::Task& task) {
+  return task.eval_set().empty() ? task.task_id() : absl::StrCat(task.eval_set(), "/", task.task_id());
+}
+
 int64_t VersionOf(const Row& row) {
   return static_cast<int64_t>(row.Get("eval/version", static_cast<double>(row.step)));
 }
@@ -44,7 +48,7 @@ absl::StatusOr<TaskRewards> EvaluatedTasks(datapool::Client& pool, int64_t versi
     INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
     for (const v1::Episode& episode : page.episodes()) {
       const bool finished = episode.state() == v1::EPISODE_FINISHED;
-      samples[episode.task().task_id()][{episode.ref().group_id(), episode.ref().sample_index()}] =
+      samples[NameOf(episode.task())][{episode.ref().group_id(), episode.ref().sample_index()}] =
           finished ? tree::ReturnOf(episode) : 0;
     }
   }

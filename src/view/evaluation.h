@@ -21,7 +21,7 @@ struct Estimate {
 };
 Estimate EstimateOf(const std::vector<double>& values);
 
-// The mean reward of each held-out task over its samples, by task id. A failed episode counts as 0.
+// The mean reward of each held-out task over its samples, by task id, or by SET/ID if the sets have names. A failed episode counts as 0.
 using TaskRewards = std::map<std::string, double>;
 
 // Of the evaluation of one version. Empty = its trees are not stored. Errors are the pool's.

@@ -104,7 +104,8 @@ std::string Curves(const Rows& rows, const Rows* warm_start) {
   }
   return html + TermCharts(rows, "Reward by term, before weights", "reward/term/") +
          TermCharts(rows, "Evaluation by reward term, before weights", "eval/term/") +
-         TermCharts(rows, "Evaluation, pass@k by k", "eval/pass@");
+         TermCharts(rows, "Evaluation, pass@k by k", "eval/pass@") +
+         TermCharts(rows, "Evaluation by set", "eval/reward_mean@set:");
 }
 
 std::string Seconds(const Rows& rows) {

@@ -197,6 +197,11 @@ TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {
   EXPECT_THAT(std::string(Load(kAgents, {"data.format=harbor", "data.tasks=x.jsonl"}).status().message()),
               HasSubstr("data.format is harbor, and data.tasks (x.jsonl) is no folder"));
   EXPECT_TRUE(Load(kAgents, {"data.format=harbor", "data.tasks=/tmp"}).ok());
+  EXPECT_THAT(std::string(Load(kAgents, {"data.format=jsonl", "eval.tasks={a: /tmp}"}).status().message()),
+              HasSubstr("eval.tasks (/tmp) is a folder"));
+  EXPECT_THAT(std::string(Load(kAgents, {"eval.tasks={a@b: x.jsonl}"}).status().message()),
+              HasSubstr("eval.tasks: the set 'a@b' needs a name of 1 to 64 letters"));
+  EXPECT_THAT(std::string(Load(kAgents, {"eval.tasks={a: ''}"}).status().message()), HasSubstr("names no file"));
   EXPECT_THAT(std::string(Load(kAgents, {"data.format=jsonl", "eval.tasks=/tmp"}).status().message()),
               HasSubstr("data.format is jsonl, and eval.tasks (/tmp) is a folder"));
 }

@@ -92,6 +92,21 @@ TEST(EvalFigures, AreRepeatedForEachOfSeveralDomains) {
   }
 }
 
+TEST(EvalFigures, AreRepeatedForEachSetWithAName) {
+  v1::EpisodeTree a = Sample(0, 1), b = Sample(1, 0.5), c = Sample(2, 0);
+  for (v1::EpisodeTree* tree : {&a, &b}) tree->mutable_episode()->mutable_task()->set_eval_set("aime");
+  c.mutable_episode()->mutable_task()->set_eval_set("code");
+  const auto metrics = MetricsOf({a, b, c});
+  EXPECT_DOUBLE_EQ(metrics.at("eval/reward_mean@set:aime"), 0.75);
+  EXPECT_EQ(metrics.at("eval/episodes@set:aime"), 2);
+  EXPECT_DOUBLE_EQ(metrics.at("eval/pass@1@set:aime"), 0.5);
+  EXPECT_DOUBLE_EQ(metrics.at("eval/reward_mean@set:code"), 0);
+  EXPECT_NEAR(metrics.at("eval/pass@1"), 1.0 / 3, 1e-12);
+  // A set with a name is named though it is the only one; the file of a run without sets is not.
+  EXPECT_THAT(MetricsOf({c}), Contains(Key("eval/pass@1@set:code")));
+  EXPECT_THAT(MetricsOf({Sample(0, 1)}), Not(Contains(Key("eval/pass@1@set:"))));
+}
+
 TEST(EvalFigures, CountAFailureAsZeroAndLeaveOutTheInfrastructures) {
   v1::EpisodeTree failed = Sample(0, 1), broken = Sample(1, 1), endless = Sample(2, std::nan(""));
   failed.mutable_episode()->set_state(v1::EPISODE_FAILED);

@@ -32,6 +32,7 @@ export function chartsFor(names: string[]): ChartSpec[] {
     chart("Evaluation on held-out tasks", ["eval/reward_mean", "eval/graded_mean"], "eval"),
     ...every("Evaluation by reward term, before weights", "eval/term/", like("eval/term/"), "eval"),
     ...every("Evaluation, pass@k", "eval/", like("eval/pass@", (rest) => !rest.includes("@")), "eval"),
+    ...every("Evaluation by set", "eval/reward_mean@set:", like("eval/reward_mean@set:"), "eval", kMostAlike),
     ...every("Evaluation by domain", "eval/reward_mean@domain:", like("eval/reward_mean@domain:"), "eval", kMostAlike),
     ...every("Reward by domain", "reward/batch_mean@domain:", like("reward/batch_mean@domain:"), "step", kMostAlike),
     ...every("Measures of reward terms", "reward/term/", like("reward/term/", (rest) => rest.includes("/") && !rest.includes("@")), "step", kMostAlike),
