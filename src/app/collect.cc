@@ -88,7 +88,9 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   config.scheduler.final_eval = true;
   config.rollout.threads = SplitCores(config).total;
   config.eval.tasks.clear();  // checked as data.tasks, which they are
+  config.eval.sets.clear();
   config.eval.avg_n = args.samples;
+  config.gateway.eval_max_new_tokens = 0;  // these are no held-out tasks
   config.gateway.eval_sampling.temperature = static_cast<float>(args.temperature);
   INGOT_ASSIGN_OR_RETURN(ModelSetup model, SetUpModel(config.model, device.torch_name));
   if (!args.script.empty()) {
@@ -113,7 +115,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
                             {"tasks_left_out", check.data.left_out}};
   const auto write = [&] { return dir.WriteFile(kCollection, base::PrintJson(record) + "\n"); };
   bool done = false;
-  const auto report = [&](const v1::EvalStatusResponse& result) {
+  const auto report = [&](const v1::EvalStatusResponse& result, datapool::Client&) {
     done = true;
     std::printf("%d episodes, %d failed, mean outcome %.4f  pool: %s\n", result.total(), result.failed(),
                 result.reward_mean(), dir.path().c_str());

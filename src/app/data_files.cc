@@ -23,21 +23,32 @@ auto Read(const char* key, const std::string& path, Load load) -> decltype(load(
                                           ", where ingot was started"));
 }
 
+// Whether one evaluation may have so many held-out tasks.
+absl::Status CheckEpisodes(const RunConfig& config, int64_t tasks) {
+  const int64_t episodes = tasks * config.eval.avg_n, most = config.scheduler.max_eval_episodes;
+  if (episodes <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("eval.tasks: ", PathsOf(config.eval), ": ", tasks,
+                                                 " tasks times eval.avg_n=", config.eval.avg_n, " are ", episodes,
+                                                 " episodes, above scheduler.max_eval_episodes=", most));
+}
+
 }  // namespace
+
+std::string PathsOf(const EvalOptions& eval) {
+  std::string paths;
+  for (const auto& [name, path] : eval.Files()) absl::StrAppend(&paths, paths.empty() ? "" : ", ", path);
+  return paths;
+}
 
 absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config) {
   RunData data;
   const auto tasks = [](const std::string& path) { return dataset::ReadTasks(path); };
-  const auto held_out = [&config](const std::string& path) -> absl::StatusOr<dataset::TaskSource> {
-    INGOT_ASSIGN_OR_RETURN(dataset::TaskSource source, dataset::ReadTasks(path));
-    const int64_t episodes = std::ssize(source.tasks) * config.eval.avg_n, most = config.scheduler.max_eval_episodes;
-    if (episodes <= most) return source;
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", source.tasks.size(),
-                                                   " tasks times eval.avg_n=", config.eval.avg_n, " are ", episodes,
-                                                   " episodes, above scheduler.max_eval_episodes=", most));
-  };
   INGOT_ASSIGN_OR_RETURN(data.tasks, Read("data.tasks", config.tasks, tasks));
-  INGOT_ASSIGN_OR_RETURN(data.eval_tasks, Read("eval.tasks", config.eval.tasks, held_out));
+  for (const auto& [name, path] : config.eval.Files()) {
+    INGOT_ASSIGN_OR_RETURN(dataset::TaskSource set, Read("eval.tasks", path, tasks));
+    dataset::AddTaskSet(name, std::move(set), data.eval_tasks);
+  }
+  INGOT_RETURN_IF_ERROR(CheckEpisodes(config, std::ssize(data.eval_tasks.tasks)));
   INGOT_ASSIGN_OR_RETURN(const auto conversations, Read("data.sft", config.sft_data, [](const std::string& path) {
                            return dataset::LoadConversations(path);
                          }));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "app/run_config.h"
 #include "base/status.h"
@@ -12,10 +13,13 @@ namespace ingot::app {
 
 struct RunData {
   dataset::TaskSource tasks;       // data.tasks
-  dataset::TaskSource eval_tasks;  // eval.tasks
+  dataset::TaskSource eval_tasks;  // eval.tasks, all sets
   int64_t conversations = 0;       // data.sft
   int64_t pairs = 0;               // data.dpo
 };
+
+// The files of all sets of held-out tasks, for people.
+std::string PathsOf(const EvalOptions& eval);
 
 // Reads every file whole. The error names key, file and line; for a missing file with a relative path also the folder
 // that the path starts from. INVALID_ARGUMENT also for more held-out tasks than one evaluation may have. To be called

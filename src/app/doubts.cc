@@ -104,7 +104,7 @@ Found TextBeyondContext(const RunConfig& config, const DataFacts& data) {
 }
 
 Found EvalWithoutTasks(const RunConfig& config, const DataFacts&) {
-  if (!config.tasks.empty() || config.eval.tasks.empty()) return std::nullopt;
+  if (!config.tasks.empty() || !config.eval.has_tasks()) return std::nullopt;
   return "eval.tasks has no effect without data.tasks: name training tasks, or no evaluation";
 }
 

@@ -14,6 +14,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/printable.h"
+#include "view/eval_figures.h"
 
 namespace ingot::app {
 namespace {
@@ -48,11 +50,26 @@ std::string LeftOut(int64_t tasks, int64_t left_out) {
   return left_out == 0 ? "" : absl::StrCat(", ", tasks, " of ", tasks + left_out, " tasks");
 }
 
+// Prints the figures of view/eval_figures.h and adds them to the record. Of a domain or a set it prints the mean reward
+// alone.
+void AddFigures(datapool::Client& pool, double success, base::json::object& record) {
+  const auto figures = view::EvalFiguresOf(pool, 0, success);
+  if (!figures.ok()) {
+    INGOT_LOG(warn, "the evaluation has its mean reward alone: {}", figures.status().ToString());
+    return;
+  }
+  for (const auto& [name, value] : *figures) {
+    const std::string printable = base::Printable(name);  // it may hold a domain
+    record[printable] = value;
+    const bool of_part = name.find("@domain:") != std::string::npos || name.find("@set:") != std::string::npos;
+    if (!of_part || name.starts_with("eval/reward_mean@")) std::printf("%s %.4f\n", printable.c_str(), value);
+  }
+}
+
 absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   RunConfig& config = *loaded.config;
-  if (config.eval.tasks.empty())
-    return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
+  if (!config.eval.has_tasks()) return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
   if (config.agents.recipes.empty()) {
     return absl::InvalidArgumentError(
@@ -78,8 +95,8 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   bool evaluated = false;
-  INGOT_RETURN_IF_ERROR(
-      EvaluateOnce("eval", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result) {
+  INGOT_RETURN_IF_ERROR(EvaluateOnce(
+      "eval", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result, datapool::Client& pool) {
         evaluated = true;
         std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed%s)  trajectories: ingot inspect %s\n",
                     result.reward_mean(), config.eval.avg_n, result.total(), result.failed(),
@@ -88,6 +105,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
         record["eval/avg_n"] = config.eval.avg_n;
         record["eval/episodes"] = result.total();
         record["eval/failed"] = result.failed();
+        AddFigures(pool, config.eval.success, record);
         return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
       }));
   return evaluated ? 0 : 1;

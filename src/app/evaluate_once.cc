@@ -15,7 +15,7 @@ namespace ingot::app {
 absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
                           const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,
                           const DeviceChoice& device,
-                          const std::function<absl::Status(const v1::EvalStatusResponse&)>& report,
+                          const std::function<absl::Status(const v1::EvalStatusResponse&, datapool::Client&)>& report,
                           const std::function<absl::Status()>& begun) {
   base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
@@ -36,7 +36,7 @@ absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, c
   INGOT_RETURN_IF_ERROR(evaluations.Finish(
       [&](int64_t, const v1::EvalStatusResponse& result) {
         progress.Clear();
-        return report(result);
+        return report(result, *seams.pool);
       },
       patience,
       [&](const std::string& text) {

@@ -10,19 +10,20 @@
 #include "app/run_config.h"
 #include "app/run_dir.h"
 #include "base/status.h"
+#include "datapool/client.h"
 #include "proto/scheduler.pb.h"
 #include "weights/snapshot.h"
 
 namespace ingot::app {
 
 // Runs the agents on the tasks of config.eval, avg_n samples each, with `snapshot` as version 0, and calls `report` with
-// the result. Calls `begun`, if there is one, when the start has succeeded. `command` names the progress on the terminal.
-// Blocks until it is done; CANCELLED: the process is to stop.
+// the result and the pool that holds the trees. Calls `begun`, if there is one, when the start has succeeded. `command`
+// names the progress on the terminal. Blocks until it is done; CANCELLED: the process is to stop.
 // REQUIRES: config.scheduler.total_steps is 0.
 absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
                           const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,
                           const DeviceChoice& device,
-                          const std::function<absl::Status(const v1::EvalStatusResponse&)>& report,
+                          const std::function<absl::Status(const v1::EvalStatusResponse&, datapool::Client&)>& report,
                           const std::function<absl::Status()>& begun = {});
 
 }  // namespace ingot::app

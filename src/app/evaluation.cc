@@ -18,9 +18,12 @@ constexpr std::chrono::seconds kTellOfWait{20};
 absl::StatusOr<Evaluations> Evaluations::Create(const EvalOptions& options, int64_t total_steps, int64_t most,
                                                 scheduler::Client& scheduler, weights::Publisher& publisher) {
   Evaluations evaluations(options, total_steps, most, scheduler, publisher);
-  if (!options.tasks.empty()) {
-    INGOT_ASSIGN_OR_RETURN(evaluations.tasks_, dataset::LoadTasks(options.tasks));
+  dataset::TaskSource all;
+  for (const auto& [name, path] : options.Files()) {
+    INGOT_ASSIGN_OR_RETURN(dataset::TaskSource set, dataset::ReadTasks(path));
+    dataset::AddTaskSet(name, std::move(set), all);
   }
+  evaluations.tasks_ = std::move(all.tasks);
   return evaluations;
 }
 

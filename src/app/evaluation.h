@@ -21,8 +21,8 @@ namespace ingot::app {
 
 class Evaluations {
  public:
-  // Reads the held-out tasks; without options.tasks no version is ever due. At most `most` evaluations run at a time,
-  // not counting the last version's.
+  // Reads the held-out tasks of all sets, in the order of their names; without any no version is ever due. At most `most`
+  // evaluations run at a time, not counting the last version's.
   static absl::StatusOr<Evaluations> Create(const EvalOptions& options, int64_t total_steps, int64_t most,
                                             scheduler::Client& scheduler, weights::Publisher& publisher);
 

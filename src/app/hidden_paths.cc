@@ -41,7 +41,6 @@ std::string AbsolutePath(const std::string& path) {
 
 std::vector<std::string> FilesOfRun(const RunConfig& config) {
   std::vector<std::string> files = {config.tasks,
-                                    config.eval.tasks,
                                     config.sft_data,
                                     config.dpo_data,
                                     config.gateway.admin_key_file,
@@ -50,6 +49,7 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.cluster.tls_key,
                                     config.cluster.registry.password_file,
                                     config.cluster.registry.key};
+  for (const auto& [name, path] : config.eval.Files()) files.push_back(path);
   for (const gateway::ModelOptions& model : config.gateway.models) {
     files.push_back(model.token_file);
     files.push_back(model.key_file);

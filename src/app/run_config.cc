@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "app/asked_models.h"
 #include "app/role_schemas.h"
@@ -88,7 +89,10 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
 }
 
 void BindEval(base::Schema& schema, RunConfig& config) {
-  schema.Field("eval.tasks", &config.eval.tasks, "JSONL of held-out tasks, never trained on; empty: no evaluation");
+  schema.Field(
+      "eval.tasks", &config.eval.tasks, &config.eval.sets,
+      "JSONL of held-out tasks, never trained on, or several by name, {aime: a.jsonl, code: b.jsonl}; empty: no "
+      "evaluation");
   schema.Field("eval.every_versions", &config.eval.every_versions,
                "evaluate versions that are multiples of this, on pinned weights; 0: only the last");
   schema.Field("eval.at_start", &config.eval.at_start,
@@ -96,6 +100,10 @@ void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
   schema.Field("eval.keep_best", &config.eval.keep_best,
                "keep the model of the version with the best held-out reward so far, as RUN/checkpoints/best");
+  schema.Field("eval.success", &config.eval.success,
+               "a sample of this reward or more is a success, for eval/pass@k; training does not use it");
+  schema.Field("eval.max_new_tokens", &config.gateway.eval_max_new_tokens,
+               "greatest number of tokens sampled per call of an evaluation; 0: gateway.max_new_tokens");
   schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
   schema.Field("goal.last_steps", &config.goal.last_steps, "number of last steps in the goal; 0: none");
@@ -147,7 +155,7 @@ void Derive(RunConfig& config) {
   // Slots fail side by side: each has failed a few times before the run is given up.
   if (int32_t& most = config.scheduler.give_up_unstarted; most > 0)
     most = std::max(most, 3 * config.agents.concurrency);
-  config.scheduler.final_eval = !config.eval.tasks.empty();
+  config.scheduler.final_eval = config.eval.has_tasks();
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;
   config.trainer.threads = std::max(1, cores.trainer / std::max(1, config.cluster.trainer_ranks));
@@ -210,6 +218,10 @@ absl::Status CheckNoMasks(const trainer::TrainerOptions& options) {
 }
 
 absl::Status CheckRoles(const RunConfig& config) {
+  if (config.gateway.eval_max_new_tokens < 0) {  // the gateway does not know the key's name
+    return absl::InvalidArgumentError(absl::StrCat("eval.max_new_tokens is ", config.gateway.eval_max_new_tokens,
+                                                   ": it must be above 0, or 0 for gateway.max_new_tokens"));
+  }
   INGOT_RETURN_IF_ERROR(CheckModel(config.model));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
@@ -237,16 +249,33 @@ absl::Status CheckRoles(const RunConfig& config) {
   return base::Annotate(config.agents.Validate(), "agents");
 }
 
+// The names stand in metrics.
+absl::Status CheckSets(const std::map<std::string, std::string>& sets) {
+  for (const auto& [name, path] : sets) {
+    const auto fits = [](char c) {
+      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+    };
+    if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), fits)) {
+      return absl::InvalidArgumentError(absl::StrCat("eval.tasks: the set '", name,
+                                                     "' needs a name of 1 to 64 letters, ",
+                                                     "digits, dots, hyphens and underscores"));
+    }
+    if (path.empty()) return absl::InvalidArgumentError(absl::StrCat("eval.tasks: the set '", name, "' names no file"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckEvaluation(const RunConfig& config) {
   if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
   if (config.eval.every_versions < 0) {
     return absl::InvalidArgumentError("eval.every_versions must be 0 (only the last version) or more");
   }
-  if (config.eval.keep_best && config.eval.tasks.empty()) {
+  INGOT_RETURN_IF_ERROR(CheckSets(config.eval.sets));
+  if (config.eval.keep_best && !config.eval.has_tasks()) {
     return absl::InvalidArgumentError(
         "eval.keep_best keeps the model with the best held-out reward, and eval.tasks names no tasks");
   }
-  if (!config.eval.tasks.empty() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
+  if (config.eval.has_tasks() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
         ": no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
@@ -294,9 +323,11 @@ absl::Status CheckMetrics(const RunConfig& config) {
 
 absl::Status CheckTaskFormat(const RunConfig& config) {
   if (config.task_format == "auto") return absl::OkStatus();
-  for (const auto& [key, path] : {std::pair("data.tasks", &config.tasks), {"eval.tasks", &config.eval.tasks}}) {
-    if (path->empty() || dataset::IsHarborFolder(*path) == (config.task_format == "harbor")) continue;
-    return absl::InvalidArgumentError(absl::StrCat("data.format is ", config.task_format, ", and ", key, " (", *path,
+  std::vector<std::pair<std::string, std::string>> files = {{"data.tasks", config.tasks}};
+  for (const auto& [name, path] : config.eval.Files()) files.emplace_back("eval.tasks", path);
+  for (const auto& [key, path] : files) {
+    if (path.empty() || dataset::IsHarborFolder(path) == (config.task_format == "harbor")) continue;
+    return absl::InvalidArgumentError(absl::StrCat("data.format is ", config.task_format, ", and ", key, " (", path,
                                                    ") is ", config.task_format == "harbor" ? "no" : "a", " folder"));
   }
   return absl::OkStatus();
@@ -313,7 +344,7 @@ absl::Status CheckData(const RunConfig& config) {
 absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckRoles(config));
   INGOT_RETURN_IF_ERROR(CheckEvaluation(config));
-  INGOT_RETURN_IF_ERROR(CheckGoal(config.goal, !config.eval.tasks.empty()));
+  INGOT_RETURN_IF_ERROR(CheckGoal(config.goal, config.eval.has_tasks()));
   INGOT_RETURN_IF_ERROR(CheckCompute(config));
   INGOT_RETURN_IF_ERROR(CheckCluster(config.cluster));
   INGOT_RETURN_IF_ERROR(CheckMetrics(config));

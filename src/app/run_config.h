@@ -51,12 +51,19 @@ struct ModelOptions {
 };
 
 struct EvalOptions {
-  std::string tasks;           // JSONL of held-out tasks; empty = no evaluation
-  int64_t every_versions = 0;  // evaluate versions that are multiples of this; 0 = only the last
-  bool at_start = false;       // evaluate version 0 too, the weights before the first step
-  int32_t avg_n = 1;           // samples per task
-  bool keep_best = false;      // keep the model of the version with the best reward (best_model.h)
+  std::string tasks;                             // JSONL of held-out tasks; empty = no evaluation, or several `sets`
+  std::map<std::string, std::string> sets = {};  // several files by the name of their set; `tasks` is empty then
+  int64_t every_versions = 0;                    // evaluate versions that are multiples of this; 0 = only the last
+  bool at_start = false;                         // evaluate version 0 too, the weights before the first step
+  int32_t avg_n = 1;                             // samples per task
+  double success = 1;                            // a sample succeeds with this return or more: for pass@k
+  bool keep_best = false;                        // keep the model of the version with the best reward (best_model.h)
 
+  bool has_tasks() const { return !tasks.empty() || !sets.empty(); }
+  // All files by the name of their set; "" = the file of `tasks`.
+  std::map<std::string, std::string> Files() const {
+    return tasks.empty() ? sets : std::map<std::string, std::string>{{"", tasks}};
+  }
   // Whether the run holds weights back for an evaluation while newer ones are live.
   bool of_earlier_versions() const { return at_start || every_versions > 0; }
 };

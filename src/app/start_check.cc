@@ -162,7 +162,7 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
                              : model_context;
     INGOT_RETURN_IF_ERROR(CheckContext(config, text, check.data.context));
     const agents::TaskSet sets[] = {{absl::StrCat("data.tasks (", config.tasks, ")"), data.tasks.tasks},
-                                    {absl::StrCat("eval.tasks (", config.eval.tasks, ")"), data.eval_tasks.tasks}};
+                                    {absl::StrCat("eval.tasks (", PathsOf(config.eval), ")"), data.eval_tasks.tasks}};
     INGOT_ASSIGN_OR_RETURN(check.doubts, agents::Rehearse(config.agents, sets));
     INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks.tasks));
     check.data.shown_tokens = ShownTokens(config, data.tasks.tasks, *text.tokenizer);

@@ -127,7 +127,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   RunVersions versions(seams, evaluations, pinned, best, trainer->config(), patience);
   if (first_step == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, model, dir, versions, patience));
   PoolBatchSource source(seams, patience, line);
-  RunRecorder recorder(seams, *log, line, tally, evaluations, best, patience, start);
+  RunRecorder recorder(seams, *log, line, tally, evaluations, best, patience, config.eval.success, start);
   INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, best, recorder, patience));
 
   trainer::LoopOptions options;

@@ -43,6 +43,9 @@ class Schema {
   void Field(const std::string& key, std::string* field, const std::string& doc);
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
+  // One string or several by name: a word sets `*one` and clears `*several`, a mapping the reverse.
+  void Field(const std::string& key, std::string* one, std::map<std::string, std::string>* several,
+             const std::string& doc);
 
   // A key whose value is one of `names`; `names[i]` sets *field to static_cast<Enum>(i).
   template <typename Enum>

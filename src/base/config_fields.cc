@@ -57,6 +57,28 @@ YAML::Node Quoted(const std::string& text) {
   return node;
 }
 
+// `expected`: for the error.
+absl::Status ParseMapping(const YAML::Node& node, const std::string& expected,
+                          std::map<std::string, std::string>* field) {
+  if (!node.IsMap()) return Expected(expected, node);
+  std::map<std::string, std::string> values;
+  for (const auto& item : node) {
+    if (!item.first.IsScalar() || !item.second.IsScalar()) return Expected(expected, node);
+    if (!values.emplace(item.first.Scalar(), item.second.Scalar()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", item.first.Scalar(), "' is given twice, again in line ", item.first.Mark().line + 1));
+    }
+  }
+  *field = std::move(values);
+  return absl::OkStatus();
+}
+
+YAML::Node MappingNode(const std::map<std::string, std::string>& values) {
+  YAML::Node node(YAML::NodeType::Map);
+  for (const auto& [name, value] : values) node[name] = Quoted(value);
+  return node;
+}
+
 }  // namespace
 
 void Schema::AddField(const std::string& key, const std::string& type, const std::string& doc,
@@ -140,25 +162,26 @@ void Schema::Field(const std::string& key, std::vector<std::string>* field, cons
 }
 
 void Schema::Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc) {
-  auto set = [field](const YAML::Node& node) -> absl::Status {
-    if (!node.IsMap()) return Expected("a mapping of strings", node);
-    std::map<std::string, std::string> values;
-    for (const auto& item : node) {
-      if (!item.first.IsScalar() || !item.second.IsScalar()) return Expected("a mapping of strings", node);
-      if (!values.emplace(item.first.Scalar(), item.second.Scalar()).second) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("'", item.first.Scalar(), "' is given twice, again in line ", item.first.Mark().line + 1));
-      }
+  const std::string type = "mapping of strings";
+  AddField(
+      key, type, doc, [field, type](const YAML::Node& node) { return ParseMapping(node, "a " + type, field); },
+      [field] { return MappingNode(*field); });
+}
+
+void Schema::Field(const std::string& key, std::string* one, std::map<std::string, std::string>* several,
+                   const std::string& doc) {
+  auto set = [one, several](const YAML::Node& node) -> absl::Status {
+    if (!node.IsScalar()) {
+      INGOT_RETURN_IF_ERROR(ParseMapping(node, "a string or a mapping of strings", several));
+      one->clear();
+      return absl::OkStatus();
     }
-    *field = std::move(values);
+    *one = node.Scalar();
+    several->clear();
     return absl::OkStatus();
   };
-  auto get = [field] {
-    YAML::Node node(YAML::NodeType::Map);
-    for (const auto& [name, value] : *field) node[name] = Quoted(value);
-    return node;
-  };
-  AddField(key, "mapping of strings", doc, set, get);
+  AddField(key, "string or mapping of strings", doc, set,
+           [one, several] { return several->empty() ? Quoted(*one) : MappingNode(*several); });
 }
 
 void Schema::Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,

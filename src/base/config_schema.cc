@@ -36,6 +36,9 @@ json::object TypeOf(const std::string& type) {
   if (type == "number") return {{"type", "number"}};
   if (type == "list of strings") return {{"type", "array"}, {"items", json::object{{"type", "string"}}}};
   if (type == "mapping of strings") return {{"type", "object"}};
+  if (type == "string or mapping of strings") {
+    return {{"type", json::array{"string", "number", "boolean", "object"}}};
+  }
   if (type.find(" | ") != std::string::npos) {
     json::array names;
     std::string rest = type;

@@ -13,7 +13,8 @@ constexpr size_t kNamesPerValue = 10;
 
 RecordName ReadRecordName(std::string_view name) {
   RecordName read;
-  for (const std::string_view label : {"domain", "scaffold"}) {
+  for (const std::string_view label : {"domain", "scaffold", "set"}) {
+    if (label == "set" && !name.starts_with("eval/")) continue;  // the name of a signal may hold anything
     const std::string mark = absl::StrCat("@", View(label), ":");
     const size_t at = name.find(mark);
     if (at == std::string_view::npos) continue;

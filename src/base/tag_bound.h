@@ -17,7 +17,7 @@ using Scalars = std::vector<std::pair<std::string, double>>;  // names and value
 // A name of the record, apart from the texts in it that come from outside:
 //
 //   signal/NAME        metric "signal", labels {name: NAME}
-//   METRIC@domain:D    metric METRIC, labels {domain: D}; the same for scaffold
+//   METRIC@domain:D    metric METRIC, labels {domain: D}; the same for scaffold, and for set below eval/
 struct RecordName {
   std::string metric;
   std::map<std::string, std::string> labels;

@@ -60,6 +60,15 @@ absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const J
   return std::move(source.tasks);
 }
 
+void AddTaskSet(const std::string& name, TaskSource set, TaskSource& all) {
+  for (v1::Task& task : set.tasks) {
+    task.set_eval_set(name);
+    all.tasks.push_back(std::move(task));
+  }
+  all.refused += set.refused;
+  if (!set.remark.empty()) absl::StrAppend(&all.remark, all.remark.empty() ? "" : "; ", set.remark);
+}
+
 absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options) {
   if (IsHarborFolder(path)) return ReadFolder(path);
   std::vector<v1::Task> tasks;

@@ -28,4 +28,8 @@ struct TaskSource {
 absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options = {});
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options = {});
 
+// Appends a set of held-out tasks to those of other sets. `name` becomes the tasks' eval_set; tasks of two sets may have
+// one id.
+void AddTaskSet(const std::string& name, TaskSource set, TaskSource& all);
+
 }  // namespace ingot::dataset

@@ -76,6 +76,7 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(ValidatePin("train_sampling", train_sampling, true));
   INGOT_RETURN_IF_ERROR(ValidatePin("eval_sampling", eval_sampling, false));
   INGOT_RETURN_IF_ERROR(base::Positive("max_new_tokens", max_new_tokens));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("eval_max_new_tokens", eval_max_new_tokens));
   INGOT_RETURN_IF_ERROR(base::NotNegative("default_max_tokens", default_max_tokens));
   INGOT_RETURN_IF_ERROR(base::Positive("max_active_calls", max_active_calls));
   INGOT_RETURN_IF_ERROR(base::Positive("max_open_episodes", max_open_episodes));

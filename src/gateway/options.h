@@ -55,6 +55,7 @@ struct GatewayOptions {
   SamplingPin eval_sampling;         // of PURPOSE_EVAL episodes
   uint64_t seed = 0;                 // root of the seeds of training and evaluation; served episodes use the client's
   int32_t max_new_tokens = 4096;     // tokens per call; a higher limit of a client is cut to this one
+  int32_t eval_max_new_tokens = 0;   // the same for calls of PURPOSE_EVAL episodes; 0 = max_new_tokens
   int32_t default_max_tokens = 0;    // tokens per call whose client sets no limit; 0 = max_new_tokens
   int32_t max_active_calls = 10240;  // calls in flight; beyond: 429
   int32_t max_open_episodes =

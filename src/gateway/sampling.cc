@@ -32,6 +32,12 @@ void Pin(const SamplingPin& pin, const GatewayOptions& options, const v1::Episod
   params.set_seed(base::DeriveSeed(seed, sequence));
 }
 
+// The greatest number of tokens of one call.
+int64_t CapOf(const GatewayOptions& options, v1::EpisodePurpose purpose) {
+  const bool own = purpose == v1::PURPOSE_EVAL && options.eval_max_new_tokens > 0;
+  return own ? options.eval_max_new_tokens : options.max_new_tokens;
+}
+
 void Ask(const GatewayRequest& request, int choice, v1::SamplingParams& params) {
   // A smaller temperature means the likeliest token; engines accept none between 0 and this one.
   constexpr double kLeastTemperature = 0.001;
@@ -243,7 +249,7 @@ v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, co
     const bool train = episode.purpose() == v1::PURPOSE_TRAIN;
     Pin(train ? core.options.train_sampling : core.options.eval_sampling, core.options, episode, sequence, params);
   }
-  const int64_t cap = core.options.max_new_tokens;
+  const int64_t cap = CapOf(core.options, episode.purpose());
   const int64_t unasked = core.options.default_max_tokens > 0 ? core.options.default_max_tokens : cap;
   int64_t limit = std::min(cap, request.max_tokens > 0 ? request.max_tokens : unasked);
   const int64_t context = core.backends.Of(request.model).context_length;

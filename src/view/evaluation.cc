@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <set>
+#include <string_view>
 
+#include "absl/strings/numbers.h"
 #include "tree/episode_return.h"
 #include "view/accounts.h"
 
@@ -11,6 +13,15 @@ namespace {
 
 constexpr int64_t kEvalGroups = int64_t{1} << 20;  // of one version (tree.proto, EpisodeRef)
 constexpr size_t kAll = 1'000'000;
+constexpr std::string_view kPass = "eval/pass@";
+
+std::string NameOf(const v1::Task& task) {
+  return task.eval_set().empty() ? task.task_id() : absl::StrCat(task.eval_set(), "/", task.task_id());
+}
+
+int64_t VersionOf(const Row& row) {
+  return static_cast<int64_t>(row.Get("eval/version", static_cast<double>(row.step)));
+}
 
 }  // namespace
 
@@ -37,7 +48,7 @@ absl::StatusOr<TaskRewards> EvaluatedTasks(datapool::Client& pool, int64_t versi
     INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
     for (const v1::Episode& episode : page.episodes()) {
       const bool finished = episode.state() == v1::EPISODE_FINISHED;
-      samples[episode.task().task_id()][{episode.ref().group_id(), episode.ref().sample_index()}] =
+      samples[NameOf(episode.task())][{episode.ref().group_id(), episode.ref().sample_index()}] =
           finished ? tree::ReturnOf(episode) : 0;
     }
   }
@@ -78,10 +89,20 @@ std::optional<Estimate> DifferenceOf(const TaskRewards& first, const TaskRewards
 std::map<int64_t, double> EvaluatedVersions(const Rows& rows) {
   std::map<int64_t, double> versions;
   for (const Row& row : rows.Last("eval/reward_mean", kAll)) {
-    versions[static_cast<int64_t>(row.Get("eval/version", static_cast<double>(row.step)))] =
-        row.Get("eval/reward_mean");
+    versions[VersionOf(row)] = row.Get("eval/reward_mean");
   }
   return versions;
+}
+
+std::map<int64_t, std::map<int64_t, double>> EvaluatedPasses(const Rows& rows) {
+  std::map<int64_t, std::map<int64_t, double>> passes;
+  for (const Row& row : rows.Last("eval/reward_mean", kAll)) {
+    for (const auto& [name, value] : row.values) {
+      int64_t k = 0;  // the name of a domain's figure is no number behind the mark
+      if (name.starts_with(kPass) && absl::SimpleAtoi(name.substr(kPass.size()), &k)) passes[VersionOf(row)][k] = value;
+    }
+  }
+  return passes;
 }
 
 Estimate LastReward(const Rows& rows, size_t steps) {

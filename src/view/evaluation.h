@@ -21,7 +21,7 @@ struct Estimate {
 };
 Estimate EstimateOf(const std::vector<double>& values);
 
-// The mean reward of each held-out task over its samples, by task id. A failed episode counts as 0.
+// The mean reward of each held-out task over its samples, by task id, or by SET/ID if the sets have names. A failed episode counts as 0.
 using TaskRewards = std::map<std::string, double>;
 
 // Of the evaluation of one version. Empty = its trees are not stored. Errors are the pool's.
@@ -37,6 +37,9 @@ std::optional<Estimate> DifferenceOf(const TaskRewards& first, const TaskRewards
 
 // The versions whose evaluation the record has, with their mean rewards.
 std::map<int64_t, double> EvaluatedVersions(const Rows& rows);
+
+// eval/pass@K in the record, by version and K. Empty for records of programs that did not write it.
+std::map<int64_t, std::map<int64_t, double>> EvaluatedPasses(const Rows& rows);
 
 // The reward of a run's last steps: the mean of reward/mean over at most `steps` rows.
 Estimate LastReward(const Rows& rows, size_t steps);

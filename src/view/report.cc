@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/log.h"
 #include "tree/episode_return.h"
@@ -102,7 +103,9 @@ std::string Curves(const Rows& rows, const Rows* warm_start) {
     if (!series.empty()) html += SvgChart(chart.title, series);
   }
   return html + TermCharts(rows, "Reward by term, before weights", "reward/term/") +
-         TermCharts(rows, "Evaluation by reward term, before weights", "eval/term/");
+         TermCharts(rows, "Evaluation by reward term, before weights", "eval/term/") +
+         TermCharts(rows, "Evaluation, pass@k by k", "eval/pass@") +
+         TermCharts(rows, "Evaluation by set", "eval/reward_mean@set:");
 }
 
 std::string Seconds(const Rows& rows) {
@@ -121,8 +124,14 @@ std::string Seconds(const Rows& rows) {
 absl::StatusOr<std::string> Evaluations(const ReportInput& run) {
   const std::map<int64_t, double> versions = EvaluatedVersions(*run.rows);
   if (versions.empty()) return std::string();
-  std::string html =
-      "<h2>Evaluations</h2>\n<table><tr><th>version</th><th>reward, 95 % over tasks</th><th>tasks</th></tr>\n";
+  const std::map<int64_t, std::map<int64_t, double>> passes = EvaluatedPasses(*run.rows);
+  std::set<int64_t> ks;
+  for (const auto& [version, by_k] : passes) {
+    for (const auto& [k, pass] : by_k) ks.insert(k);
+  }
+  std::string html = "<h2>Evaluations</h2>\n<table><tr><th>version</th><th>reward, 95 % over tasks</th><th>tasks</th>";
+  for (const int64_t k : ks) html += fmt::format("<th>pass@{}</th>", k);
+  html += "</tr>\n";
   for (const auto& [version, mean] : versions) {
     TaskRewards tasks;
     if (run.no_pool.empty()) {
@@ -130,8 +139,14 @@ absl::StatusOr<std::string> Evaluations(const ReportInput& run) {
     }
     Estimate estimate = EstimateOf(tasks);
     if (tasks.empty()) estimate = {mean, mean, mean, 1};
-    html += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n", version,
+    html += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>", version,
                         Interval(estimate), tasks.empty() ? "trees deleted" : std::to_string(tasks.size()));
+    const auto by_k = passes.find(version);
+    for (const int64_t k : ks) {
+      const bool has = by_k != passes.end() && by_k->second.contains(k);
+      html += fmt::format("<td class=\"n\">{}</td>", has ? fmt::format("{:.4g}", by_k->second.at(k)) : "–");
+    }
+    html += "</tr>\n";
   }
   return html + "</table>\n";
 }
@@ -239,6 +254,14 @@ std::string CompareText(const std::vector<ComparedRun>& runs) {
     text +=
         fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", run.name, width, last.empty() ? 0 : last.front().step + 1,
                     Interval(LastReward(*run.rows, 10)), evaluated, difference);
+  }
+  for (const ComparedRun& run : runs) {
+    const std::map<int64_t, std::map<int64_t, double>> passes = EvaluatedPasses(*run.rows);
+    const auto newest = passes.find(run.evaluated_version);
+    if (newest == passes.end()) continue;
+    text += fmt::format("{}: version {}", run.name, newest->first);
+    for (const auto& [k, pass] : newest->second) text += fmt::format(", pass@{} {:.4g}", k, pass);
+    text += "\n";
   }
   for (const ComparedRun& run : runs) {
     const std::optional<Row> step = NewestSupervised(*run.rows);

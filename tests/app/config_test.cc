@@ -122,6 +122,7 @@ TEST(RunConfig, CountsOutOfRangeAreRefused) {
            {"goal.first_steps=-1", "goal.first_steps"},
            {"goal.last_steps=-1", "goal.last_steps"},
            {"eval.every_versions=-1", "eval.every_versions"},
+           {"eval.max_new_tokens=-1", "eval.max_new_tokens is -1: it must be above 0, or 0"},
            {"compute.rollout_threads=3", "compute.rollout_threads 3 is more than compute.threads 2"}}) {
     const auto loaded = Load(kAgents, {"compute.threads=2", setting});
     EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument) << setting;
@@ -211,6 +212,11 @@ TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {
   EXPECT_THAT(std::string(Load(kAgents, {"data.format=harbor", "data.tasks=x.jsonl"}).status().message()),
               HasSubstr("data.format is harbor, and data.tasks (x.jsonl) is no folder"));
   EXPECT_TRUE(Load(kAgents, {"data.format=harbor", "data.tasks=/tmp"}).ok());
+  EXPECT_THAT(std::string(Load(kAgents, {"data.format=jsonl", "eval.tasks={a: /tmp}"}).status().message()),
+              HasSubstr("eval.tasks (/tmp) is a folder"));
+  EXPECT_THAT(std::string(Load(kAgents, {"eval.tasks={a@b: x.jsonl}"}).status().message()),
+              HasSubstr("eval.tasks: the set 'a@b' needs a name of 1 to 64 letters"));
+  EXPECT_THAT(std::string(Load(kAgents, {"eval.tasks={a: ''}"}).status().message()), HasSubstr("names no file"));
   EXPECT_THAT(std::string(Load(kAgents, {"data.format=jsonl", "eval.tasks=/tmp"}).status().message()),
               HasSubstr("data.format is jsonl, and eval.tasks (/tmp) is a folder"));
 }

@@ -99,6 +99,21 @@ TEST_F(DataFiles, TooManyHeldOutTasksAreRefused) {
                                    HasSubstr("scheduler.max_eval_episodes=9")));
 }
 
+TEST_F(DataFiles, SetsOfHeldOutTasksAreOneListMarkedByName) {
+  RunConfig config;
+  config.eval.sets = {{"b", File("b.jsonl", "{\"task_id\": \"x\"}\n")},
+                      {"a", File("a.jsonl", "{\"task_id\": \"x\"}\n{\"task_id\": \"y\"}\n")}};
+  const auto data = ReadDataFiles(config);
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::vector<std::string> tasks;
+  for (const v1::Task& task : data->eval_tasks.tasks) tasks.push_back(task.eval_set() + "/" + task.task_id());
+  EXPECT_THAT(tasks, ::testing::ElementsAre("a/x", "a/y", "b/x"));
+  config.scheduler.max_eval_episodes = 2;
+  EXPECT_THAT(Error(config), AllOf(HasSubstr("a.jsonl, "), HasSubstr("3 tasks times eval.avg_n=1 are 3 episodes")));
+  config.eval.sets["c"] = folder_ + "/none.jsonl";
+  EXPECT_THAT(Error(config), AllOf(HasSubstr("eval.tasks: "), HasSubstr("none.jsonl")));
+}
+
 TEST_F(DataFiles, MissingFileIsNamedWithItsFolder) {
   RunConfig config;
   config.tasks = "nowhere.jsonl";

@@ -342,7 +342,8 @@ def case_vendor(ingot):
 def case_graded_eval(ingot):
     """The terms of a run are applied to its evaluations too, beside the outcome."""
     tasks = pathlib.Path(ingot.folder) / "held_out.jsonl"
-    tasks.write_text("".join(json.dumps(task) + "\n" for task in lines(pathlib.Path(ingot.source) / "examples/smoke/eval.jsonl")[:4]))
+    held_out = lines(pathlib.Path(ingot.source) / "examples/smoke/eval.jsonl")[:4]
+    tasks.write_text("".join(json.dumps({**task, "domain": f"d{i % 2}"}) + "\n" for i, task in enumerate(held_out)))
     terms = "[{kind: outcome}, {kind: overlong, weight: 0.5, overlong: {max_tokens: 8, soft_tokens: 4}}, " \
             "{kind: language_mixing, weight: 0.25, language_mixing: {language: ru}}]"  # gives values to calls; every letter is foreign
     settings = {**SMALL, "run.name": "graded", "sft.max_steps": 10, "eval.tasks": tasks, "eval.avg_n": 2, "rewards.terms": terms,
@@ -358,6 +359,13 @@ def case_graded_eval(ingot):
     graded = row["eval/term/outcome"] + 0.5 * row["eval/term/overlong"] + 0.25 * row["eval/term/language_mixing"]
     check(abs(row["eval/graded_mean"] - graded) < 1e-9, row)
     check(abs(row["eval/term/outcome"] - row["eval/reward_mean"]) < 1e-9, row)
+    # Every figure of the record is there as a whole and for both domains, whose means are the whole's.
+    for name in ("reward_mean", "reward_stderr", "pass@1", "pass@2", "truncated_ratio", "response_length/mean", "num_turns/mean"):
+        check(all(f"eval/{name}{part}" in row for part in ("", "@domain:d0", "@domain:d1")), f"{name}: {row}")
+    for name in ("reward_mean", "pass@1", "pass@2", "response_length/mean"):
+        mean = (row[f"eval/{name}@domain:d0"] + row[f"eval/{name}@domain:d1"]) / 2
+        check(abs(row[f"eval/{name}"] - mean) < 1e-9, f"{name}: {row}")
+    check("eval/pass@4" not in row and row["eval/episodes@domain:d0"] == 4 and row["eval/response_length/mean"] >= 1, row)
 
 
 def case_cases(ingot):

@@ -29,6 +29,7 @@ class FakeScheduler final : public UnusedScheduler {
     if (!refusal.ok()) return refusal;
     if (std::ssize(running) >= most) return absl::ResourceExhaustedError("as many as run at a time are not done yet");
     starts.push_back(request.version());
+    for (const v1::Task& task : request.tasks()) started.push_back(task.eval_set() + "/" + task.task_id());
     running.insert(request.version());
     return v1::StartEvalResponse();
   }
@@ -48,6 +49,7 @@ class FakeScheduler final : public UnusedScheduler {
   absl::Status refusal;  // the answer to StartEval
   int most = 4;
   std::vector<int64_t> starts;
+  std::vector<std::string> started;  // SET/ID of the tasks
   std::set<int64_t> running, done;
 };
 
@@ -160,6 +162,21 @@ TEST_F(EvaluationsTest, StartsTellsWhichVersionsOnLiveWouldStart) {
   ASSERT_TRUE(Poll().ok());
   EXPECT_TRUE(evaluations->Starts(30, true));
   EXPECT_FALSE(evaluations->Starts(10, true)) << "it is reported";
+}
+
+TEST(Evaluations, AskForTheTasksOfAllSetsInOneEvaluation) {
+  EvalOptions options;
+  for (const char* name : {"two", "one"}) {
+    options.sets[name] = absl::StrCat(testing::TempDir(), "/set_", name, ::getpid(), ".jsonl");
+    std::ofstream(options.sets[name]) << "{\"task_id\": \"a\"}\n";
+  }
+  FakeScheduler scheduler;
+  weights::Publisher publisher{{}};
+  auto evaluations = Evaluations::Create(options, 100, 2, scheduler, publisher);
+  ASSERT_TRUE(evaluations.ok()) << evaluations.status();
+  for (const auto& [name, path] : options.Files()) std::remove(path.c_str());
+  ASSERT_TRUE(evaluations->Start(10).ok());
+  EXPECT_THAT(scheduler.started, ElementsAre("one/a", "two/a"));
 }
 
 TEST_F(EvaluationsTest, AResumedRunReportsTheEvaluationAtItsStart) {

@@ -78,11 +78,13 @@ def case_kill(ingot, kills=3, seed=1):
 
 def case_stop(ingot):
     """Ctrl-C saves the trained weights, though no checkpoint was due, and the run continues from there unchanged. The
-    record has every version's evaluation once, wherever the run was stopped or killed."""
+    record has every version's evaluation once, with both sets of held-out tasks, wherever the run was stopped or killed."""
     folder = write_asking_config(ingot)
-    (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
+    for name in ("one", "two"):
+        (folder / f"{name}.jsonl").write_text("{\"task_id\": \"a\"}\n")
+    held_out = f"{{one: {folder}/one.jsonl, two: {folder}/two.jsonl}}"
     settings = {"run.name": "s", "scheduler.total_steps": 12, "scheduler.drop_zero_variance": "false",
-                "trainer.checkpoint_every": 0, "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 2, "eval.keep_best": "true",
+                "trainer.checkpoint_every": 0, "eval.tasks": held_out, "eval.every_versions": 2, "eval.keep_best": "true",
                 "scheduler.max_active_evals": 20, "rollout.max_retained_versions": 20}
 
     def end_after(rows, end, extra=()):
@@ -114,6 +116,11 @@ def case_stop(ingot):
     check(steps == list(range(12)), f"steps in the record: {steps}")
     evaluated = sorted(row["eval/version"] for row in rows if "eval/version" in row)
     check(evaluated == [0, 2, 4, 6, 8, 10, 12], f"evaluations in the record: {evaluated}")
+    # Each has the episode of either set once, and the mean of the sets is the whole's.
+    for row in (row for row in rows if "eval/version" in row):
+        check((row["eval/episodes@set:one"], row["eval/episodes@set:two"], row["eval/episodes"]) == (1, 1, 2), row)
+        mean = (row["eval/reward_mean@set:one"] + row["eval/reward_mean@set:two"]) / 2
+        check(abs(mean - row["eval/reward_mean"]) < 1e-9, row)
     check_best(ingot, folder / "s/checkpoints", max(row["eval/reward_mean"] for row in rows if "eval/version" in row))
 
 

@@ -240,8 +240,19 @@ def case_evaluate(ingot):
     for step in (1, 2):
         result = json.loads((folder / f"t-eval/step-{step:08d}/evaluation.json").read_text())
         check(result["eval/episodes"] == 6 and result["checkpoint"].endswith(f"t/checkpoints/step-{step:08d}"), result)
+        # Two tasks of three samples: pass@1 and pass@2, and pass@4 of none.
+        check(0 <= result["eval/pass@1"] <= result["eval/pass@2"] <= 1 and "eval/pass@4" not in result, result)
+        check(result["eval/reward_stderr"] >= 0 and result["eval/num_turns/mean"] >= 1, result)
         listed = ingot.inspect(f"t-eval/step-{step:08d}")
         check(listed.count(" eval ") == 6 and listed.count(" finished ") == 6, listed)
+    # An agent's call of at most 4 tokens; the cap cuts it to 2.
+    lengths = {}
+    for cap in (0, 2):
+        code, output = evaluate(1, **{"eval.max_new_tokens": cap})
+        check(code == 0, f"{code}: {output}")
+        result = json.loads((folder / "t-eval/step-00000001/evaluation.json").read_text())
+        lengths[cap] = result["eval/response_length/mean"]
+    check(lengths[2] <= 2 < lengths[0] <= 4 and result["eval/truncated_ratio"] > 0, f"{lengths}, {result}")
     code, output = ingot.run("train", {**train, "run.name": "u-eval", "scheduler.total_steps": 1})
     check(code == 0, output)
     code, output = evaluate(1, **{"run.name": "u"})

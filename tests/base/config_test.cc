@@ -55,6 +55,27 @@ std::string ErrorOf(const std::string& yaml) {
   return std::string(status.message());
 }
 
+TEST(ConfigTest, AKeyMayTakeOneStringOrSeveralByName) {
+  std::string one;
+  std::map<std::string, std::string> several;
+  Schema schema;
+  schema.Field("eval.tasks", &one, &several, "a file, or several by name");
+  ASSERT_TRUE(schema.LoadText("eval: {tasks: {a: x.jsonl, 7: y.jsonl}}", "run.yaml").ok());
+  EXPECT_EQ(one, "");
+  EXPECT_EQ(several, (std::map<std::string, std::string>{{"a", "x.jsonl"}, {"7", "y.jsonl"}}));
+  const std::string written = schema.EffectiveYaml();
+  ASSERT_TRUE(schema.Set("eval.tasks=z.jsonl").ok());
+  EXPECT_EQ(one, "z.jsonl");
+  EXPECT_TRUE(several.empty());
+  ASSERT_TRUE(schema.LoadText(written, "config.yaml").ok());
+  EXPECT_EQ(one, "");
+  EXPECT_EQ(several.size(), 2u);
+  EXPECT_EQ(schema.EffectiveYaml(), written);
+  ASSERT_TRUE(schema.Set("eval.tasks=").ok());
+  EXPECT_TRUE(one.empty() && several.empty());
+  EXPECT_THAT(std::string(schema.Set("eval.tasks=[a]").message()), HasSubstr("a string or a mapping of strings"));
+}
+
 TEST(ConfigTest, AShorthandSetsOneKeyOfItsSection) {
   const auto bind = [](Options& options) {
     Schema schema = Bind(options);

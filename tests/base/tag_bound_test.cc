@@ -49,10 +49,16 @@ TEST(TagBound, ProductsOfLabelsAreBoundedToo) {
 }
 
 TEST(TagBound, ANameIsWrittenAsItWasRead) {
-  for (const char* name :
-       {"reward/mean", "signal/a", "signal/a/b@domain:x@y", "num_turns/mean@scaffold:s", "signal/"}) {
+  for (const char* name : {"reward/mean", "signal/a", "signal/a/b@domain:x@y", "num_turns/mean@scaffold:s", "signal/",
+                           "eval/pass@4@set:aime", "eval/reward_mean@domain:x@set:y"}) {
     EXPECT_EQ(WriteRecordName(ReadRecordName(name)), name);
   }
+}
+
+TEST(TagBound, ASetIsALabelOfEvaluationsAlone) {
+  EXPECT_EQ(ReadRecordName("eval/pass@4@set:aime").metric, "eval/pass@4");
+  EXPECT_EQ(ReadRecordName("eval/pass@4@set:aime").labels.at("set"), "aime");
+  EXPECT_EQ(ReadRecordName("signal/a@set:b").labels.at("name"), "a@set:b");
 }
 
 }  // namespace

@@ -371,6 +371,32 @@ TEST(Gateway, PinsTheVersionOfAnEvaluation) {
   EXPECT_EQ(world.pool.episode(episode.episode_id()).pinned_version(), 5);
 }
 
+TEST(Gateway, AnEvaluationHasACapOfItsOwn) {
+  const auto caps = [](v1::EpisodePurpose purpose, int32_t own, int32_t unasked) {
+    World world([](const auto&) { return Say("ok"); });
+    world.options.max_new_tokens = 50;
+    world.options.eval_max_new_tokens = own;
+    world.options.default_max_tokens = unasked;
+    world.admission.purpose = purpose;
+    const auto episode = world.Open();
+    std::vector<int32_t> sent;
+    for (const int asked : {0, 20, 1000}) {
+      object body = Body(Question());
+      if (asked > 0) body["max_tokens"] = asked;
+      EXPECT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+    }
+    for (const v1::GenerateRequest& request : world.engine->requests()) {
+      sent.push_back(request.sampling().max_new_tokens());
+    }
+    return sent;
+  };
+  EXPECT_EQ(caps(v1::PURPOSE_EVAL, 70, 0), (std::vector<int32_t>{70, 20, 70}));
+  EXPECT_EQ(caps(v1::PURPOSE_EVAL, 10, 0), (std::vector<int32_t>{10, 10, 10}));
+  EXPECT_EQ(caps(v1::PURPOSE_EVAL, 70, 30), (std::vector<int32_t>{30, 20, 70}));
+  EXPECT_EQ(caps(v1::PURPOSE_EVAL, 0, 0), (std::vector<int32_t>{50, 20, 50})) << "the run's";
+  EXPECT_EQ(caps(v1::PURPOSE_TRAIN, 70, 0), (std::vector<int32_t>{50, 20, 50})) << "training keeps its own";
+}
+
 TEST(Gateway, SamplesAsAServedClientAsks) {
   World world([](const auto&) { return Say("ok"); });
   world.with_admission = world.with_pool = false;

@@ -48,6 +48,15 @@ TEST(EvaluatedTasks, CountsTheNewestAttemptAndAFailedEpisodeAsZero) {
   add("b", group, 1, v1::EPISODE_FAILED, 0);
   add("c", group + 1, 0, v1::EPISODE_FAILED, 0);
   add("d", group + 1, 0, v1::EPISODE_FINISHED, 0.5, 1);
+  for (const char* set : {"one", "two"}) {  // two sets may have tasks of one id
+    v1::OpenEpisodeRequest open =
+        testing::pools::Open(set, 5 * (int64_t{1} << 20) + (set[0] == 'o' ? 0 : 1), 0, 0, v1::PURPOSE_EVAL);
+    open.mutable_episode()->mutable_task()->set_task_id("same");
+    open.mutable_episode()->mutable_task()->set_eval_set(set);
+    ASSERT_TRUE(pool->OpenEpisode(open).ok());
+    ASSERT_TRUE(pool->EndEpisode(testing::pools::End(set, v1::EPISODE_FINISHED, set[0] == 'o' ? 1 : 0)).ok());
+  }
+  EXPECT_EQ(EvaluatedTasks(*pool, 5).value(), (TaskRewards{{"one/same", 1}, {"two/same", 0}}));
   const TaskRewards tasks = EvaluatedTasks(*pool, 3).value();
   EXPECT_EQ(tasks, (TaskRewards{{"task-" + std::to_string(group), 0.5}, {"task-" + std::to_string(group + 1), 0.5}}));
   EXPECT_TRUE(EvaluatedTasks(*pool, 2).value().empty());
@@ -72,7 +81,9 @@ class ReportTest : public ::testing::Test {
               "1000, "
               "\"perf/tokens_per_second\": 500, \"reward/term/<i>\": 1}\n";
     }
-    file << "{\"step\": 12, \"eval/reward_mean\": 0.75, \"eval/graded_mean\": 0.5, \"eval/version\": 12";
+    file << "{\"step\": 6, \"eval/reward_mean\": 0.5}\n";  // of a program that wrote no pass@k
+    file << "{\"step\": 12, \"eval/reward_mean\": 0.75, \"eval/graded_mean\": 0.5, \"eval/version\": 12"
+            ", \"eval/pass@1\": 0.125, \"eval/pass@16\": 0.875, \"eval/pass@2\": 0.25, \"eval/pass@1@domain:d\": 0.375";
     for (int term = 0; term < 9; ++term) file << ", \"eval/term/t" << term << "\": " << term;
     file << "}\n";
     file.close();
@@ -99,7 +110,8 @@ TEST_F(ReportTest, IsOneFileWithoutAScriptOrAnythingFromElsewhere) {
   EXPECT_THAT(html, HasSubstr("key: &lt;value&gt;"));
   for (const char* chart :
        {"Reward by term, before weights<", "Evaluation by reward term, before weights, 1 to 8 of 9<",
-        "Evaluation by reward term, before weights, 9 to 9 of 9<", ">t8<", "eval/graded_mean"}) {
+        "Evaluation by reward term, before weights, 9 to 9 of 9<", ">t8<", "eval/graded_mean",
+        "Evaluation, pass@k by k<"}) {
     EXPECT_THAT(html, HasSubstr(chart));
   }
 }
@@ -133,6 +145,19 @@ TEST_F(ReportTest, OfARunWithoutAPoolHasWhatItsRecordsHave) {
       "sup: 2 supervised steps, loss of preferences 0.25, accuracy of preferences 0.75, tokens per second 80\n";
   EXPECT_TRUE(CompareText({run, run}).ends_with(line + line));
   EXPECT_THAT(CompareHtml({run, run}), HasSubstr("Supervised loss: sft/nll"));
+}
+
+TEST_F(ReportTest, ShowsPassAtKOfEvaluationsThatHaveIt) {
+  EXPECT_EQ(EvaluatedPasses(rows_),
+            (std::map<int64_t, std::map<int64_t, double>>{{12, {{1, 0.125}, {2, 0.25}, {16, 0.875}}}}));
+  const std::shared_ptr<const text::Tokenizer> tokenizer = run_.Source().tokenizer;
+  const ReportInput input{"run", "", &rows_, &journal_, &run_.pool(), tokenizer.get()};
+  const std::string html = ReportHtml(input).value();
+  EXPECT_THAT(html, HasSubstr("<th>pass@1</th><th>pass@2</th><th>pass@16</th></tr>"));
+  EXPECT_THAT(html, HasSubstr("<td class=\"n\">0.125</td><td class=\"n\">0.25</td><td class=\"n\">0.875</td></tr>"));
+  EXPECT_THAT(html, HasSubstr("<td class=\"n\">–</td><td class=\"n\">–</td><td class=\"n\">–</td></tr>"));
+  const ComparedRun run{.name = "run", .rows = &rows_, .evaluated_version = 12, .evaluated_mean = 0.75};
+  EXPECT_THAT(CompareText({run}), HasSubstr("\nrun: version 12, pass@1 0.125, pass@2 0.25, pass@16 0.875\n"));
 }
 
 TEST_F(ReportTest, AComparisonHasIntervalsAndThePairedDifference) {

@@ -6,6 +6,7 @@
 
 #include "app/seconds.h"
 #include "base/log.h"
+#include "view/eval_figures.h"
 
 namespace ingot::app {
 namespace {
@@ -22,7 +23,7 @@ base::json::array LoadsJson(const trainer::ExpertLoads& loads) {
 }  // namespace
 
 RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
-                         Evaluations& evaluations, const BestModel& best, const Patience& patience,
+                         Evaluations& evaluations, const BestModel& best, const Patience& patience, double success,
                          std::chrono::nanoseconds start)
     : seams_(seams),
       log_(log),
@@ -31,6 +32,7 @@ RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine
       evaluations_(evaluations),
       best_(best),
       patience_(patience),
+      success_(success),
       start_(start),
       engine_(*seams.engine) {}
 
@@ -65,6 +67,7 @@ Evaluations::Report RunRecorder::OnEvaluation() {
     fields["eval/reward_mean"] = result.reward_mean();
     fields["eval/episodes"] = result.total();
     fields["eval/failed"] = result.failed();
+    INGOT_RETURN_IF_ERROR(AddFigures(version, fields));
     AddGrades(version, fields);
     // A version with a row is never reported again.
     INGOT_RETURN_IF_ERROR(KeepIfBest(version, result));
@@ -85,6 +88,21 @@ absl::Status RunRecorder::KeepIfBest(int64_t version, const v1::EvalStatusRespon
         return absl::OkStatus();
       }));
   if (kept) line_.Note(fmt::format("version {} is the best so far, and is kept in {}", version, best_.folder()));
+  return absl::OkStatus();
+}
+
+absl::Status RunRecorder::AddFigures(int64_t version, base::json::object& fields) {
+  absl::StatusOr<std::map<std::string, double>> figures;
+  const absl::Status read = Persist(patience_, "reading the episodes of an evaluation", [&] {
+    figures = view::EvalFiguresOf(*seams_.pool, version, success_);
+    return figures.status();
+  });
+  if (absl::IsCancelled(read)) return read;
+  if (!read.ok()) {
+    INGOT_LOG(warn, "the record has the mean reward of version {} alone: {}", version, read.ToString());
+    return absl::OkStatus();
+  }
+  for (const auto& [name, value] : *figures) fields[name] = value;
   return absl::OkStatus();
 }
 

@@ -23,9 +23,9 @@ namespace ingot::app {
 // Writes them to the run log and the terminal, and tallies the run. Not thread safe.
 class RunRecorder final : public trainer::StepObserver {
  public:
-  // `start`: of the run, on the clock. All arguments must outlive it.
+  // `success`: EvalOptions::success. `start`: of the run, on the clock. All arguments must outlive it.
   RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
-              const BestModel& best, const Patience& patience, std::chrono::nanoseconds start);
+              const BestModel& best, const Patience& patience, double success, std::chrono::nanoseconds start);
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override;
 
@@ -33,6 +33,9 @@ class RunRecorder final : public trainer::StepObserver {
   Evaluations::Report OnEvaluation();
 
  private:
+  // Adds the figures of view/eval_figures.h. CANCELLED: the run is stopped; its next start reports the evaluation. Any
+  // other error of the pool leaves them out, with a line in the log.
+  absl::Status AddFigures(int64_t version, base::json::object& fields);
   // Adds the metrics that reward terms give of the evaluation. A term that cannot be applied leaves its own out.
   void AddGrades(int64_t version, base::json::object& fields);
   // Keeps the evaluated version if it is the best so far.
@@ -48,6 +51,7 @@ class RunRecorder final : public trainer::StepObserver {
   Evaluations& evaluations_;
   const BestModel& best_;
   const Patience& patience_;
+  const double success_;
   const std::chrono::nanoseconds start_;  // of the run, on the clock
   double record_seconds_ = 0;             // of the step before: its row, and the evaluations that ended then
   EngineMetrics engine_;
