@@ -53,7 +53,10 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
                "max_age: greatest number of versions between sampling and the step");
   schema.Field("trainer.kl_coefficient", &o.kl_coefficient, "weight of KL(rollout policy || policy); 0: off");
   schema.Field("trainer.reference_kl_coefficient", &o.reference_kl_coefficient,
-               "weight of KL(policy || reference policy), estimator k3; 0: off");
+               "weight of KL(policy || reference policy); 0: off");
+  schema.Choice("trainer.kl_kind", &o.kl_kind, {"k1", "k2", "k3", "abs"},
+                "the estimate of both KL penalties by a token's log-ratio (Schulman's k1, k2 and k3, or its absolute "
+                "value); k1 to the reference has a gradient of mean 0");
   schema.Field("trainer.reference_path", &o.reference_path,
                "model folder of the reference policy; empty: the run's start weights");
   schema.Field("trainer.entropy_coefficient", &o.entropy_coefficient, "weight of the entropy bonus; 0: off");

@@ -65,6 +65,11 @@ absl::Status TrainerOptions::ValidateObjective() const {
   INGOT_RETURN_IF_ERROR(Require(kl_coefficient >= 0, "kl_coefficient must not be negative (0: off)"));
   INGOT_RETURN_IF_ERROR(
       Require(reference_kl_coefficient >= 0, "reference_kl_coefficient must not be negative (0: off)"));
+  INGOT_RETURN_IF_ERROR(OneOf("kl_kind", kl_kind, {"k1", "k2", "k3", "abs"}));
+  INGOT_RETURN_IF_ERROR(Require(kl_kind == "k3" || kl_coefficient > 0 || reference_kl_coefficient > 0,
+                                absl::StrCat("kl_kind ", kl_kind,
+                                             " names the estimate of a penalty that is off: set kl_coefficient or "
+                                             "reference_kl_coefficient above 0, or no kl_kind")));
   INGOT_RETURN_IF_ERROR(Require(entropy_coefficient >= 0, "entropy_coefficient must not be negative (0: off)"));
   INGOT_RETURN_IF_ERROR(OneOf("loss_aggregation", loss_aggregation, {"token", "sequence", "prompt", "constant"}));
   INGOT_RETURN_IF_ERROR(

@@ -96,8 +96,9 @@ struct TrainerOptions {
   double opmd_tau = 1.0;            // opmd: tau / 2 is the weight of the squared log-ratio; > 0
   double dpo_beta = 0.1;            // dpo, and the stage of that name: factor of a pair's margin; > 0
 
-  double kl_coefficient = 0.0;            // weight of the k3 estimate of KL(rollout policy || policy); 0 = off
-  double reference_kl_coefficient = 0.0;  // weight of the k3 estimate of KL(policy || reference policy); 0 = off
+  double kl_coefficient = 0.0;            // weight of the estimate of KL(rollout policy || policy); 0 = off
+  double reference_kl_coefficient = 0.0;  // weight of the estimate of KL(policy || reference policy); 0 = off
+  std::string kl_kind = "k3";             // the estimate of both: k1, k2, k3 or abs (step_loss.h)
   // Model folder (or checkpoint) of the reference policy, where one is needed; empty = the start weights of the run.
   std::string reference_path;
   double entropy_coefficient = 0.0;  // weight of the policy's entropy, which the loss rewards; 0 = off

@@ -290,8 +290,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   StepTally tally;
   StepMetrics& metrics = prepared->metrics;
   INGOT_RETURN_IF_ERROR(ShareError(CheckStepMemory(*forest, metrics)));
-  StepLoss loss(*objective_, {options_.kl_coefficient, options_.reference_kl_coefficient, options_.entropy_coefficient},
-                *prepared);
+  StepLoss loss(*objective_, CoefficientsOf(options_), *prepared);
   std::string fault;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     Divide();

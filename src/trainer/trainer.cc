@@ -66,7 +66,7 @@ std::string DescribeRest(const TrainerOptions& o) {
       absl::StrCat("loss aggregated per ", o.loss_aggregation, ", advantages: credit ", o.advantage_credit,
                    ", baseline ", o.advantage_baseline, ", normalization ", o.advantage_normalization);
   if (o.reference_kl_coefficient > 0)
-    absl::StrAppend(&text, ", KL to the reference times ", o.reference_kl_coefficient);
+    absl::StrAppend(&text, ", KL to the reference (", o.kl_kind, ") times ", o.reference_kl_coefficient);
   return text;
 }
 

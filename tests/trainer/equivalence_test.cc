@@ -114,8 +114,7 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
 double TreeGradients(const model::Transformer& model, const PreparedBatch& batch, const TrainerOptions& options) {
   const auto objective = *MakeObjective(options);
   const PassOptions pass = PassOptionsOf(options);
-  StepLoss step(*objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
-                batch);
+  StepLoss step(*objective, CoefficientsOf(options), batch);
   const std::vector<tree::PackedForest> forests = {*PackBatch(batch)};
   for (const tree::PackedForest& forest : forests) {
     if (step.needs_reference()) {
@@ -379,6 +378,15 @@ std::vector<std::pair<std::string, Settings>> Objectives() {
   };
 }
 
+// Further ones, with a seed of their own: above, a seed is the number of cases before it.
+std::vector<std::pair<std::string, Settings>> KlKinds() {
+  return {
+      {"kl_k1", [](auto& o) { o.kl_coefficient = 0.2, o.reference_kl_coefficient = 0.3, o.kl_kind = "k1"; }},
+      {"kl_k2", [](auto& o) { o.kl_coefficient = 0.2, o.reference_kl_coefficient = 0.3, o.kl_kind = "k2"; }},
+      {"kl_abs", [](auto& o) { o.reference_kl_coefficient = 0.3, o.kl_kind = "abs"; }},
+  };
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
@@ -416,6 +424,13 @@ std::vector<Case> Cases() {
         }
         cases.push_back(c);
       }
+    }
+  }
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+    for (const auto& [name, settings] : KlKinds()) {
+      Case c{absl::StrCat(dtype == at::kDouble ? "fp64_" : "fp32_", name), "token", dtype, 55};
+      c.settings = settings;
+      cases.push_back(c);
     }
   }
   return cases;

@@ -282,8 +282,7 @@ Result TrainersOwn(const std::string& preset, const Groups& groups) {
   const auto batch = PrepareBatch(BatchOf(groups), options, 10, 0);
   EXPECT_TRUE(batch.ok()) << batch.status();
   const auto objective = *MakeObjective(options);
-  StepLoss loss(*objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
-                *batch);
+  StepLoss loss(*objective, CoefficientsOf(options), *batch);
   const auto turns = TurnsOf(groups);
   std::vector<tree::LossEntry> entries;
   std::vector<double> now, reference;

@@ -206,15 +206,23 @@ inline at::Tensor TokenTerms(const ScoredCall& scored, double weight, const Trai
   return -weight * surrogate * (cap ? held.clamp_max(options.importance_cap) : at::ones_like(held));
 }
 
+// The estimate of KL(p || q) at tokens of p; x = log q - log p.
+inline at::Tensor KlEstimate(const at::Tensor& x, const std::string& kind) {
+  if (kind == "k1") return -x;
+  if (kind == "k2") return 0.5 * x.square();
+  if (kind == "abs") return x.abs();
+  return x.exp() - 1 - x;
+}
+
 inline at::Tensor PenaltyTerms(const ScoredCall& scored, double weight, const TrainerOptions& options) {
   at::Tensor terms = at::zeros_like(scored.recorded);
   if (options.kl_coefficient > 0) {
     const at::Tensor x = scored.lp - scored.recorded;
-    terms = terms + options.kl_coefficient * weight * (x.exp() - 1 - x);
+    terms = terms + options.kl_coefficient * weight * KlEstimate(x, options.kl_kind);
   }
   if (options.reference_kl_coefficient > 0) {
     const at::Tensor x = scored.reference - scored.lp;
-    terms = terms + options.reference_kl_coefficient * weight * (x.exp() - 1 - x);
+    terms = terms + options.reference_kl_coefficient * weight * KlEstimate(x, options.kl_kind);
   }
   if (options.entropy_coefficient > 0) terms = terms - options.entropy_coefficient * weight * scored.entropy;
   return terms;
