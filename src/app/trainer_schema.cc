@@ -19,13 +19,18 @@ void BindOptimizer(base::Schema& schema, const std::string& prefix, trainer::Opt
 void BindObjective(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.preset", &o.preset, trainer::PresetNames(),
                 "a published recipe: sets the trainer's keys that neither file nor command line sets");
-  schema.Choice("trainer.objective", &o.objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo"}, "the policy loss");
+  schema.Choice("trainer.objective", &o.objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo", "sapo"},
+                "the policy loss");
   schema.Field("trainer.eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never");
   schema.Field("trainer.eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + this are clipped");
   schema.Field("trainer.dual_clip", &o.dual_clip, "ppo_clip: greatest factor of a negative advantage; above 1; 0: off");
   schema.Field("trainer.importance_cap", &o.importance_cap,
                "ppo_clip: bound of the importance weights between rollout's and trainer's policy; 0: off");
   schema.Field("trainer.opmd_tau", &o.opmd_tau, "opmd: half of this is the weight of the squared sequence log-ratio");
+  schema.Field("trainer.sapo_tau_positive", &o.sapo_tau_positive,
+               "sapo: temperature of the gate for positive advantages; above 0, higher: a narrower gate");
+  schema.Field("trainer.sapo_tau_negative", &o.sapo_tau_negative,
+               "sapo: temperature of the gate for other advantages; above 0");
   schema.Field("trainer.dpo_beta", &o.dpo_beta, "dpo: factor of a pair's margin");
 }
 

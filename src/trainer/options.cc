@@ -55,13 +55,17 @@ absl::Status TrustRegionOptions::Validate() const {
 }
 
 absl::Status TrainerOptions::ValidateObjective() const {
-  INGOT_RETURN_IF_ERROR(OneOf("objective", objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo"}));
+  INGOT_RETURN_IF_ERROR(OneOf("objective", objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo", "sapo"}));
   INGOT_RETURN_IF_ERROR(Require(eps_clip_low >= 0, "eps_clip_low must not be negative (1 or more: no lower clip)"));
   INGOT_RETURN_IF_ERROR(Require(eps_clip_high > 0, "eps_clip_high must be above 0"));
   INGOT_RETURN_IF_ERROR(Require(dual_clip == 0 || dual_clip > 1, "dual_clip must be 0 (off) or above 1"));
   INGOT_RETURN_IF_ERROR(Require(importance_cap >= 0, "importance_cap must not be negative (0: off)"));
   INGOT_RETURN_IF_ERROR(Require(opmd_tau > 0 && std::isfinite(opmd_tau), "opmd_tau must be a number above 0"));
   INGOT_RETURN_IF_ERROR(Require(dpo_beta > 0 && std::isfinite(dpo_beta), "dpo_beta must be a number above 0"));
+  INGOT_RETURN_IF_ERROR(
+      Require(sapo_tau_positive > 0 && std::isfinite(sapo_tau_positive), "sapo_tau_positive must be a number above 0"));
+  INGOT_RETURN_IF_ERROR(
+      Require(sapo_tau_negative > 0 && std::isfinite(sapo_tau_negative), "sapo_tau_negative must be a number above 0"));
   INGOT_RETURN_IF_ERROR(Require(kl_coefficient >= 0, "kl_coefficient must not be negative (0: off)"));
   INGOT_RETURN_IF_ERROR(
       Require(reference_kl_coefficient >= 0, "reference_kl_coefficient must not be negative (0: off)"));
@@ -83,8 +87,9 @@ absl::Status TrainerOptions::ValidateObjective() const {
   INGOT_RETURN_IF_ERROR(
       Require(importance_cap == 0 || ppo,
               absl::StrCat("importance_cap weights the surrogate of ppo_clip; ", objective,
-                           objective == "cispo" ? " cuts its importance weights at 1 + eps_clip_high already"
-                                                : " has none for a token",
+                           objective == "cispo"  ? " cuts its importance weights at 1 + eps_clip_high already"
+                           : objective == "sapo" ? " has a gate on the ratio instead"
+                                                 : " has none for a token",
                            ": set importance_cap 0 or objective ppo_clip")));
   const bool whole_sequences = objective == "gspo" || objective == "opmd" || objective == "dpo";
   INGOT_RETURN_IF_ERROR(

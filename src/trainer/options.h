@@ -88,12 +88,14 @@ struct TrainerOptions {
   // uses the fields alone. "none" = nothing to expand.
   std::string preset = "none";
 
-  std::string objective = "cispo";  // the policy loss: cispo, ppo_clip, gspo, opmd or dpo (objective.h)
+  std::string objective = "cispo";  // the policy loss: cispo, ppo_clip, gspo, opmd, dpo or sapo (objective.h)
   double eps_clip_low = 1.0;        // ratios below 1 - this are clipped; >= 1 = never
   double eps_clip_high = 4.0;       // ratios above 1 + this are clipped; > 0
   double dual_clip = 0.0;           // ppo_clip: bounds the factor of a negative advantage; > 1; 0 = off
   double importance_cap = 0.0;      // ppo_clip: bound of the truncated importance weights; 0 = off
   double opmd_tau = 1.0;            // opmd: tau / 2 is the weight of the squared log-ratio; > 0
+  double sapo_tau_positive = 1.0;   // sapo: temperature of the gate where the advantage is positive; > 0
+  double sapo_tau_negative = 1.05;  // sapo: temperature of the gate elsewhere; > 0
   double dpo_beta = 0.1;            // dpo, and the stage of that name: factor of a pair's margin; > 0
 
   double kl_coefficient = 0.0;            // weight of the estimate of KL(rollout policy || policy); 0 = off

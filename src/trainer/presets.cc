@@ -85,6 +85,14 @@ const std::vector<NamedPreset>& Table() {
         {"optimizer_reset_every", "1"}}},
       // arXiv 2305.18290 on the best and worst sample of each group.
       {"dpo", {{"objective", "dpo"}, {"loss_aggregation", "sequence"}}},
+      // arXiv 2511.20347: a soft gate per token in place of the clip, with the temperatures that are its defaults; means
+      // per sample.
+      {"sapo",
+       {{"objective", "sapo"},
+        {"loss_aggregation", "sequence"},
+        {"advantage_baseline", "mean"},
+        {"advantage_normalization", "group"},
+        {"advantage_credit", "outcome"}}},
   };
   return table;
 }

@@ -379,11 +379,12 @@ std::vector<std::pair<std::string, Settings>> Objectives() {
 }
 
 // Further ones, with a seed of their own: above, a seed is the number of cases before it.
-std::vector<std::pair<std::string, Settings>> KlKinds() {
+std::vector<std::pair<std::string, Settings>> LaterObjectives() {
   return {
       {"kl_k1", [](auto& o) { o.kl_coefficient = 0.2, o.reference_kl_coefficient = 0.3, o.kl_kind = "k1"; }},
       {"kl_k2", [](auto& o) { o.kl_coefficient = 0.2, o.reference_kl_coefficient = 0.3, o.kl_kind = "k2"; }},
       {"kl_abs", [](auto& o) { o.reference_kl_coefficient = 0.3, o.kl_kind = "abs"; }},
+      {"sapo", [](auto& o) { o.objective = "sapo", o.loss_aggregation = "sequence", o.sapo_tau_negative = 2; }},
   };
 }
 
@@ -427,7 +428,7 @@ std::vector<Case> Cases() {
     }
   }
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
-    for (const auto& [name, settings] : KlKinds()) {
+    for (const auto& [name, settings] : LaterObjectives()) {
       Case c{absl::StrCat(dtype == at::kDouble ? "fp64_" : "fp32_", name), "token", dtype, 55};
       c.settings = settings;
       cases.push_back(c);

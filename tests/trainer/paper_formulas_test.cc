@@ -135,6 +135,26 @@ double Gspo(const Groups& x, const Groups&) {
   return -objective / static_cast<double>(x.size());
 }
 
+// arXiv 2511.20347: the gate (4 / tau) sigmoid(tau (r - 1)), tau 1 for positive advantages and 1.05 for others; the mean
+// over a sample's tokens, then over samples.
+double Sapo(const Groups& x, const Groups&) {
+  double objective = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      const double advantage = (Return(o) - MeanReturn(group)) / (StdReturn(group) + 1e-6);
+      const double tau = advantage > 0 ? 1.0 : 1.05;
+      for (const Turn& turn : o.turns) {
+        for (const Token& t : turn) {
+          const double ratio = std::exp(t.now - t.recorded);
+          objective +=
+              4 / tau / (1 + std::exp(-tau * (ratio - 1))) * advantage / Length(o) / static_cast<double>(group.size());
+        }
+      }
+    }
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
 // arXiv 1707.06347, eq. 7, the mean over time steps. The advantage is that of arXiv 2402.14740: the return less the
 // mean return of the other samples.
 double Ppo(const Groups& x, const Groups&) {
@@ -312,7 +332,7 @@ Result TrainersOwn(const std::string& preset, const Groups& groups) {
 TEST(Papers, LossAndGradientOfEveryPreset) {
   const std::map<std::string, Formula> formulas = {{"forge", Forge}, {"grpo", Grpo}, {"dr_grpo", DrGrpo},
                                                    {"dapo", Dapo},   {"gspo", Gspo}, {"ppo", Ppo},
-                                                   {"k1.5", K15},    {"dpo", Dpo}};
+                                                   {"k1.5", K15},    {"dpo", Dpo},   {"sapo", Sapo}};
   constexpr double kStep = 1e-5;
   for (const std::string& preset : PresetNames()) {
     if (preset == "none") continue;

@@ -193,12 +193,16 @@ inline std::vector<at::Tensor> SequenceTerms(const std::vector<ScoredCall>& call
   return terms;
 }
 
-// The terms of a loss per token, [kept]: cispo and ppo_clip.
+// The terms of a loss per token, [kept]: cispo, ppo_clip and sapo.
 inline at::Tensor TokenTerms(const ScoredCall& scored, double weight, const TrainerOptions& options) {
   const double a = scored.advantage;
   const double low = 1 - options.eps_clip_low, high = 1 + options.eps_clip_high;
   const at::Tensor held = (scored.lp.detach() - scored.recorded).exp();
   if (options.objective == "cispo") return -weight * held.clamp(low, high) * a * scored.lp;
+  if (options.objective == "sapo") {
+    const double tau = a > 0 ? options.sapo_tau_positive : options.sapo_tau_negative;
+    return -weight * a * (4 / tau) * (tau * ((scored.lp - scored.recorded).exp() - 1)).sigmoid();
+  }
   const bool cap = options.importance_cap > 0;
   const at::Tensor ratio = (scored.lp - (cap ? scored.lp.detach() : scored.recorded)).exp();
   at::Tensor surrogate = at::minimum(ratio * a, ratio.clamp(low, high) * a);
@@ -294,7 +298,7 @@ inline ReferenceResult PerCallReference(const model::Transformer& model, const s
   ReferenceResult result;
   result.metrics = ReferenceMetrics(scored, options, version);
   std::vector<at::Tensor> terms;
-  if (options.objective == "cispo" || options.objective == "ppo_clip") {
+  if (options.objective == "cispo" || options.objective == "ppo_clip" || options.objective == "sapo") {
     for (size_t c = 0; c < scored.size(); ++c) terms.push_back(TokenTerms(scored[c], weights[c], options));
   } else {
     terms = SequenceTerms(scored, preferences, options, result.metrics);

@@ -123,6 +123,12 @@ TEST(Presets, K15) {
   ExpectNear(Derivatives(OptionsOf("k1.5")), {-(0.25 - d) / 4, -(0.25 - d) / 4, 0.0625, 0.0625, 0, 0});
 }
 
+TEST(Presets, Sapo) {
+  // Advantages +-1, weights 1/8. The second token's ratio is 1.25: slope 4 s(0.25) s(-0.25).
+  const double s = 1 / (1 + std::exp(-0.25));
+  ExpectNear(Derivatives(OptionsOf("sapo")), {-0.125, -0.125 * 1.25 * 4 * s * (1 - s), 0.125, 0.125, 0, 0});
+}
+
 TEST(Presets, Dpo) {
   // Policy and reference agree: margin 0, pull = 0.1 / 2. Group 1 has no pair.
   ExpectNear(Derivatives(OptionsOf("dpo")), {-0.05, -0.05, 0.05, 0.05});
