@@ -40,12 +40,16 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
                 "normaliser of the loss: over the batch's tokens, per episode, per group, or a constant per episode");
   schema.Field("trainer.loss_constant_tokens", &o.loss_constant_tokens,
                "loss_aggregation constant: divisor of an episode's sum, in tokens");
-  schema.Choice("trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "none"},
-                "baseline of a return: the group's mean, the mean of its other samples, the batch's mean, or none");
-  schema.Choice("trainer.advantage_normalization", &o.advantage_normalization, {"none", "group", "batch"},
-                "divide advantages by a standard deviation");
+  schema.Choice(
+      "trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "length", "none"},
+      "baseline of a return: the group's mean, the mean of its other samples, the batch's mean, the group's mean "
+      "weighted by the samples' tokens (OPO), or none");
+  schema.Choice("trainer.advantage_normalization", &o.advantage_normalization, {"none", "group", "batch", "mean"},
+                "divide advantages by a standard deviation, or by the group's mean return (MaxRL)");
   schema.Choice("trainer.advantage_credit", &o.advantage_credit, {"outcome", "reward_to_go"},
                 "credit of a turn: the episode's whole return, or the rewards from that turn on");
+  schema.Field("trainer.turn_discount", &o.turn_discount,
+               "reward_to_go: share of a reward that counts one turn (call) before it was earned; [0, 1]; 1: all");
   schema.Choice("trainer.advantage_branches", &o.advantage_branches, {"nested", "siblings"},
                 "advantage of a trunk (agents.branching), the mean of its leaves': compared with the whole group, or "
                 "with each other, where it is 0 under a mean");

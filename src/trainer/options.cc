@@ -110,8 +110,9 @@ absl::Status TrainerOptions::ValidateObjective() const {
 }
 
 absl::Status TrainerOptions::ValidateAdvantages() const {
-  INGOT_RETURN_IF_ERROR(OneOf("advantage_baseline", advantage_baseline, {"mean", "leave_one_out", "batch", "none"}));
-  INGOT_RETURN_IF_ERROR(OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch"}));
+  INGOT_RETURN_IF_ERROR(
+      OneOf("advantage_baseline", advantage_baseline, {"mean", "leave_one_out", "batch", "length", "none"}));
+  INGOT_RETURN_IF_ERROR(OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch", "mean"}));
   INGOT_RETURN_IF_ERROR(OneOf("advantage_credit", advantage_credit, {"outcome", "reward_to_go"}));
   INGOT_RETURN_IF_ERROR(OneOf("advantage_branches", advantage_branches, {"nested", "siblings"}));
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "none" || advantage_normalization == "none",
@@ -120,7 +121,14 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "group",
                                 "advantage_baseline batch compares across groups; advantage_normalization group would "
                                 "scale each group by itself: set it to none or batch"));
-  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "mean" || group_size != 1,
+  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "mean",
+                                "advantage_normalization mean divides by the mean of a group, which "
+                                "advantage_baseline batch does not subtract: set advantage_baseline mean"));
+  INGOT_RETURN_IF_ERROR(Require(turn_discount >= 0 && turn_discount <= 1, "turn_discount must be in [0, 1] (1: off)"));
+  INGOT_RETURN_IF_ERROR(Require(turn_discount == 1 || advantage_credit == "reward_to_go",
+                                "turn_discount discounts the rewards from a turn on; advantage_credit outcome gives "
+                                "every turn the whole return: set advantage_credit reward_to_go, or turn_discount 1"));
+  INGOT_RETURN_IF_ERROR(Require((advantage_baseline != "mean" && advantage_baseline != "length") || group_size != 1,
                                 "with group_size 1 a sample is its group's mean, and every advantage 0: set "
                                 "advantage_baseline to batch, leave_one_out (then 0) or none"));
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_credit == "outcome",

@@ -109,13 +109,14 @@ struct TrainerOptions {
   int64_t loss_constant_tokens = 0;        // constant: divisor of an episode's sum, whatever its length; > 0
 
   // Baseline that is subtracted from an episode's return: mean (of its group), leave_one_out (mean of the group's other
-  // samples), batch (mean of the batch), or none.
+  // samples), batch (mean of the batch), length (mean of its group, weighted by the samples' lengths), or none.
   std::string advantage_baseline = "mean";
-  // division by the standard deviation of the group or the batch, or none
+  // division by the standard deviation of the group or the batch, by the group's mean return, or none
   std::string advantage_normalization = "none";
   // Credit of a turn. outcome: the whole return of its episode, on every sampled token of every call (sub-agents and
   // summaries included). reward_to_go: the rewards of this turn and of later ones.
   std::string advantage_credit = "outcome";
+  double turn_discount = 1.0;  // reward_to_go: share of a reward that counts one turn earlier; [0, 1]; 1 = all of it
   // Advantage of a trunk, the mean of its leaves': nested = compared with the whole group, siblings = with each other.
   std::string advantage_branches = "nested";
   bool filter_zero_variance = false;  // groups without any advantage bear no loss and count in no normaliser

@@ -172,6 +172,50 @@ double Ppo(const Groups& x, const Groups&) {
   return -objective / tokens;
 }
 
+// arXiv 2402.14740, section 3.2: the mean over samples of REINFORCE on the whole sample, against the others' mean. The
+// ratio to the policy that sampled is 1 there.
+double Rloo(const Groups& x, const Groups& held) {
+  double objective = 0, samples = 0;
+  for (size_t g = 0; g < x.size(); ++g) {
+    for (size_t i = 0; i < x[g].size(); ++i) {
+      ++samples;
+      for (size_t turn = 0; turn < x[g][i].turns.size(); ++turn) {
+        for (size_t t = 0; t < x[g][i].turns[turn].size(); ++t) {
+          const Token& fixed = held[g][i].turns[turn][t];
+          const double weight = std::clamp(std::exp(fixed.now - fixed.recorded), 0.0, 5.0);
+          objective += weight * (Return(x[g][i]) - MeanOfOthers(x[g], i)) * x[g][i].turns[turn][t].now;
+        }
+      }
+    }
+  }
+  return -objective / samples;
+}
+
+// arXiv 2501.03262, REINFORCE++ with a baseline: less the group's mean, in deviations over the batch.
+double ReinforcePlusPlus(const Groups& x, const Groups&) {
+  double squares = 0, sum = 0, samples = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      const double centered = Return(o) - MeanReturn(group);
+      squares += centered * centered;
+      sum += centered;
+      ++samples;
+    }
+  }
+  const double deviation = std::sqrt(squares / samples - std::pow(sum / samples, 2));
+  double objective = 0, tokens = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      const double advantage = (Return(o) - MeanReturn(group)) / (deviation + 1e-6);
+      tokens += Length(o);
+      for (const Turn& turn : o.turns) {
+        for (const Token& t : turn) objective += Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, advantage);
+      }
+    }
+  }
+  return -objective / tokens;
+}
+
 // arXiv 2501.12599, eq. 3: its gradient is that of this sum; tau 1.
 double K15(const Groups& x, const Groups&) {
   double objective = 0;
@@ -226,6 +270,71 @@ double Dpo(const Groups& x, const Groups&) {
     ++pairs;
   }
   return loss / pairs;
+}
+
+// The loss of Dr. GRPO with the advantage of another paper.
+using Advantage = std::function<double(const Group& group, const Sample& o)>;
+Formula DrGrpoWith(const Advantage& advantage) {
+  return [advantage](const Groups& x, const Groups&) {
+    double objective = 0;
+    for (const Group& group : x) {
+      for (const Sample& o : group) {
+        for (const Turn& turn : o.turns) {
+          for (const Token& t : turn) {
+            objective += Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, advantage(group, o)) / 1024 /
+                         static_cast<double>(group.size());
+          }
+        }
+      }
+    }
+    return -objective / static_cast<double>(x.size());
+  };
+}
+
+// arXiv 2505.23585: the baseline is the mean return by lengths.
+double Opo(const Group& group, const Sample& o) {
+  double weighted = 0, length = 0;
+  for (const Sample& other : group) {
+    weighted += Length(other) * Return(other);
+    length += Length(other);
+  }
+  return Return(o) - weighted / length;
+}
+
+// arXiv 2602.02710: in means of the group.
+double MaxRl(const Group& group, const Sample& o) {
+  return MeanReturn(group) > 0 ? (Return(o) - MeanReturn(group)) / MeanReturn(group) : 0;
+}
+
+// The discounted sum of what a sample earned from `turn` on, the outcome at its last turn.
+double DiscountedFrom(const Sample& o, size_t turn, double discount) {
+  double sum = 0;
+  for (size_t u = turn; u < o.turns.size(); ++u) {
+    const double earned = o.earned[u] + (u + 1 == o.turns.size() ? o.outcome : 0);
+    sum += std::pow(discount, static_cast<double>(u - turn)) * earned;
+  }
+  return sum;
+}
+
+// REINFORCE with held ratios over the tokens of a batch: the discounted reward to go, less the mean discounted return
+// of the group.
+double DiscountedToGo(const Groups& x, const Groups& held) {
+  double objective = 0, tokens = 0;
+  for (size_t g = 0; g < x.size(); ++g) {
+    double baseline = 0;
+    for (const Sample& o : x[g]) baseline += DiscountedFrom(o, 0, 0.5) / static_cast<double>(x[g].size());
+    for (size_t i = 0; i < x[g].size(); ++i) {
+      tokens += Length(x[g][i]);
+      for (size_t turn = 0; turn < x[g][i].turns.size(); ++turn) {
+        for (size_t t = 0; t < x[g][i].turns[turn].size(); ++t) {
+          const Token& fixed = held[g][i].turns[turn][t];
+          const double weight = std::clamp(std::exp(fixed.now - fixed.recorded), 0.0, 5.0);
+          objective += weight * (DiscountedFrom(x[g][i], turn, 0.5) - baseline) * x[g][i].turns[turn][t].now;
+        }
+      }
+    }
+  }
+  return -objective / tokens;
 }
 
 // Four groups of four; all samples of one group have the same reward.
@@ -297,8 +406,7 @@ struct Result {
   std::map<std::pair<std::string, size_t>, double> derivative;  // by call and token; absent = 0
 };
 
-Result TrainersOwn(const std::string& preset, const Groups& groups) {
-  const TrainerOptions options = OptionsOf(preset);
+Result TrainersOwn(const TrainerOptions& options, const Groups& groups) {
   const auto batch = PrepareBatch(BatchOf(groups), options, 10, 0);
   EXPECT_TRUE(batch.ok()) << batch.status();
   const auto objective = *MakeObjective(options);
@@ -329,43 +437,69 @@ Result TrainersOwn(const std::string& preset, const Groups& groups) {
   return result;
 }
 
-TEST(Papers, LossAndGradientOfEveryPreset) {
-  const std::map<std::string, Formula> formulas = {{"forge", Forge}, {"grpo", Grpo}, {"dr_grpo", DrGrpo},
-                                                   {"dapo", Dapo},   {"gspo", Gspo}, {"ppo", Ppo},
-                                                   {"k1.5", K15},    {"dpo", Dpo},   {"sapo", Sapo}};
+// Loss and gradient of the trainer against those of the formula, on random batches.
+void ExpectFormula(const std::string& name, const TrainerOptions& options, const Formula& formula) {
   constexpr double kStep = 1e-5;
-  for (const std::string& preset : PresetNames()) {
-    if (preset == "none") continue;
-    ASSERT_TRUE(formulas.contains(preset)) << preset << " has no formula here";
-    const Formula& formula = formulas.at(preset);
-    for (uint64_t seed = 1; seed <= 8; ++seed) {
-      SCOPED_TRACE(absl::StrCat(preset, ", seed ", seed));
-      Groups groups = RandomGroups(seed);
-      const Groups held = groups;
-      const Result own = TrainersOwn(preset, groups);
-      EXPECT_NEAR(own.loss, formula(groups, held), 1e-9);
-      double largest = 0;
-      for (size_t g = 0; g < groups.size(); ++g) {
-        for (size_t i = 0; i < groups[g].size(); ++i) {
-          for (size_t turn = 0; turn < groups[g][i].turns.size(); ++turn) {
-            for (size_t t = 0; t < groups[g][i].turns[turn].size(); ++t) {
-              double& logprob = groups[g][i].turns[turn][t].now;
-              const double before = logprob;
-              logprob = before + kStep;
-              const double above = formula(groups, held);
-              logprob = before - kStep;
-              const double derivative = (above - formula(groups, held)) / (2 * kStep);
-              logprob = before;
-              const auto found = own.derivative.find({absl::StrCat("g", g, "s", i, "/", turn), t});
-              EXPECT_NEAR(found == own.derivative.end() ? 0.0 : found->second, derivative, 1e-8)
-                  << "group " << g << " sample " << i << " turn " << turn << " token " << t;
-              largest = std::max(largest, std::abs(derivative));
-            }
+  ASSERT_TRUE(options.Validate().ok()) << options.Validate();
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(absl::StrCat(name, ", seed ", seed));
+    Groups groups = RandomGroups(seed);
+    const Groups held = groups;
+    const Result own = TrainersOwn(options, groups);
+    EXPECT_NEAR(own.loss, formula(groups, held), 1e-9);
+    double largest = 0;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      for (size_t i = 0; i < groups[g].size(); ++i) {
+        for (size_t turn = 0; turn < groups[g][i].turns.size(); ++turn) {
+          for (size_t t = 0; t < groups[g][i].turns[turn].size(); ++t) {
+            double& logprob = groups[g][i].turns[turn][t].now;
+            const double before = logprob;
+            logprob = before + kStep;
+            const double above = formula(groups, held);
+            logprob = before - kStep;
+            const double derivative = (above - formula(groups, held)) / (2 * kStep);
+            logprob = before;
+            const auto found = own.derivative.find({absl::StrCat("g", g, "s", i, "/", turn), t});
+            EXPECT_NEAR(found == own.derivative.end() ? 0.0 : found->second, derivative, 1e-8)
+                << "group " << g << " sample " << i << " turn " << turn << " token " << t;
+            largest = std::max(largest, std::abs(derivative));
           }
         }
       }
-      EXPECT_GT(largest, 1e-5);
     }
+    EXPECT_GT(largest, 1e-5);
+  }
+}
+
+TEST(Papers, EstimatorsBesideThePresets) {
+  TrainerOptions options = OptionsOf("dr_grpo");
+  options.advantage_baseline = "length";
+  ExpectFormula("opo", options, DrGrpoWith(Opo));
+  options = OptionsOf("dr_grpo");
+  options.advantage_normalization = "mean";
+  ExpectFormula("max_rl", options, DrGrpoWith(MaxRl));
+  options = {};
+  options.advantage_credit = "reward_to_go";
+  options.turn_discount = 0.5;
+  ExpectFormula("turn_discount", options, DiscountedToGo);
+}
+
+TEST(Papers, LossAndGradientOfEveryPreset) {
+  const std::map<std::string, Formula> formulas = {{"forge", Forge},
+                                                   {"grpo", Grpo},
+                                                   {"dr_grpo", DrGrpo},
+                                                   {"dapo", Dapo},
+                                                   {"gspo", Gspo},
+                                                   {"ppo", Ppo},
+                                                   {"k1.5", K15},
+                                                   {"dpo", Dpo},
+                                                   {"sapo", Sapo},
+                                                   {"rloo", Rloo},
+                                                   {"reinforce_plus_plus", ReinforcePlusPlus}};
+  for (const std::string& preset : PresetNames()) {
+    if (preset == "none") continue;
+    ASSERT_TRUE(formulas.contains(preset)) << preset << " has no formula here";
+    ExpectFormula(preset, OptionsOf(preset), formulas.at(preset));
   }
 }
 

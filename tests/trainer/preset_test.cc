@@ -117,6 +117,17 @@ TEST(Presets, Ppo) {
   ExpectNear(Derivatives(OptionsOf("ppo")), {-0.5 / 6, 0, 0.5 / 6, 0.5 / 6, 0, 0});
 }
 
+TEST(Presets, Rloo) {
+  // Leave-one-out: +-0.5; each of 4 samples weighs 1/4, whatever its length. The ratio 1.25 is held.
+  ExpectNear(Derivatives(OptionsOf("rloo")), {-0.125, -0.125 * 1.25, 0.125, 0.125, 0, 0});
+}
+
+TEST(Presets, ReinforcePlusPlus) {
+  // Less the groups' means: 0.25, -0.25, 0, 0; their deviation sqrt(0.125 / 4). 6 tokens; 1.25 is past 1.2.
+  const double w = 0.25 / std::sqrt(0.125 / 4) / 6;
+  ExpectNear(Derivatives(OptionsOf("reinforce_plus_plus")), {-w, 0, w, w, 0, 0});
+}
+
 TEST(Presets, K15) {
   // Advantages +-0.25; d of a = ln 1.25, tau 1; W = 1/4 for each of 4 sequences.
   const double d = std::log(1.25);
