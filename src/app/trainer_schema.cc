@@ -24,8 +24,10 @@ void BindObjective(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never");
   schema.Field("trainer.eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + this are clipped");
   schema.Field("trainer.dual_clip", &o.dual_clip, "ppo_clip: greatest factor of a negative advantage; above 1; 0: off");
-  schema.Field("trainer.importance_cap", &o.importance_cap,
-               "ppo_clip: bound of the importance weights between rollout's and trainer's policy; 0: off");
+  schema.Field(
+      "trainer.importance_cap", &o.importance_cap,
+      "ppo_clip: bound of the importance weights between rollout's and trainer's policy, in place of the clip, "
+      "which then never acts; 0: off");
   schema.Field("trainer.opmd_tau", &o.opmd_tau, "opmd: half of this is the weight of the squared sequence log-ratio");
   schema.Field("trainer.sapo_tau_positive", &o.sapo_tau_positive,
                "sapo: temperature of the gate for positive advantages; above 0, higher: a narrower gate");
@@ -39,7 +41,7 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt", "constant"},
                 "normaliser of the loss: over the batch's tokens, per episode, per group, or a constant per episode");
   schema.Field("trainer.loss_constant_tokens", &o.loss_constant_tokens,
-               "loss_aggregation constant: divisor of an episode's sum, in tokens");
+               "loss_aggregation constant: divisor of an episode's sum, in tokens (preset dr_grpo: 1024)");
   schema.Choice(
       "trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "length", "none"},
       "baseline of a return: the group's mean, the mean of its other samples, the batch's mean, the group's mean "

@@ -91,6 +91,10 @@ absl::Status TrainerOptions::ValidateObjective() const {
                            : objective == "sapo" ? " has a gate on the ratio instead"
                                                  : " has none for a token",
                            ": set importance_cap 0 or objective ppo_clip")));
+  INGOT_RETURN_IF_ERROR(Require(
+      importance_cap == 0 || dual_clip == 0,
+      "importance_cap takes the ratio to the trainer's own policy, which is 1 in its one step, so dual_clip would "
+      "never act: set one of them to 0"));
   const bool whole_sequences = objective == "gspo" || objective == "opmd" || objective == "dpo";
   INGOT_RETURN_IF_ERROR(
       Require(!whole_sequences || loss_aggregation == "sequence",

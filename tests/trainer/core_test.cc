@@ -278,6 +278,8 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
   EXPECT_THAT(message([](auto& o) { o.objective = "dpo", o.loss_aggregation = "sequence", o.kl_coefficient = 0.1; }),
               HasSubstr("dpo_beta"));
   EXPECT_THAT(message([](auto& o) { o.importance_cap = 2; }), HasSubstr("cuts its importance weights"));
+  EXPECT_THAT(message([](auto& o) { o.objective = "ppo_clip", o.importance_cap = 2, o.dual_clip = 3; }),
+              HasSubstr("dual_clip would never act"));
   EXPECT_THAT(message([](auto& o) { o.objective = "sapo", o.importance_cap = 2; }), HasSubstr("a gate on the ratio"));
   EXPECT_THAT(message([](auto& o) { o.sapo_tau_negative = 0; }), HasSubstr("sapo_tau_negative"));
   EXPECT_THAT(message([](auto& o) { o.dual_clip = 3; }), HasSubstr("ppo_clip"));

@@ -398,6 +398,9 @@ TEST(Objective, SaysItsEffectiveBounds) {
   options.eps_clip_low = 0.2;
   options.eps_clip_high = 0.28;
   EXPECT_THAT((*MakeObjective(options))->Describe(), HasSubstr("clipped to [0.8, 1.28] per token"));
+  options.importance_cap = 2;
+  EXPECT_THAT((*MakeObjective(options))->Describe(),
+              ::testing::AllOf(HasSubstr("its clip never acts"), HasSubstr("cut at 2")));
   options.objective = "gspo";
   EXPECT_THAT((*MakeObjective(options))->Describe(), HasSubstr("clipped to [0.8, 1.28] per sequence"));
   options.objective = "sapo";
