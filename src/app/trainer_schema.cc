@@ -70,6 +70,8 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
                 "value); k1 to the reference has a gradient of mean 0");
   schema.Field("trainer.reference_path", &o.reference_path,
                "model folder of the reference policy; empty: the run's start weights");
+  schema.Field("trainer.reference_update_every", &o.reference_update_every,
+               "steps after which the reference policy becomes the current one, again and again; 0: it stays");
   schema.Field("trainer.entropy_coefficient", &o.entropy_coefficient, "weight of the entropy bonus; 0: off");
   schema.Field("trainer.max_skipped_steps", &o.max_skipped_steps,
                "steps in a row without loss tokens or with a loss that is not finite; one more stops the run");

@@ -108,6 +108,15 @@ absl::Status TrainerOptions::ValidateObjective() const {
   INGOT_RETURN_IF_ERROR(
       Require(objective != "dpo" || group_size != 1,
               "dpo compares samples of a group; groups of one hold no pair: set group_size 2 or more"));
+  INGOT_RETURN_IF_ERROR(Require(reference_update_every >= 0, "reference_update_every must not be negative (0: never)"));
+  INGOT_RETURN_IF_ERROR(Require(
+      reference_update_every == 0 || needs_reference(),
+      "reference_update_every moves a reference policy that nothing uses: set reference_kl_coefficient above 0, "
+      "objective dpo, or reference_update_every 0"));
+  INGOT_RETURN_IF_ERROR(
+      Require(reference_update_every == 0 || sharding != "layers",
+              "reference_update_every copies the whole policy, which no rank has with sharding layers: set sharding "
+              "optimizer, or reference_update_every 0"));
   return Require(reference_path.empty() || needs_reference(),
                  "reference_path names a reference policy that nothing uses: set reference_kl_coefficient above 0, "
                  "objective dpo, or no path");

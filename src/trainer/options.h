@@ -103,6 +103,9 @@ struct TrainerOptions {
   std::string kl_kind = "k3";             // the estimate of both: k1, k2, k3 or abs (step_loss.h)
   // Model folder (or checkpoint) of the reference policy, where one is needed; empty = the start weights of the run.
   std::string reference_path;
+  // Steps after which the reference policy becomes the current one, again and again; 0 = it stays. Not with sharding
+  // layers, where no rank has the whole policy.
+  int64_t reference_update_every = 0;
   double entropy_coefficient = 0.0;  // weight of the policy's entropy, which the loss rewards; 0 = off
 
   std::string loss_aggregation = "token";  // token, sequence (per episode), prompt (per group) or constant

@@ -260,6 +260,7 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
     snapshot_ = nullptr;
   }
   ++version_;
+  INGOT_RETURN_IF_ERROR(MoveReference());
   batch.metrics["trainer/skipped"] = 1;
   std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
   return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram), {}};
@@ -343,6 +344,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   }
   NoteSound(version_);
   ++version_;
+  INGOT_RETURN_IF_ERROR(MoveReference());
   return StepReport{batch.step,
                     version_,
                     std::move(prepared->metrics),

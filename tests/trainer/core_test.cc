@@ -298,6 +298,10 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
               HasSubstr("in [0, 1]"));
   EXPECT_THAT(message([](auto& o) { o.train_segments_max_age = 2; }), HasSubstr("train_segments max_age"));
   EXPECT_THAT(message([](auto& o) { o.reference_path = "x"; }), HasSubstr("nothing uses"));
+  EXPECT_THAT(message([](auto& o) { o.reference_update_every = 5; }), HasSubstr("nothing uses"));
+  EXPECT_THAT(
+      message([](auto& o) { o.reference_update_every = 5, o.reference_kl_coefficient = 0.1, o.sharding = "layers"; }),
+      HasSubstr("sharding optimizer"));
   EXPECT_THAT(message([](auto& o) { o.kl_kind = "k4"; }), HasSubstr("k1, k2, k3, abs"));
   EXPECT_THAT(message([](auto& o) { o.kl_kind = "k2"; }), HasSubstr("a penalty that is off"));
   EXPECT_EQ(message([](auto& o) { o.kl_kind = "k2", o.reference_kl_coefficient = 0.1; }), "");
