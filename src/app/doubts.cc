@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/loss_doubts.h"
 #include "base/log.h"
 
 namespace ingot::app {
@@ -324,6 +325,7 @@ std::vector<std::string> StartDoubts(const RunConfig& config, const DataFacts& d
   for (const auto find : kAtStart) {
     if (Found doubt = find(config, data)) doubts.push_back(*std::move(doubt));
   }
+  for (std::string& doubt : LossDoubts(config, data)) doubts.push_back(std::move(doubt));
   return doubts;
 }
 

@@ -1,6 +1,6 @@
 // Doubts: settings and results that are allowed, and yet are rarely meant. Each is one line for people: the fact, its
 // figure, and a way on. They stop nothing. Pure; doubts.cc has a table of the doubts at a run's start and one of those at
-// its end.
+// its end, and loss_doubts.cc one of those about the loss, at its start.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@ struct DataFacts {
   std::string shared_id;      // id of one of them
   int64_t shown_tokens = 0;   // of the shortest text that a recipe shows its agent; 0 = not known
   int64_t context = 0;        // greatest number of tokens of a prompt and its answer; 0 = not known
+  int64_t parameters = 0;     // numbers in the weights of model.path; 0 = not known
 };
 
 // Known before the run's first step, and before its warm start.

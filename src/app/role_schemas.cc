@@ -13,8 +13,10 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
       "scheduler.order", &o.order, {"strict", "windowed", "greedy"},
       "which finished groups a batch may take: strict: in the order of admission; windowed: within W; greedy: "
       "any, whatever the age and the mix of the batch");
-  schema.Field("scheduler.drop_zero_variance", &o.drop_zero_variance,
-               "drop groups whose rewards are all equal, and admit others in their place");
+  schema.Field(
+      "scheduler.drop_zero_variance", &o.drop_zero_variance,
+      "drop groups whose rewards are all equal, and admit others in their place (DAPO's dynamic sampling, under "
+      "every trainer.preset)");
   schema.Field(
       "scheduler.max_drops_per_batch", &o.max_drops_per_batch,
       "drops since the last batch after which groups of equal rewards are trained all the same; 0: no limit but "

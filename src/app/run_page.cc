@@ -38,7 +38,7 @@ view::RunFacts FactsOf(const RunConfig& config) {
 std::vector<std::vector<double>> GroupAdvantages(const trainer::TrainerOptions& options, const v1::Group& group) {
   if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch") return {};
   std::vector<std::vector<double>> advantages(static_cast<size_t>(group.episodes_size()));
-  const auto trained = trainer::RowsOf(group, options.advantage_credit);
+  const auto trained = trainer::RowsOf(group, options.advantage_credit, options.turn_discount);
   if (!trained.ok() || trained->rows.rows.empty()) return advantages;
   const trainer::AdvantageRule rule{options.advantage_baseline, options.advantage_normalization, false,
                                     options.advantage_branches};

@@ -171,6 +171,10 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
   for (const auto& [key, source] : {std::pair("data.tasks", &data.tasks), {"eval.tasks", &data.eval_tasks}}) {
     if (!source->remark.empty()) check.doubts.push_back(absl::StrCat(key, ": ", source->remark));
   }
+  if (!config.model.path.empty()) {
+    const auto shape = model::ModelConfig::FromFile(config.model.path + "/config.json");
+    if (shape.ok()) check.data.parameters = shape->ParameterCount();
+  }
   for (std::string& doubt : StartDoubts(config, check.data)) check.doubts.push_back(std::move(doubt));
   return check;
 }

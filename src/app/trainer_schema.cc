@@ -19,13 +19,20 @@ void BindOptimizer(base::Schema& schema, const std::string& prefix, trainer::Opt
 void BindObjective(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.preset", &o.preset, trainer::PresetNames(),
                 "a published recipe: sets the trainer's keys that neither file nor command line sets");
-  schema.Choice("trainer.objective", &o.objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo"}, "the policy loss");
+  schema.Choice("trainer.objective", &o.objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo", "sapo"},
+                "the policy loss");
   schema.Field("trainer.eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never");
   schema.Field("trainer.eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + this are clipped");
   schema.Field("trainer.dual_clip", &o.dual_clip, "ppo_clip: greatest factor of a negative advantage; above 1; 0: off");
-  schema.Field("trainer.importance_cap", &o.importance_cap,
-               "ppo_clip: bound of the importance weights between rollout's and trainer's policy; 0: off");
+  schema.Field(
+      "trainer.importance_cap", &o.importance_cap,
+      "ppo_clip: bound of the importance weights between rollout's and trainer's policy, in place of the clip, "
+      "which then never acts; 0: off");
   schema.Field("trainer.opmd_tau", &o.opmd_tau, "opmd: half of this is the weight of the squared sequence log-ratio");
+  schema.Field("trainer.sapo_tau_positive", &o.sapo_tau_positive,
+               "sapo: temperature of the gate for positive advantages; above 0, higher: a narrower gate");
+  schema.Field("trainer.sapo_tau_negative", &o.sapo_tau_negative,
+               "sapo: temperature of the gate for other advantages; above 0");
   schema.Field("trainer.dpo_beta", &o.dpo_beta, "dpo: factor of a pair's margin");
 }
 
@@ -48,13 +55,17 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt", "constant"},
                 "normaliser of the loss: over the batch's tokens, per episode, per group, or a constant per episode");
   schema.Field("trainer.loss_constant_tokens", &o.loss_constant_tokens,
-               "loss_aggregation constant: divisor of an episode's sum, in tokens");
-  schema.Choice("trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "none"},
-                "baseline of a return: the group's mean, the mean of its other samples, the batch's mean, or none");
-  schema.Choice("trainer.advantage_normalization", &o.advantage_normalization, {"none", "group", "batch"},
-                "divide advantages by a standard deviation");
+               "loss_aggregation constant: divisor of an episode's sum, in tokens (preset dr_grpo: 1024)");
+  schema.Choice(
+      "trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "length", "none"},
+      "baseline of a return: the group's mean, the mean of its other samples, the batch's mean, the group's mean "
+      "weighted by the samples' tokens (OPO), or none");
+  schema.Choice("trainer.advantage_normalization", &o.advantage_normalization, {"none", "group", "batch", "mean"},
+                "divide advantages by a standard deviation, or by the group's mean return (MaxRL)");
   schema.Choice("trainer.advantage_credit", &o.advantage_credit, {"outcome", "reward_to_go"},
                 "credit of a turn: the episode's whole return, or the rewards from that turn on");
+  schema.Field("trainer.turn_discount", &o.turn_discount,
+               "reward_to_go: share of a reward that counts one turn (call) before it was earned; [0, 1]; 1: all");
   schema.Choice("trainer.advantage_branches", &o.advantage_branches, {"nested", "siblings"},
                 "advantage of a trunk (agents.branching), the mean of its leaves': compared with the whole group, or "
                 "with each other, where it is 0 under a mean");
@@ -71,9 +82,14 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
       "rewards count in the baseline all the same");
   schema.Field("trainer.kl_coefficient", &o.kl_coefficient, "weight of KL(rollout policy || policy); 0: off");
   schema.Field("trainer.reference_kl_coefficient", &o.reference_kl_coefficient,
-               "weight of KL(policy || reference policy), estimator k3; 0: off");
+               "weight of KL(policy || reference policy); 0: off");
+  schema.Choice("trainer.kl_kind", &o.kl_kind, {"k1", "k2", "k3", "abs"},
+                "the estimate of both KL penalties by a token's log-ratio (Schulman's k1, k2 and k3, or its absolute "
+                "value); k1 to the reference has a gradient of mean 0");
   schema.Field("trainer.reference_path", &o.reference_path,
                "model folder of the reference policy; empty: the run's start weights");
+  schema.Field("trainer.reference_update_every", &o.reference_update_every,
+               "steps after which the reference policy becomes the current one, again and again; 0: it stays");
   schema.Field("trainer.entropy_coefficient", &o.entropy_coefficient, "weight of the entropy bonus; 0: off");
   schema.Field("trainer.max_skipped_steps", &o.max_skipped_steps,
                "steps in a row without loss tokens or with a loss that is not finite; one more stops the run");

@@ -44,12 +44,22 @@ double LeaveOneOut(const std::vector<double>& values, size_t out) {
   return Mean(others);
 }
 
+double MeanByLength(const std::vector<EpisodeReturn>& group, const std::vector<double>& values) {
+  double weighted = 0, tokens = 0;
+  for (const EpisodeReturn& episode : group) {
+    weighted += static_cast<double>(episode.tokens) * episode.value;
+    tokens += static_cast<double>(episode.tokens);
+  }
+  return tokens > 0 ? weighted / tokens : Mean(values);
+}
+
 // B_i of every sample of the group. If all values under a mean are the same, each is its own baseline exactly: rounding
 // must not become a gradient.
-std::vector<double> Baselines(const std::vector<double>& values, const std::string& rule,
-                              const std::vector<double>& batch) {
+std::vector<double> Baselines(const std::vector<EpisodeReturn>& group, const std::vector<double>& values,
+                              const std::string& rule, const std::vector<double>& batch) {
   if (rule == "none" || (rule == "leave_one_out" && values.size() == 1)) return std::vector<double>(values.size(), 0.0);
   if (AllSame(rule == "batch" ? batch : values)) return values;
+  if (rule == "length") return std::vector<double>(values.size(), MeanByLength(group, values));
   std::vector<double> baselines(values.size(), Mean(rule == "batch" ? batch : values));
   for (size_t i = 0; rule == "leave_one_out" && i < values.size(); ++i) baselines[i] = LeaveOneOut(values, i);
   return baselines;
@@ -70,9 +80,13 @@ void Scale(GroupAdvantages& group, double scale) {
 
 }  // namespace
 
-EpisodeReturn CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit) {
+EpisodeReturn CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit,
+                          double discount) {
   EpisodeReturn earned{outcome, std::vector<double>(turns.size())};
-  for (size_t t = turns.size(); t-- > 0;) earned.credits[t] = earned.value += turns[t];
+  for (size_t t = turns.size(); t-- > 0;) {
+    if (t + 1 < turns.size()) earned.value *= discount;
+    earned.credits[t] = earned.value += turns[t];
+  }
   if (credit == "outcome") earned.credits.assign(turns.size(), earned.value);
   return earned;
 }
@@ -87,12 +101,16 @@ std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeRet
   std::vector<double> centered;  // R_i - B_i of the groups that are not filtered
   for (const auto& group : groups) {
     const std::vector<double> values = Values(group);
-    const std::vector<double> baselines = Baselines(values, rule.baseline, all);
+    const std::vector<double> baselines = Baselines(group, values, rule.baseline, all);
     GroupAdvantages out;
     out.equal = values.size() > 1 && AllSame(values);
     for (size_t i = 0; i < group.size(); ++i) {
       out.turns.push_back(group[i].credits);
       for (double& a : out.turns.back()) a -= baselines[i];
+    }
+    if (rule.normalization == "mean") {
+      const double mean = Mean(values);
+      Scale(out, mean > 0 ? 1.0 / mean : 0.0);
     }
     out.filtered = rule.filter_zero_variance && Zero(out);
     for (size_t i = 0; i < group.size() && !out.filtered; ++i) centered.push_back(values[i] - baselines[i]);

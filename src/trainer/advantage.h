@@ -15,13 +15,20 @@ namespace ingot::trainer {
 //
 //   outcome       every turn has R
 //   reward_to_go  turn t has outcome + sum of turns[t ..]
+//
+// With a discount d below 1 (reward_to_go alone) a reward counts d^k as much k turns before it was earned, the outcome
+// being earned at the last turn:
+//
+//   turn t has sum over u >= t of d^(u - t) * earned_u,   R is that of the first turn
 struct EpisodeReturn {
   double value = 0;             // R
   std::vector<double> credits;  // one per turn
+  int64_t tokens = 0;           // length of the episode, for baseline `length`: its sampled tokens
 };
 
-// REQUIRES: `credit` is "outcome" or "reward_to_go".
-EpisodeReturn CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit);
+// REQUIRES: `credit` is "outcome" or "reward_to_go"; `discount` in [0, 1], 1 with "outcome".
+EpisodeReturn CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit,
+                          double discount = 1);
 
 struct AdvantageRule {
   std::string baseline = "mean";
@@ -42,12 +49,17 @@ struct GroupAdvantages {
 //   baseline       mean:           B_i = mean of the group's R
 //                  leave_one_out:  B_i = mean of the others' R; a group of one has baseline 0
 //                  batch:          B_i = mean of all R of the batch
+//                  length:         B_i = sum_j tokens_j R_j / sum_j tokens_j over the group: OPO's baseline of least
+//                                  variance (arXiv 2505.23585; verl's `opo`); without any tokens, the mean
 //                  none:           B_i = 0
 //   normalization  none:           D = 1
 //                  group:          D = population standard deviation of the group's R + 1e-6
 //                  batch:          D = that of all R_i - B_i of the batch (about their mean) + 1e-6
+//                  mean:           D = mean of the group's R: MaxRL (arXiv 2602.02710; prime-rl's `max_rl`), for rewards
+//                                  that are not negative. If it is not above 0, all advantages of the group are 0.
 //
-// Equal outcomes carry no signal: if all R under a mean are the same (tree::SameReturn), B_i is R_i exactly and D is 1.
+// Equal outcomes carry no signal: if all R under a mean are the same (tree::SameReturn), B_i is R_i exactly, and D is 1
+// if it is a deviation.
 // A group is filtered if the rule says so and all its advantages are exactly 0. A filtered group counts in no deviation
 // of the batch. REQUIRES: options validated, rewards finite.
 std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeReturn>>& groups,

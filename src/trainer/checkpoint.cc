@@ -27,6 +27,7 @@ constexpr char kFormat[] = "ingot-checkpoint-4";
 constexpr char kState[] = "state.json";
 constexpr char kOptimizer[] = "optimizer";
 constexpr char kWeights[] = "model";
+constexpr char kReference[] = "reference.safetensors";
 constexpr char kPrefix[] = "step-";
 constexpr char kTemporary[] = ".tmp-";
 constexpr char kReplaced[] = ".old-";
@@ -149,6 +150,9 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   }
   if (shards.size() > 1) INGOT_RETURN_IF_ERROR(model::SaveWeightsIndex(dir, file_of, bytes));
   INGOT_RETURN_IF_ERROR(model::SaveModelConfig(dir, contents.config));
+  if (!contents.reference.empty()) {
+    INGOT_RETURN_IF_ERROR(model::SaveSafetensors(dir + "/" + kReference, contents.reference, {{"format", "pt"}}));
+  }
   INGOT_RETURN_IF_ERROR(WriteExtraFiles(dir, extra_files));
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
@@ -438,6 +442,12 @@ absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path) {
   contents.config = std::move(loaded.config);
   contents.parameters = std::move(loaded.parameters);
   return contents;
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadReference(const std::string& path) {
+  const std::string file = absl::StrCat(path, "/", kReference);
+  if (!fs::exists(file)) return absl::NotFoundError(absl::StrCat(path, " holds no ", kReference));
+  return model::LoadSafetensors(file);
 }
 
 absl::Status ReadOptimizer(const std::string& path, int shards, const std::map<std::string, at::Tensor>& state,

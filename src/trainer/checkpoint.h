@@ -3,6 +3,7 @@
 //   ROOT/step-00000012/         contains exactly the batches below 12, i.e. version 12
 //     config.json, model.safetensors and the app's files (tokenizer.json, ...): a Hugging Face model folder
 //     optimizer.safetensors     moments (and masters) of AdamW
+//     reference.safetensors     the reference policy, once reference_update_every has moved it
 //     state.json                step, seed, schedule, size and checksum of every other file, and a checksum of all
 //                               that; written last
 //
@@ -47,6 +48,7 @@ struct CheckpointContents {
   model::ModelConfig config;
   model::Parameters parameters;                 // written: only where one rank writes alone
   std::map<std::string, at::Tensor> optimizer;  // likewise; ReadCheckpoint leaves it empty
+  std::map<std::string, at::Tensor> reference;  // written: empty = the checkpoint holds none; ReadReference reads it
   int64_t optimizer_steps = 0;
   int optimizer_shards = 1;  // read: number of files of the optimizer's state
   // Written: no later step than this one is known to have weights with a finite gradient. The newest checkpoint at or
@@ -93,6 +95,8 @@ absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root);
 
 // Verifies and reads a checkpoint, without the optimizer's state.
 absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path);
+// Reads the reference policy of a checkpoint that ReadCheckpoint verified. NOT_FOUND: the checkpoint holds none.
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadReference(const std::string& path);
 // Reads the optimizer's state, of however many shards, into the tensors of `state`, by name (AdamW::State). `all`:
 // `state` names every tensor of the checkpoint, or else a part of them. INVALID_ARGUMENT names the first tensor that is
 // missing, has another shape, or (with `all`) is unknown; tensors read before it keep their new values.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/checksum.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
 
@@ -33,9 +34,23 @@ absl::StatusOr<std::vector<double>> TurnRewards(const v1::EpisodeTree& tree,
   return turns;
 }
 
+// Tokens that the episode's calls sampled from weights that follow the run.
+int64_t SampledTokens(const v1::EpisodeTree& tree) {
+  int64_t tokens = 0;
+  for (const v1::Call& call : tree.calls()) {
+    if (call.weights() != v1::WEIGHTS_FOLLOW) continue;
+    for (const std::string& key : call.sampled_keys()) {
+      const auto segment = tree.segments().find(base::Hex(key));
+      if (segment != tree.segments().end()) tokens += segment->second.token_ids_size();
+    }
+  }
+  return tokens;
+}
+
 class Planner {
  public:
-  Planner(const v1::Group& group, const std::string& credit) : group_(group), credit_(credit) {
+  Planner(const v1::Group& group, const std::string& credit, double discount)
+      : group_(group), credit_(credit), discount_(discount) {
     for (const v1::EpisodeTree& tree : group.episodes()) graded_ = graded_ || tree.episode().has_grade();
   }
 
@@ -61,6 +76,7 @@ class Planner {
   struct Trunk {
     size_t index = 0;  // of GroupRows::trunk_turns
     std::vector<double> turns;
+    int64_t tokens = 0;
   };
 
   absl::Status Annotated(const absl::Status& status, const v1::Episode& episode) const {
@@ -71,7 +87,7 @@ class Planner {
     for (int i = 0; i < group_.episodes_size(); ++i) {
       const v1::EpisodeTree& tree = group_.episodes(i);
       if (tree.episode().state() != v1::EPISODE_FORKED || tree.episode().purpose() != v1::PURPOSE_TRAIN) continue;
-      Trunk trunk{out_.rows.trunk_turns.size(), {}};
+      Trunk trunk{out_.rows.trunk_turns.size(), {}, SampledTokens(tree)};
       // A grade counts in place of what was posted, and a trunk has none.
       auto turns =
           TurnRewards(tree, graded_ ? google::protobuf::Map<std::string, double>() : tree.episode().call_rewards());
@@ -104,7 +120,8 @@ class Planner {
     const auto trunk = trunks_.find(episode.fork().episode_id());
     if (trunk != trunks_.end()) turns.insert(turns.begin(), trunk->second.turns.begin(), trunk->second.turns.end());
     out_.parts.push_back({index, false, out_.rows.rows.size()});
-    out_.rows.rows.push_back(CreditTurns(reward, turns, credit_));
+    out_.rows.rows.push_back(CreditTurns(reward, turns, credit_, discount_));
+    out_.rows.rows.back().tokens = SampledTokens(tree) + (trunk == trunks_.end() ? 0 : trunk->second.tokens);
     out_.rows.trunks.push_back(trunk == trunks_.end() ? -1 : static_cast<int32_t>(trunk->second.index));
     return absl::OkStatus();
   }
@@ -132,6 +149,7 @@ class Planner {
 
   const v1::Group& group_;
   const std::string& credit_;
+  const double discount_;
   bool graded_ = false;
   std::map<std::string_view, Trunk> trunks_;  // by episode id
   TrainedGroup out_;
@@ -139,8 +157,8 @@ class Planner {
 
 }  // namespace
 
-absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit) {
-  return Planner(group, credit).Plan();
+absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, double discount) {
+  return Planner(group, credit, discount).Plan();
 }
 
 }  // namespace ingot::trainer

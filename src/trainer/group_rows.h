@@ -27,8 +27,8 @@ struct TrainedGroup {
   std::string reward_fault;  // names the first reward beyond tree::kMaxReward; empty = there is none
 };
 
-// `credit`: of a turn (advantage.h). INVALID_ARGUMENT names the episode: a reward is not finite, or is of a call that the
+// `credit`, `discount`: of a turn (advantage.h). INVALID_ARGUMENT names the episode: a reward is not finite, or is of a call that the
 // episode does not hold.
-absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit);
+absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, double discount = 1);
 
 }  // namespace ingot::trainer

@@ -10,9 +10,10 @@ absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& o
   if (options.objective == "gspo") return MakeGspo(options.eps_clip_low, options.eps_clip_high);
   if (options.objective == "opmd") return MakeOpmd(options.opmd_tau);
   if (options.objective == "dpo") return MakeDpo(options.dpo_beta);
+  if (options.objective == "sapo") return MakeSapo(options.sapo_tau_positive, options.sapo_tau_negative);
   return absl::InvalidArgumentError(absl::StrCat("unknown objective '", options.objective,
-                                                 "': use one of cispo, ppo_clip, gspo, opmd, dpo (grpo, dr_grpo, dapo "
-                                                 "and others are values of preset)"));
+                                                 "': use one of cispo, ppo_clip, gspo, opmd, dpo, sapo (grpo, dr_grpo, "
+                                                 "dapo and others are values of preset)"));
 }
 
 }  // namespace ingot::trainer

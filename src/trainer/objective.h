@@ -101,6 +101,15 @@ struct PpoClipSettings {
 };
 std::unique_ptr<Objective> MakePpoClip(const PpoClipSettings& settings);
 
+// SAPO (arXiv 2511.20347; verl's `sapo`): a sigmoid of the token's ratio in place of the clip. Its slope by r is 1 at
+// r = 1 and falls on both sides, the faster the higher the temperature tau. So no token loses all its gradient at once.
+//
+//   f(r) = 4 / tau * sigmoid(tau * (r - 1)),   tau = tau_positive where A_t > 0, else tau_negative
+//   loss = -sum_t w_t * f(r_t) A_t
+//
+// Tallies sapo/ratio_mean, sapo/ratio_max and sapo/gate_mean (of the slope by r, in [0, 1]).
+std::unique_ptr<Objective> MakeSapo(double tau_positive, double tau_negative);
+
 // GSPO (arXiv 2507.18071, eq. 5; with an advantage per token its eq. 13): one ratio s per sequence, the geometric mean
 // of its tokens' ratios. REQUIRES equal weights within a sequence.
 //

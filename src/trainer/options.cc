@@ -65,16 +65,25 @@ absl::Status OffPolicyMaskOptions::Validate() const {
 }
 
 absl::Status TrainerOptions::ValidateObjective() const {
-  INGOT_RETURN_IF_ERROR(OneOf("objective", objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo"}));
+  INGOT_RETURN_IF_ERROR(OneOf("objective", objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo", "sapo"}));
   INGOT_RETURN_IF_ERROR(Require(eps_clip_low >= 0, "eps_clip_low must not be negative (1 or more: no lower clip)"));
   INGOT_RETURN_IF_ERROR(Require(eps_clip_high > 0, "eps_clip_high must be above 0"));
   INGOT_RETURN_IF_ERROR(Require(dual_clip == 0 || dual_clip > 1, "dual_clip must be 0 (off) or above 1"));
   INGOT_RETURN_IF_ERROR(Require(importance_cap >= 0, "importance_cap must not be negative (0: off)"));
   INGOT_RETURN_IF_ERROR(Require(opmd_tau > 0 && std::isfinite(opmd_tau), "opmd_tau must be a number above 0"));
   INGOT_RETURN_IF_ERROR(Require(dpo_beta > 0 && std::isfinite(dpo_beta), "dpo_beta must be a number above 0"));
+  INGOT_RETURN_IF_ERROR(
+      Require(sapo_tau_positive > 0 && std::isfinite(sapo_tau_positive), "sapo_tau_positive must be a number above 0"));
+  INGOT_RETURN_IF_ERROR(
+      Require(sapo_tau_negative > 0 && std::isfinite(sapo_tau_negative), "sapo_tau_negative must be a number above 0"));
   INGOT_RETURN_IF_ERROR(Require(kl_coefficient >= 0, "kl_coefficient must not be negative (0: off)"));
   INGOT_RETURN_IF_ERROR(
       Require(reference_kl_coefficient >= 0, "reference_kl_coefficient must not be negative (0: off)"));
+  INGOT_RETURN_IF_ERROR(OneOf("kl_kind", kl_kind, {"k1", "k2", "k3", "abs"}));
+  INGOT_RETURN_IF_ERROR(Require(kl_kind == "k3" || kl_coefficient > 0 || reference_kl_coefficient > 0,
+                                absl::StrCat("kl_kind ", kl_kind,
+                                             " names the estimate of a penalty that is off: set kl_coefficient or "
+                                             "reference_kl_coefficient above 0, or no kl_kind")));
   INGOT_RETURN_IF_ERROR(Require(entropy_coefficient >= 0, "entropy_coefficient must not be negative (0: off)"));
   INGOT_RETURN_IF_ERROR(OneOf("loss_aggregation", loss_aggregation, {"token", "sequence", "prompt", "constant"}));
   INGOT_RETURN_IF_ERROR(
@@ -88,9 +97,14 @@ absl::Status TrainerOptions::ValidateObjective() const {
   INGOT_RETURN_IF_ERROR(
       Require(importance_cap == 0 || ppo,
               absl::StrCat("importance_cap weights the surrogate of ppo_clip; ", objective,
-                           objective == "cispo" ? " cuts its importance weights at 1 + eps_clip_high already"
-                                                : " has none for a token",
+                           objective == "cispo"  ? " cuts its importance weights at 1 + eps_clip_high already"
+                           : objective == "sapo" ? " has a gate on the ratio instead"
+                                                 : " has none for a token",
                            ": set importance_cap 0 or objective ppo_clip")));
+  INGOT_RETURN_IF_ERROR(Require(
+      importance_cap == 0 || dual_clip == 0,
+      "importance_cap takes the ratio to the trainer's own policy, which is 1 in its one step, so dual_clip would "
+      "never act: set one of them to 0"));
   const bool whole_sequences = objective == "gspo" || objective == "opmd" || objective == "dpo";
   INGOT_RETURN_IF_ERROR(
       Require(!whole_sequences || loss_aggregation == "sequence",
@@ -112,14 +126,24 @@ absl::Status TrainerOptions::ValidateObjective() const {
   INGOT_RETURN_IF_ERROR(
       Require(objective != "dpo" || group_size != 1,
               "dpo compares samples of a group; groups of one hold no pair: set group_size 2 or more"));
+  INGOT_RETURN_IF_ERROR(Require(reference_update_every >= 0, "reference_update_every must not be negative (0: never)"));
+  INGOT_RETURN_IF_ERROR(Require(
+      reference_update_every == 0 || needs_reference(),
+      "reference_update_every moves a reference policy that nothing uses: set reference_kl_coefficient above 0, "
+      "objective dpo, or reference_update_every 0"));
+  INGOT_RETURN_IF_ERROR(
+      Require(reference_update_every == 0 || sharding != "layers",
+              "reference_update_every copies the whole policy, which no rank has with sharding layers: set sharding "
+              "optimizer, or reference_update_every 0"));
   return Require(reference_path.empty() || needs_reference(),
                  "reference_path names a reference policy that nothing uses: set reference_kl_coefficient above 0, "
                  "objective dpo, or no path");
 }
 
 absl::Status TrainerOptions::ValidateAdvantages() const {
-  INGOT_RETURN_IF_ERROR(OneOf("advantage_baseline", advantage_baseline, {"mean", "leave_one_out", "batch", "none"}));
-  INGOT_RETURN_IF_ERROR(OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch"}));
+  INGOT_RETURN_IF_ERROR(
+      OneOf("advantage_baseline", advantage_baseline, {"mean", "leave_one_out", "batch", "length", "none"}));
+  INGOT_RETURN_IF_ERROR(OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch", "mean"}));
   INGOT_RETURN_IF_ERROR(OneOf("advantage_credit", advantage_credit, {"outcome", "reward_to_go"}));
   INGOT_RETURN_IF_ERROR(OneOf("advantage_branches", advantage_branches, {"nested", "siblings"}));
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "none" || advantage_normalization == "none",
@@ -128,7 +152,14 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "group",
                                 "advantage_baseline batch compares across groups; advantage_normalization group would "
                                 "scale each group by itself: set it to none or batch"));
-  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "mean" || group_size != 1,
+  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "mean",
+                                "advantage_normalization mean divides by the mean of a group, which "
+                                "advantage_baseline batch does not subtract: set advantage_baseline mean"));
+  INGOT_RETURN_IF_ERROR(Require(turn_discount >= 0 && turn_discount <= 1, "turn_discount must be in [0, 1] (1: off)"));
+  INGOT_RETURN_IF_ERROR(Require(turn_discount == 1 || advantage_credit == "reward_to_go",
+                                "turn_discount discounts the rewards from a turn on; advantage_credit outcome gives "
+                                "every turn the whole return: set advantage_credit reward_to_go, or turn_discount 1"));
+  INGOT_RETURN_IF_ERROR(Require((advantage_baseline != "mean" && advantage_baseline != "length") || group_size != 1,
                                 "with group_size 1 a sample is its group's mean, and every advantage 0: set "
                                 "advantage_baseline to batch, leave_one_out (then 0) or none"));
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_credit == "outcome",

@@ -104,33 +104,40 @@ struct TrainerOptions {
   // uses the fields alone. "none" = nothing to expand.
   std::string preset = "none";
 
-  std::string objective = "cispo";  // the policy loss: cispo, ppo_clip, gspo, opmd or dpo (objective.h)
+  std::string objective = "cispo";  // the policy loss: cispo, ppo_clip, gspo, opmd, dpo or sapo (objective.h)
   double eps_clip_low = 1.0;        // ratios below 1 - this are clipped; >= 1 = never
   double eps_clip_high = 4.0;       // ratios above 1 + this are clipped; > 0
   double dual_clip = 0.0;           // ppo_clip: bounds the factor of a negative advantage; > 1; 0 = off
   double importance_cap = 0.0;      // ppo_clip: bound of the truncated importance weights; 0 = off
   double opmd_tau = 1.0;            // opmd: tau / 2 is the weight of the squared log-ratio; > 0
+  double sapo_tau_positive = 1.0;   // sapo: temperature of the gate where the advantage is positive; > 0
+  double sapo_tau_negative = 1.05;  // sapo: temperature of the gate elsewhere; > 0
   double dpo_beta = 0.1;            // dpo, and the stage of that name: factor of a pair's margin; > 0
 
   OffPolicyMaskOptions off_policy_mask;
 
-  double kl_coefficient = 0.0;            // weight of the k3 estimate of KL(rollout policy || policy); 0 = off
-  double reference_kl_coefficient = 0.0;  // weight of the k3 estimate of KL(policy || reference policy); 0 = off
+  double kl_coefficient = 0.0;            // weight of the estimate of KL(rollout policy || policy); 0 = off
+  double reference_kl_coefficient = 0.0;  // weight of the estimate of KL(policy || reference policy); 0 = off
+  std::string kl_kind = "k3";             // the estimate of both: k1, k2, k3 or abs (step_loss.h)
   // Model folder (or checkpoint) of the reference policy, where one is needed; empty = the start weights of the run.
   std::string reference_path;
+  // Steps after which the reference policy becomes the current one, again and again; 0 = it stays. Not with sharding
+  // layers, where no rank has the whole policy.
+  int64_t reference_update_every = 0;
   double entropy_coefficient = 0.0;  // weight of the policy's entropy, which the loss rewards; 0 = off
 
   std::string loss_aggregation = "token";  // token, sequence (per episode), prompt (per group) or constant
   int64_t loss_constant_tokens = 0;        // constant: divisor of an episode's sum, whatever its length; > 0
 
   // Baseline that is subtracted from an episode's return: mean (of its group), leave_one_out (mean of the group's other
-  // samples), batch (mean of the batch), or none.
+  // samples), batch (mean of the batch), length (mean of its group, weighted by the samples' lengths), or none.
   std::string advantage_baseline = "mean";
-  // division by the standard deviation of the group or the batch, or none
+  // division by the standard deviation of the group or the batch, by the group's mean return, or none
   std::string advantage_normalization = "none";
   // Credit of a turn. outcome: the whole return of its episode, on every sampled token of every call (sub-agents and
   // summaries included). reward_to_go: the rewards of this turn and of later ones.
   std::string advantage_credit = "outcome";
+  double turn_discount = 1.0;  // reward_to_go: share of a reward that counts one turn earlier; [0, 1]; 1 = all of it
   // Advantage of a trunk, the mean of its leaves': nested = compared with the whole group, siblings = with each other.
   std::string advantage_branches = "nested";
   bool filter_zero_variance = false;  // groups without any advantage bear no loss and count in no normaliser

@@ -38,10 +38,13 @@ class PpoClip final : public Objective {
   }
 
   std::string Describe() const override {
+    if (cap_ > 0) {
+      return absl::StrCat(
+          "ppo_clip against the trainer's own policy, where its clip never acts; importance weights cut at ", cap_);
+    }
     std::string text = absl::StrCat("ppo_clip, importance ratio clipped to [", std::max(clip_.low, 0.0), ", ",
                                     clip_.high, "] per token");
     if (clip_.dual > 0) absl::StrAppend(&text, ", a negative advantage counts ", clip_.dual, " times at most");
-    if (cap_ > 0) absl::StrAppend(&text, ", against the trainer's own policy, importance weights cut at ", cap_);
     return text;
   }
 

@@ -73,6 +73,27 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "leave_one_out"},
         {"advantage_normalization", "none"},
         {"advantage_credit", "outcome"}}},
+      // arXiv 2402.14740 (RLOO): REINFORCE on whole samples, so the sum over a sample's tokens and no length. The paper
+      // samples from the policy itself; where versions differ, the ratio counts and is held in [0, 5].
+      {"rloo",
+       {{"objective", "cispo"},
+        {"eps_clip_low", "1"},
+        {"eps_clip_high", "4"},
+        {"loss_aggregation", "constant"},
+        {"loss_constant_tokens", "1"},
+        {"advantage_baseline", "leave_one_out"},
+        {"advantage_normalization", "none"},
+        {"advantage_credit", "outcome"}}},
+      // arXiv 2501.03262, REINFORCE++ with a baseline (verl's reinforce_plus_plus_baseline): less the group's mean, then
+      // divided by the deviation over the batch. A KL penalty is a key of its own.
+      {"reinforce_plus_plus",
+       {{"objective", "ppo_clip"},
+        {"eps_clip_low", "0.2"},
+        {"eps_clip_high", "0.2"},
+        {"loss_aggregation", "token"},
+        {"advantage_baseline", "mean"},
+        {"advantage_normalization", "batch"},
+        {"advantage_credit", "outcome"}}},
       // Kimi k1.5, arXiv 2501.12599: every step is an iteration of its own, with a fresh optimizer. Segments that an
       // earlier policy sampled are context only.
       {"k1.5",
@@ -85,6 +106,14 @@ const std::vector<NamedPreset>& Table() {
         {"optimizer_reset_every", "1"}}},
       // arXiv 2305.18290 on the best and worst sample of each group.
       {"dpo", {{"objective", "dpo"}, {"loss_aggregation", "sequence"}}},
+      // arXiv 2511.20347: a soft gate per token in place of the clip, with the temperatures that are its defaults; means
+      // per sample.
+      {"sapo",
+       {{"objective", "sapo"},
+        {"loss_aggregation", "sequence"},
+        {"advantage_baseline", "mean"},
+        {"advantage_normalization", "group"},
+        {"advantage_credit", "outcome"}}},
   };
   return table;
 }

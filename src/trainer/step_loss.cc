@@ -7,6 +7,25 @@
 
 namespace ingot::trainer {
 
+KlKind KlKindOf(const std::string& name) {
+  if (name == "k1") return KlKind::kK1;
+  if (name == "k2") return KlKind::kK2;
+  return name == "abs" ? KlKind::kAbs : KlKind::kK3;
+}
+
+KlTerm KlAt(KlKind kind, double x) {
+  if (kind == KlKind::kK1) return {-x, -1};
+  if (kind == KlKind::kK2) return {x * x / 2, x};
+  if (kind == KlKind::kAbs) return {std::abs(x), x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0};
+  const double grown = std::expm1(x);
+  return {grown - x, grown};
+}
+
+LossCoefficients CoefficientsOf(const TrainerOptions& options) {
+  return {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient,
+          KlKindOf(options.kl_kind)};
+}
+
 StepLoss::StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch,
                    const OffPolicyMaskOptions& masks)
     : objective_(objective), coefficients_(coefficients), batch_(batch), masks_(masks) {
@@ -82,17 +101,15 @@ void StepLoss::Fix(bool counts) {
 double StepLoss::Penalties(size_t slot, double logprob, double& derivative) {
   double loss = 0;
   if (coefficients_.kl > 0) {
-    const double difference = logprob - recorded_[slot];
-    const double grown = std::expm1(difference);  // r - 1
-    loss += coefficients_.kl * weights_[slot] * (grown - difference);
-    derivative += coefficients_.kl * weights_[slot] * grown;
+    const KlTerm term = KlAt(coefficients_.kl_kind, logprob - recorded_[slot]);
+    loss += coefficients_.kl * weights_[slot] * term.value;
+    derivative += coefficients_.kl * weights_[slot] * term.derivative;
   }
   if (coefficients_.reference_kl > 0) {
-    const double difference = reference_[slot] - logprob;
-    const double grown = std::expm1(difference);  // q - 1
-    loss += coefficients_.reference_kl * weights_[slot] * (grown - difference);
-    derivative -= coefficients_.reference_kl * weights_[slot] * grown;
-    sums_.means["actor/reference_kl"].Add(grown - difference);
+    const KlTerm term = KlAt(coefficients_.kl_kind, reference_[slot] - logprob);
+    loss += coefficients_.reference_kl * weights_[slot] * term.value;
+    derivative -= coefficients_.reference_kl * weights_[slot] * term.derivative;
+    sums_.means["actor/reference_kl"].Add(term.value);
   }
   return loss;
 }

@@ -1,13 +1,13 @@
 // The loss of one step over the entries of its whole batch: the objective, of the tokens that the masks keep
 // (off_policy_mask.h), and per token t, masked or not, these penalties.
 //
-//     w_t * kl_coefficient           * (r - 1 - log r)    r = exp(logprob_t - recorded_t)
-//     w_t * reference_kl_coefficient * (q - 1 - log q)    q = exp(reference_t - logprob_t)
+//     w_t * kl_coefficient           * kl(x)    x = logprob_t - recorded_t
+//     w_t * reference_kl_coefficient * kl(x)    x = reference_t - logprob_t
 //   - w_t * entropy_coefficient      * entropy_t
 //
-// The first estimates KL(rollout policy || policy), the second KL(policy || reference policy); both are the k3
-// estimates of http://joschu.net/blog/kl-approx.html. StepLoss stands between the objectives, which know no forests,
-// and the passes, which know no losses. No torch. One thread; the batch must outlive it.
+// The first estimates KL(rollout policy || policy), the second KL(policy || reference policy), by one of KlKind.
+// StepLoss stands between the objectives, which know no forests, and the passes, which know no losses. No torch. One
+// thread; the batch must outlive it.
 //
 //   StepLoss loss(objective, coefficients, batch);
 //   if (loss.needs_reference()) for every forest: loss.RecordReference(entries, log-probs of the reference)
@@ -24,6 +24,7 @@
 #include "trainer/batch.h"
 #include "trainer/metrics.h"
 #include "trainer/objective.h"
+#include "trainer/options.h"
 #include "tree/forest.h"
 
 namespace ingot::trainer {
@@ -41,11 +42,35 @@ class EntryLoss {
                           std::span<double> by_entropy) = 0;
 };
 
+// Estimates kl(x) of KL(p || q) from a token that p sampled, with x = log q - log p (http://joschu.net/blog/kl-approx.html;
+// abs as verl's kl_loss_type has it). All are 0 where the policies agree. k1 and k3 have the divergence as their mean;
+// k1 may be negative.
+//
+//   k1    -x                  k3    e^x - 1 - x
+//   k2    x^2 / 2             abs   |x|
+//
+// A gradient goes through x alone, not through the draw of the token. So the gradient of k1 to the reference is that of
+// logprob_t, whose mean over the policy's own tokens is 0: it holds nothing back. That of k2 has the divergence's
+// gradient as its mean.
+enum class KlKind { kK1, kK2, kK3, kAbs };
+
+// REQUIRES: TrainerOptions::kl_kind as Validate allows it.
+KlKind KlKindOf(const std::string& name);
+
+struct KlTerm {
+  double value = 0;
+  double derivative = 0;  // by x; of |x| at 0: 0
+};
+KlTerm KlAt(KlKind kind, double x);
+
 struct LossCoefficients {
   double kl = 0;
   double reference_kl = 0;
   double entropy = 0;
+  KlKind kl_kind = KlKind::kK3;
 };
+
+LossCoefficients CoefficientsOf(const TrainerOptions& options);
 
 class StepLoss final : public EntryLoss {
  public:

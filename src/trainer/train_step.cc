@@ -260,6 +260,7 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
     snapshot_ = nullptr;
   }
   ++version_;
+  INGOT_RETURN_IF_ERROR(MoveReference());
   batch.metrics["trainer/skipped"] = 1;
   std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
   return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram), {}};
@@ -290,8 +291,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   StepTally tally;
   StepMetrics& metrics = prepared->metrics;
   INGOT_RETURN_IF_ERROR(ShareError(CheckStepMemory(*forest, metrics)));
-  StepLoss loss(*objective_, {options_.kl_coefficient, options_.reference_kl_coefficient, options_.entropy_coefficient},
-                *prepared, options_.off_policy_mask);
+  StepLoss loss(*objective_, CoefficientsOf(options_), *prepared, options_.off_policy_mask);
   std::string fault;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     Divide();
@@ -344,6 +344,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   }
   NoteSound(version_);
   ++version_;
+  INGOT_RETURN_IF_ERROR(MoveReference());
   return StepReport{batch.step,
                     version_,
                     std::move(prepared->metrics),

@@ -71,7 +71,7 @@ std::string DescribeRest(const TrainerOptions& o) {
       absl::StrCat("loss aggregated per ", o.loss_aggregation, ", advantages: credit ", o.advantage_credit,
                    ", baseline ", o.advantage_baseline, ", normalization ", o.advantage_normalization);
   if (o.reference_kl_coefficient > 0)
-    absl::StrAppend(&text, ", KL to the reference times ", o.reference_kl_coefficient);
+    absl::StrAppend(&text, ", KL to the reference (", o.kl_kind, ") times ", o.reference_kl_coefficient);
   const OffPolicyMaskOptions& masks = o.off_policy_mask;
   if (masks.of_tokens()) {
     absl::StrAppend(&text, ", tokens masked ", MaskBounds(masks.token_low, masks.token_high));
@@ -261,7 +261,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock, ranks));
     INGOT_RETURN_IF_ERROR(base::Annotate(trainer->LoadOptimizer(checkpoint_path, contents),
                                          absl::StrCat("checkpoint ", checkpoint_path)));
-    INGOT_RETURN_IF_ERROR(trainer->SetReference(nullptr));
+    INGOT_RETURN_IF_ERROR(trainer->RestoreReference(checkpoint_path, contents.step));
     trainer->version_ = trainer->last_sound_ = contents.step;
     trainer->next_group_ = contents.next_group;
     if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's weights are published
@@ -322,6 +322,32 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
   if (!model.ok()) return base::Annotate(model.status(), context);
   reference_ = *std::move(model);
   return absl::OkStatus();
+}
+
+absl::Status Trainer::RestoreReference(const std::string& checkpoint_path, int64_t step) {
+  const int64_t every = options_.reference_update_every;
+  if (every == 0 || step < every) return SetReference(nullptr);
+  auto tensors = ReadReference(checkpoint_path);
+  if (absl::IsNotFound(tensors.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint ", checkpoint_path, " is of step ", step, " and holds no reference policy, which ",
+        "trainer.reference_update_every ", every, " would have moved by then: it was written with a larger ",
+        "number or 0; set that again, or resume from an earlier checkpoint"));
+  }
+  if (!tensors.ok()) return tensors.status();
+  INGOT_ASSIGN_OR_RETURN(const model::Parameters loaded, model::Parameters::FromTensors(config(), *std::move(tensors)));
+  const at::Device device = parameters().tensors().begin()->second.device();
+  INGOT_ASSIGN_OR_RETURN(reference_, OwnedModel(config(), loaded, device, options_.dtype, /*trainable=*/false));
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::MoveReference() {
+  if (options_.reference_update_every == 0 || version_ % options_.reference_update_every != 0) return absl::OkStatus();
+  const absl::Status moved = AtTorchEdge("the reference policy", [&]() -> absl::Status {
+    reference_.reset();  // before the copy: no more than one at a time
+    return CopyReference(parameters());
+  });
+  return ShareError(moved);
 }
 
 // Sets the calling thread's number of compute threads. The setting is per thread, so every entry point makes it.
@@ -411,6 +437,9 @@ absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
   contents.total_steps = stage_ ? 0 : options_.total_steps;
   contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
   contents.config = config();
+  if (!stage_ && reference_ && options_.reference_update_every > 0 && version_ >= options_.reference_update_every) {
+    contents.reference = reference_->parameters().tensors();
+  }
   contents.optimizer_steps = optimizer_->steps();
   if (not_finite_in_a_row_ > 0) contents.last_sound_step = last_sound_;
   if (!stage_) contents.keep_every = options_.keep_every;

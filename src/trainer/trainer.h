@@ -92,7 +92,7 @@ class Trainer {
   // Makes a trainer at the checkpoint's step. It goes on bit-identical to a run that never stopped (same batches,
   // options, threads, number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as
   // ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does not name the run's start
-  // weights.
+  // weights; or reference_update_every has moved it since, and the checkpoint does not hold it.
   static absl::StatusOr<std::unique_ptr<Trainer>> Resume(const TrainerOptions& options,
                                                          const std::string& checkpoint_path,
                                                          at::Device device = at::kCPU,
@@ -233,6 +233,10 @@ class Trainer {
   void MakeOptimizer(const OptimizerOptions& options);
   absl::Status SetReference(const model::Parameters* start);
   absl::Status CopyReference(const model::Parameters& from);
+  // The reference policy of a checkpoint of version `step`.
+  absl::Status RestoreReference(const std::string& checkpoint_path, int64_t step);
+  // Together. Makes the new version the reference policy if reference_update_every says so.
+  absl::Status MoveReference();
   absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
   // How snapshots are copied.
   weights::CopyOptions CopiesInto(std::shared_ptr<const weights::Changes> changes);

@@ -132,6 +132,39 @@ TEST(StartDoubts, EachNamesItsFigureAndAWayOn) {
          c.agents.recipes[0].verifier.kind = "command";
        },
        {"'shop'", "an image that the agent can change", "set verifier_room: pristine"}},
+      {"a clip beside a cap",
+       [](RunConfig& c, DataFacts&) {
+         c.trainer.objective = "ppo_clip";
+         c.trainer.importance_cap = 2;
+         c.trainer.eps_clip_high = 0.3;
+       },
+       {"trainer.eps_clip_high is 0.3 and has no effect", "trainer.importance_cap is 2", "importance_cap 0 to clip"}},
+      {"truncated samples",
+       [](RunConfig& c, DataFacts&) { c.gateway.train_sampling.top_p = 0.5f; },
+       {"gateway.train_sampling.top_p is 0.5", "biased", "set top_p 1"}},
+      {"the most likely tokens alone",
+       [](RunConfig& c, DataFacts&) { c.gateway.train_sampling.top_k = 20; },
+       {"gateway.train_sampling.top_k is 20", "biased", "top_k 0"}},
+      {"likely tokens alone",
+       [](RunConfig& c, DataFacts&) { c.gateway.train_sampling.min_p = 0.25f; },
+       {"gateway.train_sampling.min_p is 0.25", "biased", "min_p 0"}},
+      {"the constant of short answers",
+       [](RunConfig& c, DataFacts& d) {
+         c.trainer.preset = "dr_grpo";
+         c.trainer.loss_aggregation = "constant";
+         c.trainer.loss_constant_tokens = 1024;
+         d.context = 32768;
+       },
+       {"dr_grpo divides an episode's loss by 1024 tokens", "has 32768", "set trainer.loss_constant_tokens"}},
+      {"fast for a large model",
+       [](RunConfig&, DataFacts& d) { d.parameters = 494'000'000; },
+       {"trainer.learning_rate is 0.0001 for all 494 million weights", "lower it, or train adapters"}},
+      {"a penalty without pull",
+       [](RunConfig& c, DataFacts&) {
+         c.trainer.kl_kind = "k1";
+         c.trainer.reference_kl_coefficient = 0.04;
+       },
+       {"trainer.kl_kind k1", "reference_kl_coefficient 0.04", "set trainer.kl_kind to k2 or k3"}},
       {"the outcome is taken twice",
        [](RunConfig& c, DataFacts&) { c.rewards.terms = TwoBudgets(); },
        {"toggle and critical_steps each take the outcome away", "earns -1", "domains without overlap"}},
@@ -145,6 +178,34 @@ TEST(StartDoubts, EachNamesItsFigureAndAWayOn) {
     for (const char* words : one.words) EXPECT_THAT(doubts[0], HasSubstr(words)) << one.name;
     EXPECT_EQ(doubts[0].find('\n'), std::string::npos) << one.name;
   }
+}
+
+TEST(StartDoubts, SettingsOfTheLossThatAreMeantRaiseNone) {
+  RunConfig config = SoundRun();
+  DataFacts data = SoundData();
+  data.parameters = 494'000'000;
+  config.trainer.optimizer.learning_rate = 1e-6;
+  EXPECT_THAT(StartDoubts(config, data), IsEmpty()) << "a low rate";
+  config.trainer.optimizer.learning_rate = 1e-4;
+  config.model.lora.rank = 8;
+  EXPECT_THAT(StartDoubts(config, data), IsEmpty()) << "adapters";
+  config.trainer.preset = "dapo";
+  config.trainer.objective = "ppo_clip";
+  config.trainer.eps_clip_low = 0.2;
+  config.trainer.eps_clip_high = 0.28;
+  config.trainer.importance_cap = 2;
+  EXPECT_THAT(StartDoubts(config, data), IsEmpty()) << "bounds that the preset set";
+  config.trainer.preset = "dr_grpo";
+  config.trainer.eps_clip_high = 0.2;
+  config.trainer.loss_aggregation = "constant";
+  config.trainer.loss_constant_tokens = 20000;
+  data.context = 32768;
+  EXPECT_THAT(StartDoubts(config, data), IsEmpty()) << "a constant of the run's own";
+  config.tasks.clear();
+  config.eval = {};
+  config.goal = {};
+  config.gateway.train_sampling.top_p = 0.5f;
+  EXPECT_THAT(StartDoubts(config, data), IsEmpty()) << "supervised alone";
 }
 
 TEST(StartDoubts, RatesOfStagesWithoutDataAreNotJudged) {

@@ -61,6 +61,32 @@ TEST(Advantages, TheBatchBaselineComparesGroups) {
   EXPECT_THAT(a[1], ElementsAre(2, 1));
 }
 
+TEST(Advantages, TheLengthBaselineWeighsSamplesByTheirTokens) {
+  // (10 * 1 + 30 * 0 + 60 * 0.5) / 100 = 0.4
+  std::vector<EpisodeReturn> group = {{1, {1}, 10}, {0, {0}, 30}, {0.5, {0.5}, 60}};
+  const auto turns = Advantages({group}, {"length", "none"})[0].turns;
+  EXPECT_NEAR(turns[0][0], 0.6, kTiny);
+  EXPECT_NEAR(turns[1][0], -0.4, kTiny);
+  EXPECT_NEAR(turns[2][0], 0.1, kTiny);
+  // Without tokens, the mean 0.5.
+  for (EpisodeReturn& episode : group) episode.tokens = 0;
+  EXPECT_NEAR(Advantages({group}, {"length", "none"})[0].turns[0][0], 0.5, kTiny);
+}
+
+TEST(Advantages, MeanNormalizationDividesByTheGroupsMean) {
+  // Means 0.25 and 2.
+  const auto a = OneTurn({{1, 0, 0, 0}, {3, 1}}, {"mean", "mean"});
+  EXPECT_THAT(a[0], ElementsAre(3, -1, -1, -1));
+  EXPECT_THAT(a[1], ElementsAre(0.5, -0.5));
+}
+
+TEST(Advantages, AMeanThatIsNotAboveZeroCarriesNoSignal) {
+  for (const auto& rewards : {std::vector<double>{0, 0}, std::vector<double>{1, -1}, std::vector<double>{-1, -3}}) {
+    EXPECT_THAT(OneTurn({rewards}, {"mean", "mean"})[0], ElementsAre(0, 0));
+  }
+  EXPECT_TRUE(Advantages({{{-1, {-1}}, {-3, {-3}}}}, {"mean", "mean", true})[0].filtered);
+}
+
 TEST(Advantages, WithoutBaselineAreTheRewards) {
   EXPECT_THAT(OneTurn({{0.5, 0.5}}, {"none", "none"})[0], ElementsAre(0.5, 0.5));
 }
@@ -94,8 +120,8 @@ TEST(Advantages, FilteredGroupsCountInNoDeviation) {
 
 TEST(Advantages, EqualRewardsGiveExactlyZero) {
   // 0.1 has no exact mean in binary; its rounding must not become a gradient.
-  for (const char* baseline : {"mean", "leave_one_out", "batch"}) {
-    for (const char* normalization : {"none", "group", "batch"}) {
+  for (const char* baseline : {"mean", "leave_one_out", "batch", "length"}) {
+    for (const char* normalization : {"none", "group", "batch", "mean"}) {
       EXPECT_THAT(OneTurn({{0.1, 0.1, 0.1}}, {baseline, normalization})[0], ElementsAre(0, 0, 0));
     }
   }
@@ -106,6 +132,16 @@ TEST(Advantages, CreditIsTheReturnOrTheRewardToGo) {
   EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go").credits, ElementsAre(-0.5, -1.0, -1.0));
   EXPECT_THAT(CreditTurns(1.0, {}, "outcome").credits, ElementsAre());
   EXPECT_EQ(CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go").value, -0.5);
+}
+
+TEST(Advantages, ADiscountCountsTheTurnsToAReward) {
+  // Last turn: -2 + 1 = -1; before it 0 + 0.5 * -1 = -0.5; the first 0.5 + 0.5 * -0.5 = 0.25, which is the return.
+  const EpisodeReturn earned = CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go", 0.5);
+  EXPECT_THAT(earned.credits, ElementsAre(0.25, -0.5, -1.0));
+  EXPECT_EQ(earned.value, 0.25);
+  // 0: what the turn itself earned. An episode without a turn has its outcome.
+  EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go", 0).credits, ElementsAre(0.5, 0.0, -1.0));
+  EXPECT_EQ(CreditTurns(1.0, {}, "reward_to_go", 0.5).value, 1.0);
 }
 
 TEST(Advantages, TheSameRewardsInAnotherOrderAreTheSameReturn) {
@@ -245,6 +281,10 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
   EXPECT_THAT(message([](auto& o) { o.keep_every = 20, o.checkpoint_every = 0; }), HasSubstr("checkpoint_every is 0"));
   EXPECT_EQ(message([](auto& o) { o.keep_every = 40; }), "");
   EXPECT_THAT(message([](auto& o) { o.importance_cap = 2; }), HasSubstr("cuts its importance weights"));
+  EXPECT_THAT(message([](auto& o) { o.objective = "ppo_clip", o.importance_cap = 2, o.dual_clip = 3; }),
+              HasSubstr("dual_clip would never act"));
+  EXPECT_THAT(message([](auto& o) { o.objective = "sapo", o.importance_cap = 2; }), HasSubstr("a gate on the ratio"));
+  EXPECT_THAT(message([](auto& o) { o.sapo_tau_negative = 0; }), HasSubstr("sapo_tau_negative"));
   EXPECT_THAT(message([](auto& o) { o.dual_clip = 3; }), HasSubstr("ppo_clip"));
   EXPECT_THAT(message([](auto& o) { o.loss_constant_tokens = 3; }), HasSubstr("loss_constant_tokens"));
   EXPECT_THAT(message([](auto& o) { o.loss_aggregation = "constant"; }), HasSubstr("loss_constant_tokens"));
@@ -252,8 +292,22 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
               HasSubstr("no mean is subtracted"));
   EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "batch", o.advantage_normalization = "group"; }),
               HasSubstr("across groups"));
+  EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "batch", o.advantage_normalization = "mean"; }),
+              HasSubstr("does not subtract"));
+  EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "length", o.group_size = 1; }),
+              HasSubstr("every advantage 0"));
+  EXPECT_THAT(message([](auto& o) { o.turn_discount = 0.9; }), HasSubstr("advantage_credit reward_to_go"));
+  EXPECT_THAT(message([](auto& o) { o.turn_discount = 1.1, o.advantage_credit = "reward_to_go"; }),
+              HasSubstr("in [0, 1]"));
   EXPECT_THAT(message([](auto& o) { o.train_segments_max_age = 2; }), HasSubstr("train_segments max_age"));
   EXPECT_THAT(message([](auto& o) { o.reference_path = "x"; }), HasSubstr("nothing uses"));
+  EXPECT_THAT(message([](auto& o) { o.reference_update_every = 5; }), HasSubstr("nothing uses"));
+  EXPECT_THAT(
+      message([](auto& o) { o.reference_update_every = 5, o.reference_kl_coefficient = 0.1, o.sharding = "layers"; }),
+      HasSubstr("sharding optimizer"));
+  EXPECT_THAT(message([](auto& o) { o.kl_kind = "k4"; }), HasSubstr("k1, k2, k3, abs"));
+  EXPECT_THAT(message([](auto& o) { o.kl_kind = "k2"; }), HasSubstr("a penalty that is off"));
+  EXPECT_EQ(message([](auto& o) { o.kl_kind = "k2", o.reference_kl_coefficient = 0.1; }), "");
 }
 
 TEST(TrainerOptions, MasksHoldTheRatioOneAndNeedAPolicyLoss) {

@@ -119,8 +119,7 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
 double TreeGradients(const model::Transformer& model, const PreparedBatch& batch, const TrainerOptions& options) {
   const auto objective = *MakeObjective(options);
   const PassOptions pass = PassOptionsOf(options);
-  StepLoss step(*objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
-                batch, options.off_policy_mask);
+  StepLoss step(*objective, CoefficientsOf(options), batch, options.off_policy_mask);
   const std::vector<tree::PackedForest> forests = {*PackBatch(batch)};
   for (const tree::PackedForest& forest : forests) {
     if (step.needs_reference()) {
@@ -410,6 +409,16 @@ std::vector<std::pair<std::string, Settings>> Masks() {
   };
 }
 
+// Further ones, with a seed of their own: above, a seed is the number of cases before it.
+std::vector<std::pair<std::string, Settings>> LaterObjectives() {
+  return {
+      {"kl_k1", [](auto& o) { o.kl_coefficient = 0.2, o.reference_kl_coefficient = 0.3, o.kl_kind = "k1"; }},
+      {"kl_k2", [](auto& o) { o.kl_coefficient = 0.2, o.reference_kl_coefficient = 0.3, o.kl_kind = "k2"; }},
+      {"kl_abs", [](auto& o) { o.reference_kl_coefficient = 0.3, o.kl_kind = "abs"; }},
+      {"sapo", [](auto& o) { o.objective = "sapo", o.loss_aggregation = "sequence", o.sapo_tau_negative = 2; }},
+  };
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
@@ -460,6 +469,11 @@ std::vector<Case> Cases() {
         }
         cases.push_back(c);
       }
+    }
+    for (const auto& [name, settings] : LaterObjectives()) {
+      Case c{absl::StrCat(dtype == at::kDouble ? "fp64_" : "fp32_", name), "token", dtype, 55};
+      c.settings = settings;
+      cases.push_back(c);
     }
   }
   return cases;

@@ -164,6 +164,45 @@ TEST(PpoClip, TruncatedImportanceWeights) {
   EXPECT_DOUBLE_EQ(sums.means["tis/capped_ratio"].mean(), 0.25);
 }
 
+TEST(Sapo, GatesTheRatioByItsTemperature) {
+  // Temperatures 1 and 2; s(x) is the sigmoid. Gates:
+  //   A 1,   ratio 1:    4 s(0) = 2                        slope 1
+  //   A -2,  ratio 1/4:  2 s(-1.5)                         slope 4 s(-1.5) s(1.5)
+  //   A 0.5, ratio 8:    4 s(7)                            slope 4 s(7) s(-7)
+  //   A 1,   ratio 2:    4 s(1)                            slope 4 s(1) s(-1)
+  const auto s = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const auto objective = MakeSapo(1, 2);
+  const Result result = Ask(*objective, Example());
+  EXPECT_NEAR(result.loss, -(0.1 * 2 - 0.4 * 2 * s(-1.5) + 0.15 * 4 * s(7) + 0.4 * 4 * s(1)), 1e-12);
+  // weight * A * slope * ratio
+  ExpectNear(result.derivative,
+             {-0.1, 0.4 * 4 * s(-1.5) * s(1.5) / 4, -0.15 * 4 * s(7) * s(-7) * 8, -0.4 * 4 * s(1) * s(-1) * 2});
+  MetricSums sums;
+  objective->Tally(Example().Entries(), sums);
+  EXPECT_NEAR(sums.means["sapo/gate_mean"].mean(), (1 + 4 * s(-1.5) * s(1.5) + 4 * s(7) * s(-7) + 4 * s(1) * s(-1)) / 4,
+              1e-12);
+  EXPECT_NEAR(sums.means["sapo/ratio_mean"].mean(), 11.25 / 4, 1e-12);
+  EXPECT_NEAR(sums.maxima["sapo/ratio_max"].max, 8, 1e-12);
+}
+
+TEST(Sapo, WhereThePoliciesAgreeItIsThePlainPolicyGradient) {
+  Data data = Example();
+  data.recorded = data.logprobs;
+  ExpectNear(Ask(*MakeSapo(0.3, 7), data).derivative, {-0.1, 0.4, -0.15, -0.4});
+}
+
+TEST(Sapo, AnInfiniteRatioHasAFiniteLossAndNoGradient) {
+  Data data;
+  data.logprobs = {-0.5, -0.5};
+  data.recorded = {-5000.0, -5000.0};
+  data.advantages = {1.0, -1.0};
+  data.weights = {1.0, 1.0};
+  data.sequences = {0, 0};
+  const Result result = Ask(*MakeSapo(1, 2), data);
+  EXPECT_DOUBLE_EQ(result.loss, -4 + 2);
+  ExpectNear(result.derivative, {0, 0});
+}
+
 // Sequence 0: log-ratios 0.3 and 0.1, advantage 2. Sequence 1: one token, log-ratio -0.1, advantage -1.
 // Mean over tokens, then over the two sequences: weights 1/4, 1/4, 1/2.
 Data Sequences() {
@@ -286,6 +325,7 @@ TEST(Objectives, DerivativesAreTheFiniteDifferences) {
     all.emplace_back("opmd", MakeOpmd(0.7));
     all.emplace_back("dpo", MakeDpo(0.3));
     all.emplace_back("sft", MakeSft());
+    all.emplace_back("sapo", MakeSapo(1.0, 1.5));
     return all;
   }();
   constexpr double kStep = 1e-6;
@@ -463,7 +503,8 @@ TEST(Masks, DerivativesAreTheFiniteDifferences) {
 // Token objectives may be asked piece by piece, as the cut into micro-batches does.
 TEST(Objectives, PiecesAddUpToTheWhole) {
   const Data data = RandomData(9);
-  for (const auto& objective : {MakeCispo(0.3, 0.3), MakePpoClip({0.2, 0.2, 1.5}), MakePpoClip({0.2, 0.2, 0, 1.5})}) {
+  for (const auto& objective :
+       {MakeCispo(0.3, 0.3), MakePpoClip({0.2, 0.2, 1.5}), MakePpoClip({0.2, 0.2, 0, 1.5}), MakeSapo(1, 1.05)}) {
     ASSERT_EQ(objective->scope(), Objective::Scope::kToken);
     const Result whole = Ask(*objective, data);
     double loss = 0;
@@ -489,7 +530,7 @@ TEST(Objective, UnknownNamesListTheKnown) {
   TrainerOptions options;
   options.objective = "grpo";
   EXPECT_THAT(std::string(MakeObjective(options).status().message()),
-              ::testing::AllOf(HasSubstr("cispo, ppo_clip, gspo, opmd, dpo"), HasSubstr("preset")));
+              ::testing::AllOf(HasSubstr("cispo, ppo_clip, gspo, opmd, dpo, sapo"), HasSubstr("preset")));
 }
 
 TEST(Objective, SaysItsEffectiveBounds) {
@@ -499,8 +540,13 @@ TEST(Objective, SaysItsEffectiveBounds) {
   options.eps_clip_low = 0.2;
   options.eps_clip_high = 0.28;
   EXPECT_THAT((*MakeObjective(options))->Describe(), HasSubstr("clipped to [0.8, 1.28] per token"));
+  options.importance_cap = 2;
+  EXPECT_THAT((*MakeObjective(options))->Describe(),
+              ::testing::AllOf(HasSubstr("its clip never acts"), HasSubstr("cut at 2")));
   options.objective = "gspo";
   EXPECT_THAT((*MakeObjective(options))->Describe(), HasSubstr("clipped to [0.8, 1.28] per sequence"));
+  options.objective = "sapo";
+  EXPECT_THAT((*MakeObjective(options))->Describe(), HasSubstr("temperature 1 for positive and 1.05 for other"));
 }
 
 }  // namespace

@@ -135,6 +135,26 @@ double Gspo(const Groups& x, const Groups&) {
   return -objective / static_cast<double>(x.size());
 }
 
+// arXiv 2511.20347: the gate (4 / tau) sigmoid(tau (r - 1)), tau 1 for positive advantages and 1.05 for others; the mean
+// over a sample's tokens, then over samples.
+double Sapo(const Groups& x, const Groups&) {
+  double objective = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      const double advantage = (Return(o) - MeanReturn(group)) / (StdReturn(group) + 1e-6);
+      const double tau = advantage > 0 ? 1.0 : 1.05;
+      for (const Turn& turn : o.turns) {
+        for (const Token& t : turn) {
+          const double ratio = std::exp(t.now - t.recorded);
+          objective +=
+              4 / tau / (1 + std::exp(-tau * (ratio - 1))) * advantage / Length(o) / static_cast<double>(group.size());
+        }
+      }
+    }
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
 // arXiv 1707.06347, eq. 7, the mean over time steps. The advantage is that of arXiv 2402.14740: the return less the
 // mean return of the other samples.
 double Ppo(const Groups& x, const Groups&) {
@@ -146,6 +166,50 @@ double Ppo(const Groups& x, const Groups&) {
         for (const Token& t : turn) {
           objective += Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, Return(group[i]) - MeanOfOthers(group, i));
         }
+      }
+    }
+  }
+  return -objective / tokens;
+}
+
+// arXiv 2402.14740, section 3.2: the mean over samples of REINFORCE on the whole sample, against the others' mean. The
+// ratio to the policy that sampled is 1 there.
+double Rloo(const Groups& x, const Groups& held) {
+  double objective = 0, samples = 0;
+  for (size_t g = 0; g < x.size(); ++g) {
+    for (size_t i = 0; i < x[g].size(); ++i) {
+      ++samples;
+      for (size_t turn = 0; turn < x[g][i].turns.size(); ++turn) {
+        for (size_t t = 0; t < x[g][i].turns[turn].size(); ++t) {
+          const Token& fixed = held[g][i].turns[turn][t];
+          const double weight = std::clamp(std::exp(fixed.now - fixed.recorded), 0.0, 5.0);
+          objective += weight * (Return(x[g][i]) - MeanOfOthers(x[g], i)) * x[g][i].turns[turn][t].now;
+        }
+      }
+    }
+  }
+  return -objective / samples;
+}
+
+// arXiv 2501.03262, REINFORCE++ with a baseline: less the group's mean, in deviations over the batch.
+double ReinforcePlusPlus(const Groups& x, const Groups&) {
+  double squares = 0, sum = 0, samples = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      const double centered = Return(o) - MeanReturn(group);
+      squares += centered * centered;
+      sum += centered;
+      ++samples;
+    }
+  }
+  const double deviation = std::sqrt(squares / samples - std::pow(sum / samples, 2));
+  double objective = 0, tokens = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      const double advantage = (Return(o) - MeanReturn(group)) / (deviation + 1e-6);
+      tokens += Length(o);
+      for (const Turn& turn : o.turns) {
+        for (const Token& t : turn) objective += Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, advantage);
       }
     }
   }
@@ -256,6 +320,25 @@ Formula MaskedGrpo(const Mask& mask) {
   };
 }
 
+// The loss of Dr. GRPO with the advantage of another paper.
+using Advantage = std::function<double(const Group& group, const Sample& o)>;
+Formula DrGrpoWith(const Advantage& advantage) {
+  return [advantage](const Groups& x, const Groups&) {
+    double objective = 0;
+    for (const Group& group : x) {
+      for (const Sample& o : group) {
+        for (const Turn& turn : o.turns) {
+          for (const Token& t : turn) {
+            objective += Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, advantage(group, o)) / 1024 /
+                         static_cast<double>(group.size());
+          }
+        }
+      }
+    }
+    return -objective / static_cast<double>(x.size());
+  };
+}
+
 // GSPO's equation 5, clip 0.2, and k1.5's equation 3: a masked sequence has no term, and the samples are still counted.
 double GeometricGspo(const Groups& x, const Groups& held) {
   double objective = 0;
@@ -287,6 +370,52 @@ double OpsmK15(const Groups& x, const Groups& held) {
     }
   }
   return -objective / static_cast<double>(x.size());
+}
+
+// arXiv 2505.23585: the baseline is the mean return by lengths.
+double Opo(const Group& group, const Sample& o) {
+  double weighted = 0, length = 0;
+  for (const Sample& other : group) {
+    weighted += Length(other) * Return(other);
+    length += Length(other);
+  }
+  return Return(o) - weighted / length;
+}
+
+// arXiv 2602.02710: in means of the group.
+double MaxRl(const Group& group, const Sample& o) {
+  return MeanReturn(group) > 0 ? (Return(o) - MeanReturn(group)) / MeanReturn(group) : 0;
+}
+
+// The discounted sum of what a sample earned from `turn` on, the outcome at its last turn.
+double DiscountedFrom(const Sample& o, size_t turn, double discount) {
+  double sum = 0;
+  for (size_t u = turn; u < o.turns.size(); ++u) {
+    const double earned = o.earned[u] + (u + 1 == o.turns.size() ? o.outcome : 0);
+    sum += std::pow(discount, static_cast<double>(u - turn)) * earned;
+  }
+  return sum;
+}
+
+// REINFORCE with held ratios over the tokens of a batch: the discounted reward to go, less the mean discounted return
+// of the group.
+double DiscountedToGo(const Groups& x, const Groups& held) {
+  double objective = 0, tokens = 0;
+  for (size_t g = 0; g < x.size(); ++g) {
+    double baseline = 0;
+    for (const Sample& o : x[g]) baseline += DiscountedFrom(o, 0, 0.5) / static_cast<double>(x[g].size());
+    for (size_t i = 0; i < x[g].size(); ++i) {
+      tokens += Length(x[g][i]);
+      for (size_t turn = 0; turn < x[g][i].turns.size(); ++turn) {
+        for (size_t t = 0; t < x[g][i].turns[turn].size(); ++t) {
+          const Token& fixed = held[g][i].turns[turn][t];
+          const double weight = std::clamp(std::exp(fixed.now - fixed.recorded), 0.0, 5.0);
+          objective += weight * (DiscountedFrom(x[g][i], turn, 0.5) - baseline) * x[g][i].turns[turn][t].now;
+        }
+      }
+    }
+  }
+  return -objective / tokens;
 }
 
 // Four groups of four; all samples of one group have the same reward.
@@ -362,8 +491,7 @@ Result TrainersOwn(const TrainerOptions& options, const Groups& groups) {
   const auto batch = PrepareBatch(BatchOf(groups), options, 10, 0);
   EXPECT_TRUE(batch.ok()) << batch.status();
   const auto objective = *MakeObjective(options);
-  StepLoss loss(*objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
-                *batch, options.off_policy_mask);
+  StepLoss loss(*objective, CoefficientsOf(options), *batch, options.off_policy_mask);
   const auto turns = TurnsOf(groups);
   std::vector<tree::LossEntry> entries;
   std::vector<double> now, reference;
@@ -393,6 +521,7 @@ Result TrainersOwn(const TrainerOptions& options, const Groups& groups) {
 // Compares loss and gradient with the formula's on a random batch. Returns the trainer's loss.
 double ExpectFormula(const TrainerOptions& options, const Formula& formula, uint64_t seed) {
   constexpr double kStep = 1e-5;
+  EXPECT_TRUE(options.Validate().ok()) << options.Validate();
   Groups groups = RandomGroups(seed);
   const Groups held = groups;
   const Result own = TrainersOwn(options, groups);
@@ -421,17 +550,43 @@ double ExpectFormula(const TrainerOptions& options, const Formula& formula, uint
   return own.loss;
 }
 
+// The same on several batches.
+void ExpectFormula(const std::string& name, const TrainerOptions& options, const Formula& formula) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(absl::StrCat(name, ", seed ", seed));
+    ExpectFormula(options, formula, seed);
+  }
+}
+
+TEST(Papers, EstimatorsBesideThePresets) {
+  TrainerOptions options = OptionsOf("dr_grpo");
+  options.advantage_baseline = "length";
+  ExpectFormula("opo", options, DrGrpoWith(Opo));
+  options = OptionsOf("dr_grpo");
+  options.advantage_normalization = "mean";
+  ExpectFormula("max_rl", options, DrGrpoWith(MaxRl));
+  options = {};
+  options.advantage_credit = "reward_to_go";
+  options.turn_discount = 0.5;
+  ExpectFormula("turn_discount", options, DiscountedToGo);
+}
+
 TEST(Papers, LossAndGradientOfEveryPreset) {
-  const std::map<std::string, Formula> formulas = {{"forge", Forge}, {"grpo", Grpo}, {"dr_grpo", DrGrpo},
-                                                   {"dapo", Dapo},   {"gspo", Gspo}, {"ppo", Ppo},
-                                                   {"k1.5", K15},    {"dpo", Dpo}};
+  const std::map<std::string, Formula> formulas = {{"forge", Forge},
+                                                   {"grpo", Grpo},
+                                                   {"dr_grpo", DrGrpo},
+                                                   {"dapo", Dapo},
+                                                   {"gspo", Gspo},
+                                                   {"ppo", Ppo},
+                                                   {"k1.5", K15},
+                                                   {"dpo", Dpo},
+                                                   {"sapo", Sapo},
+                                                   {"rloo", Rloo},
+                                                   {"reinforce_plus_plus", ReinforcePlusPlus}};
   for (const std::string& preset : PresetNames()) {
     if (preset == "none") continue;
     ASSERT_TRUE(formulas.contains(preset)) << preset << " has no formula here";
-    for (uint64_t seed = 1; seed <= 8; ++seed) {
-      SCOPED_TRACE(absl::StrCat(preset, ", seed ", seed));
-      ExpectFormula(OptionsOf(preset), formulas.at(preset), seed);
-    }
+    ExpectFormula(preset, OptionsOf(preset), formulas.at(preset));
   }
 }
 

@@ -240,12 +240,16 @@ inline std::vector<at::Tensor> SequenceTerms(const std::vector<ScoredCall>& call
   return terms;
 }
 
-// The terms of a loss per token, [kept]: cispo and ppo_clip.
+// The terms of a loss per token, [kept]: cispo, ppo_clip and sapo.
 inline at::Tensor TokenTerms(const ScoredCall& scored, double weight, const TrainerOptions& options) {
   const double a = scored.advantage;
   const double low = 1 - options.eps_clip_low, high = 1 + options.eps_clip_high;
   const at::Tensor held = (scored.lp.detach() - scored.recorded).exp();
   if (options.objective == "cispo") return -weight * held.clamp(low, high) * a * scored.lp * scored.policy;
+  if (options.objective == "sapo") {
+    const double tau = a > 0 ? options.sapo_tau_positive : options.sapo_tau_negative;
+    return -weight * a * (4 / tau) * (tau * ((scored.lp - scored.recorded).exp() - 1)).sigmoid() * scored.policy;
+  }
   const bool cap = options.importance_cap > 0;
   const at::Tensor ratio = (scored.lp - (cap ? scored.lp.detach() : scored.recorded)).exp();
   at::Tensor surrogate = at::minimum(ratio * a, ratio.clamp(low, high) * a);
@@ -253,15 +257,23 @@ inline at::Tensor TokenTerms(const ScoredCall& scored, double weight, const Trai
   return -weight * surrogate * scored.policy * (cap ? held.clamp_max(options.importance_cap) : at::ones_like(held));
 }
 
+// The estimate of KL(p || q) at tokens of p; x = log q - log p.
+inline at::Tensor KlEstimate(const at::Tensor& x, const std::string& kind) {
+  if (kind == "k1") return -x;
+  if (kind == "k2") return 0.5 * x.square();
+  if (kind == "abs") return x.abs();
+  return x.exp() - 1 - x;
+}
+
 inline at::Tensor PenaltyTerms(const ScoredCall& scored, double weight, const TrainerOptions& options) {
   at::Tensor terms = at::zeros_like(scored.recorded);
   if (options.kl_coefficient > 0) {
     const at::Tensor x = scored.lp - scored.recorded;
-    terms = terms + options.kl_coefficient * weight * (x.exp() - 1 - x);
+    terms = terms + options.kl_coefficient * weight * KlEstimate(x, options.kl_kind);
   }
   if (options.reference_kl_coefficient > 0) {
     const at::Tensor x = scored.reference - scored.lp;
-    terms = terms + options.reference_kl_coefficient * weight * (x.exp() - 1 - x);
+    terms = terms + options.reference_kl_coefficient * weight * KlEstimate(x, options.kl_kind);
   }
   if (options.entropy_coefficient > 0) terms = terms - options.entropy_coefficient * weight * scored.entropy;
   return terms;
@@ -330,7 +342,7 @@ inline ReferenceResult PerCallReference(const model::Transformer& model, const s
   MaskPolicy(scored, options, result.metrics);
   result.metrics.merge(ReferenceMetrics(scored, options, version));
   std::vector<at::Tensor> terms;
-  if (options.objective == "cispo" || options.objective == "ppo_clip") {
+  if (options.objective == "cispo" || options.objective == "ppo_clip" || options.objective == "sapo") {
     for (size_t c = 0; c < scored.size(); ++c) terms.push_back(TokenTerms(scored[c], weights[c], options));
   } else {
     terms = SequenceTerms(scored, preferences, options, result.metrics);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "makers.h"
 #include "preset_options.h"
@@ -49,8 +50,7 @@ std::vector<double> Derivatives(const TrainerOptions& options, double reference 
   const auto batch = PrepareBatch(Batch(), options, 10, 0);
   EXPECT_TRUE(batch.ok()) << batch.status();
   const auto objective = MakeObjective(options);
-  StepLoss loss(**objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
-                *batch);
+  StepLoss loss(**objective, CoefficientsOf(options), *batch);
   std::vector<tree::LossEntry> entries;
   for (size_t c = 0; c < batch->calls.size(); ++c) {
     for (size_t t = 0; t < batch->calls[c].logprobs.size(); ++t) {
@@ -117,10 +117,27 @@ TEST(Presets, Ppo) {
   ExpectNear(Derivatives(OptionsOf("ppo")), {-0.5 / 6, 0, 0.5 / 6, 0.5 / 6, 0, 0});
 }
 
+TEST(Presets, Rloo) {
+  // Leave-one-out: +-0.5; each of 4 samples weighs 1/4, whatever its length. The ratio 1.25 is held.
+  ExpectNear(Derivatives(OptionsOf("rloo")), {-0.125, -0.125 * 1.25, 0.125, 0.125, 0, 0});
+}
+
+TEST(Presets, ReinforcePlusPlus) {
+  // Less the groups' means: 0.25, -0.25, 0, 0; their deviation sqrt(0.125 / 4). 6 tokens; 1.25 is past 1.2.
+  const double w = 0.25 / std::sqrt(0.125 / 4) / 6;
+  ExpectNear(Derivatives(OptionsOf("reinforce_plus_plus")), {-w, 0, w, w, 0, 0});
+}
+
 TEST(Presets, K15) {
   // Advantages +-0.25; d of a = ln 1.25, tau 1; W = 1/4 for each of 4 sequences.
   const double d = std::log(1.25);
   ExpectNear(Derivatives(OptionsOf("k1.5")), {-(0.25 - d) / 4, -(0.25 - d) / 4, 0.0625, 0.0625, 0, 0});
+}
+
+TEST(Presets, Sapo) {
+  // Advantages +-1, weights 1/8. The second token's ratio is 1.25: slope 4 s(0.25) s(-0.25).
+  const double s = 1 / (1 + std::exp(-0.25));
+  ExpectNear(Derivatives(OptionsOf("sapo")), {-0.125, -0.125 * 1.25 * 4 * s * (1 - s), 0.125, 0.125, 0, 0});
 }
 
 TEST(Presets, Dpo) {
@@ -194,6 +211,62 @@ TEST(StepLoss, SequencesAreMaskedWholeWhereverTheirForestIsCut) {
     ExpectNear(out.by_logprob, {0, 0, w * 0.25, w * 0.25, 0, 0});
     EXPECT_NEAR(out.loss, -w * 0.5, 2e-6);
     EXPECT_NEAR(out.sums.means.at("offpolicy/masked_sequence").mean(), 2 * w, 1e-12);
+  }
+}
+
+// The loss of one token without an advantage: its penalties alone.
+double PenaltiesOf(const LossCoefficients& coefficients, double logprob, double reference, double* derivative) {
+  const TrainBatch one = [] {
+    TrainBatch batch;
+    batch.groups.push_back(MakeGroup(0, {MakeEpisode("a", 0.0, {CallSpec{{1}, {2}, {-1.0f}, {}, {}, 1.0f}})}));
+    return batch;
+  }();
+  const auto batch = PrepareBatch(one, {}, 10, 0);
+  EXPECT_TRUE(batch.ok()) << batch.status();
+  const auto objective = MakeCispo(1, 4);
+  StepLoss loss(*objective, coefficients, *batch);
+  const std::vector<tree::LossEntry> entries = {{0, 0, 0, 0}};
+  if (loss.needs_reference()) loss.RecordReference(entries, std::vector<double>{reference});
+  std::vector<double> by_logprob(1), by_entropy(1);
+  const double value =
+      loss.Evaluate(entries, std::vector<double>{logprob}, std::vector<double>{0.0}, by_logprob, by_entropy);
+  *derivative = by_logprob[0];
+  return value;
+}
+
+TEST(KlKinds, AreTheEstimatesOfBothPenalties) {
+  // Weight 1, log-prob -0.7. Recorded -1: x = 0.3, p the rollout policy. Reference -1.2: x = -0.5, p the policy.
+  const auto k3 = [](double x) { return std::exp(x) - 1 - x; };
+  const std::map<std::string, std::pair<double, double>> expected = {
+      {"k1", {-0.3, 0.5}}, {"k2", {0.045, 0.125}}, {"k3", {k3(0.3), k3(-0.5)}}, {"abs", {0.3, 0.5}}};
+  for (const auto& [name, values] : expected) {
+    double derivative = 0;
+    EXPECT_NEAR(PenaltiesOf({1, 0, 0, KlKindOf(name)}, -0.7, 0, &derivative), values.first, 1e-12) << name;
+    EXPECT_NEAR(PenaltiesOf({0, 1, 0, KlKindOf(name)}, -0.7, -1.2, &derivative), values.second, 1e-12) << name;
+  }
+  double derivative = 0;
+  EXPECT_EQ(PenaltiesOf({0, 1, 0, KlKind::kK1}, -0.7, -1.2, &derivative),
+            PenaltiesOf({0, 1, 0, KlKind::kAbs}, -0.7, -1.2, &derivative));
+}
+
+TEST(KlKinds, DerivativesAreTheFiniteDifferences) {
+  constexpr double kStep = 1e-6;
+  for (const KlKind kind : {KlKind::kK1, KlKind::kK2, KlKind::kK3, KlKind::kAbs}) {
+    const LossCoefficients coefficients{0.3, 0.7, 0, kind};
+    for (const double logprob : {-3.0, -1.4, -0.9, -0.2}) {
+      double derivative = 0, unused = 0;
+      PenaltiesOf(coefficients, logprob, -1.2, &derivative);
+      const double above = PenaltiesOf(coefficients, logprob + kStep, -1.2, &unused);
+      const double below = PenaltiesOf(coefficients, logprob - kStep, -1.2, &unused);
+      EXPECT_NEAR(derivative, (above - below) / (2 * kStep), 1e-8) << static_cast<int>(kind) << " at " << logprob;
+    }
+  }
+}
+
+TEST(KlKinds, WithoutADifferenceNothingIsPulled) {
+  for (const KlKind kind : {KlKind::kK2, KlKind::kK3, KlKind::kAbs}) {
+    EXPECT_EQ(KlAt(kind, 0).value, 0);
+    EXPECT_EQ(KlAt(kind, 0).derivative, 0);
   }
 }
 

@@ -455,6 +455,70 @@ TEST(Trainer, TheReferenceIsTheRunsStartPolicy) {
               HasSubstr("reference policy"));
 }
 
+TEST(Trainer, TheReferenceMovesAfterSoManySteps) {
+  TrainerOptions options = FastOptions();
+  options.reference_kl_coefficient = 0.5;
+  options.reference_update_every = 2;
+  auto trainer = MakeTrainer(options);
+  for (int64_t step = 0; step < 5; ++step) {
+    const auto report = trainer->TrainStep(RandomBatch(static_cast<uint64_t>(step) + 1, 37, step));
+    ASSERT_TRUE(report.ok()) << report.status();
+    const double kl = report->metrics.at("actor/reference_kl");
+    if (step % 2 == 0) {
+      EXPECT_EQ(kl, 0) << "the reference of step " << step << " is the policy before it";
+    } else {
+      EXPECT_GT(kl, 0) << step;
+    }
+  }
+}
+
+TEST(Trainer, AMovedReferenceComesBackWithTheCheckpoint) {
+  for (const std::string dtype : {"fp32", "bf16"}) {
+    SCOPED_TRACE(dtype);
+    TrainerOptions options = FastOptions();
+    options.dtype = dtype;
+    options.reference_kl_coefficient = 0.5;
+    options.reference_update_every = 2;
+    auto trainer = MakeTrainer(options);
+    TempDir folder;
+    const auto train = [](Trainer& of, int64_t step) {
+      return of.TrainStep(RandomBatch(static_cast<uint64_t>(step) + 1, 37, step));
+    };
+    ASSERT_TRUE(train(*trainer, 0).ok());
+    const auto early = trainer->SaveCheckpoint(folder.path(), {});
+    ASSERT_TRUE(early.ok()) << early.status();
+    EXPECT_TRUE(absl::IsNotFound(ReadReference(early->path).status()));
+    EXPECT_THAT(std::string(Trainer::Resume(options, early->path).status().message()), HasSubstr("reference_path"));
+    ASSERT_TRUE(train(*trainer, 1).ok());
+    ASSERT_TRUE(train(*trainer, 2).ok());
+    const auto checkpoint = trainer->SaveCheckpoint(folder.path(), {});  // version 3: the reference is version 2
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    auto resumed = Trainer::Resume(options, checkpoint->path);
+    ASSERT_TRUE(resumed.ok()) << resumed.status();
+    for (int64_t step = 3; step < 6; ++step) {
+      const auto on = train(*trainer, step), again = train(**resumed, step);
+      ASSERT_TRUE(on.ok()) << on.status();
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(on->metrics.at("actor/reference_kl"), again->metrics.at("actor/reference_kl")) << step;
+    }
+    EXPECT_TRUE(SameBits(CopyOf(*trainer), CopyOf(**resumed)));
+  }
+}
+
+TEST(Trainer, AReferenceThatTheCheckpointLacksIsMissed) {
+  TrainerOptions options = FastOptions();
+  auto trainer = MakeTrainer(options);
+  for (int64_t step = 0; step < 2; ++step) ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, step)).ok());
+  TempDir folder;
+  const auto checkpoint = trainer->SaveCheckpoint(folder.path(), {});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  options.reference_kl_coefficient = 0.5;
+  options.reference_update_every = 2;
+  const auto lost = Trainer::Resume(options, checkpoint->path);
+  EXPECT_EQ(lost.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(lost.status().message()), HasSubstr("holds no reference policy"));
+}
+
 // The share of words that differ, found without marks.
 double Compared(const weights::Snapshot& base, const weights::Snapshot& target) {
   std::vector<weights::TensorView> views;

@@ -129,6 +129,16 @@ TEST(RankTraining, GradientsOfFp32AreOneRanksToRounding) {
   }
 }
 
+TEST(RankTraining, AMovedReferenceIsThatOfOneRank) {
+  TrainerOptions options = Plain();
+  options.reference_kl_coefficient = 0.05;
+  options.reference_update_every = 2;
+  const Result one = RunSteps(1, Fresh(options, at::kDouble)), many = RunSteps(3, Fresh(options, at::kDouble));
+  ExpectClose(many.parameters, one.parameters, 1e-9);
+  ASSERT_EQ(many.reports.size(), one.reports.size());
+  for (size_t i = 0; i < one.reports.size(); ++i) ExpectSameMetrics(many.reports[i], one.reports[i], 1e-9);
+}
+
 TEST(RankTraining, OwnersHoldTheMastersOfBf16) {
   TrainerOptions options = Plain();
   options.dtype = "bf16";
