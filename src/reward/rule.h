@@ -24,7 +24,7 @@ namespace ingot::reward {
 // The grades of a group, by sample index.
 struct GroupGrades {
   std::map<int32_t, v1::Grade> grades;
-  std::map<int32_t, std::string> ungraded;  // why a finished episode could not be judged
+  std::map<int32_t, std::string> ungraded;  // why a finished episode could not be judged; valid UTF-8
   std::string failed_term;  // of the first of those: the name of the term; empty = every episode was judged
 };
 

@@ -174,6 +174,19 @@ TEST(Rule, AServerThatIsDownDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) 
   EXPECT_EQ(refused->grades.size(), 3u);
 }
 
+// The reason goes into the journal, whose record could not be read again with other bytes.
+TEST(Rule, TheReasonWhyAnEpisodeHasNoGradeIsUtf8) {
+  RewardOptions options;
+  options.terms = {Term("external", 1)};
+  options.terms[0].external.url = "http://127.0.0.1:1/score";
+  TermParts parts;
+  parts.external = std::make_shared<OneAnswer>(absl::InvalidArgumentError("no \xE4\xBD"));
+  const v1::Group group = FourAnswers();
+  const auto grades = Rule::Make(options, "test", parts)->Apply(*FactsOf(group, 0, 100));
+  ASSERT_TRUE(grades.ok()) << grades.status();
+  EXPECT_EQ(grades->ungraded.at(0), "term 'external': no \xEF\xBF\xBD");
+}
+
 TEST(Rule, NamesTheTermThatCouldJudgeNothing) {
   RewardOptions options;
   options.terms = {Term("outcome", 1), Term("external", 1)};
