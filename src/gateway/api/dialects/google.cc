@@ -484,7 +484,7 @@ class GenerateContent : public Dialect {
     ReadCommon(raw.headers, common, request);
     INGOT_RETURN_IF_ERROR(common.status());
     ProtoFields body(json, path);
-    if (!raw.model.empty()) request.model = base::CutText(raw.model, kMaxName);
+    if (!raw.model.empty()) request.model = base::CutText(base::ToUtf8(raw.model), kMaxName);
     constexpr std::string_view kModels = "models/";
     if (request.model.starts_with(kModels)) request.model.erase(0, kModels.size());
     if (body.Get("cachedContent") != nullptr) {
