@@ -6,6 +6,7 @@
 
 #include "base/cause.h"
 #include "base/checksum.h"
+#include "base/retry.h"
 #include "base/utf8.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
@@ -107,7 +108,7 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
       const absl::StatusOr<TermResult>& result = results->at(i);
       const absl::Status added = Blamed(
           result.ok() ? AddTerm(term.options, weight, *result, grades[i]) : result.status(), term.options.Name());
-      if (absl::IsUnavailable(added)) return added;  // its server may answer later: nothing is decided yet
+      if (base::MayAnswerLater(added)) return added;  // nothing is decided yet
       if (faults[i].ok()) faults[i] = added;
     }
   }

@@ -154,7 +154,7 @@ class OneAnswer final : public ExternalScorer {
   const absl::Status first_;
 };
 
-TEST(Rule, AServerThatIsDownDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) {
+TEST(Rule, AServerThatIsDownOrLateDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) {
   RewardOptions options;
   options.terms = {Term("external", 1)};
   options.terms[0].external.url = "http://127.0.0.1:1/score";
@@ -167,6 +167,7 @@ TEST(Rule, AServerThatIsDownDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) 
     return Rule::Make(options, "test", parts)->Apply(*facts);
   };
   EXPECT_EQ(apply(absl::UnavailableError("down")).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(apply(absl::DeadlineExceededError("late")).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(base::CauseOf(apply(absl::UnavailableError("down")).status()), "external");
   const auto refused = apply(absl::InvalidArgumentError("no such episode"));
   ASSERT_TRUE(refused.ok()) << refused.status();

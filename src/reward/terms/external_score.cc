@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/printable.h"
+#include "base/retry.h"
 #include "base/utf8.h"
 #include "reward/parallel.h"
 
@@ -96,7 +97,7 @@ absl::StatusOr<TermResult> ExternalTerm::ScoreOf(const EpisodeFacts& episode) co
   absl::StatusOr<std::string> answer = absl::UnavailableError("not asked");
   for (int i = 0; i < options_.tries && !answer.ok(); ++i) {
     answer = scorer_->Post(options_.url, json, options_.timeout_s);
-    if (!absl::IsUnavailable(answer.status()) && !absl::IsDeadlineExceeded(answer.status())) break;
+    if (!base::MayAnswerLater(answer.status())) break;
   }
   INGOT_RETURN_IF_ERROR(answer.status());
   return ResultIn(*answer, options_.url, episode);
