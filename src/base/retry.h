@@ -1,5 +1,5 @@
-// The time that a refused caller should wait, as a payload of the status. The payload survives Annotate and gRPC
-// (proto/grpc_status.h), and the gateway turns it into HTTP's Retry-After.
+// Errors after which a caller asks again. The time that a refused caller should wait is a payload of the status. The
+// payload survives Annotate and gRPC (proto/grpc_status.h), and the gateway turns it into HTTP's Retry-After.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,11 @@
 #include "base/status.h"
 
 namespace ingot::base {
+
+// Whether a server that gave this error may answer a later attempt: it is down, or it is late.
+inline bool MayAnswerLater(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
 
 inline constexpr char kRetryAfterMs[] = "ingot.retry_after_ms";
 

@@ -1,9 +1,14 @@
 #include "datapool/validate.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "base/placeholders.h"
+#include "base/utf8.h"
 #include "datapool/keys.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
@@ -15,6 +20,39 @@ namespace {
 constexpr size_t kMaxIdBytes = 256;
 
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+// The name of a string field of the message, or of one below it, that holds other bytes than UTF-8; empty = none does.
+std::string FieldWithoutUtf8(const google::protobuf::Message& message) {
+  using google::protobuf::FieldDescriptor;
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const int size = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    if (!is_message && field->type() != FieldDescriptor::TYPE_STRING) continue;
+    for (int i = 0; i < size; ++i) {
+      if (is_message) {
+        std::string below = FieldWithoutUtf8(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
+                                                                  : reflection.GetMessage(message, field));
+        if (!below.empty()) return absl::StrCat(field->name(), ".", below);
+        continue;
+      }
+      std::string unused;
+      const std::string& text = field->is_repeated() ? reflection.GetRepeatedStringReference(message, field, i, &unused)
+                                                     : reflection.GetStringReference(message, field, &unused);
+      if (!base::IsValidUtf8(text)) return field->name();
+    }
+  }
+  return "";
+}
+
+// protobuf writes a string with other bytes, and then refuses to read the record.
+absl::Status ValidateStrings(const google::protobuf::Message& message) {
+  const std::string field = FieldWithoutUtf8(message);
+  if (field.empty()) return absl::OkStatus();
+  return Invalid(absl::StrCat(field, " is not UTF-8: the record could not be read again"));
+}
 
 absl::Status ValidateId(const char* field, const std::string& id) {
   if (id.empty() || id.size() > kMaxIdBytes) {
@@ -133,7 +171,8 @@ absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request) {
   if (episode.state() != v1::EPISODE_OPEN && episode.state() != v1::EPISODE_UNSPECIFIED) {
     return Invalid("an episode opens as OPEN; EndEpisode ends it");
   }
-  return ValidateRewards(episode);
+  INGOT_RETURN_IF_ERROR(ValidateRewards(episode));
+  return ValidateStrings(request);
 }
 
 absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t max_bytes) {
@@ -146,7 +185,7 @@ absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t ma
     const absl::Status status = ValidateSegment(request.segments(i));
     if (!status.ok()) return base::Annotate(status, absl::StrCat("segments[", i, "]"));
   }
-  return absl::OkStatus();
+  return ValidateStrings(request);
 }
 
 absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
@@ -154,7 +193,8 @@ absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
   if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
     return Invalid("neither reward nor signals nor facts nor call_rewards: there is nothing to add");
   }
-  return ValidateRewards(request);
+  INGOT_RETURN_IF_ERROR(ValidateRewards(request));
+  return ValidateStrings(request);
 }
 
 absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
@@ -162,7 +202,8 @@ absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   if (!tree::IsEnd(request.state())) {
     return Invalid("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED or FORKED");
   }
-  return ValidateRewards(request);
+  INGOT_RETURN_IF_ERROR(ValidateRewards(request));
+  return ValidateStrings(request);
 }
 
 absl::Status ValidateTakeEpisode(const v1::TakeEpisodeRequest& request) {
@@ -189,7 +230,7 @@ absl::Status ValidateGradeGroup(const v1::GradeGroupRequest& request) {
       }
     }
   }
-  return absl::OkStatus();
+  return ValidateStrings(request);
 }
 
 absl::Status ValidateGetEpisode(const v1::GetEpisodeRequest& request) {
@@ -212,7 +253,7 @@ absl::Status ValidateAppendJournal(const v1::AppendJournalRequest& request, int6
       return Invalid(absl::StrCat("records[", i, "] is empty"));
     }
   }
-  return absl::OkStatus();
+  return ValidateStrings(request);
 }
 
 }  // namespace ingot::datapool

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "gateway/api/api_error.h"
-#include "gateway/api/cut_text.h"
 #include "gateway/gateway.h"
 #include "tree/episode_return.h"
 
@@ -65,7 +65,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
   if (!tree::IsEnd(request.state())) {
     return BadRequest("status", "an episode ends as finished, failed, infrastructure_failed, fenced or forked");
   }
-  const std::string detail = CutText(request.detail(), kMaxDetail);
+  const std::string detail = base::CutText(request.detail(), kMaxDetail);
   auto episode = FindByKey(request.episode_id(), request.api_key());
   if (!episode.ok()) {
     if (HttpStatusOf(episode.status()) != 410) return episode.status();
@@ -80,7 +80,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
   if (request.state() == v1::EPISODE_FORKED && (*episode)->record().limits().fork_at() == 0) {
     return BadRequest("status", "only a trunk ends as forked, and this episode is none");
   }
-  return End(*episode, {.state = request.state(), .detail = detail, .cause = CutText(request.cause(), kMaxCause)},
+  return End(*episode, {.state = request.state(), .detail = detail, .cause = base::CutText(request.cause(), kMaxCause)},
              false);
 }
 

@@ -6,6 +6,8 @@
 
 #include "base/cause.h"
 #include "base/checksum.h"
+#include "base/retry.h"
+#include "base/utf8.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
 #include "tree/token_advantages.h"
@@ -19,7 +21,7 @@ absl::Status AddTerm(const TermOptions& term, double weight, const TermResult& r
   value.set_term(term.Name());
   value.set_weight(weight);
   value.set_value(result.value);
-  value.set_detail(result.detail);
+  value.set_detail(base::ToUtf8(result.detail));
   value.mutable_measures()->insert(result.measures.begin(), result.measures.end());
   if (const std::string fault = tree::RewardFault(result.value); !fault.empty()) {
     return absl::OutOfRangeError(absl::StrCat("its value ", fault));
@@ -106,7 +108,7 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
       const absl::StatusOr<TermResult>& result = results->at(i);
       const absl::Status added = Blamed(
           result.ok() ? AddTerm(term.options, weight, *result, grades[i]) : result.status(), term.options.Name());
-      if (absl::IsUnavailable(added)) return added;  // its server may answer later: nothing is decided yet
+      if (base::MayAnswerLater(added)) return added;  // nothing is decided yet
       if (faults[i].ok()) faults[i] = added;
     }
   }
@@ -115,7 +117,7 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
     const int32_t sample = group.episodes[i].record().ref().sample_index();
     if (faults[i].ok()) faults[i] = CheckSum(grades[i]);
     if (!faults[i].ok()) {
-      out.ungraded[sample] = std::string(faults[i].message());
+      out.ungraded[sample] = base::ToUtf8(std::string(faults[i].message()));
       if (out.failed_term.empty()) out.failed_term = base::CauseOf(faults[i]);
       continue;
     }

@@ -24,7 +24,7 @@ namespace ingot::reward {
 // The grades of a group, by sample index.
 struct GroupGrades {
   std::map<int32_t, v1::Grade> grades;
-  std::map<int32_t, std::string> ungraded;  // why a finished episode could not be judged
+  std::map<int32_t, std::string> ungraded;  // why a finished episode could not be judged; valid UTF-8
   std::string failed_term;  // of the first of those: the name of the term; empty = every episode was judged
 };
 
@@ -36,7 +36,8 @@ class Rule {
 
   // Judges every finished episode of the group. A term of weight 0 for this group is not asked. An episode that one
   // term cannot judge has no grade. Errors, with the term's name as their cause (base/cause.h): FAILED_PRECONDITION: a term cannot be
-  // applied to the task. UNAVAILABLE: a term's server does not answer now, and nothing is decided.
+  // applied to the task. UNAVAILABLE, DEADLINE_EXCEEDED: a term's server
+  // is down or late, and nothing is decided.
   absl::StatusOr<GroupGrades> Apply(const GroupFacts& group) const;
 
   // True = a term reads GroupFacts.history.

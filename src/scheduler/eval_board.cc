@@ -78,11 +78,11 @@ std::optional<v1::Ticket> EvalBoard::NextTicket(std::chrono::nanoseconds now) {
   return std::nullopt;
 }
 
-absl::Status EvalBoard::EndEpisode(const v1::EpisodeEndedRequest& request) {
+absl::StatusOr<bool> EvalBoard::EndEpisode(const v1::EpisodeEndedRequest& request) {
   const int64_t group = request.ref().group_id();
   const int64_t version = group / kGroupsPerVersion;
   const auto it = runs_.find(version);
-  if (it == runs_.end()) return absl::OkStatus();
+  if (it == runs_.end()) return false;
   Run& run = it->second;
   const int64_t task = group % kGroupsPerVersion;
   const int32_t n = request.ref().sample_index();
@@ -93,9 +93,10 @@ absl::Status EvalBoard::EndEpisode(const v1::EpisodeEndedRequest& request) {
   const auto index = static_cast<int32_t>(task * run.request.avg_n() + n);
   Sample& sample = run.samples[static_cast<size_t>(index)];
   const Sample::State before = sample.state;
+  const int32_t attempt = sample.attempt;
   INGOT_RETURN_IF_ERROR(sample.End(request, LimitsOf(options_)));
   Update(run, index, before);
-  return absl::OkStatus();
+  return sample.state != before || sample.attempt != attempt;
 }
 
 std::vector<v1::EpisodeRef> EvalBoard::Running() const {

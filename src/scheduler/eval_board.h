@@ -44,9 +44,9 @@ class EvalBoard {
 
   // A waiting sample of the lowest version that has one; nullopt = none waits.
   std::optional<v1::Ticket> NextTicket(std::chrono::nanoseconds now);
-  // An episode ended. A late end, or one of a forgotten evaluation, changes nothing and is OK. INVALID_ARGUMENT: no
-  // such sample or attempt, or no end.
-  absl::Status EndEpisode(const v1::EpisodeEndedRequest& request);
+  // An episode ended. False = nothing changed: a repetition, a late end, or one of a forgotten evaluation.
+  // INVALID_ARGUMENT: no such sample or attempt, or no end.
+  absl::StatusOr<bool> EndEpisode(const v1::EpisodeEndedRequest& request);
   std::vector<v1::EpisodeRef> Running() const;
   // Fails the attempts whose deadline has passed.
   void Expire(std::chrono::nanoseconds now);

@@ -4,22 +4,15 @@
 
 #include "base/cause.h"
 #include "base/clock.h"
+#include "base/retry.h"
 
 namespace ingot::scheduler {
 namespace {
 
 // Errors that another attempt may not meet: of the stage's servers, not of the group.
 bool Passes(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kAborted:
-    case absl::StatusCode::kCancelled:
-      return true;
-    default:
-      return false;
-  }
+  return base::MayAnswerLater(status) || absl::IsResourceExhausted(status) || absl::IsAborted(status) ||
+         absl::IsCancelled(status);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/cause.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "scheduler/scheduler.h"
 #include "tree/episode_return.h"
 
@@ -179,7 +180,7 @@ absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
   v1::GroupClosed& closed = *record.mutable_closed();
   closed.set_group_id(group_id);
   closed.set_outcome(outcome.failure.empty() ? v1::GROUP_DROPPED : v1::GROUP_FAILED);
-  closed.set_reason(outcome.failure.empty() ? "all rewards are equal" : outcome.failure);
+  closed.set_reason(outcome.failure.empty() ? "all rewards are equal" : base::ToUtf8(outcome.failure));
   if (outcome.failure.empty()) {
     closed.mutable_returns()->Add(outcome.returns.begin(), outcome.returns.end());
     if (outcome.success.has_value()) closed.set_success(*outcome.success);

@@ -197,7 +197,8 @@ absl::Status Scheduler::Reconcile(const std::string& gateway, v1::EpisodePurpose
       ended.set_scaffold(it->second.scaffold());
       found.set_ended(found.ended() + 1);
     }
-    INGOT_RETURN_IF_ERROR(purpose == v1::PURPOSE_EVAL ? evals_.EndEpisode(ended) : groups_.EndEpisode(ended));
+    const auto changed = purpose == v1::PURPOSE_EVAL ? evals_.EndEpisode(ended) : groups_.EndEpisode(ended);
+    INGOT_RETURN_IF_ERROR(changed.status());
   }
   return absl::OkStatus();
 }

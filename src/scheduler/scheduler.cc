@@ -183,21 +183,24 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
 absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
+  absl::StatusOr<bool> changed = false;
   switch (request.purpose()) {
     case v1::PURPOSE_TRAIN:
       if (request.ref().group_id() < 0 || request.ref().group_id() >= policy_.next_group()) {
         return absl::InvalidArgumentError(absl::StrCat("group ", request.ref().group_id(), " was never admitted"));
       }
-      INGOT_RETURN_IF_ERROR(groups_.EndEpisode(request));
+      changed = groups_.EndEpisode(request);
       break;
     case v1::PURPOSE_EVAL:
-      INGOT_RETURN_IF_ERROR(evals_.EndEpisode(request));
+      changed = evals_.EndEpisode(request);
       break;
     default:
       return absl::InvalidArgumentError("only training and evaluation episodes are the scheduler's");
   }
-  handed_.erase(PlaceOf(request.purpose(), request.ref()));
-  CountEnd(request);
+  INGOT_RETURN_IF_ERROR(changed.status());
+  // The first end of an attempt whose group is over counts too, and a repeated report does not.
+  const bool first = handed_.erase(PlaceOf(request.purpose(), request.ref())) > 0;
+  if (*changed || first) CountEnd(request);
   return DecideOutcomes();
 }
 

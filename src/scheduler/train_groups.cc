@@ -210,10 +210,10 @@ std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, const Asker& a
   return ticket;
 }
 
-absl::Status TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
+absl::StatusOr<bool> TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
   const int64_t group_id = request.ref().group_id();
   const auto it = groups_.find(group_id);
-  if (it == groups_.end()) return absl::OkStatus();
+  if (it == groups_.end()) return false;
   Group& group = it->second;
   const int32_t index = request.ref().sample_index();
   if (index < 0 || index >= std::ssize(group.samples)) {
@@ -226,13 +226,13 @@ absl::Status TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
     return absl::InvalidArgumentError(absl::StrCat("group ", group_id, ", sample ", index,
                                                    " cannot end as FORKED: it is no trunk of a named runner"));
   }
-  if (!group.failure.empty() || group.rewarded.has_value() || ended_.contains(group_id)) return absl::OkStatus();
+  if (!group.failure.empty() || group.rewarded.has_value() || ended_.contains(group_id)) return false;
   Sample& sample = group.samples[place];
   const Sample::State state = sample.state;
   const int32_t attempt = sample.attempt;
   INGOT_RETURN_IF_ERROR(sample.End(request, LimitsOf(options_)));
   // A repeated report: the group may be finished by now, and must not end once more.
-  if (sample.state == state && sample.attempt == attempt) return absl::OkStatus();
+  if (sample.state == state && sample.attempt == attempt) return false;
   if (state == Sample::kRunning && sample.state != state) --running_;
   if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, request.detail());
   if (trunk && (sample.state == Sample::kForked || sample.state == Sample::kDone)) {
@@ -244,7 +244,7 @@ absl::Status TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
                     request.cause() == kSnapshotLost && !group.newest[place].trunk_id.empty();
   if (lost && sample.state == Sample::kWaiting) TryTrunkAgain(group, TrunkOf(group, place));
   Update(group_id, group);
-  return absl::OkStatus();
+  return true;
 }
 
 void TrainGroups::Fence(const v1::EpisodeRef& ref) {

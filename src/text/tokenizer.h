@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/utf8.h"
 
 namespace ingot::text {
 
@@ -79,20 +80,8 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_
 std::shared_ptr<const Tokenizer> MakeByteTokenizer(const std::vector<std::string>& special_tokens);
 std::string ByteTokenizerJson(const std::vector<std::string>& special_tokens);
 
-// Cuts a stream of bytes at whole UTF-8 characters; the bytes of an unfinished character wait for the next Push.
-// Invalid bytes become U+FFFD as soon as they cannot be completed.
-class Utf8Stream {
- public:
-  std::string Push(std::string_view bytes);
-  std::string Flush();
-  bool holds() const { return !held_.empty(); }  // an unfinished character waits
-
- private:
-  std::string held_;
-};
-
-// The whole of `bytes` through a Utf8Stream: always valid UTF-8.
-std::string ToUtf8(std::string_view bytes);
+using base::ToUtf8;
+using base::Utf8Stream;
 
 // Decodes ids one by one to text of whole characters. All results of Push and Flush together are ToUtf8 of the ids'
 // Decode, starting from `state`. Not thread safe.

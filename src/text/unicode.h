@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace ingot::text {
 
 // clang-format off
@@ -65,7 +67,7 @@ inline size_t Before(std::string_view text, size_t at) {
   return at;
 }
 
-bool IsValidUtf8(std::string_view text);
+using base::IsValidUtf8;
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 // `text` in a normal form. Unchanged text costs one pass. REQUIRES: valid UTF-8.

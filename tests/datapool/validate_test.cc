@@ -156,6 +156,42 @@ TEST(Validate, RewardsAndSignalsAreWithinTheirBounds) {
   EXPECT_FALSE(ValidateEndEpisode(signal).ok());
 }
 
+// A record with other bytes would be stored and never be read.
+TEST(Validate, StringsAreUtf8) {
+  const std::string cut = "a\xE4\xBD", whole = "a\xE4\xBD\xA0";
+  v1::GradeGroupRequest grades;
+  grades.set_purpose(v1::PURPOSE_TRAIN);
+  v1::TermValue& term = *(*grades.mutable_grades())["e"].add_terms();
+  term.set_detail(whole);
+  EXPECT_EQ(ValidateGradeGroup(grades), absl::OkStatus());
+  term.set_detail(cut);
+  const absl::Status status = ValidateGradeGroup(grades);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "grades.value.terms.detail is not UTF-8: the record could not be read again");
+  term.set_detail("");
+  (*term.mutable_measures())[cut] = 1;
+  EXPECT_EQ(ValidateGradeGroup(grades).code(), absl::StatusCode::kInvalidArgument) << "a key of a map";
+
+  v1::AppendJournalRequest journal = testing::ClosedRecord(3);
+  journal.mutable_records(0)->mutable_closed()->set_reason(whole);
+  EXPECT_EQ(ValidateAppendJournal(journal, 1 << 20), absl::OkStatus());
+  journal.mutable_records(0)->mutable_closed()->set_reason(cut);
+  EXPECT_EQ(ValidateAppendJournal(journal, 1 << 20).code(), absl::StatusCode::kInvalidArgument);
+
+  v1::OpenEpisodeRequest open = Open("e", 0, 0);
+  open.mutable_episode()->mutable_task()->set_payload_json(cut);
+  EXPECT_EQ(ValidateOpenEpisode(open).code(), absl::StatusCode::kInvalidArgument);
+  v1::AppendCallRequest call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
+  call.mutable_call()->mutable_sampling()->add_stop(cut);
+  EXPECT_EQ(ValidateAppendCall(call, 1 << 20).code(), absl::StatusCode::kInvalidArgument);
+  v1::RewardEpisodeRequest reward = testing::Reward("e", 1);
+  (*reward.mutable_facts())["x"] = cut;
+  EXPECT_EQ(ValidateRewardEpisode(reward).code(), absl::StatusCode::kInvalidArgument);
+  v1::EndEpisodeRequest end = End("e");
+  end.set_detail(cut);
+  EXPECT_EQ(ValidateEndEpisode(end).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Validate, FactsAreBounded) {
   auto facts = testing::Reward("e", 1);
   facts.clear_reward();

@@ -338,6 +338,7 @@ TEST(GoogleRequest, TakesTheModelOfTheUrlAndTheFormOfTheStream) {
         {.body = With(R"("model":"models/body","stream":true)"), .headers = {}, .model = model, .query = query});
   };
   EXPECT_EQ(parse(kGenerate, "url", "").model, "url");
+  EXPECT_EQ(parse(kGenerate, "url\xE4", "").model, "url\xEF\xBF\xBD") << "a call's record holds UTF-8 alone";
   EXPECT_EQ(parse(kGenerate, "", "").model, "body");
   EXPECT_FALSE(parse(kGenerate, "", "alt=sse").stream);
   EXPECT_TRUE(parse(kStream, "", "").stream);

@@ -189,6 +189,11 @@ TEST_F(PeersTest, ARequestIsAnsweredByTheGatewayThatServesItsEpisode) {
   EXPECT_EQ(b_.gateway->Status().calls(), 3) << "two that no gateway knows, and one of an ended episode";
 }
 
+TEST_F(PeersTest, ARequestWithOtherBytesThanUtf8IsPassedOn) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode) + "?note=\xE4", Body({Msg("user", "hi")}), "")), "from gateway");
+}
+
 TEST_F(PeersTest, AnEpisodeGoesOnWhereItsGatewayIsGone) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");

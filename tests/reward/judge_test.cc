@@ -93,6 +93,19 @@ TEST(Judge, AnUnusableAnswerIsAskedForOnceMoreAndThenTheEpisodeIsAnError) {
   EXPECT_NE(down.Of(JudgeOf({"exact"}), Responses({"42"}))[0].status().message().find("down"), std::string::npos);
 }
 
+// 400 bytes of the reasoning and 60 of the rubric are kept, and both borders are inside a character of three bytes.
+TEST(Judge, WordsAreCutBehindAWholeCharacter) {
+  std::string han;
+  for (int i = 0; i < 200; ++i) han += "\xE4\xBD\xA0";
+  Asked judge([&](const JudgeQuestion&) {
+    return absl::StrCat(R"({"reasoning": ")", han, R"(", "verdict": "correct", "score": 1})");
+  });
+  EXPECT_EQ(judge.Of(JudgeOf({"exact"}), Responses({"42"}))[0]->detail, "1: " + han.substr(0, 399));
+  Asked down([](const JudgeQuestion&) { return absl::UnavailableError("down"); });
+  const std::string fault(down.Of(JudgeOf({"a" + han}), Responses({"42"}))[0].status().message());
+  EXPECT_EQ(fault, "rubric 'a" + han.substr(0, 57) + "', asked twice: down");
+}
+
 TEST(Judge, EqualResponsesAreJudgedOnce) {
   Asked judge([](const JudgeQuestion&) { return Says("correct", 1); });
   TermOptions options = JudgeOf({"exact"});
@@ -247,6 +260,14 @@ TEST(External, AServerThatIsLateOrAnswersNonsenseIsAnErrorAndNeverZero) {
     const auto scorer = std::make_shared<FakeScorer>([answer](const auto&) { return std::string(answer); });
     EXPECT_FALSE(Scored(scorer, group)[0].ok()) << answer;
   }
+}
+
+TEST(External, ALongDetailIsCutBehindAWholeCharacter) {
+  std::string han;
+  for (int i = 0; i < 2000; ++i) han += "\xE4\xBD\xA0";
+  const auto scorer = std::make_shared<FakeScorer>(
+      [&](const auto&) { return absl::StrCat(R"({"score": 1, "detail": ")", han, R"("})"); });
+  EXPECT_EQ(Scored(scorer, Responses({"41"}))[0]->detail, han.substr(0, 4095));
 }
 
 TEST(External, AHugeScoreLeavesTheEpisodeOut) {

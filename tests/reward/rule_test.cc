@@ -154,7 +154,7 @@ class OneAnswer final : public ExternalScorer {
   const absl::Status first_;
 };
 
-TEST(Rule, AServerThatIsDownDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) {
+TEST(Rule, AServerThatIsDownOrLateDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) {
   RewardOptions options;
   options.terms = {Term("external", 1)};
   options.terms[0].external.url = "http://127.0.0.1:1/score";
@@ -167,11 +167,25 @@ TEST(Rule, AServerThatIsDownDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) 
     return Rule::Make(options, "test", parts)->Apply(*facts);
   };
   EXPECT_EQ(apply(absl::UnavailableError("down")).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(apply(absl::DeadlineExceededError("late")).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(base::CauseOf(apply(absl::UnavailableError("down")).status()), "external");
   const auto refused = apply(absl::InvalidArgumentError("no such episode"));
   ASSERT_TRUE(refused.ok()) << refused.status();
   EXPECT_EQ(refused->ungraded.size(), 1u);
   EXPECT_EQ(refused->grades.size(), 3u);
+}
+
+// The reason goes into the journal, whose record could not be read again with other bytes.
+TEST(Rule, TheReasonWhyAnEpisodeHasNoGradeIsUtf8) {
+  RewardOptions options;
+  options.terms = {Term("external", 1)};
+  options.terms[0].external.url = "http://127.0.0.1:1/score";
+  TermParts parts;
+  parts.external = std::make_shared<OneAnswer>(absl::InvalidArgumentError("no \xE4\xBD"));
+  const v1::Group group = FourAnswers();
+  const auto grades = Rule::Make(options, "test", parts)->Apply(*FactsOf(group, 0, 100));
+  ASSERT_TRUE(grades.ok()) << grades.status();
+  EXPECT_EQ(grades->ungraded.at(0), "term 'external': no \xEF\xBF\xBD");
 }
 
 TEST(Rule, NamesTheTermThatCouldJudgeNothing) {

@@ -218,6 +218,12 @@ TEST(VerifierTest, NoRegexMatchesBytesThatAreNotUtf8) {
   }
 }
 
+TEST(VerifierTest, ALongAnswerIsShownUpToAWholeCharacter) {
+  std::string answer;
+  for (int i = 0; i < 40; ++i) answer += "\xE4\xBD\xA0";
+  EXPECT_THAT(Score(Kind("exact"), answer)->detail, HasSubstr("'" + answer.substr(0, 78) + "...'"));
+}
+
 TEST(VerifierTest, AnErrorNamesThePatternThatDoesNotCompile) {
   // Back-reference, lookahead, a program that is too large, bytes that are not UTF-8.
   for (const std::string pattern : {"(a)\\1", "a(?=b)", "((a{100}){100}){100}", "\xff"}) {

@@ -141,6 +141,13 @@ TEST_F(GradingTest, AnErrorThatStaysFailsTheGroupAtOnce) {
   EXPECT_THAT(std::string(Next(0).status().message()), HasSubstr("task.relevant"));
 }
 
+TEST_F(GradingTest, TheReasonOfAFailedGroupIsJournalledAsUtf8) {
+  Start();
+  grader_.answers[RunGroup()] = absl::FailedPreconditionError("rubric '\xE4\xBD");
+  executor_.RunReady();
+  EXPECT_EQ(pool_.state().journal.back().closed().reason(), "it got no reward: rubric '\xEF\xBF\xBD");
+}
+
 TEST_F(GradingTest, AGroupThatTeachesNothingIsDroppedByItsRewardsNotByItsOutcomes) {
   Start();
   grader_.Give(RunGroup(), {0.5, 0.5}, /*equal=*/true);

@@ -407,13 +407,14 @@ TEST_F(SchedulerTest, FailuresOfTheInfrastructureAreCountedThroughARestart) {
 
 // Ends an episode before any agent's first call, or after it, with a failure that is of the set-up or is not.
 struct UnstartedTest : SchedulerTest {
-  void End(v1::EpisodeState state, bool before_first_call, bool of_setup) {
+  v1::EpisodeEndedRequest End(v1::EpisodeState state, bool before_first_call, bool of_setup) {
     v1::EpisodeEndedRequest request =
         EndOf(MustAdmit(), of_setup && state == v1::EPISODE_FAILED ? v1::EPISODE_INFRASTRUCTURE_FAILED : state, 1);
     request.set_before_first_call(before_first_call);
     request.set_detail("setup: no disk");
     pool_.End(request);
     EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
+    return request;
   }
   absl::Status Asked() { return scheduler_->NextBatch(Batch(0)).status(); }
 };
@@ -430,6 +431,35 @@ TEST_F(UnstartedTest, ARunWhoseAgentsNeverStartIsGivenUpAfterAFew) {
     EXPECT_THAT(std::string(given_up.message()), HasSubstr("3 episodes in a row have failed"));
     EXPECT_THAT(std::string(given_up.message()), HasSubstr("the last failure: setup: no disk"));
   }
+}
+
+// The answer to a report may be lost, and its gateway reports again.
+TEST_F(UnstartedTest, AFailureThatIsReportedAgainCountsOnce) {
+  options_.give_up_unstarted = 3;
+  options_.max_attempts = 1;
+  Start();
+  const v1::EpisodeEndedRequest first = End(v1::EPISODE_FAILED, true, false);
+  ASSERT_EQ(Stats().failed(), 1) << "its group is over";
+  const v1::EpisodeEndedRequest second = End(v1::EPISODE_FAILED, true, true);
+  for (const auto& again : {first, second, first, second}) EXPECT_TRUE(scheduler_->EpisodeEnded(again).ok());
+  EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded);
+  End(v1::EPISODE_FAILED, true, true);
+  EXPECT_EQ(Asked().code(), StatusCode::kFailedPrecondition);
+}
+
+// Both samples of a group run when the first one fails it.
+TEST_F(UnstartedTest, TheEndOfAnAttemptWhoseGroupIsOverCounts) {
+  options_.give_up_unstarted = 2;
+  options_.max_attempts = 1;
+  Start();
+  const v1::Ticket first = MustAdmit(), second = MustAdmit();
+  for (const v1::Ticket& ticket : {first, second}) {
+    v1::EpisodeEndedRequest request = EndOf(ticket, v1::EPISODE_FAILED);
+    request.set_before_first_call(true);
+    pool_.End(request);
+    EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
+  }
+  EXPECT_EQ(Asked().code(), StatusCode::kFailedPrecondition);
 }
 
 TEST_F(UnstartedTest, FailuresOfAgentsThatCalledAreTheirOwn) {

@@ -33,7 +33,7 @@ std::string_view QueryValue(std::string_view query, std::string_view name);
 struct RawRequest {
   std::string body;
   Headers headers;
-  std::string model = {};     // that the URL names; empty = the body names it, or nothing does
+  std::string model = {};     // that the URL names, any bytes; empty = the body names it, or nothing does
   std::string query = {};     // of the URL, without the question mark
   bool token_events = false;  // every event of the answer carries the tokens that it covers (gRPC)
 };

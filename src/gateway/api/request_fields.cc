@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/constraint_fields.h"
-#include "gateway/api/cut_text.h"
 #include "gateway/api/thread_names.h"
 #include "text/python_json.h"
 
@@ -159,7 +159,7 @@ bool ReadIds(const value& list, std::vector<int32_t>& ids) {
 
 void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   body.Read("model", request.model);
-  request.model = CutText(request.model, kMaxName);
+  request.model = base::CutText(request.model, kMaxName);
   ReadSampling(body, request);
   ReadConstraints(body, request);
   ReadThread(headers, body, request);
@@ -195,7 +195,7 @@ void ReadLogprobs(Fields& body, GatewayRequest& request) {
 void SetEffort(const std::string& effort, GatewayRequest& request) {
   if (effort.empty()) return;
   SetThinking(effort != "none", request);
-  if (effort != "none") request.conversation.template_variables["reasoning_effort"] = CutText(effort, kMaxName);
+  if (effort != "none") request.conversation.template_variables["reasoning_effort"] = base::CutText(effort, kMaxName);
 }
 
 void SetThinking(bool on, GatewayRequest& request) {
@@ -261,7 +261,7 @@ absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& reques
   if (names.empty()) return BadRequest("tool_choice", "'tool_choice' names no tool");
   for (const std::string& name : names) {
     if (request.FindTool(name) != nullptr) continue;
-    return BadRequest("tool_choice", absl::StrCat("'tool_choice' names the tool '", CutText(name, kMaxName),
+    return BadRequest("tool_choice", absl::StrCat("'tool_choice' names the tool '", base::CutText(name, kMaxName),
                                                   "', which is not among 'tools'"));
   }
   request.tool_choice = {ToolChoice::Mode::kRequired, std::move(names)};
@@ -342,7 +342,7 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
   INGOT_ASSIGN_OR_RETURN(auto nested, NestedText(part, type->get_string(), path));
   if (nested.has_value()) return *std::move(nested);
   return ApiError(400, "unsupported_content", path,
-                  absl::StrCat("'", path, "' is of the type '", CutText(type->get_string(), 64),
+                  absl::StrCat("'", path, "' is of the type '", base::CutText(type->get_string(), 64),
                                "': the model here reads text only, no images, audio or files"));
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/printable.h"
-#include "gateway/api/cut_text.h"
+#include "base/utf8.h"
 #include "gateway/api/request_fields.h"
 
 namespace ingot::gateway {
@@ -80,7 +80,7 @@ std::string Name(Place place, const char* name, const Headers& headers, const Fi
   if (name == nullptr) return "";
   if (place == Place::kHeader) return base::Printable(headers.Get(name), {.max_bytes = kMaxName});
   const std::string text = BodyName(body, name);
-  return CutText(place == Place::kUser ? SessionOfUser(text) : text, kMaxName);
+  return base::CutText(place == Place::kUser ? SessionOfUser(text) : text, kMaxName);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
     const bool main = thread.empty() || thread == session;
     if (main && !kind.empty()) {
       // A sub-agent that is named by its kind alone ("review", "compact") is a thread of its own beside the main thread.
-      request.branch = CutText(absl::StrCat(session, "/", kind), kMaxName);
+      request.branch = base::CutText(absl::StrCat(session, "/", kind), kMaxName);
       if (parent.empty()) request.parent_branch = session;
     } else if (!main && parent.empty()) {
       // The session is the parent of Claude Code's agents that name none, and of Codex's threads that name their kind.
@@ -106,7 +106,7 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
   }
   const base::json::object* metadata = body.Object("metadata");
   const value* branch = metadata == nullptr ? nullptr : metadata->if_contains("branch");
-  if (branch != nullptr && branch->is_string()) request.branch = CutText(branch->get_string(), kMaxName);
+  if (branch != nullptr && branch->is_string()) request.branch = base::CutText(branch->get_string(), kMaxName);
 }
 
 }  // namespace ingot::gateway

@@ -2,6 +2,8 @@
 
 #include "base/json.h"
 #include "base/printable.h"
+#include "base/retry.h"
+#include "base/utf8.h"
 #include "reward/parallel.h"
 
 namespace ingot::reward {
@@ -11,6 +13,7 @@ using base::json::object;
 using base::json::value;
 
 constexpr size_t kShownAnswer = 200;  // bytes of an unusable one in its error
+constexpr size_t kMaxDetail = 4096;   // bytes; the rest is left out
 
 // JSON text as a value; null where it is none.
 value Parsed(const std::string& json) {
@@ -58,7 +61,8 @@ absl::StatusOr<TermResult> ResultIn(const std::string& answer, const std::string
   TermResult result;
   result.value = score->to_number<double>();
   if (const value* detail = base::Find(*parsed, "detail"); detail != nullptr && detail->is_string()) {
-    result.detail = std::string(detail->get_string()).substr(0, 4096);
+    const auto& text = detail->get_string();
+    result.detail = base::CutText({text.data(), text.size()}, kMaxDetail);
   }
   const value* calls = base::Find(*parsed, "calls");
   if (calls == nullptr || calls->is_null()) return result;
@@ -93,7 +97,7 @@ absl::StatusOr<TermResult> ExternalTerm::ScoreOf(const EpisodeFacts& episode) co
   absl::StatusOr<std::string> answer = absl::UnavailableError("not asked");
   for (int i = 0; i < options_.tries && !answer.ok(); ++i) {
     answer = scorer_->Post(options_.url, json, options_.timeout_s);
-    if (!absl::IsUnavailable(answer.status()) && !absl::IsDeadlineExceeded(answer.status())) break;
+    if (!base::MayAnswerLater(answer.status())) break;
   }
   INGOT_RETURN_IF_ERROR(answer.status());
   return ResultIn(*answer, options_.url, episode);

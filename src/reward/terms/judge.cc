@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/random.h"
+#include "base/utf8.h"
 #include "reward/delivered.h"
 #include "reward/parallel.h"
 #include "reward/task_field.h"
@@ -82,7 +83,7 @@ absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
     fault = absl::Status(verdict.status().code(),
                          absl::StrCat(verdict.status().message(), "; it answered ", Shown(*answer)));
   }
-  return base::Annotate(fault, absl::StrCat("rubric '", one.rubric.substr(0, 60), "', asked twice"));
+  return base::Annotate(fault, absl::StrCat("rubric '", base::CutText(one.rubric, 60), "', asked twice"));
 }
 
 TermResult JudgeTerm::Combine(const std::vector<JudgeVerdict>& verdicts) const {
@@ -92,7 +93,7 @@ TermResult JudgeTerm::Combine(const std::vector<JudgeVerdict>& verdicts) const {
     if (!verdict.unsure) scores.push_back(verdict.score);
     const std::string said = verdict.unsure ? "unsure" : absl::StrCat(verdict.score);
     absl::StrAppend(&result.detail, result.detail.empty() ? "" : "\n", said, ": ",
-                    verdict.reasoning.substr(0, kShownReasoning));
+                    base::CutText(verdict.reasoning, kShownReasoning));
   }
   const auto n = static_cast<double>(scores.size());
   double squares = 0;

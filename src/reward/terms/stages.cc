@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace ingot::reward {
 namespace {
 
@@ -9,7 +11,7 @@ using base::json::value;
 
 absl::Status BadForm(const value& stages) {
   return absl::InvalidArgumentError(
-      absl::StrCat("fact 'stages' is ", base::PrintJson(stages).substr(0, 200),
+      absl::StrCat("fact 'stages' is ", base::CutText(base::PrintJson(stages), 200),
                    ": a list like [{\"main\": 1, \"sub\": [3, 5]}] of numbers of model calls is expected"));
 }
 

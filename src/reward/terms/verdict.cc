@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace ingot::reward {
 namespace {
@@ -71,7 +72,7 @@ absl::StatusOr<JudgeVerdict> VerdictIn(const std::string& answer) {
   JudgeVerdict said{.score = score->to_number<double>(), .reasoning = std::string(reasoning->get_string())};
   const std::string word(verdict->get_string());
   if (word != "correct" && word != "incorrect" && word != "unsure") {
-    return Unusable(absl::StrCat("has the verdict '", word.substr(0, 40), "'"));
+    return Unusable(absl::StrCat("has the verdict '", base::CutText(word, 40), "'"));
   }
   if (!(said.score >= 0 && said.score <= 1)) return Unusable(absl::StrCat("has the score ", said.score));
   said.unsure = word == "unsure";

@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/json_text.h"
+#include "base/utf8.h"
 
 namespace ingot::reward {
 
@@ -9,7 +10,7 @@ std::string Trimmed(const std::string& text) { return std::string(absl::StripAsc
 
 std::string Quoted(const std::string& text) {
   std::string shown;
-  for (const char c : text.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  for (const char c : base::CutText(text, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   return absl::StrCat("'", shown, text.size() > 80 ? "...'" : "'");
 }
 

@@ -6,10 +6,10 @@
 
 #include "absl/strings/escaping.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/constraint_fields.h"
 #include "gateway/api/conversation_builder.h"
-#include "gateway/api/cut_text.h"
 #include "gateway/api/dialects/dialects.h"
 #include "gateway/api/dialects/google_schema.h"
 #include "gateway/api/dialects/openai_fields.h"
@@ -484,7 +484,7 @@ class GenerateContent : public Dialect {
     ReadCommon(raw.headers, common, request);
     INGOT_RETURN_IF_ERROR(common.status());
     ProtoFields body(json, path);
-    if (!raw.model.empty()) request.model = CutText(raw.model, kMaxName);
+    if (!raw.model.empty()) request.model = base::CutText(base::ToUtf8(raw.model), kMaxName);
     constexpr std::string_view kModels = "models/";
     if (request.model.starts_with(kModels)) request.model.erase(0, kModels.size());
     if (body.Get("cachedContent") != nullptr) {

@@ -1,10 +1,9 @@
+#include "base/utf8.h"
+
 #include <cstdint>
 #include <cstring>
 
-#include "text/tokenizer.h"
-#include "text/unicode.h"
-
-namespace ingot::text {
+namespace ingot::base {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
@@ -102,4 +101,11 @@ std::string ToUtf8(std::string_view bytes) {
   return out;
 }
 
-}  // namespace ingot::text
+std::string CutText(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end));
+}
+
+}  // namespace ingot::base
