@@ -43,6 +43,8 @@ class Schema {
   void Field(const std::string& key, std::string* field, const std::string& doc);
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
+  // A mapping of bools, numbers and texts. A word without quotes is read by WordValue.
+  void Field(const std::string& key, json::object* field, const std::string& doc);
 
   // A key whose value is one of `names`; `names[i]` sets *field to static_cast<Enum>(i).
   template <typename Enum>
@@ -160,6 +162,11 @@ class Schema {
   std::map<std::string, ShorthandEntry> shorthands_;            // by section
   std::map<std::string, std::function<std::string()>> guards_;  // by section or key
 };
+
+// The value that a word without quotes stands for: as JSON a bool, a number or a text, otherwise the word itself.
+// INVALID_ARGUMENT: it is JSON of another kind, or a bool that is spelt in another way (True, yes, off), which as a text
+// would be true wherever it is asked for.
+absl::StatusOr<json::value> WordValue(const std::string& word);
 
 // The Levenshtein distance of two words.
 size_t EditDistance(const std::string& a, const std::string& b);

@@ -1,9 +1,12 @@
 // The values that a key can be bound to: how each is read from YAML and written to it.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/config_entry.h"
 
 namespace ingot::base {
@@ -51,6 +54,27 @@ YAML::Node DecimalNode(T value) {
   return YAML::Node(std::string(buffer, result.ptr));
 }
 
+constexpr char kTextTag[] = "tag:yaml.org,2002:str";
+
+// A scalar that is a text whatever it looks like.
+bool IsText(const YAML::Node& node) { return node.Tag() == "!" || node.Tag() == kTextTag; }
+
+bool IsOddBool(const std::string& word) {
+  constexpr std::array<std::string_view, 6> kBools = {"true", "false", "yes", "no", "on", "off"};
+  return std::find(kBools.begin(), kBools.end(), absl::AsciiStrToLower(word)) != kBools.end();
+}
+
+// A value of a mapping as WordValue reads it back. The emitter drops quotes that YAML needs not, so a text that looks like
+// another value carries its tag.
+YAML::Node ValueNode(const json::value& value) {
+  if (!value.is_string()) return YAML::Node(PrintJson(value));
+  const std::string text(value.get_string());
+  YAML::Node node(text);
+  const absl::StatusOr<json::value> read = WordValue(text);
+  if (!read.ok() || *read != value) node.SetTag(kTextTag);
+  return node;
+}
+
 YAML::Node Quoted(const std::string& text) {
   YAML::Node node(text);
   node.SetTag("!");
@@ -58,6 +82,17 @@ YAML::Node Quoted(const std::string& text) {
 }
 
 }  // namespace
+
+absl::StatusOr<json::value> WordValue(const std::string& word) {
+  absl::StatusOr<json::value> value = ParseJson(word);
+  if (!value.ok()) {
+    if (!IsOddBool(word)) return json::value(word);
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", word, "' is neither true nor false: write true or false, or \"", word, "\" for the text"));
+  }
+  if (value->is_bool() || value->is_number() || value->is_string()) return value;
+  return absl::InvalidArgumentError(absl::StrCat("expected a bool, a number or a text, got ", word));
+}
 
 void Schema::AddField(const std::string& key, const std::string& type, const std::string& doc,
                       std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get) {
@@ -159,6 +194,34 @@ void Schema::Field(const std::string& key, std::map<std::string, std::string>* f
     return node;
   };
   AddField(key, "mapping of strings", doc, set, get);
+}
+
+void Schema::Field(const std::string& key, json::object* field, const std::string& doc) {
+  auto set = [field](const YAML::Node& node) -> absl::Status {
+    if (!node.IsMap()) return Expected("a mapping of bools, numbers and texts", node);
+    json::object values;
+    for (const auto& item : node) {
+      if (!item.first.IsScalar() || !item.second.IsScalar()) {
+        return Expected("a mapping of bools, numbers and texts", node);
+      }
+      const std::string& name = item.first.Scalar();
+      absl::StatusOr<json::value> value = json::value(item.second.Scalar());
+      if (!IsText(item.second)) value = WordValue(item.second.Scalar());
+      if (!value.ok()) return Annotate(value.status(), name);
+      if (!values.emplace(name, *std::move(value)).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", name, "' is given twice, again in line ", item.first.Mark().line + 1));
+      }
+    }
+    *field = std::move(values);
+    return absl::OkStatus();
+  };
+  auto get = [field] {
+    YAML::Node node(YAML::NodeType::Map);
+    for (const auto& item : *field) node[std::string(item.key())] = ValueNode(item.value());
+    return node;
+  };
+  AddField(key, "mapping of values", doc, set, get);
 }
 
 void Schema::Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,

@@ -256,6 +256,34 @@ TEST(ConfigTest, TheEffectiveConfigurationLeavesOutKeysWithoutAMeaning) {
   EXPECT_EQ(second.list[1].width, 3);
 }
 
+TEST(ConfigTest, AMappingOfValuesKeepsBoolsNumbersAndTextsApart) {
+  json::object values, again;
+  Schema schema, reloaded;
+  schema.Field("run.values", &values, "values");
+  reloaded.Field("run.values", &again, "values");
+  const absl::Status status = schema.LoadText(R"(
+run:
+  values: {quiet: false, count: 3, rate: 0.5, effort: low, day: 2024-01-01, seven: "7", word: "true", tagged: !!str 8, none: ""}
+)",
+                                              "run.yaml");
+  ASSERT_TRUE(status.ok()) << status;
+  const std::string expected = R"({"quiet":false,"count":3,"rate":0.5,"effort":"low","day":"2024-01-01","seven":"7",)"
+                               R"("word":"true","tagged":"8","none":""})";
+  EXPECT_EQ(PrintJson(values), expected);
+  const std::string yaml = schema.EffectiveYaml();
+  ASSERT_EQ(reloaded.LoadText(yaml, "again.yaml"), absl::OkStatus()) << yaml;
+  EXPECT_EQ(PrintJson(again), expected) << yaml;
+  EXPECT_TRUE(schema.DifferencesFrom(reloaded).empty());
+  ASSERT_TRUE(schema.Set("run.values={quiet: true}").ok());
+  EXPECT_EQ(PrintJson(values), R"({"quiet":true})");
+  const auto error = [&](const std::string& value) { return std::string(schema.Set("run.values=" + value).message()); };
+  EXPECT_THAT(error("{quiet: False}"), HasSubstr("quiet: 'False' is neither true nor false"));
+  EXPECT_THAT(error("{quiet: off}"), HasSubstr("write true or false"));
+  EXPECT_THAT(error("{quiet: [1]}"), HasSubstr("a mapping of bools, numbers and texts"));
+  EXPECT_THAT(error("{quiet: null}"), HasSubstr("a mapping of bools, numbers and texts"));
+  EXPECT_THAT(error("{quiet: true, quiet: false}"), HasSubstr("given twice"));
+}
+
 TEST(ConfigTest, ExplainListsTypeDefaultAndDocumentation) {
   Options options;
   Schema schema = Bind(options);
