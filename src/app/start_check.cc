@@ -65,6 +65,7 @@ absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_
   conversation.messages.emplace_back();
   conversation.messages[0].role = "user";
   conversation.messages[0].content = "1";
+  conversation.template_variables = config.gateway.template_variables;
   const auto rendered = text.format->Render(conversation, /*add_generation_prompt=*/true);
   if (!rendered.ok()) return absl::OkStatus();  // the template wants more than a user's message
   const auto shortest = static_cast<int64_t>(rendered->ids.size());
@@ -136,6 +137,18 @@ absl::Status CheckKeys(const RunConfig& config) {
   return absl::OkStatus();
 }
 
+// A doubt about the variables that change no prompt; empty = the chat format reads all.
+std::string UnreadVariables(const RunConfig& config, const text::ChatFormat& format) {
+  std::vector<std::string> unread;
+  for (const auto& variable : config.gateway.template_variables) {
+    std::string name(variable.key());
+    if (!format.ReadsVariable(name)) unread.push_back(std::move(name));
+  }
+  if (unread.empty()) return "";
+  return absl::StrCat("gateway.template_variables has no effect for ", absl::StrJoin(unread, ", "),
+                      ": the chat template reads no such variable; see its names in the model's chat_template.jinja");
+}
+
 std::string Count(int64_t number, const std::string& one) {
   return fmt::format("{} {}{}", number, one, number == 1 ? "" : "s");
 }
@@ -169,6 +182,7 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
   for (const auto& [key, source] : {std::pair("data.tasks", &data.tasks), {"eval.tasks", &data.eval_tasks}}) {
     if (!source->remark.empty()) check.doubts.push_back(absl::StrCat(key, ": ", source->remark));
   }
+  if (std::string doubt = UnreadVariables(config, *text.format); !doubt.empty()) check.doubts.push_back(doubt);
   for (std::string& doubt : StartDoubts(config, check.data)) check.doubts.push_back(std::move(doubt));
   return check;
 }

@@ -200,6 +200,19 @@ TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {
               HasSubstr("data.format is jsonl, and eval.tasks (/tmp) is a folder"));
 }
 
+TEST(RunConfig, VariablesOfTheTemplateAreCheckedByName) {
+  const auto loaded = Load(kAgents, {"gateway.template_variables={enable_thinking: false, effort: low}"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(base::PrintJson(loaded->config->gateway.template_variables), R"({"enable_thinking":false,"effort":"low"})");
+  for (const char* name : {"messages", "tools", "add_generation_prompt", "eos_token"}) {
+    EXPECT_THAT(
+        std::string(Load(kAgents, {absl::StrCat("gateway.template_variables={", name, ": 1}")}).status().message()),
+        HasSubstr(absl::StrCat("gateway: template_variables: '", name, "' is set by the renderer")));
+  }
+  EXPECT_THAT(std::string(Load(kAgents, {"gateway.template_variables={enable-thinking: 1}"}).status().message()),
+              HasSubstr("no name of a variable"));
+}
+
 TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_THAT(std::string(Load("run:\n  name: a\n").status().message()), HasSubstr("nothing to train on"));
   for (const char* data : {"data:\n  sft: x.jsonl\n", "data:\n  dpo: x.jsonl\n"}) {
