@@ -16,12 +16,15 @@
 #include "app/served_record.h"
 #include "app/snapshots.h"
 #include "app/threads.h"
+#include "base/config.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/secret.h"
 #include "gateway/http_server.h"
 #include "rollout/engine.h"
 #include "rollout/service.h"
 #include "rollout/torch_runner.h"
+#include "text/template_variables.h"
 
 namespace ingot::app {
 namespace {
@@ -96,6 +99,26 @@ absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
   return absl::OkStatus();
 }
 
+// The variables of --template-variable.
+absl::StatusOr<base::json::object> TemplateVariables(const ServeArgs& args) {
+  constexpr char kFlag[] = "--template-variable";
+  base::json::object variables;
+  for (const std::string& given : args.template_variables) {
+    const size_t equals = given.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(kFlag, " ", given, ": NAME=VALUE is expected"));
+    }
+    const std::string name = given.substr(0, equals);
+    absl::StatusOr<base::json::value> value = base::WordValue(given.substr(equals + 1));
+    if (!value.ok()) return base::Annotate(value.status(), absl::StrCat(kFlag, " ", name));
+    if (!variables.emplace(name, *std::move(value)).second) {
+      return absl::InvalidArgumentError(absl::StrCat(kFlag, " ", name, ": it is given twice"));
+    }
+  }
+  INGOT_RETURN_IF_ERROR(base::Annotate(text::CheckTemplateVariables(variables), kFlag));
+  return variables;
+}
+
 // The access of clients to --rollout-port; nullopt = there is none.
 absl::StatusOr<std::optional<RpcAccess>> TokensAccess(const ServeArgs& args) {
   if (args.rollout_port < 0) return std::nullopt;
@@ -123,6 +146,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeTokens(const ServeArgs& args, c
 absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   base::InitLogging("serve", "info", "");
   INGOT_ASSIGN_OR_RETURN(const std::optional<RpcAccess> access, TokensAccess(args));
+  gateway::GatewayOptions gateway_options;
+  INGOT_ASSIGN_OR_RETURN(gateway_options.template_variables, TemplateVariables(args));
   rollout::EngineOptions options;
   options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
   const int engines = 1 + static_cast<int>(args.also.size());
@@ -133,7 +158,6 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args.chat_format, options, device));
 
-  gateway::GatewayOptions gateway_options;
   gateway_options.model_name = args.model_name;
   if (gateway_options.model_name.empty()) {
     gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();
