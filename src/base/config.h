@@ -43,6 +43,8 @@ class Schema {
   void Field(const std::string& key, std::string* field, const std::string& doc);
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
+  // One text or a list of them: *first and *more get the first and the others. Empty, or no text in a list: *first is empty.
+  void Field(const std::string& key, std::string* first, std::vector<std::string>* more, const std::string& doc);
   // A mapping of bools, numbers and texts. A word without quotes is read by WordValue.
   void Field(const std::string& key, json::object* field, const std::string& doc);
 

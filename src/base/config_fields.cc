@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -172,6 +173,34 @@ void Schema::Field(const std::string& key, std::vector<std::string>* field, cons
     return node;
   };
   AddField(key, "list of strings", doc, set, get);
+}
+
+void Schema::Field(const std::string& key, std::string* first, std::vector<std::string>* more, const std::string& doc) {
+  auto set = [first, more](const YAML::Node& node) -> absl::Status {
+    std::vector<std::string> values;
+    if (node.IsScalar()) {
+      values.push_back(node.Scalar());
+    } else if (!node.IsSequence()) {
+      return Expected("a string or a list of strings", node);
+    }
+    for (const YAML::Node& item : node) {
+      if (!item.IsScalar() || item.Scalar().empty()) return Expected("a string or a list of strings", node);
+      values.push_back(item.Scalar());
+    }
+    if (values.empty()) values.emplace_back();
+    *first = std::move(values.front());
+    more->assign(std::make_move_iterator(values.begin() + 1), std::make_move_iterator(values.end()));
+    return absl::OkStatus();
+  };
+  auto get = [first, more] {
+    if (more->empty()) return Quoted(*first);
+    YAML::Node node(YAML::NodeType::Sequence);
+    node.push_back(Quoted(*first));
+    for (const std::string& value : *more) node.push_back(Quoted(value));
+    node.SetStyle(YAML::EmitterStyle::Flow);
+    return node;
+  };
+  AddField(key, "string or list of strings", doc, set, get);
 }
 
 void Schema::Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc) {

@@ -284,6 +284,32 @@ run:
   EXPECT_THAT(error("{quiet: true, quiet: false}"), HasSubstr("given twice"));
 }
 
+TEST(ConfigTest, AKeyMayTakeOneTextOrAList) {
+  std::string first;
+  std::vector<std::string> more;
+  Schema schema;
+  schema.Field("data.tasks", &first, &more, "files");
+  ASSERT_TRUE(schema.LoadText("data: {tasks: [a, b, c]}", "run.yaml").ok());
+  EXPECT_EQ(first, "a");
+  EXPECT_EQ(more, (std::vector<std::string>{"b", "c"}));
+  const std::string yaml = schema.EffectiveYaml();
+  EXPECT_THAT(yaml, HasSubstr("tasks: [a, b, c]"));
+  ASSERT_TRUE(schema.Set("data.tasks=d").ok());
+  EXPECT_EQ(first, "d");
+  EXPECT_TRUE(more.empty());
+  EXPECT_THAT(schema.EffectiveYaml(), HasSubstr("tasks: d"));
+  ASSERT_TRUE(schema.LoadText(yaml, "again.yaml").ok());
+  EXPECT_EQ(more.size(), 2u);
+  for (const char* none : {"data.tasks=", "data.tasks=[]"}) {
+    ASSERT_TRUE(schema.Set(none).ok()) << none;
+    EXPECT_EQ(first, "");
+    EXPECT_TRUE(more.empty());
+  }
+  for (const char* wrong : {"data.tasks={a: b}", "data.tasks=[[a]]", "data.tasks=[a, \"\"]"}) {
+    EXPECT_THAT(std::string(schema.Set(wrong).message()), HasSubstr("a string or a list of strings")) << wrong;
+  }
+}
+
 TEST(ConfigTest, ExplainListsTypeDefaultAndDocumentation) {
   Options options;
   Schema schema = Bind(options);
