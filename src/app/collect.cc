@@ -64,6 +64,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   }
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   config.eval.tasks = config.tasks;
+  config.eval.more_tasks = config.more_tasks;
   INGOT_ASSIGN_OR_RETURN(
       const std::shared_ptr<const weights::Snapshot> snapshot,
       config.model.path.empty() ? RandomSnapshot(model.shape, config.seed) : LoadSnapshot(config.model.path, 0));

@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "dataset/conversations.h"
 #include "dataset/preferences.h"
@@ -23,11 +25,20 @@ auto Read(const char* key, const std::string& path, Load load) -> decltype(load(
                                           ", where ingot was started"));
 }
 
+// The file that is missing, otherwise the first; empty = there is none.
+std::string Missing(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    if (std::error_code error; !std::filesystem::exists(file, error)) return file;
+  }
+  return files.empty() ? "" : files.front();
+}
+
 }  // namespace
 
 absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config) {
   RunData data;
-  const auto tasks = [](const std::string& path) { return dataset::ReadTasks(path); };
+  const std::vector<std::string> files = config.task_files();
+  const auto tasks = [&files](const std::string&) { return dataset::ReadTasks(files); };
   const auto held_out = [&config](const std::string& path) -> absl::StatusOr<dataset::TaskSource> {
     INGOT_ASSIGN_OR_RETURN(dataset::TaskSource source, dataset::ReadTasks(path));
     const int64_t episodes = std::ssize(source.tasks) * config.eval.avg_n, most = config.scheduler.max_eval_episodes;
@@ -36,7 +47,7 @@ absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config) {
                                                    " tasks times eval.avg_n=", config.eval.avg_n, " are ", episodes,
                                                    " episodes, above scheduler.max_eval_episodes=", most));
   };
-  INGOT_ASSIGN_OR_RETURN(data.tasks, Read("data.tasks", config.tasks, tasks));
+  INGOT_ASSIGN_OR_RETURN(data.tasks, Read("data.tasks", Missing(files), tasks));
   INGOT_ASSIGN_OR_RETURN(data.eval_tasks, Read("eval.tasks", config.eval.tasks, held_out));
   INGOT_ASSIGN_OR_RETURN(const auto conversations, Read("data.sft", config.sft_data, [](const std::string& path) {
                            return dataset::LoadConversations(path);

@@ -19,7 +19,7 @@ absl::StatusOr<Evaluations> Evaluations::Create(const EvalOptions& options, int6
                                                 scheduler::Client& scheduler, weights::Publisher& publisher) {
   Evaluations evaluations(options, total_steps, most, scheduler, publisher);
   if (!options.tasks.empty()) {
-    INGOT_ASSIGN_OR_RETURN(evaluations.tasks_, dataset::LoadTasks(options.tasks));
+    INGOT_ASSIGN_OR_RETURN(evaluations.tasks_, dataset::LoadTasks(options.task_files()));
   }
   return evaluations;
 }

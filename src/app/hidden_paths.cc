@@ -50,6 +50,7 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.cluster.tls_key,
                                     config.cluster.registry.password_file,
                                     config.cluster.registry.key};
+  files.insert(files.end(), config.more_tasks.begin(), config.more_tasks.end());
   for (const gateway::ModelOptions& model : config.gateway.models) {
     files.push_back(model.token_file);
     files.push_back(model.key_file);

@@ -45,9 +45,9 @@ void BindRun(base::Schema& schema, RunConfig& config) {
                "the engine's share of them when both run in one process; 0: half, rounded up");
   schema.Shorthand("data", SupervisedKeyOf);
   schema.Field(
-      "data.tasks", &config.tasks,
-      "JSONL of training tasks, one object per line, or a folder of Harbor's tasks; empty: supervised training "
-      "alone, without agents");
+      "data.tasks", &config.tasks, &config.more_tasks,
+      "JSONL of training tasks, one object per line, or a folder of Harbor's tasks, or a list of these, read one after "
+      "the other; empty: supervised training alone, without agents");
   schema.Choice("data.format", &config.task_format, {"auto", "jsonl", "harbor"},
                 "of data.tasks and eval.tasks; auto: a folder holds Harbor's tasks, a file JSON lines");
   schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised stage; empty: none");
@@ -280,9 +280,12 @@ absl::Status CheckMetrics(const RunConfig& config) {
 
 absl::Status CheckTaskFormat(const RunConfig& config) {
   if (config.task_format == "auto") return absl::OkStatus();
-  for (const auto& [key, path] : {std::pair("data.tasks", &config.tasks), {"eval.tasks", &config.eval.tasks}}) {
-    if (path->empty() || dataset::IsHarborFolder(*path) == (config.task_format == "harbor")) continue;
-    return absl::InvalidArgumentError(absl::StrCat("data.format is ", config.task_format, ", and ", key, " (", *path,
+  std::vector<std::pair<const char*, std::string>> named;
+  for (const std::string& file : config.task_files()) named.emplace_back("data.tasks", file);
+  for (const std::string& file : config.eval.task_files()) named.emplace_back("eval.tasks", file);
+  for (const auto& [key, path] : named) {
+    if (dataset::IsHarborFolder(path) == (config.task_format == "harbor")) continue;
+    return absl::InvalidArgumentError(absl::StrCat("data.format is ", config.task_format, ", and ", key, " (", path,
                                                    ") is ", config.task_format == "harbor" ? "no" : "a", " folder"));
   }
   return absl::OkStatus();

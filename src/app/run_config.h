@@ -50,11 +50,23 @@ struct ModelOptions {
   std::string lora_init = "default";  // default: A uniform, B zero; or a PEFT folder
 };
 
+// The files of a key that takes one or several; `first` empty = none.
+inline std::vector<std::string> AllFiles(const std::string& first, const std::vector<std::string>& more) {
+  std::vector<std::string> files;
+  if (first.empty()) return files;
+  files.push_back(first);
+  files.insert(files.end(), more.begin(), more.end());
+  return files;
+}
+
 struct EvalOptions {
   std::string tasks;           // JSONL of held-out tasks; empty = no evaluation
   int64_t every_versions = 0;  // evaluate versions that are multiples of this; 0 = only the last
   bool at_start = false;       // evaluate version 0 too, the weights before the first step
   int32_t avg_n = 1;           // samples per task
+
+  std::vector<std::string> more_tasks = {};  // further files, of `ingot collect` alone
+  std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }
 
   // Whether the run holds weights back for an evaluation while newer ones are live.
   bool of_earlier_versions() const { return at_start || every_versions > 0; }
@@ -194,6 +206,8 @@ struct RunConfig {
   std::string task_format = "auto";  // of all task files: "jsonl", "harbor" (dataset/harbor.h), or "auto" by the path
   std::string sft_data;              // JSONL of conversations; empty = no such stage
   std::string dpo_data;              // JSONL of preference pairs; empty = no such stage
+  // Further files or folders of data.tasks, whose tasks follow those of `tasks`.
+  std::vector<std::string> more_tasks;
   ModelOptions model;
   rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};
   gateway::GatewayOptions gateway;
@@ -215,6 +229,8 @@ struct RunConfig {
   GoalOptions goal;
   ClusterOptions cluster;
   MetricsConfig metrics;
+
+  std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }  // of data.tasks, in their order
 };
 
 // The schema with every key bound to its field of `config`.

@@ -172,8 +172,9 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
                              ? std::min<int64_t>(config.rollout.context_length, model_context)
                              : model_context;
     INGOT_RETURN_IF_ERROR(CheckContext(config, text, check.data.context));
-    const agents::TaskSet sets[] = {{absl::StrCat("data.tasks (", config.tasks, ")"), data.tasks.tasks},
-                                    {absl::StrCat("eval.tasks (", config.eval.tasks, ")"), data.eval_tasks.tasks}};
+    const agents::TaskSet sets[] = {
+        {absl::StrCat("data.tasks (", absl::StrJoin(config.task_files(), ", "), ")"), data.tasks.tasks},
+        {absl::StrCat("eval.tasks (", config.eval.tasks, ")"), data.eval_tasks.tasks}};
     INGOT_ASSIGN_OR_RETURN(check.doubts, agents::Rehearse(config.agents, sets));
     INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks.tasks));
     check.data.shown_tokens = ShownTokens(config, data.tasks.tasks, *text.tokenizer);
