@@ -7,6 +7,7 @@
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/evaluate_once.h"
+#include "app/kept_template.h"
 #include "app/process.h"
 #include "app/run_dir.h"
 #include "app/snapshots.h"
@@ -50,6 +51,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   if (!args.checkpoint.empty()) {
     config.model.path = args.checkpoint;
     config.model.chat_format.clear();  // the checkpoint's own decides
+    config.model.chat_template.clear();
   }
   const std::string effective = loaded.schema.EffectiveYaml();
   config.scheduler.total_steps = 0;  // nothing is trained
@@ -73,6 +75,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   base::InitLogging("collect", config.log_level, dir.logs() + "/ingot.log");
   for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
   base::json::object record{{"checkpoint", args.checkpoint},
                             {"model", args.model},
                             {"script", args.script},

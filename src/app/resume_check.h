@@ -9,7 +9,7 @@ namespace ingot::app {
 
 // Compares with RUN/config.yaml, the effective configuration of the run's last start; to be called before that file is
 // written anew. INVALID_ARGUMENT: scheduler.group_size or scheduler.groups_per_step changed, for which the run's groups
-// and batches are journalled. The log names other changed keys: the run goes on, but not as it would have.
+// and batches are journalled. The log names other changed keys, and a changed model.chat_template: the run goes on, but not as it would have.
 absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir);
 
 }  // namespace ingot::app

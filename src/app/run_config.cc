@@ -64,6 +64,10 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
                "how conversations become prompts and output becomes tool calls: hermes, compact, template (the model's "
                "own chat template), template:NAME (with the output format NAME), or auto: what the folder's ingot.json "
                "says, otherwise its template, otherwise hermes");
+  schema.Field(
+      "model.chat_template", &model.chat_template,
+      "Jinja file whose template replaces those of model.path's folder, and goes with every checkpoint; empty: "
+      "the folder's own");
   schema.Field("model.hidden_size", &model.hidden_size, "width of the residual stream");
   schema.Field("model.intermediate_size", &model.intermediate_size, "width of the SwiGLU");
   schema.Field("model.layers", &model.layers, "transformer blocks");
@@ -162,6 +166,11 @@ absl::Status CheckModel(const ModelOptions& model) {
   if (model.heads % model.kv_heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.kv_heads ", model.kv_heads, " does not divide model.heads ", model.heads));
+  }
+  if (!model.chat_template.empty() && model.path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("model.chat_template is ", model.chat_template,
+                                                   ", and there is no model.path: a template needs the tokenizer of a "
+                                                   "model folder; name one, or leave model.chat_template out"));
   }
   if (model.lora_dropout != 0) {
     return absl::InvalidArgumentError(

@@ -33,6 +33,7 @@ struct ModelOptions {
   std::string path;  // Hugging Face model folder to start from; empty = random weights at the shape below
   std::string tokenizer = "bytes";   // of random weights: bytes; with `path` it is the folder's tokenizer.json
   std::string chat_format = "auto";  // text_parts.h; auto = the folder decides
+  std::string chat_template;         // Jinja file in place of the folder's templates; empty = the folder's own
   // Shape of random weights (a qwen3 model); the vocabulary is the tokenizer's.
   int64_t hidden_size = 128;
   int64_t intermediate_size = 384;

@@ -41,10 +41,10 @@ struct ServedModel {
   std::shared_ptr<rollout::Engine> engine;
 };
 
-absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const std::string& chat_format,
-                                      rollout::EngineOptions options, const DeviceChoice& device) {
+absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const ServeArgs& args, rollout::EngineOptions options,
+                                      const DeviceChoice& device) {
   ServedModel model;
-  INGOT_ASSIGN_OR_RETURN(model.text, LoadTextParts(dir, chat_format));
+  INGOT_ASSIGN_OR_RETURN(model.text, LoadTextParts(dir, args.chat_format, args.chat_template));
   INGOT_ASSIGN_OR_RETURN(model.shape, model::ModelConfig::FromFile(dir + "/config.json"));
   options.context_length = ContextOf(model.shape, options);
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(dir, 0));
@@ -65,7 +65,7 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
       return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": NAME=DIR is expected"));
     }
     const std::string name = also.substr(0, equals), dir = also.substr(equals + 1);
-    auto model = LoadModel(dir, args.chat_format, options, device);
+    auto model = LoadModel(dir, args, options, device);
     if (!model.ok()) return base::Annotate(model.status(), "--also " + also);
     if (model->text.tokenizer->fingerprint() != first.text.tokenizer->fingerprint()) {
       return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": it has another tokenizer than ",
@@ -156,7 +156,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   options.kv_cache_tokens = args.kv_cache_tokens;
   options.max_retained_versions = std::max(options.max_retained_versions, static_cast<int32_t>(args.adapters.size()));
   INGOT_RETURN_IF_ERROR(options.Validate());
-  INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args.chat_format, options, device));
+  INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args, options, device));
 
   gateway_options.model_name = args.model_name;
   if (gateway_options.model_name.empty()) {
@@ -175,7 +175,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   }
   std::unique_ptr<ServedRecord> record;
   if (!args.record.empty()) {
-    INGOT_ASSIGN_OR_RETURN(record, ServedRecord::Open(args.record, args.model_dir, args.chat_format));
+    INGOT_ASSIGN_OR_RETURN(record,
+                           ServedRecord::Open(args.record, args.model_dir, args.chat_format, args.chat_template));
     gateway_parts.pool = &record->pool();
     gateway_parts.engine = record->RecordRequests(gateway_parts.engine);
     for (auto& [name, engine] : gateway_parts.external) engine = record->RecordRequests(engine);

@@ -213,6 +213,12 @@ TEST(RunConfig, VariablesOfTheTemplateAreCheckedByName) {
               HasSubstr("no name of a variable"));
 }
 
+TEST(RunConfig, ATemplateNeedsTheFolderOfItsTokenizer) {
+  EXPECT_THAT(std::string(Load(kAgents, {"model.chat_template=x.jinja"}).status().message()),
+              HasSubstr("model.chat_template is x.jinja, and there is no model.path"));
+  EXPECT_TRUE(Load(kAgents, {"model.chat_template=x.jinja", "model.path=m"}).ok());
+}
+
 TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_THAT(std::string(Load("run:\n  name: a\n").status().message()), HasSubstr("nothing to train on"));
   for (const char* data : {"data:\n  sft: x.jsonl\n", "data:\n  dpo: x.jsonl\n"}) {
