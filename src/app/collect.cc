@@ -7,6 +7,7 @@
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/evaluate_once.h"
+#include "app/kept_template.h"
 #include "app/process.h"
 #include "app/run_dir.h"
 #include "app/snapshots.h"
@@ -82,6 +83,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   if (!args.checkpoint.empty()) {
     config.model.path = args.checkpoint;
     config.model.chat_format.clear();  // the checkpoint's own decides
+    config.model.chat_template.clear();
   }
   const std::string effective = loaded.schema.EffectiveYaml();
   config.scheduler.total_steps = 0;  // nothing is trained
@@ -98,6 +100,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   }
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   config.eval.tasks = config.tasks;
+  config.eval.more_tasks = config.more_tasks;
   INGOT_ASSIGN_OR_RETURN(
       const std::shared_ptr<const weights::Snapshot> snapshot,
       config.model.path.empty() ? RandomSnapshot(model.shape, config.seed) : LoadSnapshot(config.model.path, 0));
@@ -106,6 +109,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   base::InitLogging("collect", config.log_level, dir.logs() + "/ingot.log");
   for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
   base::json::object record{{"checkpoint", args.checkpoint},
                             {"model", args.model},
                             {"script", args.script},

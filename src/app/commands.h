@@ -46,6 +46,10 @@ struct ServeArgs {
   std::string model_name;             // empty = the folder's name
   std::vector<std::string> also;      // NAME=DIR: further models, each with an engine of its own; the same tokenizer
   std::vector<std::string> adapters;  // NAME=DIR: PEFT adapters of the model, all in its engine
+  // Jinja file in place of the folder's templates; empty = the folder's own.
+  std::string chat_template;
+  // NAME=VALUE: variables of the chat template for all requests; VALUE is read by base::WordValue.
+  std::vector<std::string> template_variables;
   // Port of the engine's gRPC service (proto/rollout.proto: token ids in and out), for the gateways of runs; 0 = a free
   // one, -1 = no such service.
   int rollout_port = -1;

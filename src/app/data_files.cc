@@ -2,8 +2,11 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "dataset/conversations.h"
 #include "dataset/preferences.h"
 
@@ -32,20 +35,31 @@ absl::Status CheckEpisodes(const RunConfig& config, int64_t tasks) {
                                                  " episodes, above scheduler.max_eval_episodes=", most));
 }
 
+// The file that is missing, otherwise the first; empty = there is none.
+std::string Missing(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    if (std::error_code error; !std::filesystem::exists(file, error)) return file;
+  }
+  return files.empty() ? "" : files.front();
+}
+
 }  // namespace
 
 std::string PathsOf(const EvalOptions& eval) {
-  std::string paths;
-  for (const auto& [name, path] : eval.Files()) absl::StrAppend(&paths, paths.empty() ? "" : ", ", path);
-  return paths;
+  std::vector<std::string> paths;
+  for (const auto& [name, files] : eval.Files()) paths.insert(paths.end(), files.begin(), files.end());
+  return absl::StrJoin(paths, ", ");
 }
 
 absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config) {
   RunData data;
-  const auto tasks = [](const std::string& path) { return dataset::ReadTasks(path); };
-  INGOT_ASSIGN_OR_RETURN(data.tasks, Read("data.tasks", config.tasks, tasks));
-  for (const auto& [name, path] : config.eval.Files()) {
-    INGOT_ASSIGN_OR_RETURN(dataset::TaskSource set, Read("eval.tasks", path, tasks));
+  // `key` names the files; none is no task.
+  const auto read = [](const char* key, const std::vector<std::string>& files) {
+    return Read(key, Missing(files), [&files](const std::string&) { return dataset::ReadTasks(files); });
+  };
+  INGOT_ASSIGN_OR_RETURN(data.tasks, read("data.tasks", config.task_files()));
+  for (const auto& [name, files] : config.eval.Files()) {
+    INGOT_ASSIGN_OR_RETURN(dataset::TaskSource set, read("eval.tasks", files));
     dataset::AddTaskSet(name, std::move(set), data.eval_tasks);
   }
   INGOT_RETURN_IF_ERROR(CheckEpisodes(config, std::ssize(data.eval_tasks.tasks)));

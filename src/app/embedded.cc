@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   INGOT_ASSIGN_OR_RETURN(parts->engine, rollout::Engine::Create(config.rollout, std::move(engine), nullptr));
   INGOT_ASSIGN_OR_RETURN(parts->external, ConnectExternalModels(config));
 
-  INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.tasks));
+  INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.task_files()));
   reward::TermParts servers = HttpTermParts("", "");
   AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, parts->engine, parts->external), model.text, servers);
   INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, servers, model.text.tokenizer->fingerprint()));

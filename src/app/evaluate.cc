@@ -79,6 +79,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;
   config.model.chat_format.clear();  // the checkpoint's own decides
+  config.model.chat_template.clear();
   const std::string effective = loaded.schema.EffectiveYaml();
   config.scheduler.total_steps = 0;  // only evaluations; not in config.yaml, which would not load with it
   config.rollout.threads = SplitCores(config).total;

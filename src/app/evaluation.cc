@@ -19,8 +19,8 @@ absl::StatusOr<Evaluations> Evaluations::Create(const EvalOptions& options, int6
                                                 scheduler::Client& scheduler, weights::Publisher& publisher) {
   Evaluations evaluations(options, total_steps, most, scheduler, publisher);
   dataset::TaskSource all;
-  for (const auto& [name, path] : options.Files()) {
-    INGOT_ASSIGN_OR_RETURN(dataset::TaskSource set, dataset::ReadTasks(path));
+  for (const auto& [name, files] : options.Files()) {
+    INGOT_ASSIGN_OR_RETURN(dataset::TaskSource set, dataset::ReadTasks(files));
     dataset::AddTaskSet(name, std::move(set), all);
   }
   evaluations.tasks_ = std::move(all.tasks);

@@ -55,8 +55,9 @@ class Exporter {
 
   // The tokenizer that turns ids into text.
   absl::Status ReadText(const ModelOptions& model) {
-    INGOT_ASSIGN_OR_RETURN(const TextParts parts, model.path.empty() ? MakeTextParts(model.chat_format)
-                                                                     : LoadTextParts(model.path, model.chat_format));
+    INGOT_ASSIGN_OR_RETURN(const TextParts parts,
+                           model.path.empty() ? MakeTextParts(model.chat_format)
+                                              : LoadTextParts(model.path, model.chat_format, model.chat_template));
     tokenizer_ = parts.tokenizer;
     return absl::OkStatus();
   }

@@ -57,6 +57,9 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
   schema.Field("gateway.retry_after_s", &o.retry_after_s, "seconds that a 429 or 503 asks its client to wait");
   schema.Choice("gateway.history_thinking", &o.history_thinking, {"template", "keep"},
                 "reasoning of earlier turns that the chat template leaves out: left out of the context, or kept in it");
+  schema.Field("gateway.template_variables", &o.template_variables,
+               "variables of the chat template for all requests, data.sft and data.dpo, such as {enable_thinking: "
+               "false}; a client's or a line's own win");
   schema.Field("gateway.auto_episodes", &o.auto_episodes,
                "an unknown API key opens a session, recorded and not trained on, instead of 401");
   schema.Field(

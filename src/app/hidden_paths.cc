@@ -49,7 +49,8 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.cluster.tls_key,
                                     config.cluster.registry.password_file,
                                     config.cluster.registry.key};
-  for (const auto& [name, path] : config.eval.Files()) files.push_back(path);
+  for (const auto& [name, paths] : config.eval.Files()) files.insert(files.end(), paths.begin(), paths.end());
+  files.insert(files.end(), config.more_tasks.begin(), config.more_tasks.end());
   for (const gateway::ModelOptions& model : config.gateway.models) {
     files.push_back(model.token_file);
     files.push_back(model.key_file);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/kept_template.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/run_config.h"
@@ -136,11 +137,13 @@ absl::StatusOr<int> ImportOrError(const ImportArgs& args) {
   progress.Show("reading the configuration");
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_ASSIGN_OR_RETURN(const TextParts text, config.model.path.empty()
-                                                   ? MakeTextParts(config.model.chat_format)
-                                                   : LoadTextParts(config.model.path, config.model.chat_format));
+  INGOT_ASSIGN_OR_RETURN(const TextParts text,
+                         config.model.path.empty()
+                             ? MakeTextParts(config.model.chat_format)
+                             : LoadTextParts(config.model.path, config.model.chat_format, config.model.chat_template));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Open(config.root, config.name, config.if_exists));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
   datapool::StoreOptions store = config.datapool;
   store.path = dir.pool();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(store));

@@ -39,7 +39,7 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
   if (model.path.empty()) {
     INGOT_ASSIGN_OR_RETURN(run.text, MakeTextParts(model.chat_format));
   } else {
-    INGOT_ASSIGN_OR_RETURN(run.text, LoadTextParts(model.path, model.chat_format));
+    INGOT_ASSIGN_OR_RETURN(run.text, LoadTextParts(model.path, model.chat_format, model.chat_template));
   }
   return run;
 }

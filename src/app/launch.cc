@@ -17,6 +17,7 @@
 #include "app/front.h"
 #include "app/full_disk.h"
 #include "app/grpc_access.h"
+#include "app/kept_template.h"
 #include "app/kubernetes_launcher.h"
 #include "app/launched_page.h"
 #include "app/launcher.h"
@@ -196,6 +197,7 @@ class LocalLauncher final : public Launcher {
     for (const std::string& doubt : doubts_) INGOT_LOG(warn, "doubt: {}", doubt);
     if (dir_->existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded_, *dir_));
     INGOT_RETURN_IF_ERROR(dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()));
+    INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
     INGOT_RETURN_IF_ERROR(KeepCommand(*dir_, CommandOf("launch", args_)));
     if (TrainerAlone(config_)) return absl::OkStatus();
     INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access_));
@@ -288,6 +290,7 @@ absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loade
       RunDir dir, RunDir::OpenForJob(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandOf("launch", args)));
   INGOT_RETURN_IF_ERROR(dir.WriteFile(job.file, text));
   return dir;

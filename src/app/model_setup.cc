@@ -75,7 +75,7 @@ absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::st
     INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
     return setup;
   }
-  INGOT_ASSIGN_OR_RETURN(setup.text, LoadTextParts(options.path, options.chat_format));
+  INGOT_ASSIGN_OR_RETURN(setup.text, LoadTextParts(options.path, options.chat_format, options.chat_template));
   INGOT_ASSIGN_OR_RETURN(setup.shape, model::ModelConfig::FromFile(options.path + "/config.json"));
   if (options.lora.rank == 0) return setup;
   if (setup.shape.lora.rank > 0) {

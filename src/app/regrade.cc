@@ -237,9 +237,10 @@ absl::StatusOr<reward::TermParts> PartsOf(const RunConfig& config) {
   if (!AsksModels(config.rewards)) return parts;
   INGOT_RETURN_IF_ERROR(CheckReachable(config));
   INGOT_ASSIGN_OR_RETURN(auto external, ConnectExternalModels(config));
-  INGOT_ASSIGN_OR_RETURN(const TextParts text, config.model.path.empty()
-                                                   ? MakeTextParts(config.model.chat_format)
-                                                   : LoadTextParts(config.model.path, config.model.chat_format));
+  INGOT_ASSIGN_OR_RETURN(const TextParts text,
+                         config.model.path.empty()
+                             ? MakeTextParts(config.model.chat_format)
+                             : LoadTextParts(config.model.path, config.model.chat_format, config.model.chat_template));
   const std::string fingerprint = text.tokenizer->fingerprint();
   AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, nullptr, std::move(external)), text, parts);
   INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, parts, fingerprint));

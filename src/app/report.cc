@@ -80,7 +80,7 @@ absl::Status ReportOrError(const ReportArgs& args) {
   if (model.path.empty()) {
     INGOT_ASSIGN_OR_RETURN(text, MakeTextParts(model.chat_format));
   } else {
-    INGOT_ASSIGN_OR_RETURN(text, LoadTextParts(model.path, model.chat_format));
+    INGOT_ASSIGN_OR_RETURN(text, LoadTextParts(model.path, model.chat_format, model.chat_template));
   }
   view::ReportInput input;
   input.name = run->stored.config().name;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "app/kept_template.h"
 #include "base/log.h"
 
 namespace ingot::app {
@@ -60,6 +61,9 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
                                                      ", or start another run under another run.name"));
     }
     if (!Has(kOfAStart, now.key)) changed.push_back(absl::StrCat(now.key, " (", now.others, " -> ", now.value, ")"));
+  }
+  if (ChatTemplateChanged(loaded.config->model, dir.path())) {
+    changed.push_back(absl::StrCat("the text of model.chat_template (", loaded.config->model.chat_template, ")"));
   }
   if (!changed.empty()) INGOT_LOG(warn, "changed since the run was left: {}", absl::StrJoin(changed, ", "));
   return absl::OkStatus();

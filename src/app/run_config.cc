@@ -46,9 +46,9 @@ void BindRun(base::Schema& schema, RunConfig& config) {
                "the engine's share of them when both run in one process; 0: half, rounded up");
   schema.Shorthand("data", SupervisedKeyOf);
   schema.Field(
-      "data.tasks", &config.tasks,
-      "JSONL of training tasks, one object per line, or a folder of Harbor's tasks; empty: supervised training "
-      "alone, without agents");
+      "data.tasks", &config.tasks, &config.more_tasks,
+      "JSONL of training tasks, one object per line, or a folder of Harbor's tasks, or a list of these, read one after "
+      "the other; empty: supervised training alone, without agents");
   schema.Choice("data.format", &config.task_format, {"auto", "jsonl", "harbor"},
                 "of data.tasks and eval.tasks; auto: a folder holds Harbor's tasks, a file JSON lines");
   schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised stage; empty: none");
@@ -65,6 +65,10 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
                "how conversations become prompts and output becomes tool calls: hermes, compact, template (the model's "
                "own chat template), template:NAME (with the output format NAME), or auto: what the folder's ingot.json "
                "says, otherwise its template, otherwise hermes");
+  schema.Field(
+      "model.chat_template", &model.chat_template,
+      "Jinja file whose template replaces those of model.path's folder, and goes with every checkpoint; empty: "
+      "the folder's own");
   schema.Field("model.hidden_size", &model.hidden_size, "width of the residual stream");
   schema.Field("model.intermediate_size", &model.intermediate_size, "width of the SwiGLU");
   schema.Field("model.layers", &model.layers, "transformer blocks");
@@ -172,6 +176,11 @@ absl::Status CheckModel(const ModelOptions& model) {
   if (model.heads % model.kv_heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.kv_heads ", model.kv_heads, " does not divide model.heads ", model.heads));
+  }
+  if (!model.chat_template.empty() && model.path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("model.chat_template is ", model.chat_template,
+                                                   ", and there is no model.path: a template needs the tokenizer of a "
+                                                   "model folder; name one, or leave model.chat_template out"));
   }
   if (model.lora_dropout != 0) {
     return absl::InvalidArgumentError(
@@ -323,10 +332,13 @@ absl::Status CheckMetrics(const RunConfig& config) {
 
 absl::Status CheckTaskFormat(const RunConfig& config) {
   if (config.task_format == "auto") return absl::OkStatus();
-  std::vector<std::pair<std::string, std::string>> files = {{"data.tasks", config.tasks}};
-  for (const auto& [name, path] : config.eval.Files()) files.emplace_back("eval.tasks", path);
-  for (const auto& [key, path] : files) {
-    if (path.empty() || dataset::IsHarborFolder(path) == (config.task_format == "harbor")) continue;
+  std::vector<std::pair<std::string, std::string>> named;
+  for (const std::string& file : config.task_files()) named.emplace_back("data.tasks", file);
+  for (const auto& [name, files] : config.eval.Files()) {
+    for (const std::string& file : files) named.emplace_back("eval.tasks", file);
+  }
+  for (const auto& [key, path] : named) {
+    if (dataset::IsHarborFolder(path) == (config.task_format == "harbor")) continue;
     return absl::InvalidArgumentError(absl::StrCat("data.format is ", config.task_format, ", and ", key, " (", path,
                                                    ") is ", config.task_format == "harbor" ? "no" : "a", " folder"));
   }

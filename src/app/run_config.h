@@ -33,6 +33,7 @@ struct ModelOptions {
   std::string path;  // Hugging Face model folder to start from; empty = random weights at the shape below
   std::string tokenizer = "bytes";   // of random weights: bytes; with `path` it is the folder's tokenizer.json
   std::string chat_format = "auto";  // text_parts.h; auto = the folder decides
+  std::string chat_template;         // Jinja file in place of the folder's templates; empty = the folder's own
   // Shape of random weights (a qwen3 model); the vocabulary is the tokenizer's.
   int64_t hidden_size = 128;
   int64_t intermediate_size = 384;
@@ -50,6 +51,15 @@ struct ModelOptions {
   std::string lora_init = "default";  // default: A uniform, B zero; or a PEFT folder
 };
 
+// The files of a key that takes one or several; `first` empty = none.
+inline std::vector<std::string> AllFiles(const std::string& first, const std::vector<std::string>& more) {
+  std::vector<std::string> files;
+  if (first.empty()) return files;
+  files.push_back(first);
+  files.insert(files.end(), more.begin(), more.end());
+  return files;
+}
+
 struct EvalOptions {
   std::string tasks;                             // JSONL of held-out tasks; empty = no evaluation, or several `sets`
   std::map<std::string, std::string> sets = {};  // several files by the name of their set; `tasks` is empty then
@@ -59,10 +69,15 @@ struct EvalOptions {
   double success = 1;                            // a sample succeeds with this return or more: for pass@k
   bool keep_best = false;                        // keep the model of the version with the best reward (best_model.h)
 
+  std::vector<std::string> more_tasks = {};  // further files beside `tasks`, of `ingot collect` alone
+
   bool has_tasks() const { return !tasks.empty() || !sets.empty(); }
-  // All files by the name of their set; "" = the file of `tasks`.
-  std::map<std::string, std::string> Files() const {
-    return tasks.empty() ? sets : std::map<std::string, std::string>{{"", tasks}};
+  // All files by the name of their set; "" = those of `tasks`.
+  std::map<std::string, std::vector<std::string>> Files() const {
+    if (!tasks.empty()) return {{"", AllFiles(tasks, more_tasks)}};
+    std::map<std::string, std::vector<std::string>> files;
+    for (const auto& [name, path] : sets) files[name] = {path};
+    return files;
   }
   // Whether the run holds weights back for an evaluation while newer ones are live.
   bool of_earlier_versions() const { return at_start || every_versions > 0; }
@@ -202,6 +217,8 @@ struct RunConfig {
   std::string task_format = "auto";  // of all task files: "jsonl", "harbor" (dataset/harbor.h), or "auto" by the path
   std::string sft_data;              // JSONL of conversations; empty = no such stage
   std::string dpo_data;              // JSONL of preference pairs; empty = no such stage
+  // Further files or folders of data.tasks, whose tasks follow those of `tasks`.
+  std::vector<std::string> more_tasks;
   ModelOptions model;
   rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};
   gateway::GatewayOptions gateway;
@@ -223,6 +240,8 @@ struct RunConfig {
   GoalOptions goal;
   ClusterOptions cluster;
   MetricsConfig metrics;
+
+  std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }  // of data.tasks, in their order
 };
 
 // The schema with every key bound to its field of `config`.

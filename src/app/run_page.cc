@@ -164,7 +164,8 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
   if (config.model.path.empty()) {
     INGOT_ASSIGN_OR_RETURN(text, MakeTextParts(config.model.chat_format));
   } else {
-    INGOT_ASSIGN_OR_RETURN(text, LoadTextParts(config.model.path, config.model.chat_format));
+    INGOT_ASSIGN_OR_RETURN(text,
+                           LoadTextParts(config.model.path, config.model.chat_format, config.model.chat_template));
   }
   view::RunSource source = SourceOf(config, folder, text.tokenizer);
   source.outdated = std::move(outdated);

@@ -16,12 +16,15 @@
 #include "app/served_record.h"
 #include "app/snapshots.h"
 #include "app/threads.h"
+#include "base/config.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/secret.h"
 #include "gateway/http_server.h"
 #include "rollout/engine.h"
 #include "rollout/service.h"
 #include "rollout/torch_runner.h"
+#include "text/template_variables.h"
 
 namespace ingot::app {
 namespace {
@@ -38,10 +41,10 @@ struct ServedModel {
   std::shared_ptr<rollout::Engine> engine;
 };
 
-absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const std::string& chat_format,
-                                      rollout::EngineOptions options, const DeviceChoice& device) {
+absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const ServeArgs& args, rollout::EngineOptions options,
+                                      const DeviceChoice& device) {
   ServedModel model;
-  INGOT_ASSIGN_OR_RETURN(model.text, LoadTextParts(dir, chat_format));
+  INGOT_ASSIGN_OR_RETURN(model.text, LoadTextParts(dir, args.chat_format, args.chat_template));
   INGOT_ASSIGN_OR_RETURN(model.shape, model::ModelConfig::FromFile(dir + "/config.json"));
   options.context_length = ContextOf(model.shape, options);
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(dir, 0));
@@ -62,7 +65,7 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
       return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": NAME=DIR is expected"));
     }
     const std::string name = also.substr(0, equals), dir = also.substr(equals + 1);
-    auto model = LoadModel(dir, args.chat_format, options, device);
+    auto model = LoadModel(dir, args, options, device);
     if (!model.ok()) return base::Annotate(model.status(), "--also " + also);
     if (model->text.tokenizer->fingerprint() != first.text.tokenizer->fingerprint()) {
       return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": it has another tokenizer than ",
@@ -96,6 +99,26 @@ absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
   return absl::OkStatus();
 }
 
+// The variables of --template-variable.
+absl::StatusOr<base::json::object> TemplateVariables(const ServeArgs& args) {
+  constexpr char kFlag[] = "--template-variable";
+  base::json::object variables;
+  for (const std::string& given : args.template_variables) {
+    const size_t equals = given.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(kFlag, " ", given, ": NAME=VALUE is expected"));
+    }
+    const std::string name = given.substr(0, equals);
+    absl::StatusOr<base::json::value> value = base::WordValue(given.substr(equals + 1));
+    if (!value.ok()) return base::Annotate(value.status(), absl::StrCat(kFlag, " ", name));
+    if (!variables.emplace(name, *std::move(value)).second) {
+      return absl::InvalidArgumentError(absl::StrCat(kFlag, " ", name, ": it is given twice"));
+    }
+  }
+  INGOT_RETURN_IF_ERROR(base::Annotate(text::CheckTemplateVariables(variables), kFlag));
+  return variables;
+}
+
 // The access of clients to --rollout-port; nullopt = there is none.
 absl::StatusOr<std::optional<RpcAccess>> TokensAccess(const ServeArgs& args) {
   if (args.rollout_port < 0) return std::nullopt;
@@ -123,6 +146,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeTokens(const ServeArgs& args, c
 absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   base::InitLogging("serve", "info", "");
   INGOT_ASSIGN_OR_RETURN(const std::optional<RpcAccess> access, TokensAccess(args));
+  gateway::GatewayOptions gateway_options;
+  INGOT_ASSIGN_OR_RETURN(gateway_options.template_variables, TemplateVariables(args));
   rollout::EngineOptions options;
   options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
   const int engines = 1 + static_cast<int>(args.also.size());
@@ -131,9 +156,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   options.kv_cache_tokens = args.kv_cache_tokens;
   options.max_retained_versions = std::max(options.max_retained_versions, static_cast<int32_t>(args.adapters.size()));
   INGOT_RETURN_IF_ERROR(options.Validate());
-  INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args.chat_format, options, device));
+  INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args, options, device));
 
-  gateway::GatewayOptions gateway_options;
   gateway_options.model_name = args.model_name;
   if (gateway_options.model_name.empty()) {
     gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();
@@ -151,7 +175,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   }
   std::unique_ptr<ServedRecord> record;
   if (!args.record.empty()) {
-    INGOT_ASSIGN_OR_RETURN(record, ServedRecord::Open(args.record, args.model_dir, args.chat_format));
+    INGOT_ASSIGN_OR_RETURN(record,
+                           ServedRecord::Open(args.record, args.model_dir, args.chat_format, args.chat_template));
     gateway_parts.pool = &record->pool();
     gateway_parts.engine = record->RecordRequests(gateway_parts.engine);
     for (auto& [name, engine] : gateway_parts.external) engine = record->RecordRequests(engine);

@@ -52,12 +52,15 @@ absl::StatusOr<json::object> CallJson(const v1::EpisodeTree& tree, const tree::C
 }
 
 // Of a run that trains nothing: commands that read a pool learn from it which model's ids these are.
-std::string ConfigOf(const std::string& model_dir, const std::string& chat_format) {
+std::string ConfigOf(const std::string& model_dir, const std::string& chat_format, const std::string& chat_template) {
   const auto quoted = [](const std::string& text) { return base::PrintJson(json::value(text)); };  // YAML reads JSON
+  const auto whole = [&](const std::string& path) {
+    return quoted(std::filesystem::absolute(path).lexically_normal().string());
+  };
   return absl::StrCat("# Written by `ingot serve --record`, for `ingot inspect`. No task is behind these calls.\n",
-                      "run: {name: served}\ndata: {tasks: none}\nmodel:\n  path: ",
-                      quoted(std::filesystem::absolute(model_dir).lexically_normal().string()),
-                      "\n  chat_format: ", quoted(chat_format.empty() ? "auto" : chat_format), "\n");
+                      "run: {name: served}\ndata: {tasks: none}\nmodel:\n  path: ", whole(model_dir),
+                      "\n  chat_format: ", quoted(chat_format.empty() ? "auto" : chat_format),
+                      chat_template.empty() ? "" : "\n  chat_template: " + whole(chat_template), "\n");
 }
 
 }  // namespace
@@ -79,11 +82,12 @@ class ServedRecord::RecordingEngine final : public rollout::Client {
 };
 
 absl::StatusOr<std::unique_ptr<ServedRecord>> ServedRecord::Open(const std::string& dir, const std::string& model_dir,
-                                                                 const std::string& chat_format) {
+                                                                 const std::string& chat_format,
+                                                                 const std::string& chat_template) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat("--record ", dir, ": ", error.message()));
-  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(dir + "/config.yaml", ConfigOf(model_dir, chat_format)));
+  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(dir + "/config.yaml", ConfigOf(model_dir, chat_format, chat_template)));
   auto record = std::unique_ptr<ServedRecord>(new ServedRecord(dir));
   datapool::StoreOptions options;
   options.path = dir + "/pool";

@@ -21,9 +21,11 @@ namespace ingot::app {
 
 class ServedRecord {
  public:
-  // Opens or makes the folder; calls that it holds stay. `model_dir` and `chat_format` are those of the served model.
+  // Opens or makes the folder; calls that it holds stay. `model_dir`, `chat_format` and `chat_template` are those of the
+  // served model.
   static absl::StatusOr<std::unique_ptr<ServedRecord>> Open(const std::string& dir, const std::string& model_dir,
-                                                            const std::string& chat_format);
+                                                            const std::string& chat_format,
+                                                            const std::string& chat_template);
 
   datapool::Client& pool() { return *pool_; }
   // `engine`, with its requests written to engine.jsonl. This must outlive it.

@@ -66,6 +66,7 @@ absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_
   conversation.messages.emplace_back();
   conversation.messages[0].role = "user";
   conversation.messages[0].content = "1";
+  conversation.template_variables = config.gateway.template_variables;
   const auto rendered = text.format->Render(conversation, /*add_generation_prompt=*/true);
   if (!rendered.ok()) return absl::OkStatus();  // the template wants more than a user's message
   const auto shortest = static_cast<int64_t>(rendered->ids.size());
@@ -138,6 +139,18 @@ absl::Status CheckKeys(const RunConfig& config) {
   return absl::OkStatus();
 }
 
+// A doubt about the variables that change no prompt; empty = the chat format reads all.
+std::string UnreadVariables(const RunConfig& config, const text::ChatFormat& format) {
+  std::vector<std::string> unread;
+  for (const auto& variable : config.gateway.template_variables) {
+    std::string name(variable.key());
+    if (!format.ReadsVariable(name)) unread.push_back(std::move(name));
+  }
+  if (unread.empty()) return "";
+  return absl::StrCat("gateway.template_variables has no effect for ", absl::StrJoin(unread, ", "),
+                      ": the chat template reads no such variable; see its names in the model's chat_template.jinja");
+}
+
 std::string Count(int64_t number, const std::string& one) {
   return fmt::format("{} {}{}", number, one, number == 1 ? "" : "s");
 }
@@ -161,8 +174,9 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
                              ? std::min<int64_t>(config.rollout.context_length, model_context)
                              : model_context;
     INGOT_RETURN_IF_ERROR(CheckContext(config, text, check.data.context));
-    const agents::TaskSet sets[] = {{absl::StrCat("data.tasks (", config.tasks, ")"), data.tasks.tasks},
-                                    {absl::StrCat("eval.tasks (", PathsOf(config.eval), ")"), data.eval_tasks.tasks}};
+    const agents::TaskSet sets[] = {
+        {absl::StrCat("data.tasks (", absl::StrJoin(config.task_files(), ", "), ")"), data.tasks.tasks},
+        {absl::StrCat("eval.tasks (", PathsOf(config.eval), ")"), data.eval_tasks.tasks}};
     INGOT_ASSIGN_OR_RETURN(check.doubts, agents::Rehearse(config.agents, sets));
     INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks.tasks));
     check.data.shown_tokens = ShownTokens(config, data.tasks.tasks, *text.tokenizer);
@@ -175,6 +189,7 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
     const auto shape = model::ModelConfig::FromFile(config.model.path + "/config.json");
     if (shape.ok()) check.data.parameters = shape->ParameterCount();
   }
+  if (std::string doubt = UnreadVariables(config, *text.format); !doubt.empty()) check.doubts.push_back(doubt);
   for (std::string& doubt : StartDoubts(config, check.data)) check.doubts.push_back(std::move(doubt));
   return check;
 }

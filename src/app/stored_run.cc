@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "app/kept_template.h"
 #include "datapool/store.h"
 
 namespace ingot::app {
@@ -74,6 +75,7 @@ absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::v
   if (!Exists(config_path)) return NoRun(run_dir);
   StoredRun run;
   INGOT_ASSIGN_OR_RETURN(run.loaded, LoadRunConfig(config_path, overrides));
+  UseKeptTemplate(run_dir, run.loaded.config->model);
   datapool::StoreOptions options = run.loaded.config->datapool;
   options.path = run_dir + "/pool";
   options.read_only = true;  // the run may still be going, or the folder be somebody else's

@@ -57,18 +57,20 @@ absl::Status CheckTokenizer(const dataset::SftConversation& from, const TextPart
                                                  ": export from a run of the same tokenizer"));
 }
 
-absl::StatusOr<Examples> ReadConversations(const std::string& path, const TextParts& text, const StageRecord& record) {
+absl::StatusOr<Examples> ReadConversations(const std::string& path, const TextParts& text,
+                                           const dataset::SftOptions& options, const StageRecord& record) {
   if (path.empty()) return Examples();
   const text::ChatFormat& format = *text.format;
   INGOT_ASSIGN_OR_RETURN(const auto conversations, dataset::LoadConversations(path));
   for (const dataset::SftConversation& one : conversations) INGOT_RETURN_IF_ERROR(CheckTokenizer(one, text));
   text::ConcessionCounts concessions = {};
-  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakeSftExamples(conversations, format, {}, &concessions));
+  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakeSftExamples(conversations, format, options, &concessions));
   TellConcessions(path, concessions, record);
   return Examples{std::move(calls), conversations.size()};
 }
 
-absl::StatusOr<Examples> ReadPairs(const std::string& path, const TextParts& text, const StageRecord& record) {
+absl::StatusOr<Examples> ReadPairs(const std::string& path, const TextParts& text, const dataset::SftOptions& options,
+                                   const StageRecord& record) {
   if (path.empty()) return Examples();
   const text::ChatFormat& format = *text.format;
   INGOT_ASSIGN_OR_RETURN(const auto pairs, dataset::LoadPreferences(path));
@@ -77,7 +79,7 @@ absl::StatusOr<Examples> ReadPairs(const std::string& path, const TextParts& tex
     INGOT_RETURN_IF_ERROR(CheckTokenizer(pair.rejected, text));
   }
   text::ConcessionCounts concessions = {};
-  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format, {}, &concessions));
+  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format, options, &concessions));
   TellConcessions(path, concessions, record);
   if (const int64_t alike = dataset::CountAlike(calls); alike > 0) {
     INGOT_LOG(warn, "{}: the sides of {} of {} pairs are the same tokens, and teach nothing", path, alike,
@@ -153,9 +155,12 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop) {
+  // Examples are rendered as the gateway renders the requests of this run.
+  dataset::SftOptions options;
+  options.template_variables = config.gateway.template_variables;
   // Reads both files first: a fault of the second must not be found after hours of the first.
-  INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, model.text, record));
-  INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, model.text, record));
+  INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, model.text, options, record));
+  INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, model.text, options, record));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(conversations.calls), config.sft_data));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(pairs.calls), config.dpo_data));
   if (record.on_start) INGOT_RETURN_IF_ERROR(record.on_start());

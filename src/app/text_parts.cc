@@ -50,13 +50,14 @@ absl::StatusOr<std::vector<int32_t>> ModelEnds(const std::string& model_dir) {
 
 absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::string& name,
                                                                    const std::string& model_dir,
-                                                                   std::shared_ptr<const text::Tokenizer> tokenizer) {
+                                                                   std::shared_ptr<const text::Tokenizer> tokenizer,
+                                                                   const std::string& chat_template) {
   if (!NamesTemplate(name)) {
     INGOT_ASSIGN_OR_RETURN(const std::vector<int32_t> ends, ModelEnds(model_dir));
     return text::MakeChatFormat(name, std::move(tokenizer), ends);
   }
   const std::string output = name == kTemplate ? "" : name.substr(std::string(kTemplatePrefix).size());
-  return text::LoadChatFormat(model_dir, std::move(tokenizer), output);
+  return text::LoadChatFormat(model_dir, std::move(tokenizer), output, chat_template);
 }
 
 // What somebody may have meant by a folder without a tokenizer; empty = nothing comes to mind.
@@ -107,7 +108,8 @@ absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format) {
   return parts;
 }
 
-absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format) {
+absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format,
+                                        const std::string& chat_template) {
   TextParts parts;
   auto tokenizer = text::LoadTokenizer(model_dir);
   if (absl::IsNotFound(tokenizer.status())) {
@@ -115,17 +117,24 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   }
   INGOT_ASSIGN_OR_RETURN(parts.tokenizer, std::move(tokenizer));
   std::string name = chat_format;
-  if (name.empty() || name == kAuto) {
+  const bool is_auto = name.empty() || name == kAuto;
+  if (is_auto && chat_template.empty()) {
     INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));
+  } else if (is_auto) {
+    name = kTemplate;
+  } else if (!chat_template.empty() && !NamesTemplate(name)) {
+    return absl::InvalidArgumentError(absl::StrCat("the chat format is ", name, ", which reads no template, and ",
+                                                   chat_template, " is given as the chat template: set the format to ",
+                                                   kTemplate, " or ", kAuto, ", or leave the file out"));
   }
-  INGOT_ASSIGN_OR_RETURN(parts.format, MakeFormat(name, model_dir, parts.tokenizer));
+  auto format = MakeFormat(name, model_dir, parts.tokenizer, chat_template);
+  if (!format.ok() && !chat_template.empty()) return base::Annotate(format.status(), "the chat template");
+  INGOT_ASSIGN_OR_RETURN(parts.format, std::move(format));
   INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, base::ReadFile(model_dir + "/tokenizer.json"));
   parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
   if (!NamesTemplate(name)) return parts;
-  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> files, text::ChatTemplateFiles(model_dir));
-  for (const std::string& file : files) {
-    INGOT_ASSIGN_OR_RETURN(parts.files[file], base::ReadFile(absl::StrCat(model_dir, "/", file)));
-  }
+  INGOT_ASSIGN_OR_RETURN(auto texts, text::ChatTemplateTexts(model_dir, chat_template));
+  parts.files.merge(texts);
   return parts;
 }
 

@@ -9,6 +9,7 @@
 #include "app/doctor.h"
 #include "app/embedded.h"
 #include "app/init.h"
+#include "app/kept_template.h"
 #include "app/model_keys.h"
 #include "app/nodes_check.h"
 #include "app/port_check.h"
@@ -83,6 +84,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
     if (done) return 0;
   }
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
   const std::string command = CommandOf("train", args);
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, command));
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());

@@ -46,6 +46,10 @@ class Schema {
   // One string or several by name: a word sets `*one` and clears `*several`, a mapping the reverse.
   void Field(const std::string& key, std::string* one, std::map<std::string, std::string>* several,
              const std::string& doc);
+  // One text or a list of them: *first and *more get the first and the others. Empty, or no text in a list: *first is empty.
+  void Field(const std::string& key, std::string* first, std::vector<std::string>* more, const std::string& doc);
+  // A mapping of bools, numbers and texts. A word without quotes is read by WordValue.
+  void Field(const std::string& key, json::object* field, const std::string& doc);
 
   // A key whose value is one of `names`; `names[i]` sets *field to static_cast<Enum>(i).
   template <typename Enum>
@@ -163,6 +167,11 @@ class Schema {
   std::map<std::string, ShorthandEntry> shorthands_;            // by section
   std::map<std::string, std::function<std::string()>> guards_;  // by section or key
 };
+
+// The value that a word without quotes stands for: as JSON a bool, a number or a text, otherwise the word itself.
+// INVALID_ARGUMENT: it is JSON of another kind, or a bool that is spelt in another way (True, yes, off), which as a text
+// would be true wherever it is asked for.
+absl::StatusOr<json::value> WordValue(const std::string& word);
 
 // The Levenshtein distance of two words.
 size_t EditDistance(const std::string& a, const std::string& b);

@@ -1,9 +1,13 @@
 // The values that a key can be bound to: how each is read from YAML and written to it.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/config_entry.h"
 
 namespace ingot::base {
@@ -51,6 +55,27 @@ YAML::Node DecimalNode(T value) {
   return YAML::Node(std::string(buffer, result.ptr));
 }
 
+constexpr char kTextTag[] = "tag:yaml.org,2002:str";
+
+// A scalar that is a text whatever it looks like.
+bool IsText(const YAML::Node& node) { return node.Tag() == "!" || node.Tag() == kTextTag; }
+
+bool IsOddBool(const std::string& word) {
+  constexpr std::array<std::string_view, 6> kBools = {"true", "false", "yes", "no", "on", "off"};
+  return std::find(kBools.begin(), kBools.end(), absl::AsciiStrToLower(word)) != kBools.end();
+}
+
+// A value of a mapping as WordValue reads it back. The emitter drops quotes that YAML needs not, so a text that looks like
+// another value carries its tag.
+YAML::Node ValueNode(const json::value& value) {
+  if (!value.is_string()) return YAML::Node(PrintJson(value));
+  const std::string text(value.get_string());
+  YAML::Node node(text);
+  const absl::StatusOr<json::value> read = WordValue(text);
+  if (!read.ok() || *read != value) node.SetTag(kTextTag);
+  return node;
+}
+
 YAML::Node Quoted(const std::string& text) {
   YAML::Node node(text);
   node.SetTag("!");
@@ -80,6 +105,17 @@ YAML::Node MappingNode(const std::map<std::string, std::string>& values) {
 }
 
 }  // namespace
+
+absl::StatusOr<json::value> WordValue(const std::string& word) {
+  absl::StatusOr<json::value> value = ParseJson(word);
+  if (!value.ok()) {
+    if (!IsOddBool(word)) return json::value(word);
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", word, "' is neither true nor false: write true or false, or \"", word, "\" for the text"));
+  }
+  if (value->is_bool() || value->is_number() || value->is_string()) return value;
+  return absl::InvalidArgumentError(absl::StrCat("expected a bool, a number or a text, got ", word));
+}
 
 void Schema::AddField(const std::string& key, const std::string& type, const std::string& doc,
                       std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get) {
@@ -161,6 +197,34 @@ void Schema::Field(const std::string& key, std::vector<std::string>* field, cons
   AddField(key, "list of strings", doc, set, get);
 }
 
+void Schema::Field(const std::string& key, std::string* first, std::vector<std::string>* more, const std::string& doc) {
+  auto set = [first, more](const YAML::Node& node) -> absl::Status {
+    std::vector<std::string> values;
+    if (node.IsScalar()) {
+      values.push_back(node.Scalar());
+    } else if (!node.IsSequence()) {
+      return Expected("a string or a list of strings", node);
+    }
+    for (const YAML::Node& item : node) {
+      if (!item.IsScalar() || item.Scalar().empty()) return Expected("a string or a list of strings", node);
+      values.push_back(item.Scalar());
+    }
+    if (values.empty()) values.emplace_back();
+    *first = std::move(values.front());
+    more->assign(std::make_move_iterator(values.begin() + 1), std::make_move_iterator(values.end()));
+    return absl::OkStatus();
+  };
+  auto get = [first, more] {
+    if (more->empty()) return Quoted(*first);
+    YAML::Node node(YAML::NodeType::Sequence);
+    node.push_back(Quoted(*first));
+    for (const std::string& value : *more) node.push_back(Quoted(value));
+    node.SetStyle(YAML::EmitterStyle::Flow);
+    return node;
+  };
+  AddField(key, "string or list of strings", doc, set, get);
+}
+
 void Schema::Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc) {
   const std::string type = "mapping of strings";
   AddField(
@@ -182,6 +246,34 @@ void Schema::Field(const std::string& key, std::string* one, std::map<std::strin
   };
   AddField(key, "string or mapping of strings", doc, set,
            [one, several] { return several->empty() ? Quoted(*one) : MappingNode(*several); });
+}
+
+void Schema::Field(const std::string& key, json::object* field, const std::string& doc) {
+  auto set = [field](const YAML::Node& node) -> absl::Status {
+    if (!node.IsMap()) return Expected("a mapping of bools, numbers and texts", node);
+    json::object values;
+    for (const auto& item : node) {
+      if (!item.first.IsScalar() || !item.second.IsScalar()) {
+        return Expected("a mapping of bools, numbers and texts", node);
+      }
+      const std::string& name = item.first.Scalar();
+      absl::StatusOr<json::value> value = json::value(item.second.Scalar());
+      if (!IsText(item.second)) value = WordValue(item.second.Scalar());
+      if (!value.ok()) return Annotate(value.status(), name);
+      if (!values.emplace(name, *std::move(value)).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", name, "' is given twice, again in line ", item.first.Mark().line + 1));
+      }
+    }
+    *field = std::move(values);
+    return absl::OkStatus();
+  };
+  auto get = [field] {
+    YAML::Node node(YAML::NodeType::Map);
+    for (const auto& item : *field) node[std::string(item.key())] = ValueNode(item.value());
+    return node;
+  };
+  AddField(key, "mapping of values", doc, set, get);
 }
 
 void Schema::Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,

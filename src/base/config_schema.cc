@@ -35,10 +35,14 @@ json::object TypeOf(const std::string& type) {
   if (type == "int") return {{"type", json::array{"integer", "string"}}, {"pattern", "^-?[0-9_]+$"}};
   if (type == "number") return {{"type", "number"}};
   if (type == "list of strings") return {{"type", "array"}, {"items", json::object{{"type", "string"}}}};
-  if (type == "mapping of strings") return {{"type", "object"}};
   if (type == "string or mapping of strings") {
     return {{"type", json::array{"string", "number", "boolean", "object"}}};
   }
+  if (type == "string or list of strings") {
+    return {{"type", json::array{"string", "number", "boolean", "array"}},
+            {"items", json::object{{"type", json::array{"string", "number", "boolean"}}}}};
+  }
+  if (type == "mapping of strings" || type == "mapping of values") return {{"type", "object"}};
   if (type.find(" | ") != std::string::npos) {
     json::array names;
     std::string rest = type;

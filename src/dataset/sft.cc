@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
+
+#include "text/template_variables.h"
 
 namespace ingot::dataset {
 namespace {
@@ -43,7 +46,12 @@ absl::Status AppendSftExamples(const SftConversation& from, const text::ChatForm
                                size_t first_message, int32_t index, std::vector<tree::CallPath>& examples,
                                text::ConcessionCounts* concessions) {
   if (from.recorded.has_value()) return AppendRecorded(from, options, index, examples);
-  auto turns = format.RenderTurns(from.conversation, first_message);
+  std::optional<text::Conversation> completed;  // with the variables of all conversations
+  if (!options.template_variables.empty()) {
+    completed = from.conversation;
+    text::AddTemplateVariables(options.template_variables, *completed);
+  }
+  auto turns = format.RenderTurns(completed.has_value() ? *completed : from.conversation, first_message);
   if (!turns.ok()) return base::Annotate(turns.status(), from.place);
   const auto learnt = [&](const text::RenderedTurn& turn) {
     return IsLearnt(from.conversation.messages[turn.message]);

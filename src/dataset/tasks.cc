@@ -53,12 +53,55 @@ absl::StatusOr<TaskSource> ReadFolder(const std::string& path) {
   return source;
 }
 
-}  // namespace
+// Where a task was read.
+struct Place {
+  const std::string* path = nullptr;
+  int64_t line = 0;  // 0 = a task of a folder
+};
+using Places = std::unordered_map<std::string, Place>;  // by task id
 
-absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options) {
-  INGOT_ASSIGN_OR_RETURN(TaskSource source, ReadTasks(path, options));
-  return std::move(source.tasks);
+// INVALID_ARGUMENT: another task has the id.
+absl::Status Claim(const std::string& id, const Place& place, Places& places) {
+  const auto [first, fresh] = places.emplace(id, place);
+  if (fresh) return absl::OkStatus();
+  const Place& other = first->second;
+  const std::string line = other.line > 0 ? absl::StrCat(other.line) : "";
+  const std::string where = other.path == place.path ? absl::StrCat("line ", line)
+                            : line.empty()           ? absl::StrCat("a task of ", *other.path)
+                                                     : absl::StrCat(*other.path, ":", line);
+  return absl::InvalidArgumentError(absl::StrCat("the task id '", id, "' is that of ", where, " too"));
 }
+
+// Adds the tasks of a file or folder. `path` must outlive `places`.
+absl::Status Append(const std::string& path, const JsonlOptions& options, Places& places, TaskSource& all) {
+  if (IsHarborFolder(path)) {
+    INGOT_ASSIGN_OR_RETURN(TaskSource folder, ReadFolder(path));
+    for (v1::Task& task : folder.tasks) {
+      INGOT_RETURN_IF_ERROR(base::Annotate(Claim(task.task_id(), {.path = &path, .line = 0}, places), path));
+      all.tasks.push_back(std::move(task));
+    }
+    all.refused += folder.refused;
+    if (!folder.remark.empty()) absl::StrAppend(&all.remark, all.remark.empty() ? "" : "; ", folder.remark);
+    return absl::OkStatus();
+  }
+  const size_t before = all.tasks.size();
+  INGOT_RETURN_IF_ERROR(
+      ReadJsonl(path, options, [&](int64_t number, std::string_view text, const json::value& object) -> absl::Status {
+        v1::Task task;
+        INGOT_ASSIGN_OR_RETURN(std::string id, TaskId(text, object));
+        INGOT_ASSIGN_OR_RETURN(std::string domain, Domain(object));
+        INGOT_RETURN_IF_ERROR(Claim(id, {.path = &path, .line = number}, places));
+        task.set_task_id(std::move(id));
+        task.set_domain(std::move(domain));
+        task.set_payload_json(std::string(text));
+        all.tasks.push_back(std::move(task));
+        return absl::OkStatus();
+      }));
+  if (all.tasks.size() > before) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path, ": there is no task in it"));
+}
+
+}  // namespace
 
 void AddTaskSet(const std::string& name, TaskSource set, TaskSource& all) {
   for (v1::Task& task : set.tasks) {
@@ -69,28 +112,25 @@ void AddTaskSet(const std::string& name, TaskSource set, TaskSource& all) {
   if (!set.remark.empty()) absl::StrAppend(&all.remark, all.remark.empty() ? "" : "; ", set.remark);
 }
 
+absl::StatusOr<TaskSource> ReadTasks(const std::vector<std::string>& paths, const JsonlOptions& options) {
+  if (paths.empty()) return absl::InvalidArgumentError("no file of tasks is named");
+  TaskSource all;
+  Places places;
+  for (const std::string& path : paths) INGOT_RETURN_IF_ERROR(Append(path, options, places, all));
+  return all;
+}
+
 absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options) {
-  if (IsHarborFolder(path)) return ReadFolder(path);
-  std::vector<v1::Task> tasks;
-  std::unordered_map<std::string, int64_t> lines;  // by id
-  INGOT_RETURN_IF_ERROR(
-      ReadJsonl(path, options, [&](int64_t number, std::string_view text, const json::value& object) -> absl::Status {
-        v1::Task task;
-        INGOT_ASSIGN_OR_RETURN(std::string id, TaskId(text, object));
-        INGOT_ASSIGN_OR_RETURN(std::string domain, Domain(object));
-        const auto [first, fresh] = lines.emplace(id, number);
-        if (!fresh) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("the task id '", id, "' is that of line ", first->second, " too"));
-        }
-        task.set_task_id(std::move(id));
-        task.set_domain(std::move(domain));
-        task.set_payload_json(std::string(text));
-        tasks.push_back(std::move(task));
-        return absl::OkStatus();
-      }));
-  if (tasks.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": there is no task in it"));
-  return TaskSource{.tasks = std::move(tasks), .refused = 0, .remark = ""};
+  return ReadTasks(std::vector<std::string>{path}, options);
+}
+
+absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::vector<std::string>& paths, const JsonlOptions& options) {
+  INGOT_ASSIGN_OR_RETURN(TaskSource source, ReadTasks(paths, options));
+  return std::move(source.tasks);
+}
+
+absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options) {
+  return LoadTasks(std::vector<std::string>{path}, options);
 }
 
 }  // namespace ingot::dataset

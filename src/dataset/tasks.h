@@ -27,6 +27,11 @@ struct TaskSource {
 // lines without ids do), the file has no task, or no task of the folder runs here.
 absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options = {});
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options = {});
+// The same for several files or folders, in their order, as if they were one: no two tasks of any two have one id. Each
+// must have a task.
+absl::StatusOr<TaskSource> ReadTasks(const std::vector<std::string>& paths, const JsonlOptions& options = {});
+absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::vector<std::string>& paths,
+                                                const JsonlOptions& options = {});
 
 // Appends a set of held-out tasks to those of other sets. `name` becomes the tasks' eval_set; tasks of two sets may have
 // one id.

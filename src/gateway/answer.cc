@@ -6,9 +6,18 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/item_references.h"
 #include "gateway/sampling.h"
+#include "text/template_variables.h"
 
 namespace ingot::gateway {
 namespace {
+
+// Adds the run's variables that the client did not set. Its grammar lets a model think that the run told to.
+void AddRunVariables(const base::json::object& variables, GatewayRequest& request) {
+  const base::json::value* thinking = variables.if_contains("enable_thinking");
+  const bool clients = request.conversation.template_variables.contains("enable_thinking");
+  if (thinking != nullptr && thinking->is_bool() && !clients) request.thinking = thinking->get_bool();
+  text::AddTemplateVariables(variables, request.conversation);
+}
 
 // A variable that the template does not read changes no prompt, so it must not cause a fork.
 void DropUnread(const text::ChatFormat& format, base::json::object& variables) {
@@ -72,6 +81,7 @@ void Answer::Prepare() {
 absl::StatusOr<GatewayRequest> Answer::Read() {
   INGOT_ASSIGN_OR_RETURN(GatewayRequest request, dialect_.Parse(raw_));
   request.token_events = raw_.token_events;
+  AddRunVariables(core_.options.template_variables, request);
   DropUnread(*core_.parts.format, request.conversation.template_variables);
   raw_ = {};
   return request;

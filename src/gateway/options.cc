@@ -6,6 +6,7 @@
 
 #include "base/bounds.h"
 #include "base/secret.h"
+#include "text/template_variables.h"
 
 namespace ingot::gateway {
 namespace {
@@ -75,6 +76,7 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(ValidateModels(*this));
   INGOT_RETURN_IF_ERROR(ValidatePin("train_sampling", train_sampling, true));
   INGOT_RETURN_IF_ERROR(ValidatePin("eval_sampling", eval_sampling, false));
+  INGOT_RETURN_IF_ERROR(base::Annotate(text::CheckTemplateVariables(template_variables), "template_variables"));
   INGOT_RETURN_IF_ERROR(base::Positive("max_new_tokens", max_new_tokens));
   INGOT_RETURN_IF_ERROR(base::NotNegative("eval_max_new_tokens", eval_max_new_tokens));
   INGOT_RETURN_IF_ERROR(base::NotNegative("default_max_tokens", default_max_tokens));

@@ -187,6 +187,7 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::stri
 // The chat format of a model folder: its template (chat_template.jinja, or chat_template in tokenizer_config.json) with
 // the named output format (FindOutputFormat). An empty name selects the output format whose calls the template writes,
 // or "plain" if it writes none. NOT_FOUND: no template or no such output format. INVALID_ARGUMENT names the fault.
+// `template_file`: a file whose template stands for the folder's; empty = the folder's own.
 //
 // The text is exactly that of Hugging Face's apply_chat_template (text/jinja/template.h). The ids are Hugging Face's
 // ids of that text, with two differences:
@@ -198,7 +199,8 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::stri
 // with several system messages of which the template leaves one out.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::string& model_dir,
                                                                  std::shared_ptr<const Tokenizer> tokenizer,
-                                                                 const std::string& output_format);
+                                                                 const std::string& output_format,
+                                                                 const std::string& template_file = "");
 
 // One message or conversation from and to OpenAI's JSON. Role `developer` is read as system. Content may be null, a
 // string or text parts; arguments may be a string or an object; unknown fields are kept. INVALID_ARGUMENT names the

@@ -30,6 +30,14 @@ absl::StatusOr<std::string> ReadOptional(const std::filesystem::path& path) {
   return text;
 }
 
+// The text of a template that stands for those of a folder. INVALID_ARGUMENT: it is none.
+absl::StatusOr<std::string> ReadTemplate(const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(std::string source, base::ReadFile(path, kMaxFileBytes));
+  if (source.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file is empty"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(jinja::Template::Parse(source).status(), path));
+  return source;
+}
+
 // A token as tokenizer_config.json writes it: a text, or an object with `content`.
 const json::string* TokenText(const json::value& token) {
   if (token.is_string()) return &token.get_string();
@@ -46,14 +54,19 @@ jinja::Value PlainText(std::string_view text) { return jinja::Value::Text(std::s
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
+absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Load(const std::string& model_dir,
+                                                                       const std::string& template_file) {
   const std::filesystem::path dir(model_dir);
-  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ChatTemplateFiles(model_dir));
   std::map<std::string, std::string> templates;
-  for (const std::string& file : files) {
-    if (!std::string_view(file).ends_with(kTemplateSuffix)) continue;
-    INGOT_ASSIGN_OR_RETURN(std::string source, ReadOptional(dir / file));
-    if (!source.empty()) templates[file] = std::move(source);
+  if (template_file.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ChatTemplateFiles(model_dir));
+    for (const std::string& file : files) {
+      if (!std::string_view(file).ends_with(kTemplateSuffix)) continue;
+      INGOT_ASSIGN_OR_RETURN(std::string source, ReadOptional(dir / file));
+      if (!source.empty()) templates[file] = std::move(source);
+    }
+  } else {
+    INGOT_ASSIGN_OR_RETURN(templates[kTemplateFile], ReadTemplate(template_file));
   }
   INGOT_ASSIGN_OR_RETURN(const std::string tokenizer_config, ReadOptional(dir / kTokenizerConfig));
   INGOT_ASSIGN_OR_RETURN(const std::string generation_config, ReadOptional(dir / kGenerationConfig));
@@ -132,6 +145,19 @@ absl::StatusOr<std::vector<std::string>> ChatTemplateFiles(const std::string& mo
   if (error) return absl::UnavailableError(absl::StrCat("cannot list ", folder.string(), ": ", error.message()));
   std::sort(files.begin(), files.end());
   return files;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ChatTemplateTexts(const std::string& model_dir,
+                                                                     const std::string& template_file) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ChatTemplateFiles(model_dir));
+  std::map<std::string, std::string> texts;
+  for (const std::string& file : files) {
+    if (!template_file.empty() && std::string_view(file).ends_with(kTemplateSuffix)) continue;
+    INGOT_ASSIGN_OR_RETURN(texts[file], base::ReadFile(absl::StrCat(model_dir, "/", file)));
+  }
+  if (template_file.empty()) return texts;
+  INGOT_ASSIGN_OR_RETURN(texts[kTemplateFile], ReadTemplate(template_file));
+  return texts;
 }
 
 absl::Status ChatTemplate::ReadTokenizerConfig(const std::string& text, bool template_given) {

@@ -24,7 +24,9 @@ class ChatTemplate {
   //   special tokens     tokenizer_config.json: bos_token and so on, as text or object
   //   ends of turns      eos_token_id in generation_config.json and config.json
   // NOT_FOUND: the folder has no template. INVALID_ARGUMENT names the file and its fault.
-  static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Load(const std::string& model_dir);
+  // `template_file`: a file whose template stands for all of the folder's; empty = the folder's own.
+  static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Load(const std::string& model_dir,
+                                                                  const std::string& template_file = "");
   // The same from the files' texts; an empty text = no such file. `templates`: file to text, of the files of templates.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Make(const std::string& template_jinja,
                                                                   const std::string& tokenizer_config,
@@ -74,6 +76,9 @@ class ChatTemplate {
 // The files in the folder from which a chat template is made (ChatTemplate::Load), by their names below the folder. They
 // must stay together: a checkpoint keeps them all.
 absl::StatusOr<std::vector<std::string>> ChatTemplateFiles(const std::string& model_dir);
+// The same, by name with their texts, of a model whose template is that of `template_file`; empty = the folder's own.
+absl::StatusOr<std::map<std::string, std::string>> ChatTemplateTexts(const std::string& model_dir,
+                                                                     const std::string& template_file);
 
 // The ids in eos_token_id of a generation_config.json or config.json, which is an id, a list or missing.
 absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json);

@@ -536,14 +536,16 @@ absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_
 
 absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::string& model_dir,
                                                                  std::shared_ptr<const Tokenizer> tokenizer,
-                                                                 const std::string& output_format) {
-  INGOT_ASSIGN_OR_RETURN(auto chat_template, ChatTemplate::Load(model_dir));
+                                                                 const std::string& output_format,
+                                                                 const std::string& template_file) {
+  const std::string& blamed = template_file.empty() ? model_dir : template_file;
+  INGOT_ASSIGN_OR_RETURN(auto chat_template, ChatTemplate::Load(model_dir, template_file));
   const auto encoder = std::make_shared<const MarkedEncoder>(std::move(tokenizer), chat_template->source());
   absl::StatusOr<const OutputFormat*> output =
       output_format.empty() ? DetectOutputFormat(*chat_template, *encoder) : FindOutputFormat(output_format);
-  if (!output.ok()) return base::Annotate(output.status(), model_dir);
+  if (!output.ok()) return base::Annotate(output.status(), blamed);
   auto format = MakeTemplateFormat(std::move(chat_template), encoder, *output);
-  if (!format.ok()) return base::Annotate(format.status(), model_dir);
+  if (!format.ok()) return base::Annotate(format.status(), blamed);
   return format;
 }
 

@@ -221,6 +221,25 @@ TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {
               HasSubstr("data.format is jsonl, and eval.tasks (/tmp) is a folder"));
 }
 
+TEST(RunConfig, VariablesOfTheTemplateAreCheckedByName) {
+  const auto loaded = Load(kAgents, {"gateway.template_variables={enable_thinking: false, effort: low}"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(base::PrintJson(loaded->config->gateway.template_variables), R"({"enable_thinking":false,"effort":"low"})");
+  for (const char* name : {"messages", "tools", "add_generation_prompt", "eos_token"}) {
+    EXPECT_THAT(
+        std::string(Load(kAgents, {absl::StrCat("gateway.template_variables={", name, ": 1}")}).status().message()),
+        HasSubstr(absl::StrCat("gateway: template_variables: '", name, "' is set by the renderer")));
+  }
+  EXPECT_THAT(std::string(Load(kAgents, {"gateway.template_variables={enable-thinking: 1}"}).status().message()),
+              HasSubstr("no name of a variable"));
+}
+
+TEST(RunConfig, ATemplateNeedsTheFolderOfItsTokenizer) {
+  EXPECT_THAT(std::string(Load(kAgents, {"model.chat_template=x.jinja"}).status().message()),
+              HasSubstr("model.chat_template is x.jinja, and there is no model.path"));
+  EXPECT_TRUE(Load(kAgents, {"model.chat_template=x.jinja", "model.path=m"}).ok());
+}
+
 TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_THAT(std::string(Load("run:\n  name: a\n").status().message()), HasSubstr("nothing to train on"));
   for (const char* data : {"data:\n  sft: x.jsonl\n", "data:\n  dpo: x.jsonl\n"}) {

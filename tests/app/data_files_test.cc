@@ -114,6 +114,21 @@ TEST_F(DataFiles, SetsOfHeldOutTasksAreOneListMarkedByName) {
   EXPECT_THAT(Error(config), AllOf(HasSubstr("eval.tasks: "), HasSubstr("none.jsonl")));
 }
 
+TEST_F(DataFiles, SeveralTaskFilesAreReadOneAfterTheOther) {
+  RunConfig config;
+  config.tasks = File("one.jsonl", "{\"task_id\": \"a\"}\n");
+  config.more_tasks = {File("two.jsonl", "{\"task_id\": \"b\"}\n{\"task_id\": \"c\"}\n")};
+  const auto data = ReadDataFiles(config);
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->tasks.tasks.size(), 3u);
+  EXPECT_EQ(data->tasks.tasks[2].task_id(), "c");
+  config.more_tasks.push_back(File("three.jsonl", "{\"task_id\": \"d\"}\n{\n"));
+  EXPECT_THAT(Error(config), HasSubstr("data.tasks: " + config.more_tasks[1] + ":2"));
+  config.more_tasks[1] = "nowhere.jsonl";
+  EXPECT_THAT(Error(config), AllOf(HasSubstr("data.tasks: nowhere.jsonl does not exist"),
+                                   HasSubstr(std::filesystem::current_path().string())));
+}
+
 TEST_F(DataFiles, MissingFileIsNamedWithItsFolder) {
   RunConfig config;
   config.tasks = "nowhere.jsonl";

@@ -174,7 +174,7 @@ TEST(Evaluations, AskForTheTasksOfAllSetsInOneEvaluation) {
   weights::Publisher publisher{{}};
   auto evaluations = Evaluations::Create(options, 100, 2, scheduler, publisher);
   ASSERT_TRUE(evaluations.ok()) << evaluations.status();
-  for (const auto& [name, path] : options.Files()) std::remove(path.c_str());
+  for (const auto& [name, path] : options.sets) std::remove(path.c_str());
   ASSERT_TRUE(evaluations->Start(10).ok());
   EXPECT_THAT(scheduler.started, ElementsAre("one/a", "two/a"));
 }

@@ -64,6 +64,7 @@ TEST_F(HiddenPathsTest, FilesOfARunAreItsDataAndItsKeys) {
   RunConfig config;
   EXPECT_THAT(FilesOfRun(config), IsEmpty());
   config.tasks = folder_ + "/x/../open";
+  config.more_tasks = {folder_ + "/more"};
   config.gateway.admin_key_file = closed();
   config.gateway.models.push_back({.name = "judge",
                                    .weights = gateway::ModelWeights::kExternal,
@@ -73,8 +74,8 @@ TEST_F(HiddenPathsTest, FilesOfARunAreItsDataAndItsKeys) {
   config.gateway.models.push_back(
       {.name = "vendor", .address = "", .url = "https://h/v1", .key_file = folder_ + "/vendor.key"});
   config.rewards.terms.emplace_back().judge.server.key_file = folder_ + "/judge.key";
-  EXPECT_THAT(FilesOfRun(config), UnorderedElementsAre(open(), closed(), folder_ + "/token", folder_ + "/vendor.key",
-                                                       folder_ + "/judge.key"));
+  EXPECT_THAT(FilesOfRun(config), UnorderedElementsAre(open(), folder_ + "/more", closed(), folder_ + "/token",
+                                                       folder_ + "/vendor.key", folder_ + "/judge.key"));
 }
 
 }  // namespace

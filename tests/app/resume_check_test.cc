@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/kept_template.h"
+
 namespace ingot::app {
 namespace {
 
@@ -60,6 +62,28 @@ TEST_F(ResumeCheck, TheLogNamesChangedKeys) {
   Check({"scheduler.total_steps=77", "run.log_level=debug"});
   const std::string said = ::testing::internal::GetCapturedStdout();
   EXPECT_THAT(said, HasSubstr("changed since the run was left: scheduler.total_steps (100 -> 77)"));
+}
+
+TEST_F(ResumeCheck, TheLogNamesAChangedChatTemplate) {
+  const std::string file = root_ + "/mine.jinja";
+  const std::vector<std::string> keys = {"model.path=m", "model.chat_template=" + file};
+  std::ofstream(file) << "one";
+  const LoadedConfig loaded = Load(keys);
+  ASSERT_TRUE(Dir().WriteFile("config.yaml", loaded.schema.EffectiveYaml()).ok());
+  ASSERT_TRUE(KeepChatTemplate(loaded.config->model, Dir()).ok());
+  EXPECT_FALSE(ChatTemplateChanged(loaded.config->model, Dir().path()));
+  std::ofstream(file) << "two";
+  ::testing::internal::CaptureStdout();
+  Check(keys);
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, HasSubstr("changed since the run was left: the text of model.chat_template (" + file + ")"));
+  // Roles that start later, and commands that read the run, take the copy.
+  ModelOptions model = loaded.config->model;
+  UseKeptTemplate(Dir().path(), model);
+  EXPECT_EQ(model.chat_template, root_ + "/run/chat_template.jinja");
+  ModelOptions without;
+  UseKeptTemplate(Dir().path(), without);
+  EXPECT_EQ(without.chat_template, "");
 }
 
 TEST_F(ResumeCheck, AConfigurationThatIsGoneIsSaid) {

@@ -165,6 +165,11 @@ TEST_F(StartChecked, HeldOutTasksOfEqualContentAreDoubtedWhateverTheirIdAndOrder
   EXPECT_THAT(Doubts(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'b'"))));
 }
 
+TEST_F(StartChecked, VariablesThatTheTemplateDoesNotReadAreDoubted) {
+  config_.gateway.template_variables["enable_thinking"] = false;
+  EXPECT_THAT(Doubts(), ElementsAre(HasSubstr("gateway.template_variables has no effect for enable_thinking")));
+}
+
 TEST_F(StartChecked, ASupervisedRunHasNoRecipesToRehearse) {
   config_.tasks.clear();
   config_.eval.tasks.clear();

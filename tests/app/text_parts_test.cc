@@ -113,6 +113,43 @@ TEST_F(TextPartsTest, AdditionalTemplatesGoWithTheModel) {
   EXPECT_NE(Fingerprint("auto"), parts->format->fingerprint());
 }
 
+TEST_F(TextPartsTest, AGivenTemplateStandsForAllOfTheFolder) {
+  std::filesystem::remove(dir_ / "ingot.json");
+  WriteTemplate();
+  std::filesystem::create_directory(dir_ / "additional_chat_templates");
+  Write("additional_chat_templates/tool_use.jinja", "tools, then\n" + std::string(kTemplate));
+  const std::string own = "{{ 'mine\\n' }}" + std::string(kTemplate);
+  Write("other.jinja", own);
+  const std::string file = dir_ / "other.jinja";
+  const auto parts = LoadTextParts(dir_, "auto", file);
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_NE(parts->format->fingerprint(), Fingerprint("auto"));
+  EXPECT_EQ(parts->files.at("chat_template.jinja"), own);
+  EXPECT_FALSE(parts->files.contains("additional_chat_templates/tool_use.jinja"));
+  EXPECT_EQ(parts->files.at("ingot.json"), "{\"chat_format\":\"template\"}\n");
+  // A checkpoint has it as its own.
+  std::filesystem::remove_all(dir_);
+  std::filesystem::create_directories(dir_);
+  for (const auto& [name, text] : parts->files) Write(name, text);
+  EXPECT_EQ(Fingerprint("auto"), parts->format->fingerprint());
+}
+
+TEST_F(TextPartsTest, FaultsOfAGivenTemplateNameItsFile) {
+  const auto fault = [&](const std::string& text, const std::string& chat_format) {
+    Write("given.jinja", text);
+    const std::string file = dir_ / "given.jinja";
+    const absl::Status status = LoadTextParts(dir_, chat_format, file).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(file));
+    return std::string(status.message());
+  };
+  fault("{% if %}", "auto");
+  EXPECT_THAT(fault("", "template"), HasSubstr("the file is empty"));
+  EXPECT_THAT(fault(kTemplate, "hermes"), HasSubstr("reads no template"));
+  EXPECT_THAT(std::string(LoadTextParts(dir_, "auto", dir_ / "nowhere.jinja").status().message()),
+              HasSubstr("nowhere.jinja"));
+}
+
 // An engine stops at every id that config.json names; the id is no text, whatever the format.
 TEST_F(TextPartsTest, TurnsEndWithTheModelsOwnIds) {
   const int32_t im_end = *MakeTextParts("hermes")->tokenizer->SpecialId("<|im_end|>");

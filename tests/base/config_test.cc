@@ -277,6 +277,60 @@ TEST(ConfigTest, TheEffectiveConfigurationLeavesOutKeysWithoutAMeaning) {
   EXPECT_EQ(second.list[1].width, 3);
 }
 
+TEST(ConfigTest, AMappingOfValuesKeepsBoolsNumbersAndTextsApart) {
+  json::object values, again;
+  Schema schema, reloaded;
+  schema.Field("run.values", &values, "values");
+  reloaded.Field("run.values", &again, "values");
+  const absl::Status status = schema.LoadText(R"(
+run:
+  values: {quiet: false, count: 3, rate: 0.5, effort: low, day: 2024-01-01, seven: "7", word: "true", tagged: !!str 8, none: ""}
+)",
+                                              "run.yaml");
+  ASSERT_TRUE(status.ok()) << status;
+  const std::string expected = R"({"quiet":false,"count":3,"rate":0.5,"effort":"low","day":"2024-01-01","seven":"7",)"
+                               R"("word":"true","tagged":"8","none":""})";
+  EXPECT_EQ(PrintJson(values), expected);
+  const std::string yaml = schema.EffectiveYaml();
+  ASSERT_EQ(reloaded.LoadText(yaml, "again.yaml"), absl::OkStatus()) << yaml;
+  EXPECT_EQ(PrintJson(again), expected) << yaml;
+  EXPECT_TRUE(schema.DifferencesFrom(reloaded).empty());
+  ASSERT_TRUE(schema.Set("run.values={quiet: true}").ok());
+  EXPECT_EQ(PrintJson(values), R"({"quiet":true})");
+  const auto error = [&](const std::string& value) { return std::string(schema.Set("run.values=" + value).message()); };
+  EXPECT_THAT(error("{quiet: False}"), HasSubstr("quiet: 'False' is neither true nor false"));
+  EXPECT_THAT(error("{quiet: off}"), HasSubstr("write true or false"));
+  EXPECT_THAT(error("{quiet: [1]}"), HasSubstr("a mapping of bools, numbers and texts"));
+  EXPECT_THAT(error("{quiet: null}"), HasSubstr("a mapping of bools, numbers and texts"));
+  EXPECT_THAT(error("{quiet: true, quiet: false}"), HasSubstr("given twice"));
+}
+
+TEST(ConfigTest, AKeyMayTakeOneTextOrAList) {
+  std::string first;
+  std::vector<std::string> more;
+  Schema schema;
+  schema.Field("data.tasks", &first, &more, "files");
+  ASSERT_TRUE(schema.LoadText("data: {tasks: [a, b, c]}", "run.yaml").ok());
+  EXPECT_EQ(first, "a");
+  EXPECT_EQ(more, (std::vector<std::string>{"b", "c"}));
+  const std::string yaml = schema.EffectiveYaml();
+  EXPECT_THAT(yaml, HasSubstr("tasks: [a, b, c]"));
+  ASSERT_TRUE(schema.Set("data.tasks=d").ok());
+  EXPECT_EQ(first, "d");
+  EXPECT_TRUE(more.empty());
+  EXPECT_THAT(schema.EffectiveYaml(), HasSubstr("tasks: d"));
+  ASSERT_TRUE(schema.LoadText(yaml, "again.yaml").ok());
+  EXPECT_EQ(more.size(), 2u);
+  for (const char* none : {"data.tasks=", "data.tasks=[]"}) {
+    ASSERT_TRUE(schema.Set(none).ok()) << none;
+    EXPECT_EQ(first, "");
+    EXPECT_TRUE(more.empty());
+  }
+  for (const char* wrong : {"data.tasks={a: b}", "data.tasks=[[a]]", "data.tasks=[a, \"\"]"}) {
+    EXPECT_THAT(std::string(schema.Set(wrong).message()), HasSubstr("a string or a list of strings")) << wrong;
+  }
+}
+
 TEST(ConfigTest, ExplainListsTypeDefaultAndDocumentation) {
   Options options;
   Schema schema = Bind(options);

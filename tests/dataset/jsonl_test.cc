@@ -150,5 +150,24 @@ TEST(TasksTest, RandomBytesAreReadOrRefused) {
   }
 }
 
+TEST(Tasks, OfSeveralFilesFollowEachOtherAndShareNoId) {
+  const TempFile one("{\"task_id\": \"a\"}\n{\"x\": 1}\n"), two("\n{\"task_id\": \"b\", \"domain\": \"d\"}\n");
+  const auto tasks = LoadTasks(std::vector<std::string>{one.path(), two.path()});
+  ASSERT_TRUE(tasks.ok()) << tasks.status();
+  ASSERT_EQ(tasks->size(), 3u);
+  EXPECT_EQ((*tasks)[0].task_id(), "a");
+  EXPECT_EQ((*tasks)[2].task_id(), "b");
+  EXPECT_EQ((*tasks)[2].domain(), "d");
+  const auto error = [](const std::vector<std::string>& paths) {
+    return std::string(LoadTasks(paths).status().message());
+  };
+  EXPECT_EQ(error({one.path(), two.path(), two.path()}),
+            absl::StrCat(two.path(), ":2: the task id 'b' is that of ", two.path(), ":2 too"));
+  const TempFile equal_line("{\"x\": 1}\n"), empty("\n"), bad("{\"task_id\": \"z\"}\n{\n");
+  EXPECT_THAT(error({one.path(), equal_line.path()}), HasSubstr(absl::StrCat("is that of ", one.path(), ":2 too")));
+  EXPECT_EQ(error({one.path(), empty.path()}), empty.path() + ": there is no task in it");
+  EXPECT_THAT(error({one.path(), bad.path()}), testing::StartsWith(bad.path() + ":2: "));
+}
+
 }  // namespace
 }  // namespace ingot::dataset

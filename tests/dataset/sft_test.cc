@@ -6,6 +6,9 @@
 #include <numeric>
 #include <set>
 
+#include "text/output_format.h"
+#include "text/template_format.h"
+
 namespace ingot::dataset {
 namespace {
 
@@ -109,6 +112,36 @@ TEST(SftTest, TurnsOfOneConversationHoldItsTokensOnce) {
   ASSERT_EQ(examples.size(), 201u);
   // With the thoughts for the turns that saw them, and without them for the last turn.
   EXPECT_LT(Held(examples), examples[199].size() + examples[200].size() + 1);
+}
+
+TEST(SftTest, ContextsAreThePromptsOfRequestsWithTheSameVariables) {
+  const auto tokenizer = Bytes();
+  const auto chat_template =
+      text::ChatTemplate::Make(
+          "{{ '<|im_start|>system\\nstyle ' ~ style ~ '<|im_end|>\\n' }}"
+          "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}"
+          "{% endfor %}{{ '<|im_start|>assistant\\n' if add_generation_prompt }}",
+          R"({"eos_token": "<|im_end|>"})", "")
+          .value();
+  const auto encoder = std::make_shared<const text::MarkedEncoder>(tokenizer, chat_template->source());
+  const auto format = text::MakeTemplateFormat(chat_template, encoder, *text::FindOutputFormat("plain")).value();
+  const std::string talk = R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  SftOptions options;
+  options.template_variables["style"] = "brief";
+  const auto examples =
+      MakeSftExamples(std::vector<SftConversation>{FromJson(talk + "}"),
+                                                   FromJson(talk + R"(, "chat_template_kwargs": {"style": "long"}})")},
+                      *format, options);
+  ASSERT_TRUE(examples.ok()) << examples.status();
+  ASSERT_EQ(examples->size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    text::Conversation request = FromJson(R"({"messages": [{"role": "user", "content": "a"}]})").conversation;
+    request.template_variables["style"] = i == 0 ? "brief" : "long";  // a line's own wins
+    const auto prompt = format->Render(request, true);
+    ASSERT_TRUE(prompt.ok()) << prompt.status();
+    EXPECT_EQ((*examples)[i].context.Tokens(), prompt->ids) << i;
+    EXPECT_EQ(tokenizer->Decode((*examples)[i].sampled, false), "b<|im_end|>");
+  }
 }
 
 TEST(SftTest, ErrorsNameTheConversation) {

@@ -262,6 +262,39 @@ TEST(ModelFolder, AnEmptyThoughtThatTheTemplateStripsIsAFork) {
   EXPECT_EQ(mixed.causes, (std::vector<std::string>{"", "", kForkThinkingStripped}));
 }
 
+// ---- Variables of the run ----
+
+TEST(RunVariables, HoldInEveryDialectAndGiveTheRenderersPrompt) {
+  ModelWorld world([](const auto&) { return Sample("Hello."); });
+  world.options.template_variables = object{{"enable_thinking", false}};
+  object messages = Body({Msg("user", "hi")});
+  messages["max_tokens"] = 100;
+  const object google{{"model", "m"},
+                      {"contents", array{object{{"role", "user"}, {"parts", array{object{{"text", "hi"}}}}}}}};
+  const std::vector<std::pair<std::string, object>> asked = {{"chat.completions", Body({Msg("user", "hi")})},
+                                                             {"messages", messages},
+                                                             {"responses", object{{"model", "m"}, {"input", "hi"}}},
+                                                             {"google.generateContent", google}};
+  text::Conversation conversation;
+  conversation.messages.emplace_back();
+  conversation.messages[0].role = "user";
+  conversation.messages[0].content = "hi";
+  conversation.template_variables = world.options.template_variables;
+  const auto rendered = world.format->Render(conversation, true);
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const auto outcome = world.Ask(asked[i].first, world.Open().api_key(), base::PrintJson(asked[i].second));
+    ASSERT_TRUE(outcome.status.ok()) << asked[i].first << outcome.status;
+    EXPECT_EQ(world.Prompt(i), rendered->ids) << asked[i].first;
+    EXPECT_EQ(world.pool.PromptOf(world.pool.calls()[i]), rendered->ids) << asked[i].first;
+  }
+  EXPECT_TRUE(world.PromptText(0).ends_with("<think>\n\n</think>\n\n")) << world.PromptText(0);
+  object thinking = Body({Msg("user", "hi")});
+  thinking["chat_template_kwargs"] = object{{"enable_thinking", true}};
+  ASSERT_TRUE(world.Chat(world.Open().api_key(), thinking).status.ok());
+  EXPECT_TRUE(world.PromptText(asked.size()).ends_with("<|im_start|>assistant\n")) << "the client's own wins";
+}
+
 // ---- Ids of tool calls that the model writes ----
 
 // In the manner of Kimi K2: the id stands in the call, and in its result.
@@ -313,6 +346,48 @@ void AnswerCalls(const object& message, const std::string& result, array& messag
     answer["tool_call_id"] = call.at("id");
     messages.push_back(answer);
   }
+}
+
+// The variable stands at the beginning of every prompt.
+constexpr char kStyleTemplate[] = R"({{- '<|im_start|>system\nstyle ' ~ style ~ '<|im_end|>\n' }}
+{%- for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}{% endfor %}
+{{- '<|im_start|>assistant\n' if add_generation_prompt }})";
+
+TEST(RunVariables, CountInHistoriesAsAClientsOwnDo) {
+  TemplateWorld world(kStyleTemplate, {"<|im_start|>", "<|im_end|>"}, [](const auto&) {
+    Script script;
+    script.text = "Yes.";
+    return script;
+  });
+  world.options.template_variables = object{{"style", "brief"}, {"unread", 7}};
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "1?")});
+  const auto say = [&](const char* next) {
+    const auto outcome = world.Chat(episode.api_key(), body);
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    body["messages"].as_array().push_back(outcome.message());
+    body["messages"].as_array().push_back(Msg("user", next));
+  };
+  say("2?");
+  body["chat_template_kwargs"] = object{{"style", "brief"}};  // the run's value, said by the client
+  say("3?");
+  ASSERT_TRUE(world.Restart().ok());
+  body.erase("chat_template_kwargs");
+  say("4?");
+  body["chat_template_kwargs"] = object{{"style", "long"}};
+  say("5?");
+  const auto calls = world.pool.calls();
+  ASSERT_EQ(calls.size(), 4u);
+  EXPECT_EQ(world.PromptText(0),
+            "<|im_start|>system\nstyle brief<|im_end|>\n<|im_start|>user\n1?<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  for (size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(calls[i].parent_call_id(), calls[i - 1].call_id()) << i;
+    EXPECT_EQ(world.PromptText(i), absl::StrCat(world.PromptText(i - 1), "Yes.<|im_end|>\n<|im_start|>user\n", i + 1,
+                                                "?<|im_end|>\n<|im_start|>assistant\n"));
+  }
+  EXPECT_EQ(calls[3].parent_call_id(), "") << "another variable, another history";
+  EXPECT_TRUE(world.PromptText(3).starts_with("<|im_start|>system\nstyle long<|im_end|>\n"));
 }
 
 TEST(WrittenIds, ArePrintedByTheTemplateInPlaceOfTheGatewaysIds) {

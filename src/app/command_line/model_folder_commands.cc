@@ -118,6 +118,12 @@ Command::Run DeclareServe(CLI::App& parser) {
   parser.add_option("--token-file", args->token_file,
                     "file with the token that --rollout-port asks for (`openssl rand -hex 32`), for its owner alone");
   parser.add_option("--chat-format", args->chat_format, "chat format; default: the folder's");
+  parser.add_option("--chat-template", args->chat_template, "Jinja file in place of the folder's chat template");
+  parser
+      .add_option("--template-variable", args->template_variables,
+                  "NAME=VALUE: a variable of the chat template for all requests, such as enable_thinking=false "
+                  "(repeatable)")
+      ->allow_extra_args(false);
   parser.add_option("--script", args->script, "a scripted model: JSON lines with the answer of each call");
   parser.add_option("--metrics-socket", args->metrics_socket,
                     "serve /metrics (Prometheus) on a socket of this file name, for this user alone");

@@ -9,6 +9,7 @@
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_access.h"
+#include "app/kept_template.h"
 #include "app/persist.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
@@ -66,6 +67,7 @@ absl::StatusOr<LoadedRole> LoadRole(const std::string& role, const RunArgs& args
   }
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
+  UseKeptTemplate(config.root + "/" + config.name, loaded.config->model);
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfRole(config, role)));
   if (args.token_fd < 0) {
     INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));

@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<scheduler::Scheduler>> Lead(const RoleContext& co
 
 absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool = PoolOf(context);
-  INGOT_ASSIGN_OR_RETURN(const std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.task_files()));
   INGOT_ASSIGN_OR_RETURN(const std::optional<scheduler::ResumePoint> resume, ResumeOf(context));
   INGOT_ASSIGN_OR_RETURN(AskedStage stage, StageOf(context, *pool));
   RewardGrading rewards(context.config.rewards, std::move(stage.grader));

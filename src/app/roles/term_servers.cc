@@ -17,9 +17,10 @@ absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context) {
   const RunConfig& config = context.config;
   if (!AsksModels(config.rewards)) return servers;
   INGOT_ASSIGN_OR_RETURN(auto external, ConnectExternalModels(config));
-  INGOT_ASSIGN_OR_RETURN(TextParts text, config.model.path.empty()
-                                             ? MakeTextParts(config.model.chat_format)
-                                             : LoadTextParts(config.model.path, config.model.chat_format));
+  INGOT_ASSIGN_OR_RETURN(TextParts text,
+                         config.model.path.empty()
+                             ? MakeTextParts(config.model.chat_format)
+                             : LoadTextParts(config.model.path, config.model.chat_format, config.model.chat_template));
   const std::string fingerprint = text.tokenizer->fingerprint();
   AddAskedModels(
       std::make_shared<ModelPlaces>(config.gateway, ConnectEngines(*context.registry, config.cluster.rollout_engines),
