@@ -126,8 +126,9 @@ std::shared_ptr<Held> SessionStore::Find(const std::string& id) {
   base::MutexLock lock(mu_);
   const auto found = held_.find(id);
   if (found == held_.end() || found->second->session->has_ended()) return nullptr;
-  found->second->Use();
-  return found->second;
+  const std::shared_ptr<Held> held = found->second;
+  held->Use();
+  return std::shared_ptr<Held>(held.get(), [held](Held*) { held->Use(); });
 }
 
 bool SessionStore::Remove(const std::string& id) {

@@ -72,7 +72,7 @@ class SessionStore {
   // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; INVALID_ARGUMENT, NOT_FOUND: the image;
   // CANCELLED: nobody waits for the session any more, and it is gone.
   absl::StatusOr<std::shared_ptr<Held>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
-  // Counts as a use. Null = there is no such session, or it has ended.
+  // A use from now until the pointer's last copy goes. Null = there is no such session, or it has ended.
   std::shared_ptr<Held> Find(const std::string& id);
   // False: there is none. Blocks until its room is gone, unless a request still uses it.
   bool Remove(const std::string& id);
