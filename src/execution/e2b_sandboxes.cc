@@ -199,7 +199,7 @@ http::Reply E2bSandboxes::List(const Target& target) {
 
 http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string& id, const std::string& action,
                                     const std::string& body) {
-  const std::shared_ptr<Held> held = store_.Find(id);
+  std::shared_ptr<Held> held = store_.Find(id);
   if (held == nullptr)
     return E2bError(absl::NotFoundError(absl::StrCat("the sandbox ", ValidUtf8(id), " was not found")));
   if (action.empty() && method == "GET") {
@@ -208,6 +208,7 @@ http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string
     return JsonReply(200, detail);
   }
   if (action.empty() && method == "DELETE") {
+    held.reset();  // so that Remove waits for the room
     store_.Remove(id);
     return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""};
   }

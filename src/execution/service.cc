@@ -35,7 +35,8 @@ http::Reply NoSession() {
   return ErrorReply(404, "not_found", "there is no such session: it ended, or nobody used it for too long");
 }
 
-absl::StatusOr<OpenRequest> OpenRequestOf(const value& request) {
+// `most`: of a room, for processes and CPUs. The store bounds the memory of all sessions together.
+absl::StatusOr<OpenRequest> OpenRequestOf(const value& request, const sandbox::GroupLimits& most) {
   static const Keys kKeys{.kind = "a session",
                           .request = {"image", "env", "limits"},
                           .limits = {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}};
@@ -43,7 +44,7 @@ absl::StatusOr<OpenRequest> OpenRequestOf(const value& request) {
   OpenRequest open;
   INGOT_ASSIGN_OR_RETURN(open.image, ImageOf(request));
   INGOT_ASSIGN_OR_RETURN(open.env, MapField(request, "env"));
-  INGOT_ASSIGN_OR_RETURN(open.totals, TotalsOf(request, sandbox::GroupLimits()));
+  INGOT_ASSIGN_OR_RETURN(open.totals, TotalsOf(request, {.processes = most.processes, .cpus = most.cpus}));
   INGOT_ASSIGN_OR_RETURN(const double idle, LimitField(request, "idle_s", 0, {.most = kLongestSeconds}));
   INGOT_ASSIGN_OR_RETURN(const double lifetime, LimitField(request, "lifetime_s", 0, {.most = kLongestSeconds}));
   open.idle = base::FromSeconds(idle);
@@ -273,7 +274,7 @@ Service::Answer Service::Execute(const std::string& body, std::function<void()> 
 Service::Answer Service::AddSession(const std::string& body, std::function<void()> wake) {
   const auto request = ParseObject(body);
   if (!request.ok()) return ErrorReply(request.status());
-  auto open = OpenRequestOf(*request);
+  auto open = OpenRequestOf(*request, substrate_->options().totals);
   if (!open.ok()) return ErrorReply(open.status());
   const auto answer = [this, open = *std::move(open)](const auto& cancel) {
     const auto held = store_.Open(open, cancel);

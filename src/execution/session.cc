@@ -125,8 +125,9 @@ absl::Status Session::Send(Process& process, std::string_view bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("the process has not read ", process.untaken_,
                                                      " bytes of its stdin yet, ", kMostUntaken, " at most"));
   }
-  process.untaken_ += static_cast<int64_t>(bytes.size());
-  return outbox_->Add(FrameKind::kInput, process.id(), 0, bytes);
+  INGOT_RETURN_IF_ERROR(outbox_->Add(FrameKind::kInput, process.id(), 0, bytes));
+  process.untaken_ += static_cast<int64_t>(bytes.size());  // under the lock, so before an answer takes them off
+  return absl::OkStatus();
 }
 
 absl::Status Session::CloseInput(Process& process) {

@@ -59,7 +59,8 @@ class Session : public std::enable_shared_from_this<Session> {
     std::shared_ptr<Subscription> subscription;
   };
   absl::StatusOr<Started> Start(Program program, std::function<void()> news);
-  // Bytes for stdin. RESOURCE_EXHAUSTED: the process has not taken the last ones; FAILED_PRECONDITION: it has no stdin.
+  // Bytes for stdin. RESOURCE_EXHAUSTED: the process has not taken the last ones, or too many orders wait, and these bytes
+  // count for nothing; FAILED_PRECONDITION: it has no stdin.
   absl::Status Send(Process& process, std::string_view bytes);
   absl::Status CloseInput(Process& process);
   void Signal(const Process& process, int signal);

@@ -126,8 +126,19 @@ std::shared_ptr<Held> SessionStore::Find(const std::string& id) {
   base::MutexLock lock(mu_);
   const auto found = held_.find(id);
   if (found == held_.end() || found->second->session->has_ended()) return nullptr;
-  found->second->Use();
-  return found->second;
+  const std::shared_ptr<Held> held = found->second;
+  held->Use();
+  return std::shared_ptr<Held>(held.get(), [this, held](Held*) mutable { LetGo(std::move(held)); });
+}
+
+void SessionStore::LetGo(std::shared_ptr<Held> held) {
+  held->Use();
+  {
+    base::MutexLock lock(mu_);
+    if (held_.contains(held->id)) return held.reset();  // the store's own pointer is left
+  }
+  // The last pointer's end waits for the room, and here may be a thread that serves all sockets.
+  ends_.Post([held = std::move(held)]() mutable { held.reset(); });
 }
 
 bool SessionStore::Remove(const std::string& id) {

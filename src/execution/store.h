@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/executor.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "execution/interpreter.h"
@@ -72,7 +73,8 @@ class SessionStore {
   // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; INVALID_ARGUMENT, NOT_FOUND: the image;
   // CANCELLED: nobody waits for the session any more, and it is gone.
   absl::StatusOr<std::shared_ptr<Held>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
-  // Counts as a use. Null = there is no such session, or it has ended.
+  // A use from now until the pointer's last copy goes, which never blocks. The store outlives it. Null = there is no such
+  // session, or it has ended.
   std::shared_ptr<Held> Find(const std::string& id);
   // False: there is none. Blocks until its room is gone, unless a request still uses it.
   bool Remove(const std::string& id);
@@ -82,6 +84,8 @@ class SessionStore {
 
  private:
   absl::StatusOr<std::shared_ptr<Session>> OpenRoom(const OpenRequest& request, const sandbox::Cancellation& cancel);
+  // At the end of a use.
+  void LetGo(std::shared_ptr<Held> held);
 
   sandbox::Substrate& substrate_;
   sandbox::ImageStore& images_;
@@ -90,6 +94,8 @@ class SessionStore {
   std::map<std::string, std::shared_ptr<Held>> held_ ABSL_GUARDED_BY(mu_);
   int opening_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of the held sessions and the opening ones
+  // Waits for rooms of removed sessions. Last: it ends before the rest.
+  base::Executor ends_{{.name = "session ends", .threads = 1}};
 };
 
 }  // namespace ingot::execution

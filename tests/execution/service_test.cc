@@ -478,6 +478,7 @@ TEST_F(OwnApiTest, BadRequestsAreNamed) {
            {"/ingot/v1/execute", R"({"command": ["true"], "limits": {"processes": 100000}})", "from 8 to 1024"},
            {"/ingot/v1/execute", R"({"command": ["true"], "stream": true})", "no 'stream'"},
            {"/ingot/v1/sessions", R"({"limits": {"memory_bytes": 1000}})", "from 16777216"},
+           {"/ingot/v1/sessions", R"({"limits": {"processes": 100000}})", "from 8 to 1024"},
            {"/ingot/v1/sessions", R"({"limits": {"idle": 1}})", "the nearest is 'limits.idle_s'"},
            {"/ingot/v1/sessions", R"({"enw": {}})", "the nearest is 'env'"},
            {session + "/execute", R"({"command": ["true"], "limits": {"cpus": 1}})", "no 'limits.cpus'"},

@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <atomic>
+#include <memory>
+#include <thread>
+
 #include "absl/strings/str_split.h"
 #include "execution/run_to_end.h"
 #include "execution/test_session.h"
@@ -144,6 +148,31 @@ TEST_F(SessionTest, InputThatAProgramDoesNotReadIsRefused) {
   for (int i = 0; i < 100 && status.ok(); ++i)
     status = session->Send(*program.started.process, std::string(60000, 'x'));
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+}
+
+// The attendant stands still for a second, so that orders fill the session's outbox.
+TEST_F(SessionTest, InputThatTheSessionRefusedMayBeSentAgain) {
+  const auto session = Open();
+  Watched reader = Shell(*session, "cat > /dev/null");
+  Watched stopper = Shell(*session, "read line; kill -STOP $PPID; sleep 1; kill -CONT $PPID");
+  ASSERT_TRUE(session->Send(*stopper.started.process, "now\n").ok());
+  const auto is_full = std::make_shared<std::atomic<bool>>(false);
+  const std::string part(1 << 20, 'x'), input(60000, 'x');
+  for (int i = 0; i < 200 && !*is_full; ++i) {  // until it stands still it takes them
+    session->Order(FileOp::kWrite, {}, "f", "", part, [is_full](const FileAnswer& answer) {
+      if (absl::IsResourceExhausted(answer.status)) *is_full = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  // 30 times 60,000 bytes are more than a process may leave untaken.
+  for (int i = 0; i < 30; ++i) session->Send(*reader.started.process, input).IgnoreError();
+  ASSERT_TRUE(stopper.AwaitEnd());
+  absl::Status sent = absl::UnknownError("not sent");
+  for (int tries = 0; tries < 1000 && !sent.ok(); ++tries) {
+    sent = session->Send(*reader.started.process, input);
+    if (!sent.ok()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(sent.ok()) << sent;
 }
 
 TEST_F(SessionTest, AnEndedSessionEndsItsProgramsWithTheReason) {

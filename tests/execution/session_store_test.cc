@@ -1,0 +1,124 @@
+// How sessions of the store end: by disuse, and while a request still holds them.
+#include "execution/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "execution/test_client.h"
+#include "sandbox/test_room.h"
+
+namespace ingot::execution {
+namespace {
+
+// A room whose end waits for a gate.
+class SlowRoom final : public sandbox::Room {
+ public:
+  SlowRoom(std::unique_ptr<sandbox::Room> inner, std::shared_future<void> gate)
+      : inner_(std::move(inner)), gate_(std::move(gate)) {}
+  ~SlowRoom() override { gate_.wait(); }
+
+  const std::string& work() const override { return inner_->work(); }
+  const std::string& home() const override { return inner_->home(); }
+  const std::string& tmp() const override { return inner_->tmp(); }
+  std::string InsideUrl(const std::string& url) const override { return inner_->InsideUrl(url); }
+  absl::Status WriteFile(const std::string& relative, std::string_view content) override {
+    return inner_->WriteFile(relative, content);
+  }
+  absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) override {
+    return inner_->ReadFile(relative, limit_bytes);
+  }
+  absl::StatusOr<std::string> AddFolder(const std::string& name) override { return inner_->AddFolder(name); }
+  sandbox::Fd TakeListener() override { return inner_->TakeListener(); }
+  absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
+                                        int64_t limit_bytes) override {
+    return inner_->ReadBound(folder, relative, limit_bytes);
+  }
+  absl::Status FillBound(const std::string& folder, const std::string& source) override {
+    return inner_->FillBound(folder, source);
+  }
+  absl::StatusOr<std::shared_ptr<const sandbox::Snapshot>> TakeSnapshot() override { return inner_->TakeSnapshot(); }
+  absl::StatusOr<sandbox::Outcome> Run(const sandbox::Command& command, const sandbox::Limits& limits,
+                                       const sandbox::Cancellation* cancel) override {
+    return inner_->Run(command, limits, cancel);
+  }
+  absl::StatusOr<sandbox::Companion> StartCompanion(const sandbox::Command& command,
+                                                    const sandbox::Limits& limits) override {
+    return inner_->StartCompanion(command, limits);
+  }
+  absl::StatusOr<sandbox::Fd> NewSocket() override { return inner_->NewSocket(); }
+  absl::StatusOr<std::string> Keep(const std::string& name, const std::map<std::string, std::string>& beside) override {
+    return inner_->Keep(name, beside);
+  }
+
+ private:
+  const std::unique_ptr<sandbox::Room> inner_;
+  const std::shared_future<void> gate_;
+};
+
+class SlowSubstrate final : public sandbox::Substrate {
+ public:
+  SlowSubstrate(std::unique_ptr<sandbox::Substrate> inner, std::shared_future<void> gate)
+      : inner_(std::move(inner)), gate_(std::move(gate)) {}
+  const sandbox::Grant& grant() const override { return inner_->grant(); }
+  const sandbox::SubstrateOptions& options() const override { return inner_->options(); }
+  absl::StatusOr<std::unique_ptr<sandbox::Room>> Prepare(const sandbox::RoomOptions& options) override {
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Room> room, inner_->Prepare(options));
+    return std::make_unique<SlowRoom>(std::move(room), gate_);
+  }
+
+ private:
+  const std::unique_ptr<sandbox::Substrate> inner_;
+  const std::shared_future<void> gate_;
+};
+
+using SessionEndTest = ServiceTest;
+
+// One thread of the HTTP server serves all sockets, and drops streams that ended.
+TEST_F(SessionEndTest, AStreamOfAnEndedSessionIsDroppedWithoutAWaitForTheRoom) {
+  std::promise<void> gate;
+  MakeOn(std::make_unique<SlowSubstrate>(sandbox::SharedUidSubstrate(folder_.path() + "/work"),
+                                         gate.get_future().share()));
+  const http::Reply opened = Ask("POST", "/ingot/v1/sessions", "");
+  EXPECT_EQ(opened.status, 200) << opened.body;
+  const std::string session = "/ingot/v1/sessions/" + std::string(Json(opened).at("id").get_string());
+  auto stream = Begin("POST", session + "/execute", R"({"command": ["sleep", "1000"], "stream": true})");
+  EXPECT_TRUE(stream->Await([&] { return !stream->content_type().empty(); }));
+  EXPECT_EQ(Ask("DELETE", session, "").status, 200);
+  EXPECT_THAT(stream->Bytes(), testing::HasSubstr(R"("ending":"cancelled")"));
+  const auto dropped = std::async(std::launch::async, [&stream] { stream.reset(); });
+  EXPECT_EQ(dropped.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "it waits for the room's end";
+  gate.set_value();
+}
+
+TEST(SessionStoreTest, TheEndOfARequestCountsAsAUse) {
+  const sandbox::TestFolder folder;
+  const auto substrate = sandbox::SharedUidSubstrate(folder.path() + "/work");
+  ASSERT_NE(substrate, nullptr);
+  sandbox::ImageStore images(folder.path() + "/images");
+  const std::chrono::milliseconds idle(400), longer(500);
+  SessionStore store(*substrate, images, {.idle = idle});
+  const sandbox::Cancellation nobody;
+  auto opened = store.Open({}, nobody);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  std::shared_ptr<Held> request = store.Find((*opened)->id);
+  opened->reset();
+  std::this_thread::sleep_for(longer);
+  store.RemoveEnded();
+  request.reset();
+  store.RemoveEnded();
+  EXPECT_EQ(store.List().size(), 1u) << "its last use was the request's end";
+  std::this_thread::sleep_for(longer);
+  store.RemoveEnded();
+  EXPECT_TRUE(store.List().empty());
+}
+
+}  // namespace
+}  // namespace ingot::execution
