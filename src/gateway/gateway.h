@@ -173,7 +173,12 @@ class Gateway {
   absl::Status CheckAdmin(const std::string& key) const;
   bool IsAdmin(const std::string& key) const;
   v1::EpisodeLimits LimitsFor(const v1::EpisodeLimits& asked) const;
+  // Takes a place for an episode that is to be opened (`opening_`). At the limit it ends the idle session that was silent for
+  // longest: each caller another one, whose place is the caller's from then on. RESOURCE_EXHAUSTED: there is none.
   absl::Status ReserveEpisode();
+  std::shared_ptr<Episode> OldestIdleSession() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Episodes that are open or being opened, without the sessions that make room for one of these.
+  int PlacesTaken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `free_key`: the key may open a new session. Otherwise it gets the error that its episode is over.
   absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked,
                                              bool free_key);
@@ -226,6 +231,7 @@ class Gateway {
   bool shutdown_ ABSL_GUARDED_BY(mu_) = false;
   std::string base_url_ ABSL_GUARDED_BY(mu_);
   int opening_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<std::string> making_room_ ABSL_GUARDED_BY(mu_);   // ids of sessions that ReserveEpisode is ending
   std::set<std::string> opening_keys_ ABSL_GUARDED_BY(mu_);  // hashes of keys for which OpenOnce opens an episode
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by Episode::key_hash

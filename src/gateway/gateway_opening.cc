@@ -160,28 +160,47 @@ absl::Status Gateway::TakeAbandoned(const std::string& runner, const std::string
   return absl::OkStatus();
 }
 
+std::shared_ptr<Episode> Gateway::OldestIdleSession() const {
+  std::shared_ptr<Episode> oldest;
+  for (const auto& [id, episode] : by_id_) {
+    if (!episode->session() || episode->admitted() || !episode->idle() || making_room_.contains(id)) continue;
+    if (oldest == nullptr || episode->last_activity() < oldest->last_activity()) oldest = episode;
+  }
+  return oldest;
+}
+
+int Gateway::PlacesTaken() const {
+  int taken = static_cast<int>(by_id_.size()) + opening_;
+  for (const std::string& id : making_room_) taken -= by_id_.contains(id) ? 1 : 0;
+  return taken;
+}
+
 absl::Status Gateway::ReserveEpisode() {
   std::shared_ptr<Episode> oldest;
   {
     base::MutexLock lock(mu_);
     if (shutdown_) return ShuttingDown();
-    if (static_cast<int>(by_id_.size()) + opening_ < core_.options.max_open_episodes) {
-      ++opening_;
-      return absl::OkStatus();
+    if (PlacesTaken() >= core_.options.max_open_episodes) {
+      oldest = OldestIdleSession();
+      if (oldest == nullptr) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("the gateway holds ", core_.options.max_open_episodes,
+                         " open episodes, its limit (max_open_episodes): try again later"));
+      }
+      making_room_.insert(oldest->id());
     }
-    for (const auto& [id, episode] : by_id_) {
-      if (!episode->session() || episode->admitted() || !episode->idle()) continue;
-      if (oldest == nullptr || episode->last_activity() < oldest->last_activity()) oldest = episode;
-    }
+    ++opening_;
   }
-  if (oldest == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("the gateway holds ", core_.options.max_open_episodes,
-                                                     " open episodes, its limit (max_open_episodes): try again later"));
-  }
-  INGOT_RETURN_IF_ERROR(End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "made room"}, true).status());
+  if (oldest == nullptr) return absl::OkStatus();
+  const absl::Status ended = End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "made room"}, true).status();
   base::MutexLock lock(mu_);
-  ++opening_;
-  return absl::OkStatus();
+  making_room_.erase(oldest->id());
+  const bool gone = !by_id_.contains(oldest->id());  // also where somebody else ended it at the same time
+  if (gone && !shutdown_) return absl::OkStatus();
+  --opening_;
+  if (shutdown_) return ShuttingDown();
+  // Not the error's own code: callers would read FAILED_PRECONDITION as the end of the run.
+  return absl::UnavailableError(absl::StrCat("no room was made for another episode: ", ended.message()));
 }
 
 absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record) {
