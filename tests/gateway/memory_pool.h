@@ -25,6 +25,7 @@ namespace ingot::gateway {
 class MemoryPool final : public datapool::Client {
  public:
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
+    if (before_open) before_open(request.episode());
     base::MutexLock lock(mu_);
     if (!fail_open.ok()) return Unshared(fail_open);
     episodes_[request.episode().episode_id()] = request.episode();
@@ -227,6 +228,7 @@ class MemoryPool final : public datapool::Client {
     fail_open = std::move(status);
   }
 
+  std::function<void(const v1::Episode&)> before_open;  // set before the first episode; null = nothing
   std::atomic<int> ends{0};
 
  private:
