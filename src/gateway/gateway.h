@@ -34,6 +34,7 @@
 #include "gateway/api/dialect.h"
 #include "gateway/core.h"
 #include "gateway/episode.h"
+#include "gateway/incarnations.h"
 #include "gateway/options.h"
 #include "gateway/snapshot_desk.h"
 #include "gateway/snapshot_files.h"
@@ -56,7 +57,8 @@ class Gateway {
   Gateway& operator=(const Gateway&) = delete;
 
   // Asks admission, stores the episode durably, and answers. Repeated requests with one idempotency key open one
-  // episode. RESOURCE_EXHAUSTED: no place now. 410: the run is over. 401 or 403: the admin key is required.
+  // episode. RESOURCE_EXHAUSTED: no place now. 410: the run is over. 401 or 403: the admin key is required. ABORTED: the
+  // runner was started again since.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
   // Needs the owner's key or the admin key. OK means that the reward is durable in the pool. UNAUTHENTICATED: no key.
   // PERMISSION_DENIED: another key, or the call key. NOT_FOUND: an unknown episode or call. 410: the episode has ended.
@@ -140,8 +142,11 @@ class Gateway {
   absl::StatusOr<std::shared_ptr<Episode>> FindForCall(const Caller& caller);
   // The episode, if `key` is its owner's or the admin key.
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& key);
-  // Ends the episodes that earlier incarnations of the runner left open.
-  void EndAbandoned(const std::string& runner, const std::string& incarnation);
+  // Ends the episodes that earlier incarnations of the runner left open. ABORTED: a newer one was seen, and this request of
+  // an earlier one came late.
+  absl::Status EndAbandoned(const std::string& runner, const std::string& incarnation);
+  // Ends an episode whose runner was started again while it was opened: then ABORTED.
+  absl::Status EndIfAbandoned(const std::shared_ptr<Episode>& opened);
   // Prepares the answer, once the gate of its episode lets it pass.
   void Prepare(const Caller& caller, const std::shared_ptr<Answer>& answer);
   // An answer that had passed the gate is over.
@@ -173,7 +178,12 @@ class Gateway {
   absl::Status CheckAdmin(const std::string& key) const;
   bool IsAdmin(const std::string& key) const;
   v1::EpisodeLimits LimitsFor(const v1::EpisodeLimits& asked) const;
+  // Takes a place for an episode that is to be opened (`opening_`). At the limit it ends the idle session that was silent for
+  // longest: each caller another one, whose place is the caller's from then on. RESOURCE_EXHAUSTED: there is none.
   absl::Status ReserveEpisode();
+  std::shared_ptr<Episode> OldestIdleSession() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Episodes that are open or being opened, without the sessions that make room for one of these.
+  int PlacesTaken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `free_key`: the key may open a new session. Otherwise it gets the error that its episode is over.
   absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked,
                                              bool free_key);
@@ -226,6 +236,7 @@ class Gateway {
   bool shutdown_ ABSL_GUARDED_BY(mu_) = false;
   std::string base_url_ ABSL_GUARDED_BY(mu_);
   int opening_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<std::string> making_room_ ABSL_GUARDED_BY(mu_);   // ids of sessions that ReserveEpisode is ending
   std::set<std::string> opening_keys_ ABSL_GUARDED_BY(mu_);  // hashes of keys for which OpenOnce opens an episode
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by Episode::key_hash
@@ -234,9 +245,9 @@ class Gateway {
   int active_calls_ ABSL_GUARDED_BY(mu_) = 0;      // of all answers; an answer that is not parsed yet counts as one
   // Ended episodes, so that late requests get the error that says so. The oldest are forgotten.
   std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // Episode::key_hash, by episode id
-  std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
-  std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner
+  std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);  // Episode::key_hash, by episode id
+  std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                      // hashes of keys
+  Incarnations incarnations_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);   // ids of episodes that Tick is ending
   std::set<std::string> placing_ ABSL_GUARDED_BY(mu_);  // ids of episodes that PlaceById is looking for
   // Gateways that did not answer, by role: until then they are not asked again, and their episodes are taken over.

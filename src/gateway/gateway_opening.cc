@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/random.h"
 #include "base/task_domain.h"
 #include "gateway/api/api_error.h"
@@ -44,6 +45,35 @@ v1::DomainScaffold RecipeOf(const v1::EpisodeOpenRequest& request, const std::st
   return other;
 }
 
+// 400: no episode can be opened with this request, at any time.
+absl::Status CheckRequest(const v1::EpisodeOpenRequest& request, bool admission) {
+  if (request.runner().size() > kMaxRunner || request.incarnation().size() > kMaxRunner) {
+    return BadRequest("runner",
+                      absl::StrCat("'runner' and 'incarnation' must have at most ", kMaxRunner, " bytes each"));
+  }
+  const size_t once = request.idempotency_key().size();
+  if (once != 0 && (once < kMinIdempotencyKey || once > kMaxIdempotencyKey)) {
+    return BadRequest("idempotency_key", absl::StrCat("'idempotency_key' must have ", kMinIdempotencyKey, " to ",
+                                                      kMaxIdempotencyKey, " bytes that nobody can guess"));
+  }
+  if (request.can_fork() && request.runner().empty()) {
+    return BadRequest("can_fork", "'can_fork' needs the name of a 'runner', which holds the snapshots");
+  }
+  return CheckOpen(request, admission);
+}
+
+// The end of an episode whose runner was started again.
+Episode::AskedEnd LostRunner() {
+  return {.state = v1::EPISODE_FENCED, .detail = "its runner was started again", .finish_if_judged = true};
+}
+
+// Not FAILED_PRECONDITION, which would say that the run is over.
+absl::Status RunnerReplaced(const std::string& runner) {
+  return absl::AbortedError(absl::StrCat("runner '", base::Printable(runner, {.max_bytes = 80}),
+                                         "' was started again: its earlier start opens no more episodes. If that one "
+                                         "still runs, stop it, or give one of both another name"));
+}
+
 }  // namespace
 
 absl::Status Gateway::CheckAdmin(const std::string& key) const {
@@ -70,27 +100,18 @@ v1::EpisodeLimits Gateway::LimitsFor(const v1::EpisodeLimits& asked) const {
 
 absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOpenRequest& request) {
   INGOT_RETURN_IF_ERROR(CheckAdmin(request.admin_key()));
-  if (request.runner().size() > kMaxRunner || request.incarnation().size() > kMaxRunner) {
-    return BadRequest("runner",
-                      absl::StrCat("'runner' and 'incarnation' must have at most ", kMaxRunner, " bytes each"));
-  }
-  const size_t once = request.idempotency_key().size();
-  if (once != 0 && (once < kMinIdempotencyKey || once > kMaxIdempotencyKey)) {
-    return BadRequest("idempotency_key", absl::StrCat("'idempotency_key' must have ", kMinIdempotencyKey, " to ",
-                                                      kMaxIdempotencyKey, " bytes that nobody can guess"));
-  }
-  if (request.can_fork() && request.runner().empty()) {
-    return BadRequest("can_fork", "'can_fork' needs the name of a 'runner', which holds the snapshots");
-  }
-  if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
+  INGOT_RETURN_IF_ERROR(CheckRequest(request, core_.parts.admission != nullptr));
+  if (!request.runner().empty()) INGOT_RETURN_IF_ERROR(EndAbandoned(request.runner(), request.incarnation()));
+  const bool once = !request.idempotency_key().empty();
   const std::string key = NewOwnerKey(request);
   const auto began = core_.parts.clock->Now();
-  if (once != 0) {
+  if (once) {
     INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, PlaceOpening(request.idempotency_key()));
     if (!elsewhere.empty()) return EpisodeElsewhere("of this idempotency key", elsewhere);
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
-  if (once != 0 && core_.parts.clock->Now() - began > kLongOpening) {
+  INGOT_RETURN_IF_ERROR(EndIfAbandoned(episode));
+  if (once && core_.parts.clock->Now() - began > kLongOpening) {
     // This process may have been paused meanwhile, and the opener may have asked another gateway.
     const std::string elsewhere = core_.parts.peers == nullptr ? "" : AskForKey(key).role;
     if (!elsewhere.empty()) {
@@ -119,30 +140,43 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   return response;
 }
 
-void Gateway::EndAbandoned(const std::string& runner, const std::string& incarnation) {
+absl::Status Gateway::EndAbandoned(const std::string& runner, const std::string& incarnation) {
   {
     base::MutexLock lock(mu_);
-    std::string& newest = incarnations_[runner];
-    if (newest == incarnation) return;
-    newest = incarnation;
+    const Incarnations::Start start = incarnations_.See(runner, incarnation);
+    if (start == Incarnations::Start::kPast) return RunnerReplaced(runner);
+    if (start == Incarnations::Start::kSame) return absl::OkStatus();
   }
   if (const absl::Status taken = TakeAbandoned(runner, incarnation); !taken.ok()) {
     INGOT_LOG(warn, "abandoned episodes of other gateways are not ended: {}", taken.ToString());
   }
   std::vector<std::shared_ptr<Episode>> abandoned;
+  std::string newest;  // by now: its episodes are not abandoned
   {
     base::MutexLock lock(mu_);
+    newest = incarnations_.NewestOf(runner).value_or(incarnation);
     for (const auto& [id, episode] : by_id_) {
       const v1::Episode& record = episode->record();
-      if (record.runner() == runner && record.incarnation() != incarnation) abandoned.push_back(episode);
+      if (record.runner() == runner && record.incarnation() != newest) abandoned.push_back(episode);
     }
   }
   for (const std::shared_ptr<Episode>& episode : abandoned) {
-    const Episode::AskedEnd lost{
-        .state = v1::EPISODE_FENCED, .detail = "its runner was started again", .finish_if_judged = true};
-    const absl::Status status = End(episode, lost, false).status();
+    const absl::Status status = End(episode, LostRunner(), false).status();
     if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
   }
+  return newest == incarnation ? absl::OkStatus() : RunnerReplaced(runner);
+}
+
+absl::Status Gateway::EndIfAbandoned(const std::shared_ptr<Episode>& opened) {
+  const v1::Episode& record = opened->record();
+  {
+    base::MutexLock lock(mu_);
+    const auto newest = incarnations_.NewestOf(record.runner());
+    if (!newest.has_value() || *newest == record.incarnation()) return absl::OkStatus();
+  }
+  const absl::Status status = End(opened, LostRunner(), false).status();
+  if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", opened->id(), status.ToString());
+  return RunnerReplaced(record.runner());
 }
 
 absl::Status Gateway::TakeAbandoned(const std::string& runner, const std::string& incarnation) {
@@ -161,28 +195,47 @@ absl::Status Gateway::TakeAbandoned(const std::string& runner, const std::string
   return absl::OkStatus();
 }
 
+std::shared_ptr<Episode> Gateway::OldestIdleSession() const {
+  std::shared_ptr<Episode> oldest;
+  for (const auto& [id, episode] : by_id_) {
+    if (!episode->session() || episode->admitted() || !episode->idle() || making_room_.contains(id)) continue;
+    if (oldest == nullptr || episode->last_activity() < oldest->last_activity()) oldest = episode;
+  }
+  return oldest;
+}
+
+int Gateway::PlacesTaken() const {
+  int taken = static_cast<int>(by_id_.size()) + opening_;
+  for (const std::string& id : making_room_) taken -= by_id_.contains(id) ? 1 : 0;
+  return taken;
+}
+
 absl::Status Gateway::ReserveEpisode() {
   std::shared_ptr<Episode> oldest;
   {
     base::MutexLock lock(mu_);
     if (shutdown_) return ShuttingDown();
-    if (static_cast<int>(by_id_.size()) + opening_ < core_.options.max_open_episodes) {
-      ++opening_;
-      return absl::OkStatus();
+    if (PlacesTaken() >= core_.options.max_open_episodes) {
+      oldest = OldestIdleSession();
+      if (oldest == nullptr) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("the gateway holds ", core_.options.max_open_episodes,
+                         " open episodes, its limit (max_open_episodes): try again later"));
+      }
+      making_room_.insert(oldest->id());
     }
-    for (const auto& [id, episode] : by_id_) {
-      if (!episode->session() || episode->admitted() || !episode->idle()) continue;
-      if (oldest == nullptr || episode->last_activity() < oldest->last_activity()) oldest = episode;
-    }
+    ++opening_;
   }
-  if (oldest == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("the gateway holds ", core_.options.max_open_episodes,
-                                                     " open episodes, its limit (max_open_episodes): try again later"));
-  }
-  INGOT_RETURN_IF_ERROR(End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "made room"}, true).status());
+  if (oldest == nullptr) return absl::OkStatus();
+  const absl::Status ended = End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "made room"}, true).status();
   base::MutexLock lock(mu_);
-  ++opening_;
-  return absl::OkStatus();
+  making_room_.erase(oldest->id());
+  const bool gone = !by_id_.contains(oldest->id());  // also where somebody else ended it at the same time
+  if (gone && !shutdown_) return absl::OkStatus();
+  --opening_;
+  if (shutdown_) return ShuttingDown();
+  // Not the error's own code: callers would read FAILED_PRECONDITION as the end of the run.
+  return absl::UnavailableError(absl::StrCat("no room was made for another episode: ", ended.message()));
 }
 
 absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record) {
@@ -256,7 +309,6 @@ absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequest& request,
                                                        const std::string& key_hash, bool session) {
   const bool admitted = !session && core_.parts.admission != nullptr;
-  INGOT_RETURN_IF_ERROR(CheckOpen(request, admitted));
   if (absl::Status room = ReserveEpisode(); !room.ok()) {
     ++core_.counters.episodes_refused;
     return room;

@@ -31,12 +31,21 @@ absl::Status SnapshotDesk::Await(const std::string& snapshot_id, std::chrono::na
       continue;
     }
     const std::optional<std::string> answer = ask->second.answer;
-    if (--ask->second.waiters == 0 && !ask->second.what.ends()) asks_.erase(ask);
+    if (--ask->second.waiters == 0) Settle(ask);
     if (!answer.has_value()) {
       return absl::DeadlineExceededError(absl::StrCat("the runner '", runner, "' has taken no snapshot in time"));
     }
     return answer->empty() ? absl::OkStatus() : absl::FailedPreconditionError(*answer);
   }
+}
+
+void SnapshotDesk::Settle(std::map<std::string, Ask>::iterator ask) {
+  if (!ask->second.what.ends()) {
+    asks_.erase(ask);
+    return;
+  }
+  ask->second.answer.reset();  // it was an answer to those who waited: the episode has not ended yet
+  changed_.SignalAll();
 }
 
 std::optional<v1::NextSnapshotResponse> SnapshotDesk::Give(const std::string& runner) {

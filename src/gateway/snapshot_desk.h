@@ -5,6 +5,9 @@
 //   a trunk at its fork --Post--> ask --Next--> runner ends the episode --Forget
 //   a reader of files --Post--> ask --Next--> runner sends the first part --ForgetTransfer
 //
+// A snapshot may be asked for where a trunk stands at its fork: then both are one ask. The runner's answer to the snapshot
+// lets Await return, and the runner is asked to end the episode afterwards.
+//
 // An ask is given out again if nothing came of it in kGiveAgainAfter: the runner may have lost the answer. Thread safe.
 #pragma once
 
@@ -29,8 +32,8 @@ class SnapshotDesk {
   // An ask with the id of one that stands changes nothing but `ends`, which stays once it is set. An ask for files has the id
   // of its transfer.
   void Post(const std::string& runner, const v1::NextSnapshotResponse& ask);
-  // Waits until the ask is answered and removes it; an ask that ends its episode stays. FAILED_PRECONDITION: the runner's
-  // error. DEADLINE_EXCEEDED: the runner did not answer until `deadline`.
+  // Waits until the ask is answered and removes it; an ask that ends its episode stays, and is given out until the episode
+  // has ended. FAILED_PRECONDITION: the runner's error. DEADLINE_EXCEEDED: the runner did not answer until `deadline`.
   absl::Status Await(const std::string& snapshot_id, std::chrono::nanoseconds deadline);
   // For the runner. Blocks, at most `wait`; nullopt = there is no ask.
   std::optional<v1::NextSnapshotResponse> Next(const std::string& runner, std::chrono::nanoseconds wait);
@@ -51,6 +54,8 @@ class SnapshotDesk {
     std::optional<std::string> answer;              // the runner's error; empty = it holds the snapshot
     int waiters = 0;
   };
+  // Nobody waits for the ask any more.
+  void Settle(std::map<std::string, Ask>::iterator ask) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<v1::NextSnapshotResponse> Give(const std::string& runner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const base::Clock& clock_;

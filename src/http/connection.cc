@@ -270,6 +270,12 @@ LoopTask<bool> Connection::Answer(Request request) {
     if (output.reply.has_value()) {
       co_return co_await WriteReply(*std::move(output.reply), request.version, keep_alive, request.is_head);
     }
+    if (output.stream.has_value() && request.is_head) {
+      if (!output.done || output.broken) exchange.Closed(Side::kClient);
+      const std::string head = StreamText(*output.stream, request.version >= 11, keep_alive);
+      const bool sent = co_await WriteBytes(head);
+      co_return sent&& keep_alive&& request.version >= 11;
+    }
     if (output.stream.has_value()) {
       const bool whole = co_await AnswerStream(exchange, std::move(output), request.version, request.keep_alive);
       if (!whole) exchange.Closed(closing_ ? Side::kServer : Side::kClient);

@@ -75,7 +75,7 @@ struct Refusal {
 
 // The end of a connection that stopped an exchange.
 enum class Side {
-  kClient,  // the client went away, or did not read for Options::write_timeout_s
+  kClient,  // the client went away, or did not read for Options::write_timeout_s, or asked for the head of a stream alone
   kServer,  // the server was stopped
 };
 
@@ -88,6 +88,7 @@ enum class Side {
 //   5. Closed is called at most once, and Send never after it. An answer that was sent whole is not followed by Closed.
 //   6. The server drops the Exchange after Closed or the end of the answer. Work that still runs then must own its
 //      memory.
+//   7. The answer to HEAD may be that to GET: the server sends its head alone. It then calls Closed on a stream that goes on.
 class Exchange {
  public:
   virtual ~Exchange() = default;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -24,6 +25,7 @@ namespace ingot::gateway {
 class MemoryPool final : public datapool::Client {
  public:
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
+    if (before_open) before_open(request.episode());
     base::MutexLock lock(mu_);
     if (!fail_open.ok()) return Unshared(fail_open);
     episodes_[request.episode().episode_id()] = request.episode();
@@ -77,6 +79,10 @@ class MemoryPool final : public datapool::Client {
   }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
     base::MutexLock lock(mu_);
+    ++ends_waiting_;
+    changed_.SignalAll();
+    while (end_gate_) changed_.Wait(mu_);
+    --ends_waiting_;
     if (!fail_end.ok()) return Unshared(fail_end);
     v1::Episode& episode = episodes_[request.episode_id()];
     ++ends;
@@ -172,6 +178,21 @@ class MemoryPool final : public datapool::Client {
     base::MutexLock lock(mu_);
     while (rewards_waiting_ == 0) changed_.Wait(mu_);
   }
+  // EndEpisode waits while the gate is closed.
+  void CloseEndGate(bool closed) {
+    base::MutexLock lock(mu_);
+    end_gate_ = closed;
+    changed_.SignalAll();
+  }
+  // Until `count` ends wait at the gate. False: there are fewer after 5 s.
+  bool WaitForEnds(int count) {
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    base::MutexLock lock(mu_);
+    while (ends_waiting_ < count && std::chrono::steady_clock::now() < patience) {
+      changed_.WaitFor(mu_, std::chrono::milliseconds(100));
+    }
+    return ends_waiting_ >= count;
+  }
   void FailReward(absl::Status status) {
     base::MutexLock lock(mu_);
     fail_reward_ = std::move(status);
@@ -207,6 +228,7 @@ class MemoryPool final : public datapool::Client {
     fail_open = std::move(status);
   }
 
+  std::function<void(const v1::Episode&)> before_open;  // set before the first episode; null = nothing
   std::atomic<int> ends{0};
 
  private:
@@ -217,6 +239,8 @@ class MemoryPool final : public datapool::Client {
   bool append_gate_ ABSL_GUARDED_BY(mu_) = false;
   bool reward_gate_ ABSL_GUARDED_BY(mu_) = false;
   int rewards_waiting_ ABSL_GUARDED_BY(mu_) = 0;
+  bool end_gate_ ABSL_GUARDED_BY(mu_) = false;
+  int ends_waiting_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status fail_list_ ABSL_GUARDED_BY(mu_), fail_reward_ ABSL_GUARDED_BY(mu_);
   std::string fail_get_id_ ABSL_GUARDED_BY(mu_);
   absl::Status fail_get_ ABSL_GUARDED_BY(mu_);

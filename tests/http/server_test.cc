@@ -85,6 +85,26 @@ TEST(HttpServer, StreamsAsChunks) {
   EXPECT_EQ(site.handler.sends(), 13u);
 }
 
+TEST(HttpServer, AnswersHeadOfAStreamWithItsHeadAlone) {
+  EchoSite site;
+  Wire wire(site.server().port());
+  for (const size_t bytes : {10, 2500}) {  // of one piece, and of several
+    wire.Send(Request("HEAD", "/stream", std::string(bytes, 'x')));
+    const Response head = Read(wire, true);
+    EXPECT_EQ(head.status, 200);
+    EXPECT_EQ(head.headers.at("transfer-encoding"), "chunked");
+    wire.Send(Request("POST", "/echo", "still in step"));
+    const Response next = Read(wire);
+    ASSERT_EQ(next.status, 200) << "bytes of the stream's body were sent";
+    EXPECT_EQ(next.body, "still in step");
+  }
+  EXPECT_EQ(site.handler.WaitForClosed(1), std::vector<Side>{Side::kClient});  // the stream of several pieces
+  Wire old(site.server().port());
+  old.Send("HEAD /stream HTTP/1.0\r\nContent-Length: 1\r\n\r\nx");
+  EXPECT_EQ(Read(old, true).status, 200);
+  EXPECT_EQ(old.Rest(), "");
+}
+
 TEST(HttpServer, RefusesByTheHeadAndDoesNotReadTheBody) {
   EchoSite site;
   Wire announced(site.server().port());
