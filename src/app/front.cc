@@ -1,5 +1,8 @@
 #include "app/front.h"
 
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/awaitable.hpp>
@@ -17,6 +20,9 @@
 #include <set>
 #include <utility>
 
+#include "base/log.h"
+#include "http/limits.h"
+
 namespace ingot::app {
 namespace {
 
@@ -28,17 +34,46 @@ constexpr std::chrono::seconds kConnect(2);       // for one gateway to take a c
 constexpr std::chrono::seconds kPatience(30);     // of a client, for the first gateway to be there
 constexpr std::chrono::milliseconds kPause(100);  // without a gateway, or a descriptor
 constexpr std::chrono::milliseconds kLook(500);   // between two looks at the registry
+constexpr std::chrono::minutes kSayAgain(10);     // that clients wait for a place
 constexpr size_t kBufferBytes = 32 << 10;
+constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 
 auto Into(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
+
+// The kernel asks a silent peer whether it is there: after a minute, and then every 15 s, four times in all.
+void KeepAlive(tcp::socket& socket) {
+  error_code ignored;
+  socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  const auto set = [&socket](int option, int value) {
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof(value));
+  };
+  set(TCP_KEEPIDLE, 60);
+  set(TCP_KEEPINTVL, 15);
+  set(TCP_KEEPCNT, 4);
+}
+
+// Lets this process open the files of its connections. Returns their number: that of the options, or for 0 as many as the
+// hard limit leaves.
+absl::StatusOr<int32_t> MakeRoom(const FrontOptions& options) {
+  if (options.max_connections > 0) {
+    INGOT_RETURN_IF_ERROR(http::RaiseFileLimit(int64_t{2} * options.max_connections));
+    return options.max_connections;
+  }
+  const uint64_t files = http::HardFileLimit();
+  const int32_t connections = std::max(1, http::ConnectionsWithin(files) / 2);
+  const auto needed = static_cast<int64_t>(std::min<uint64_t>(files, 2 * connections + http::kOtherFiles));
+  INGOT_RETURN_IF_ERROR(http::RaiseFileLimit(needed - http::kOtherFiles));
+  return connections;
+}
 
 }  // namespace
 
 class Front::Impl final : public std::enable_shared_from_this<Impl> {
  public:
-  Impl() : acceptor_(io_) {}
+  explicit Impl(FrontOptions options) : options_(options), acceptor_(io_) {}
 
   absl::Status Listen(const std::string& host, int port) {
+    INGOT_ASSIGN_OR_RETURN(max_connections_, MakeRoom(options_));
     error_code error;
     const auto address = asio::ip::make_address(host, error);
     if (error) return absl::InvalidArgumentError(absl::StrCat("http.host is '", host, "': an IP address is expected"));
@@ -70,27 +105,51 @@ class Front::Impl final : public std::enable_shared_from_this<Impl> {
  private:
   // A client's connection and the one to its gateway.
   struct Pair {
-    explicit Pair(tcp::socket from) : client(std::move(from)), gateway(client.get_executor()) {}
+    Pair(tcp::socket from, std::shared_ptr<int> count)
+        : client(std::move(from)),
+          gateway(client.get_executor()),
+          timer(client.get_executor()),
+          open(std::move(count)) {
+      ++*open;
+    }
+    ~Pair() { --*open; }
+    Pair(const Pair&) = delete;
+    Pair& operator=(const Pair&) = delete;
     void Close() {
       error_code ignored;
       client.close(ignored);
       gateway.close(ignored);
     }
     tcp::socket client, gateway;
+    asio::steady_timer timer;
+    std::chrono::steady_clock::time_point close_at = kNever;  // unless the client does what is awaited of it
+    const std::shared_ptr<int> open;                          // the number of all pairs
     std::string place;
     int directions = 2;  // that are being copied
   };
 
   asio::awaitable<void> Accept() {
     while (true) {
+      while (*open_ >= max_connections_) {
+        SayFull();
+        co_await Sleep();
+      }
       error_code error;
       tcp::socket client = co_await acceptor_.async_accept(Into(error));
       if (!error) {
-        asio::co_spawn(io_, Serve(std::make_shared<Pair>(std::move(client))), asio::detached);
+        asio::co_spawn(io_, Serve(std::make_shared<Pair>(std::move(client), open_)), asio::detached);
         continue;
       }
       co_await Sleep();  // no descriptor is left
     }
+  }
+
+  void SayFull() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < say_full_at_) return;
+    say_full_at_ = now + kSayAgain;
+    INGOT_LOG(warn, "the address for agents has {} connections, as many as it may: further clients wait",
+              max_connections_);
   }
 
   asio::awaitable<void> Sleep() {
@@ -110,6 +169,8 @@ class Front::Impl final : public std::enable_shared_from_this<Impl> {
     error_code ignored;
     pair->client.set_option(tcp::no_delay(true), ignored);
     pair->gateway.set_option(tcp::no_delay(true), ignored);
+    KeepAlive(pair->client);
+    KeepAlive(pair->gateway);
     pairs_.insert(pair);
     asio::co_spawn(io_, Copy(pair, pair->client, pair->gateway), asio::detached);
     co_await Copy(pair, pair->gateway, pair->client);
@@ -143,36 +204,60 @@ class Front::Impl final : public std::enable_shared_from_this<Impl> {
     co_return false;
   }
 
+  // Closes the pair once the client's patience is over, unless Spare is called before.
+  void Expect(const std::shared_ptr<Pair>& pair) {
+    pair->close_at = std::chrono::steady_clock::now() + options_.client_patience;
+    pair->timer.expires_at(pair->close_at);
+    pair->timer.async_wait([weak = std::weak_ptr<Pair>(pair)](const error_code& stopped) {
+      const std::shared_ptr<Pair> late = weak.lock();
+      if (!stopped && late != nullptr && late->close_at <= std::chrono::steady_clock::now()) late->Close();
+    });
+  }
+  static void Spare(Pair& pair) {
+    pair.close_at = kNever;
+    pair.timer.cancel();
+  }
+
   // Copies one direction to its end. The end of a direction is passed on; an error ends both.
   asio::awaitable<void> Copy(std::shared_ptr<Pair> pair, tcp::socket& from, tcp::socket& to) {
     std::array<char, kBufferBytes> buffer;
     error_code error;
+    const bool to_client = &to == &pair->client;
     while (true) {
       const size_t bytes = co_await from.async_read_some(asio::buffer(buffer), Into(error));
       if (error) break;
+      if (to_client) Expect(pair);
       co_await asio::async_write(to, asio::buffer(buffer.data(), bytes), Into(error));
+      if (to_client) Spare(*pair);
       if (error) break;
     }
     error_code ignored;
     if (error == asio::error::eof) {
       to.shutdown(tcp::socket::shutdown_send, ignored);
+      if (to_client) Expect(pair);
     } else {
       pair->Close();
     }
-    if (--pair->directions == 0) pairs_.erase(pair);
+    if (--pair->directions > 0) co_return;
+    Spare(*pair);
+    pairs_.erase(pair);
   }
 
+  const FrontOptions options_;
+  int32_t max_connections_ = 0;  // constant once it listens
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   int port_ = 0;
   // Of the thread of Run.
   std::vector<std::string> places_;
   size_t next_ = 0;
+  std::chrono::steady_clock::time_point say_full_at_ = {};
+  const std::shared_ptr<int> open_ = std::make_shared<int>(0);  // number of pairs, connected or not
   std::set<std::shared_ptr<Pair>> pairs_;
 };
 
-absl::StatusOr<std::unique_ptr<Front>> Front::Listen(const std::string& host, int port) {
-  auto impl = std::make_shared<Impl>();
+absl::StatusOr<std::unique_ptr<Front>> Front::Listen(const std::string& host, int port, FrontOptions options) {
+  auto impl = std::make_shared<Impl>(options);
   INGOT_RETURN_IF_ERROR(impl->Listen(host, port));
   return std::unique_ptr<Front>(new Front(std::move(impl)));
 }

@@ -6,9 +6,13 @@
 //                                    └─▶ gateway-1
 //
 // The connections of a gateway that is no longer registered are closed, so that its clients ask again and reach another one.
-// On Kubernetes a Service does the same. Thread safe.
+// So is the connection of a client that takes no bytes, or stays after its gateway has closed. Silence ends none: a gateway
+// closes the connections of its idle clients, and the kernel finds peers that are gone. Beyond max_connections, clients wait
+// in the system's queue. On Kubernetes a Service does the same. Thread safe.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,10 +27,18 @@
 
 namespace ingot::app {
 
+struct FrontOptions {
+  // Of clients. Each takes two file descriptors. 0 = 5120, or as many as the hard limit of open files leaves.
+  int32_t max_connections = 0;
+  // Until a client is closed that takes no bytes, or that stays after its gateway has closed.
+  std::chrono::milliseconds client_patience{60'000};
+};
+
 class Front {
  public:
-  // Listens. `port` 0 = a free one. UNAVAILABLE: it cannot.
-  static absl::StatusOr<std::unique_ptr<Front>> Listen(const std::string& host, int port);
+  // Listens, and raises this process's limit of open files for its connections. `port` 0 = a free one. UNAVAILABLE: it
+  // cannot listen. RESOURCE_EXHAUSTED: max_connections are more than the system allows.
+  static absl::StatusOr<std::unique_ptr<Front>> Listen(const std::string& host, int port, FrontOptions options = {});
   // Closes all connections.
   ~Front();
 

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -44,6 +46,8 @@ constexpr char kLock[] = "lock";               // of the process that drives the
 constexpr char kLaunchLock[] = "launch.lock";  // of the launcher that submits a job
 
 constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs tell why
+
+constexpr std::chrono::milliseconds kGlance(200);  // that IsHeld may hold a lock at most, on a busy machine
 
 bool Holds(const std::string& path, const std::string& name) {
   std::error_code none;
@@ -141,13 +145,18 @@ absl::Status Mend(const fs::path& path) {
   return absl::OkStatus();
 }
 
-// Takes a lock of the run's folder; returns its file. `remedy`: what to do where another process has it.
+// Takes a lock of the run's folder; returns its file. `remedy`: what to do where another process has it. Waits out a
+// glance of IsHeld.
 absl::StatusOr<int> Lock(const std::string& path, const char* file, const char* remedy) {
   const int fd = open(absl::StrCat(path, "/", file).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
     return absl::UnavailableError(absl::StrCat("cannot open '", path, "/", file, "': ", std::strerror(errno)));
   }
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  const auto end = std::chrono::steady_clock::now() + kGlance;
+  do {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  } while (std::chrono::steady_clock::now() < end);
   close(fd);
   return absl::FailedPreconditionError(absl::StrCat("the run '", path, "' is ", remedy));
 }

@@ -87,13 +87,33 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
 }
 
 absl::Status Supervisor::Start(RoleSpec spec) {
-  INGOT_ASSIGN_OR_RETURN(const pid_t pid, Spawn(spec, false));
-  INGOT_LOG(info, "role {} started as process {}", spec.name, pid);
   Role role;
   role.spec = std::move(spec);
-  role.pid = pid;
-  role.started = options_.clock->Now();
+  INGOT_RETURN_IF_ERROR(Begin(role));
   roles_.push_back(std::move(role));
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::Begin(Role& role) const {
+  INGOT_ASSIGN_OR_RETURN(role.pid, Spawn(role.spec, role.has_run));
+  if (!role.has_run) INGOT_LOG(info, "role {} started as process {}", role.spec.name, role.pid);
+  role.has_run = true;
+  role.failed_starts = 0;
+  role.started = options_.clock->Now();
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::BeginOrDefer(Role& role, const OnStatus& on_status) const {
+  const absl::Status begun = Begin(role);
+  if (begun.ok()) return begun;
+  const std::string why(begun.message());
+  if (role.failed_starts >= options_.max_restarts) {
+    return absl::AbortedError(absl::StrCat(why, "; gave up after ", role.failed_starts, " more tries"));
+  }
+  ++role.failed_starts;
+  const std::chrono::milliseconds wait = options_.restart_delay * (1 << std::min(role.failed_starts, 6));
+  role.start_after = options_.clock->Now() + wait;
+  on_status(absl::StrCat(why, "; it is tried again in ", wait.count(), " ms"));
   return absl::OkStatus();
 }
 
@@ -140,7 +160,9 @@ absl::Status Supervisor::StartArrivals(const OnStatus& on_status) {
   if (!options_.arrivals) return absl::OkStatus();
   for (RoleSpec& spec : options_.arrivals()) {
     on_status(absl::StrCat(spec.name, " is started here"));
-    INGOT_RETURN_IF_ERROR(Start(std::move(spec)));
+    Role& role = roles_.emplace_back();
+    role.spec = std::move(spec);
+    INGOT_RETURN_IF_ERROR(BeginOrDefer(role, on_status));
   }
   return absl::OkStatus();
 }
@@ -159,10 +181,12 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   if (role.pid < 0) {
     if (ending_.contains(role.spec.group) || options_.clock->Now() < role.start_after) return std::nullopt;
     if (IsHeld(role, on_status)) return std::nullopt;
-    INGOT_ASSIGN_OR_RETURN(role.pid, Spawn(role.spec, true));
-    role.started = options_.clock->Now();
+    const bool again = role.has_run;
+    INGOT_RETURN_IF_ERROR(BeginOrDefer(role, on_status));
+    if (role.pid < 0) return std::nullopt;
     const std::string count = absl::StrCat(" (", role.restarts, " of ", options_.max_restarts, ")");
-    on_status(absl::StrCat(role.spec.name, " started again", role.spec.group.empty() ? count : ""));
+    on_status(absl::StrCat(role.spec.name, again ? " started again" : " started",
+                           again && role.spec.group.empty() ? count : ""));
     return std::nullopt;
   }
   int wait_status = 0;

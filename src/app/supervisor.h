@@ -18,6 +18,9 @@
 // A role that ended with an error while there is an obstacle, such as a full disk, is started again once it is gone. Its end
 // does not count as a crash, and a role that decides does not end the run by it.
 //
+// A start may fail, such as for want of a process or of a file descriptor. Once the run goes on, it is tried again after a
+// wait that doubles, max_restarts times in a row. That is no crash of the role.
+//
 // Not thread safe: one thread starts and runs it. Children die with the supervisor, even if it is killed.
 #pragma once
 
@@ -93,6 +96,7 @@ class Supervisor {
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
   ~Supervisor();
 
+  // Starts a first role; an error is not tried again.
   absl::Status Start(RoleSpec spec);
 
   // Runs until the deciding role ended and all others are stopped; returns the deciding role's exit code. Once `stop`
@@ -105,7 +109,9 @@ class Supervisor {
   struct Role {
     RoleSpec spec;
     pid_t pid = -1;
-    int restarts = 0;  // of a group's member: crashes that count for it
+    int restarts = 0;       // of a group's member: crashes that count for it
+    int failed_starts = 0;  // since it ran last
+    bool has_run = false;
     bool done = false;
     bool killed = false;                                  // by the supervisor, since it outlived its group
     bool died = false;                                    // of itself, and thereby ended its group
@@ -128,6 +134,9 @@ class Supervisor {
   static absl::StatusOr<pid_t> Spawn(const RoleSpec& spec, bool again);
   // "NAME exited with 3: ERROR; see LOG", with the error that the role printed last, if it printed one
   static std::string Describe(const Role& role, int wait_status);
+  absl::Status Begin(Role& role) const;
+  // As Begin, but a role that cannot start is due again later, and has no process until then. ABORTED: it failed too often.
+  absl::Status BeginOrDefer(Role& role, const OnStatus& on_status) const;
   // Tends all roles until the run ends. Roles that still run then are not stopped.
   Ending TendAll(const std::function<bool()>& stop, const OnStatus& on_status);
   // Starts `role` if it is due, or reaps it if it ended. Returns the run's ending if this decides it.

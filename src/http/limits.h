@@ -1,5 +1,5 @@
 // Limits of an HTTP server: the file descriptors of the process, and the memory of request bodies. Internal to the
-// folder and to its tests.
+// folder, to its tests and to app/front.
 #pragma once
 
 #include <atomic>

@@ -109,7 +109,7 @@ class LocalRegistry final : public Registry {
 
   absl::StatusOr<LockedFile> LockTable() const;
   absl::StatusOr<Table> Load() const;
-  absl::Status Store(const Table& table) const;
+  absl::Status Store(const Table& table, bool durably) const;
   // A table without the leases that are over.
   absl::StatusOr<Table> Read();
   // Changes the table alone among all processes. An error of `change` leaves it as it was.
@@ -168,7 +168,8 @@ absl::StatusOr<LockedFile> LocalRegistry::LockTable() const {
 absl::StatusOr<Table> LocalRegistry::Load() const {
   Table table;
   const absl::StatusOr<std::string> bytes = base::ReadFile(TablePath());
-  if (bytes.ok() && table.ParseFromString(*bytes)) return table;
+  // An empty file, as a crash of the machine may leave it, is a message without a revision.
+  if (bytes.ok() && table.ParseFromString(*bytes) && table.revision() > 0) return table;
   if (!bytes.ok() && !absl::IsNotFound(bytes.status())) return bytes.status();
   if (bytes.ok()) INGOT_LOG(warn, "{} is damaged: the registry begins anew", TablePath());
   table.Clear();
@@ -176,15 +177,16 @@ absl::StatusOr<Table> LocalRegistry::Load() const {
   return table;
 }
 
-absl::Status LocalRegistry::Store(const Table& table) const {
+absl::Status LocalRegistry::Store(const Table& table, bool durably) const {
   const std::string fresh = TablePath() + ".new", bytes = table.SerializeAsString();
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return FileError("write", fresh);
   const ssize_t written = write(fd, bytes.data(), bytes.size());
+  const bool synced = !durably || fsync(fd) == 0;
   close(fd);
-  if (written != static_cast<ssize_t>(bytes.size())) return FileError("write", fresh);
+  if (written != static_cast<ssize_t>(bytes.size()) || !synced) return FileError("write", fresh);
   if (rename(fresh.c_str(), TablePath().c_str()) != 0) return FileError("replace", TablePath());
-  return absl::OkStatus();
+  return durably ? base::SyncDir(options_.folder) : absl::OkStatus();
 }
 
 bool LocalRegistry::IsOver(const v1::RegistryLease& lease) const {
@@ -219,9 +221,10 @@ absl::StatusOr<Table> LocalRegistry::Read() {
 absl::Status LocalRegistry::Write(const std::function<absl::Status(Table&)>& change) {
   INGOT_ASSIGN_OR_RETURN(const LockedFile lock, LockTable());
   INGOT_ASSIGN_OR_RETURN(Table table, Load());
+  const int64_t before = table.revision();
   Sweep(table);
   INGOT_RETURN_IF_ERROR(change(table));
-  return Store(table);
+  return Store(table, table.revision() != before);
 }
 
 absl::StatusOr<std::unique_ptr<Lease>> LocalRegistry::Grant(std::chrono::milliseconds ttl,

@@ -5,8 +5,9 @@
 //   FOLDER/sessions/S   one per open registry, kept locked by its process. The kernel drops the lock when the process dies.
 //
 // A lease is over when its session's lock is free, or when its time has come by the clock. Whoever looks next deletes its
-// entries. A watcher looks every `poll`. Nothing is fsynced: leases outlive no restart of the machine, and a table that was
-// lost begins at a revision taken from the time of day, so that fencing tokens go on growing.
+// entries. A watcher looks every `poll`. A new revision is fsynced before it is told, so that no fencing token comes twice
+// after a power cut. A renewal of a lease is not: leases outlive no restart of the machine. A table that was lost begins at a
+// revision taken from the time of day, so that fencing tokens go on growing.
 #pragma once
 
 #include <chrono>

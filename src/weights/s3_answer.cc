@@ -21,6 +21,12 @@ constexpr std::array<const char*, 5> kOfCredentials = {"InvalidAccessKeyId", "Si
 constexpr std::array<const char*, 6> kOfTheMoment = {"RequestTimeout",     "SlowDown",   "InternalError",
                                                      "ServiceUnavailable", "Throttling", "ConditionalRequestConflict"};
 
+// An object may hold any bytes, also those of an error.
+bool Succeeded(const S3Answer& answer) {
+  const bool accepted = answer.http >= 200 && answer.http < 300;
+  return accepted && (!answer.error_in_body || answer.body.find("<Error>") == std::string::npos);
+}
+
 std::string Said(const S3Answer& answer) {
   const std::string code = XmlText(answer.body, "Code"), message = XmlText(answer.body, "Message");
   base::PrintableOptions printable;
@@ -55,13 +61,13 @@ std::string XmlText(std::string_view xml, const std::string& name) {
 }
 
 bool MayPass(const S3Answer& answer) {
+  if (Succeeded(answer)) return false;
   const std::string code = XmlText(answer.body, "Code");
   return answer.http >= 500 || answer.http == 429 || IsOneOf(code, kOfTheMoment);
 }
 
 absl::Status ErrorOf(const S3Answer& answer, const S3Options& options) {
-  const bool failed = answer.body.find("<Error>") != std::string::npos;
-  if (answer.http >= 200 && answer.http < 300 && !failed) return absl::OkStatus();
+  if (Succeeded(answer)) return absl::OkStatus();
   const std::string code = XmlText(answer.body, "Code"), said = Said(answer);
   if (MayPass(answer)) return absl::UnavailableError(said);
   if (code == "NoSuchBucket") {

@@ -16,6 +16,7 @@ struct S3Answer {
   int http = 0;
   std::map<std::string, std::string> headers;  // by lower-case name
   std::string body;
+  bool error_in_body = false;  // a 2xx answer to this request may tell an error in its body
 
   std::string Header(const std::string& name) const;  // empty = there is none
 };
@@ -26,7 +27,7 @@ std::vector<std::string> XmlTexts(std::string_view xml, const std::string& name)
 // The first of them; empty = there is none.
 std::string XmlText(std::string_view xml, const std::string& name);
 
-// OK for 2xx without an error in its body. Otherwise as obligation 4 of ObjectStore says; NOT_FOUND: no such object.
+// OK for 2xx, unless error_in_body is set and an error is there. The bytes of an object are not read. Otherwise as obligation 4 of ObjectStore says; NOT_FOUND: no such object.
 // ABORTED: a condition of the request does not hold.
 absl::Status ErrorOf(const S3Answer& answer, const S3Options& options);
 

@@ -142,6 +142,7 @@ absl::StatusOr<S3Answer> S3Http::SendOnce(const S3Request& request, TimePoint de
   if (code == CURLE_OK) {
     received.answer.http = received.head.status;
     received.answer.headers = std::move(received.head.headers);
+    received.answer.error_in_body = request.error_in_body;
     return std::move(received.answer);
   }
   const std::string why = reason[0] == '\0' ? curl_easy_strerror(code) : &reason[0];

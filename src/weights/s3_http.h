@@ -20,6 +20,7 @@ struct S3Request {
   std::string_view body = {};
   std::vector<std::string> headers = {};  // "Name: value"
   int64_t max_answer = 1 << 20;           // bytes
+  bool error_in_body = false;             // the server answers 200 before its work is done: an upload's completion
 };
 
 // Thread safe: requests of several threads go over connections of their own, which stay open.

@@ -170,7 +170,8 @@ class S3Store final : public ObjectStore {
                       "</ETag></Part>");
     }
     list += "</CompleteMultipartUpload>";
-    return Ask({.method = "POST", .path = path, .query = upload, .body = list}, deadline).status();
+    return Ask({.method = "POST", .path = path, .query = upload, .body = list, .error_in_body = true}, deadline)
+        .status();
   }
 
   // ABORTED: the object changed meanwhile.

@@ -89,6 +89,16 @@ absl::StatusOr<std::unique_ptr<VersionWriter>> VersionWriter::Open(std::shared_p
   return writer;
 }
 
+// Another trainer may have moved `live` while this process was paused. It does so before it stores anything, so objects that
+// were listed before this check are none of its own.
+absl::Status VersionWriter::CheckLiveIsOwn() const {
+  const std::string key = LiveKey(options_.run);
+  INGOT_ASSIGN_OR_RETURN(const StoredObject found, store_->Get(key, kMaxPointerBytes));
+  if (found.tag == tag_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(store_->Describe(), ": '", key, "' is no longer as this trainer left it, so it removes no objects"));
+}
+
 absl::StatusOr<int64_t> VersionWriter::MoveLive(v1::LiveVersions next) {
   next.set_sequence(live_.sequence() + 1);
   const std::string key = LiveKey(options_.run), text = PrintLive(next);
@@ -276,6 +286,7 @@ absl::Status VersionWriter::RemoveOld() {
     base::MutexLock lock(mu_);
     const bool next = folder >= VersionFolder(options_.run, {LastOf(live_.newest()).version + 1, 0});
     if (NeededFolders().contains(folder) || (options_.rank_shards && next)) continue;
+    INGOT_RETURN_IF_ERROR(CheckLiveIsOwn());
     for (const std::string& key : objects) INGOT_RETURN_IF_ERROR(store_->Delete(key));
   }
   return absl::OkStatus();

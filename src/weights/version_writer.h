@@ -10,7 +10,8 @@
 //                     |                     '- whoever holds none of the versions begins here
 //                     '- engines that lag find their way from here
 //
-// An object is removed when no route names it. A reader that misses one reads `live` again.
+// An object is removed when no route names it, and `live` is as this writer left it. A reader that misses one reads `live`
+// again.
 //
 // Every move of `live` names the content that it replaces, so an earlier trainer that still runs is refused.
 // Thread safe; calls block, one after the other, and the anchors are made by a thread of the writer.
@@ -77,6 +78,8 @@ class VersionWriter {
   absl::StatusOr<v1::VersionRoute> RouteOf(const EncodedDelta& delta, bool anchor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool FindRoute(const HeldVersion& version, v1::VersionRoute* route) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<int64_t> MoveLive(v1::LiveVersions next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // FAILED_PRECONDITION: `live` is another than this writer moved last.
+  absl::Status CheckLiveIsOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MakeAnchorIfDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeAnchor(const Snapshot& snapshot) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status RemoveOld() ABSL_LOCKS_EXCLUDED(mu_);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "base/listening_socket.h"
@@ -22,6 +23,15 @@ int Connected(int port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   return socket;
+}
+
+// The longest wait of the socket for bytes, or for room.
+void SetWait(int socket, std::chrono::milliseconds wait) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
+  const timeval limit{.tv_sec = seconds.count(), .tv_usec = std::chrono::microseconds(wait - seconds).count()};
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    EXPECT_EQ(::setsockopt(socket, SOL_SOCKET, option, &limit, sizeof(limit)), 0);
+  }
 }
 
 // Sends a line, and returns the answer up to its end; "" = the connection was closed.
@@ -106,6 +116,68 @@ TEST(Front, PassesOverAGatewayThatTakesNoConnection) {
     EXPECT_EQ(Ask(client, "one\n"), "b one");
     ::close(client);
   }
+}
+
+TEST(Front, ClosesAClientThatStaysAfterItsGateway) {
+  const base::testing::ListeningSocket gateway;
+  const auto front = Front::Listen("127.0.0.1", 0, {.client_patience = std::chrono::milliseconds(50)}).value();
+  front->SetGateways({gateway.place()});
+  const int client = Connected(front->port());
+  const int accepted = gateway.Accept();
+  SetWait(accepted, std::chrono::seconds(20));
+  ::shutdown(accepted, SHUT_WR);
+  char byte = 0;
+  EXPECT_EQ(::recv(client, &byte, 1, 0), 0);
+  EXPECT_EQ(::recv(accepted, &byte, 1, 0), 0) << "the client has not closed its side";
+  ::close(accepted);
+  ::close(client);
+}
+
+TEST(Front, AClientThatHasClosedItsSideGetsItsAnswer) {
+  const base::testing::ListeningSocket gateway;
+  const auto front = Front::Listen("127.0.0.1", 0, {.client_patience = std::chrono::milliseconds(50)}).value();
+  front->SetGateways({gateway.place()});
+  const int client = Connected(front->port());
+  const int accepted = gateway.Accept();
+  ::shutdown(client, SHUT_WR);
+  char byte = 0;
+  EXPECT_EQ(::recv(accepted, &byte, 1, 0), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // longer than the patience
+  EXPECT_EQ(::send(accepted, "a\n", 2, MSG_NOSIGNAL), 2);
+  EXPECT_EQ(::recv(client, &byte, 1, 0), 1);
+  EXPECT_EQ(byte, 'a');
+  ::close(accepted);
+  ::close(client);
+}
+
+TEST(Front, ClosesAClientThatTakesNoBytes) {
+  const base::testing::ListeningSocket gateway;
+  const auto front = Front::Listen("127.0.0.1", 0, {.client_patience = std::chrono::milliseconds(50)}).value();
+  front->SetGateways({gateway.place()});
+  const int client = Connected(front->port());
+  const int accepted = gateway.Accept();
+  SetWait(accepted, std::chrono::seconds(20));
+  const std::string bytes(64 << 10, 'x');
+  while (::send(accepted, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
+  }
+  EXPECT_NE(errno, EAGAIN) << "the gateway waits for ever";
+  ::close(accepted);
+  ::close(client);
+}
+
+TEST(Front, BeyondItsConnectionsClientsWait) {
+  NamedServer a("a");
+  const auto front = Front::Listen("127.0.0.1", 0, {.max_connections = 1}).value();
+  front->SetGateways({a.place()});
+  const int first = Connected(front->port());
+  EXPECT_EQ(Ask(first, "one\n"), "a one");
+  const int second = Connected(front->port());
+  SetWait(second, std::chrono::milliseconds(300));
+  EXPECT_EQ(Ask(second, "two\n"), "");
+  ::close(first);
+  SetWait(second, std::chrono::seconds(20));
+  EXPECT_EQ(Ask(second, ""), "a two");
+  ::close(second);
 }
 
 TEST(Front, APortThatIsTakenIsAnError) {

@@ -1,9 +1,12 @@
 #include "app/run_dir.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +14,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 
 namespace ingot::app {
 namespace {
@@ -138,6 +142,19 @@ TEST_F(RunDirTest, ARefusedJobLeavesTheReplacedRunAsItWas) {
     EXPECT_TRUE(*RunDir::IsHeld(root_, "run"));
   }
   EXPECT_EQ(Contents(), before);
+}
+
+TEST_F(RunDirTest, AStartWaitsOutAGlanceAtItsLock) {
+  MakeRun();
+  const int glance = ::open(Path("lock").c_str(), O_RDONLY | O_CLOEXEC);  // as IsHeld of another process
+  ASSERT_EQ(::flock(glance, LOCK_SH), 0);
+  const std::jthread other([glance] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ::close(glance);
+  });
+  const auto dir = RunDir::Open(root_, "run", IfExists::kResume);
+  EXPECT_TRUE(dir.ok()) << dir.status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(RunDir::Open(root_, "run", IfExists::kResume).status())) << "it is held";
 }
 
 // The node of an accepted job may be faster than its launcher, and may end before its run begins.

@@ -156,6 +156,65 @@ TEST_F(Supervised, ARoleThatCannotStartIsNamed) {
               AllOf(HasSubstr("cannot start role other"), HasSubstr(role.log_path)));
 }
 
+TEST_F(Supervised, AStartThatFailsIsTriedAgainAndCountsForNoCrash) {
+  // Without the folder of its log no process can be started.
+  const std::string logs = folder_ + "/logs";
+  std::filesystem::create_directory(logs);
+  RoleSpec other = Role(
+      "other", "[ -n \"$AGAIN\" ] && touch " + folder_ + "/done && " + kWaits + "; rm -r " + logs + "; kill -9 $$");
+  other.log_path = logs + "/other.log";
+  SupervisorOptions options;
+  options.max_restarts = 2;
+  options.restart_delay = milliseconds(5);
+  Supervisor supervisor(options);
+  ASSERT_TRUE(supervisor.Start(other).ok());
+  ASSERT_TRUE(supervisor.Start(Role("leader", "until [ -e " + folder_ + "/done ]; do sleep 0.02; done")).ok());
+  const auto code = supervisor.Run([] { return false; },
+                                   [&](const std::string& line) {
+                                     said_ += line + "\n";
+                                     if (line.ends_with("tried again in 20 ms"))
+                                       std::filesystem::create_directory(logs);
+                                   });
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+  EXPECT_THAT(said_, HasSubstr("cannot start role other: cannot open " + other.log_path));
+  EXPECT_THAT(said_, HasSubstr("; it is tried again in 10 ms\n"));
+  EXPECT_THAT(said_, HasSubstr("other started again (1 of 2)\n"));
+}
+
+TEST_F(Supervised, ARoleThatNeverStartsAgainEndsTheRun) {
+  RoleSpec other = Role("other", "rm -r " + folder_ + "/logs; kill -9 $$");
+  std::filesystem::create_directory(folder_ + "/logs");
+  other.log_path = folder_ + "/logs/other.log";
+  const auto code = Run({other, Role("leader", kWaits)});
+  EXPECT_TRUE(absl::IsAborted(code.status())) << code.status();
+  EXPECT_THAT(std::string(code.status().message()), HasSubstr("; gave up after 2 more tries"));
+}
+
+TEST_F(Supervised, AnArrivalThatCannotStartComesLater) {
+  const std::string logs = folder_ + "/logs";
+  bool arrived = false;
+  SupervisorOptions options;
+  options.restart_delay = milliseconds(5);
+  options.arrivals = [&] {
+    std::vector<RoleSpec> specs;
+    if (std::exchange(arrived, true)) return specs;
+    specs.push_back(Role("late", "[ -z \"$AGAIN\" ] || exit 3; touch " + folder_ + "/late; " + kWaits));
+    specs.back().log_path = logs + "/late.log";
+    return specs;
+  };
+  Supervisor supervisor(options);
+  ASSERT_TRUE(supervisor.Start(Role("leader", "until [ -e " + folder_ + "/late ]; do sleep 0.02; done")).ok());
+  const auto code = supervisor.Run([] { return false; },
+                                   [&](const std::string& line) {
+                                     said_ += line + "\n";
+                                     if (line.ends_with(" ms")) std::filesystem::create_directory(logs);
+                                   });
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_THAT(said_, HasSubstr("cannot start role late"));
+  EXPECT_THAT(said_, HasSubstr("late started\n")) << "without the arguments of a later start";
+}
+
 TEST_F(Supervised, RolesArriveWhileOthersRunAndTheirStatesAreTold) {
   std::vector<std::vector<RoleState>> told;
   bool arrived = false;

@@ -6,11 +6,24 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include "base/file.h"
 #include "events.h"
+
+namespace {
+std::atomic<int> synced_files = 0;
+}  // namespace
+
+// In place of the C library's, for this program: it counts the files of the registry that are made durable.
+extern "C" int fsync(int fd) {
+  ++synced_files;
+  return ::fdatasync(fd);
+}
 
 namespace ingot::registry {
 namespace {
@@ -84,6 +97,33 @@ TEST_F(LocalRegistryTest, ALostTableBeginsAtAGreaterRevision) {
   std::ofstream(options_.folder + "/table", std::ios::trunc) << "\xff no table";
   EXPECT_FALSE((*registry->Get("a")).has_value());
   EXPECT_GT(registry->Put("a", "1", {})->entry.create_revision, before);
+}
+
+TEST_F(LocalRegistryTest, AnEmptyTableIsALostOne) {
+  const auto registry = Open();
+  const int64_t before = registry->Put("a", "1", {})->entry.create_revision;
+  std::filesystem::resize_file(options_.folder + "/table", 0);
+  EXPECT_FALSE((*registry->Get("a")).has_value());
+  EXPECT_GT(registry->Put("a", "1", {})->entry.create_revision, before);
+}
+
+TEST_F(LocalRegistryTest, ANewRevisionIsOnDiskAndARenewalNeedNotBe) {
+  base::ManualClock clock(seconds(1));
+  const auto registry = Open(clock);
+  const auto lease = *registry->Grant(seconds(6), nullptr);
+  int before = synced_files;
+  ASSERT_TRUE(registry->Put("a", "1", {.lease = lease->id()}).ok());
+  EXPECT_EQ(synced_files, before + 2) << "the table and its folder";
+  before = synced_files;
+  ASSERT_TRUE(registry->Put("a", "2", {.expected_revision = 1}).ok());
+  EXPECT_EQ(synced_files, before) << "nothing changed";
+  const std::string table = options_.folder + "/table", old = *base::ReadFile(table);
+  clock.AwaitWaiters(1);
+  clock.Advance(seconds(3));
+  const auto end = std::chrono::steady_clock::now() + seconds(30);
+  while (*base::ReadFile(table) == old && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_NE(*base::ReadFile(table), old) << "it is renewed";
+  EXPECT_EQ(synced_files, before) << "a renewal";
 }
 
 TEST_F(LocalRegistryTest, SaysWhenAnotherProcessHoldsTheTable) {

@@ -30,13 +30,17 @@ class FaultyStore final : public ObjectStore {
     if (on_swapped) INGOT_RETURN_IF_ERROR(on_swapped());
     return swapped;
   }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override { return store_->List(prefix); }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override {
+    if (on_list) on_list();
+    return store_->List(prefix);
+  }
   absl::Status Delete(const std::string& key) override { return store_->Delete(key); }
   std::string Describe() const override { return store_->Describe(); }
 
   std::function<absl::Status(const std::string& key)> on_put;            // before it is done
   std::function<void(const std::string& key, int64_t bytes)> on_stored;  // after it was done
   std::function<absl::Status()> on_swapped;                              // after it was done
+  std::function<void()> on_list;                                         // before it is done
 
  private:
   const std::shared_ptr<ObjectStore> store_;

@@ -316,6 +316,30 @@ TEST_P(FollowerTest, ALaterTrainerGoesOnAndTheEarlierOneIsRefused) {
   EXPECT_TRUE(SameWeights(*process.engine.live(), *again));
 }
 
+TEST_P(FollowerTest, AnEarlierTrainerThatWasPausedRemovesNoObjectsOfTheLaterOne) {
+  auto faulty = std::make_shared<FaultyStore>(store_);
+  testing::Tensors other;
+  other.Add("a", "F32", {1}, "1234");
+  const auto again = other.Take(1);
+  std::unique_ptr<VersionWriter> later;
+  std::promise<void> taken_over;
+  // The earlier one is paused before it lists the objects to be removed.
+  faulty->on_list = [&] {
+    if (later != nullptr) return;
+    later = Writer();
+    EXPECT_EQ(later->Publish(DeltaOf(nullptr, *again), false).status(), absl::OkStatus());
+    taken_over.set_value();
+  };
+  const WriterOptions options{.run = kRun, .history = "h", .anchor_every = 1};
+  auto earlier = VersionWriter::Open(faulty, options, [this] { return newest_; }).value();
+  Next(*earlier);
+  Next(*earlier);  // with an anchor, after which old objects are removed
+  taken_over.get_future().wait();
+  earlier.reset();  // once its removal has ended
+  int64_t bytes = 0;
+  EXPECT_EQ(LoadVersion(*store_, kRun, NameOf(*again), VersionKind::kAnchor, {}, &bytes).status(), absl::OkStatus());
+}
+
 TEST_P(FollowerTest, AnotherRunOfTheNameIsRefused) {
   Next(*Writer());
   const auto opened = VersionWriter::Open(store_, {.run = kRun, .history = "another"}, [] { return nullptr; });

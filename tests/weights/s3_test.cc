@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "http/server.h"
 #include "weights/object_stores.h"
 #include "weights/s3_answer.h"
 
@@ -24,9 +25,11 @@ S3Options Options() {
   return options;
 }
 
+// The answer to a request that may be told an error late.
 S3Answer Answer(int http, const std::string& code, const std::string& more = "") {
   S3Answer answer;
   answer.http = http;
+  answer.error_in_body = true;
   if (!code.empty()) {
     answer.body =
         "<?xml version=\"1.0\"?><Error><Code>" + code + "</Code><Message>as it is</Message>" + more + "</Error>";
@@ -67,6 +70,16 @@ TEST(S3AnswerTest, TellsFaultsApart) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(one.text));
   }
   EXPECT_EQ(ErrorOf(Answer(206, ""), Options()), absl::OkStatus());
+}
+
+TEST(S3AnswerTest, AnObjectMayHoldTheBytesOfAnError) {
+  S3Answer object = Answer(206, "SlowDown");
+  object.error_in_body = false;
+  EXPECT_EQ(ErrorOf(object, Options()), absl::OkStatus());
+  EXPECT_FALSE(MayPass(object));
+  object.http = 503;
+  EXPECT_TRUE(absl::IsUnavailable(ErrorOf(object, Options())));
+  EXPECT_TRUE(MayPass(object));
 }
 
 TEST(S3AnswerTest, NamesTheRegionOfTheBucket) {
@@ -124,6 +137,43 @@ TEST(S3CredentialsTest, ComeFromAFileOfTheOwnerAlone) {
   const absl::Status half = ReadS3Credentials(path).status();
   EXPECT_TRUE(absl::IsInvalidArgument(half));
   EXPECT_THAT(std::string(half.message()), Not(HasSubstr("hidden")));
+}
+
+constexpr char kLikeAnError[] = "<Error><Code>SlowDown</Code></Error>";
+
+// A bucket whose objects look like errors. An upload in parts fails at its end.
+class FailingUploads final : public http::Handler {
+ public:
+  http::Opening Head(http::RequestHead head) override {
+    return {.exchange = http::MakeExchange([head](const std::string&) {
+              http::Reply reply{.content_type = "application/xml", .fields = {{"ETag", "\"1\""}}};
+              const bool begins = head.target.find("uploads=") != std::string::npos;
+              if (head.method == "GET") reply.body = kLikeAnError;
+              if (head.method == "POST") {
+                reply.body = begins ? "<UploadId>1</UploadId>" : "<Error><Code>InvalidPart</Code></Error>";
+              }
+              return reply;
+            })};
+  }
+};
+
+TEST(S3UploadTest, ReadsTheBodyOfACompletionAndOfNoObject) {
+  FailingUploads handler;
+  http::Options server_options;
+  server_options.port = 0;
+  server_options.shutdown_grace_s = 0;
+  const auto server = http::Server::Listen(server_options, handler).value();
+  server->Serve();
+  S3Options options = Options();
+  options.endpoint = server->url();
+  options.part_bytes = 5 << 20;
+  options.deadline = std::chrono::seconds(30);
+  const auto store = OpenS3Store(options, {"key", "secret", ""}).value();
+  const auto object = store->Get("run/object", 1000);
+  ASSERT_EQ(object.status(), absl::OkStatus());
+  EXPECT_EQ(object->bytes, kLikeAnError);
+  const absl::Status put = store->Put("run/object", std::string((5 << 20) + 1, 'x'));
+  EXPECT_THAT(std::string(put.message()), HasSubstr("InvalidPart"));
 }
 
 TEST(S3StoreTest, AMissingBucketIsToldByTheCheck) {
