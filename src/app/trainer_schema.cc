@@ -37,8 +37,9 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
                "loss_aggregation constant: divisor of an episode's sum, in tokens");
   schema.Choice("trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "none"},
                 "baseline of a return: the group's mean, the mean of its other samples, the batch's mean, or none");
-  schema.Choice("trainer.advantage_normalization", &o.advantage_normalization, {"none", "group", "batch"},
-                "divide advantages by a standard deviation");
+  schema.Choice("trainer.advantage_normalization", &o.advantage_normalization, {"none", "group", "batch", "terms"},
+                "divide advantages by a standard deviation; terms: each of rewards.terms by its own in the group, then "
+                "their weighted sum by the batch's");
   schema.Choice("trainer.advantage_credit", &o.advantage_credit, {"outcome", "reward_to_go"},
                 "credit of a turn: the episode's whole return, or the rewards from that turn on");
   schema.Choice("trainer.advantage_branches", &o.advantage_branches, {"nested", "siblings"},

@@ -35,7 +35,8 @@ absl::StatusOr<std::vector<double>> TurnRewards(const v1::EpisodeTree& tree,
 
 class Planner {
  public:
-  Planner(const v1::Group& group, const std::string& credit) : group_(group), credit_(credit) {
+  Planner(const v1::Group& group, const std::string& credit, bool by_terms)
+      : group_(group), credit_(credit), by_terms_(by_terms) {
     for (const v1::EpisodeTree& tree : group.episodes()) graded_ = graded_ || tree.episode().has_grade();
   }
 
@@ -105,7 +106,38 @@ class Planner {
     if (trunk != trunks_.end()) turns.insert(turns.begin(), trunk->second.turns.begin(), trunk->second.turns.end());
     out_.parts.push_back({index, false, out_.rows.rows.size()});
     out_.rows.rows.push_back(CreditTurns(reward, turns, credit_));
+    if (by_terms_) {
+      const size_t shared = trunk == trunks_.end() ? 0 : trunk->second.turns.size();
+      INGOT_RETURN_IF_ERROR(AddTerms(tree, shared, out_.rows.rows.back()));
+    }
     out_.rows.trunks.push_back(trunk == trunks_.end() ? -1 : static_cast<int32_t>(trunk->second.index));
+    return absl::OkStatus();
+  }
+
+  // Adds the terms of the episode's grade to its row. `shared`: the turns of its trunk, where a judged group earns nothing.
+  absl::Status AddTerms(const v1::EpisodeTree& tree, size_t shared, EpisodeReturn& row) {
+    if (!graded_) {
+      row.terms.push_back({1, row.value, row.credits});
+      return absl::OkStatus();
+    }
+    const v1::Grade& grade = tree.episode().grade();
+    if (first_grade_ == nullptr) first_grade_ = &grade;
+    const bool same = std::equal(
+        grade.terms().begin(), grade.terms().end(), first_grade_->terms().begin(), first_grade_->terms().end(),
+        [](const auto& a, const auto& b) { return a.term() == b.term() && a.weight() == b.weight(); });
+    if (!same)
+      return absl::InvalidArgumentError("its terms, or their weights, are not those of the group's first grade");
+    for (const v1::TermValue& term : grade.terms()) {
+      if (!std::isfinite(term.value()) || !std::isfinite(term.weight())) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("term '", term.term(), "' has a value that is not a finite number"));
+      }
+      NoteFault(tree.episode(), absl::StrCat("the value of term '", term.term(), "'"), term.value());
+      INGOT_ASSIGN_OR_RETURN(std::vector<double> turns, TurnRewards(tree, term.calls()));
+      turns.insert(turns.begin(), shared, 0.0);
+      EpisodeReturn of_term = CreditTurns(term.value(), turns, credit_);
+      row.terms.push_back({term.weight(), of_term.value, std::move(of_term.credits)});
+    }
     return absl::OkStatus();
   }
 
@@ -132,15 +164,17 @@ class Planner {
 
   const v1::Group& group_;
   const std::string& credit_;
+  const bool by_terms_;
   bool graded_ = false;
+  const v1::Grade* first_grade_ = nullptr;    // of a row, with `by_terms_`
   std::map<std::string_view, Trunk> trunks_;  // by episode id
   TrainedGroup out_;
 };
 
 }  // namespace
 
-absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit) {
-  return Planner(group, credit).Plan();
+absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, bool by_terms) {
+  return Planner(group, credit, by_terms).Plan();
 }
 
 }  // namespace ingot::trainer

@@ -27,8 +27,9 @@ struct TrainedGroup {
   std::string reward_fault;  // names the first reward beyond tree::kMaxReward; empty = there is none
 };
 
-// `credit`: of a turn (advantage.h). INVALID_ARGUMENT names the episode: a reward is not finite, or is of a call that the
-// episode does not hold.
-absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit);
+// `credit`: of a turn (advantage.h). `by_terms`: rows have EpisodeReturn::terms, as the grades name them; the posted reward
+// of a group without grades is its one term. INVALID_ARGUMENT names the episode: a reward is not finite, or is of a call
+// that the episode does not hold; or with `by_terms` its terms are others than those of the group's first grade.
+absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, bool by_terms = false);
 
 }  // namespace ingot::trainer
