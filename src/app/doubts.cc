@@ -70,11 +70,12 @@ Found StageWithoutSteps(const RunConfig& config, const DataFacts&) {
 
 Found GroupsOfOne(const RunConfig& config, const DataFacts&) {
   if (config.tasks.empty() || config.scheduler.group_size > 1) return std::nullopt;
-  if (config.trainer.advantage_normalization != "group") return std::nullopt;
-  return "scheduler.group_size is 1, and trainer.advantage_normalization group divides by the deviation of a group, "
-         "which "
-         "is 0 for one sample: set scheduler.group_size to 2 or more, or trainer.advantage_normalization to batch or "
-         "none";
+  const std::string& normalization = config.trainer.advantage_normalization;
+  if (normalization != "group" && normalization != "terms") return std::nullopt;
+  return fmt::format(
+      "scheduler.group_size is 1, and trainer.advantage_normalization {} divides by the deviation of a group, which is "
+      "0 for one sample: set scheduler.group_size to 2 or more, or trainer.advantage_normalization to batch or none",
+      normalization);
 }
 
 Found FewTasks(const RunConfig& config, const DataFacts& data) {

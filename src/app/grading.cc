@@ -36,8 +36,10 @@ absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeStageGrader(const RunConf
                            reward::Verdicts::Open(absl::StrCat(config.root, "/", config.name, "/verdicts.jsonl")));
   }
   INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards), servers));
-  return std::make_unique<StageGrader>(reward::Stage(
-      std::move(rule), pool, {.total_steps = config.scheduler.total_steps, .credit = config.trainer.advantage_credit}));
+  return std::make_unique<StageGrader>(reward::Stage(std::move(rule), pool,
+                                                     {.total_steps = config.scheduler.total_steps,
+                                                      .credit = config.trainer.advantage_credit,
+                                                      .by_terms = config.trainer.advantage_normalization == "terms"}));
 }
 
 RewardGrading::RewardGrading(const reward::RewardOptions& options, std::unique_ptr<scheduler::Grader> grader)

@@ -22,6 +22,7 @@
 #include "base/json.h"
 #include "reward/history.h"
 #include "reward/rule.h"
+#include "trainer/advantage.h"
 #include "tree/episode_return.h"
 
 namespace ingot::app {
@@ -97,11 +98,47 @@ std::map<int32_t, int> SignsOf(const std::map<int32_t, double>& returns) {
   return signs;
 }
 
+// The signs of the episodes' advantages where the trainer compares each term by itself.
+std::map<int32_t, int> SignsByTerms(const std::map<int32_t, v1::Grade>& grades) {
+  std::vector<trainer::EpisodeReturn> group;
+  for (const auto& [sample, grade] : grades) {
+    trainer::EpisodeReturn& episode = group.emplace_back();
+    episode.credits = {0};
+    for (const v1::TermValue& term : grade.terms()) {
+      const double value = tree::ReturnOf(term);
+      episode.terms.push_back({term.weight(), value, {value}});
+    }
+  }
+  const trainer::AdvantageRule rule{.baseline = "mean", .normalization = "terms"};
+  const trainer::GroupAdvantages advantages = trainer::Advantages({group}, rule).front();
+  std::map<int32_t, int> signs;
+  for (auto turns = advantages.turns.begin(); const auto& [sample, grade] : grades) {
+    signs[sample] = SignOf((turns++)->front());
+  }
+  return signs;
+}
+
+// The stored grades of a group; where it has none, the posted reward is the one term.
+std::map<int32_t, v1::Grade> GradesOf(const v1::Group& group) {
+  std::map<int32_t, v1::Grade> stored, posted;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const v1::Episode& episode = tree.episode();
+    if (episode.state() != v1::EPISODE_FINISHED) continue;
+    const int32_t sample = episode.ref().sample_index();
+    if (episode.has_grade()) stored[sample] = episode.grade();
+    v1::TermValue& outcome = *posted[sample].add_terms();
+    outcome.set_weight(1);
+    outcome.set_value(tree::ReturnOf(episode));
+  }
+  return stored.empty() ? posted : stored;
+}
+
 bool AllZero(const std::map<int32_t, int>& signs) {
   return std::all_of(signs.begin(), signs.end(), [](const auto& sign) { return sign.second == 0; });
 }
 
-void Compare(const v1::Group& group, const reward::GroupGrades& regraded, Comparison& out) {
+// `by_terms`: trainer.advantage_normalization is terms.
+void Compare(const v1::Group& group, const reward::GroupGrades& regraded, bool by_terms, Comparison& out) {
   std::map<int32_t, double> before, after;
   for (const v1::EpisodeTree& tree : group.episodes()) {
     if (tree.episode().state() != v1::EPISODE_FINISHED) continue;
@@ -120,7 +157,8 @@ void Compare(const v1::Group& group, const reward::GroupGrades& regraded, Compar
       per_token.count += static_cast<int64_t>(tokens->second);
     }
   }
-  const auto signs_before = SignsOf(before), signs_after = SignsOf(after);
+  const auto signs_before = by_terms ? SignsByTerms(GradesOf(group)) : SignsOf(before);
+  const auto signs_after = by_terms ? SignsByTerms(regraded.grades) : SignsOf(after);
   ++out.groups;
   out.ungraded += std::ssize(regraded.ungraded);
   const bool turned = std::any_of(signs_after.begin(), signs_after.end(), [&](const auto& sign) {
@@ -253,11 +291,13 @@ struct Work {
   std::map<int64_t, JournalledGroup> groups;
   std::vector<int64_t> order;  // of `groups`: as they were judged
   int64_t total_steps = 0;     // of the run
+  bool by_terms = false;       // its trainer compares each term by itself
 };
 
 absl::StatusOr<Work> WorkOf(const StoredRun& run) {
   Work work;
   work.total_steps = run.config().scheduler.total_steps;
+  work.by_terms = run.config().trainer.advantage_normalization == "terms";
   INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
   if (journal.groups.empty()) {  // a collection: nothing was trained
     INGOT_ASSIGN_OR_RETURN(StoredGroupIds stored, ListGroups(*run.pool));
@@ -301,8 +341,8 @@ absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rul
     if (!grades.ok()) return base::Annotate(grades.status(), absl::StrCat("group ", id));
     for (const auto& [sample, grade] : grades->grades) history.Add(group->task().task_id(), grade);
     if (out.first_ungraded.empty() && !grades->ungraded.empty()) out.first_ungraded = grades->ungraded.begin()->second;
-    Compare(*group, *grades, out.steps[of.step]);
-    Compare(*group, *grades, out.all);
+    Compare(*group, *grades, work.by_terms, out.steps[of.step]);
+    Compare(*group, *grades, work.by_terms, out.all);
   }
   return out;
 }

@@ -117,8 +117,9 @@ void BindJudge(KindOptions& options, reward::JudgeOptions& o) {
 
 void BindExternal(KindOptions& options, reward::ExternalOptions& o) {
   options.Field("url", &o.url, "the server that scores episodes");
+  options.Field("group", &o.group, "one request for all episodes of a group; it answers a list of scores");
   options.Field("timeout_s", &o.timeout_s, "seconds of one request");
-  options.Field("tries", &o.tries, "requests for an episode while none is answered");
+  options.Field("tries", &o.tries, "requests for an episode, or a group, while none is answered");
   options.Field("concurrency", &o.concurrency, "requests at a time for one group");
 }
 

@@ -255,6 +255,11 @@ absl::Status CheckRoles(const RunConfig& config) {
         "or "
         "set it to false");
   }
+  if (config.trainer.advantage_normalization == "terms" && config.rewards.outcome_alone()) {
+    return absl::InvalidArgumentError(
+        "trainer.advantage_normalization is terms, and the reward is the outcome alone, which has no terms: give "
+        "rewards.terms, or set it to group or batch");
+  }
   return base::Annotate(config.agents.Validate(), "agents");
 }
 

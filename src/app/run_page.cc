@@ -36,9 +36,12 @@ view::RunFacts FactsOf(const RunConfig& config) {
 
 // The advantages that the trainer takes for a group, as far as they do not depend on its batch.
 std::vector<std::vector<double>> GroupAdvantages(const trainer::TrainerOptions& options, const v1::Group& group) {
-  if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch") return {};
+  if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch" ||
+      options.advantage_normalization == "terms") {
+    return {};
+  }
   std::vector<std::vector<double>> advantages(static_cast<size_t>(group.episodes_size()));
-  const auto trained = trainer::RowsOf(group, options.advantage_credit, options.turn_discount);
+  const auto trained = trainer::RowsOf(group, trainer::RowRule::Of(options));
   if (!trained.ok() || trained->rows.rows.empty()) return advantages;
   const trainer::AdvantageRule rule{options.advantage_baseline, options.advantage_normalization, false,
                                     options.advantage_branches};

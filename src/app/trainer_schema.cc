@@ -60,8 +60,10 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
       "trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "length", "none"},
       "baseline of a return: the group's mean, the mean of its other samples, the batch's mean, the group's mean "
       "weighted by the samples' tokens (OPO), or none");
-  schema.Choice("trainer.advantage_normalization", &o.advantage_normalization, {"none", "group", "batch", "mean"},
-                "divide advantages by a standard deviation, or by the group's mean return (MaxRL)");
+  schema.Choice("trainer.advantage_normalization", &o.advantage_normalization,
+                {"none", "group", "batch", "mean", "terms"},
+                "divide advantages by a standard deviation, or by the group's mean return (MaxRL); terms: each of "
+                "rewards.terms by its own deviation in the group, then their weighted sum by the batch's (GDPO)");
   schema.Choice("trainer.advantage_credit", &o.advantage_credit, {"outcome", "reward_to_go"},
                 "credit of a turn: the episode's whole return, or the rewards from that turn on");
   schema.Field("trainer.turn_discount", &o.turn_discount,

@@ -60,6 +60,38 @@ absl::Status CheckSum(const v1::Grade& grade) {
       greatest.term());
 }
 
+// The returns that the trainer compares within a group.
+std::vector<double> ComparedReturns(const v1::Grade& grade, bool by_terms) {
+  if (!by_terms) return {tree::ReturnOf(grade)};
+  std::vector<double> returns;
+  for (const v1::TermValue& term : grade.terms()) returns.push_back(tree::ReturnOf(term));
+  return returns;
+}
+
+bool SameReturns(const GroupGrades& grades, bool by_terms) {
+  std::vector<double> low = ComparedReturns(grades.grades.begin()->second, by_terms), high = low;
+  for (const auto& [sample, grade] : grades.grades) {
+    const std::vector<double> returns = ComparedReturns(grade, by_terms);
+    if (returns.size() != low.size()) return false;
+    for (size_t k = 0; k < returns.size(); ++k) {
+      low[k] = std::min(low[k], returns[k]);
+      high[k] = std::max(high[k], returns[k]);
+    }
+  }
+  return std::equal(low.begin(), low.end(), high.begin(), tree::SameReturn);
+}
+
+bool HasEarned(const google::protobuf::Map<std::string, double>& calls, const std::string& call) {
+  const auto earned = calls.find(call);
+  return earned != calls.end() && earned->second != 0;
+}
+
+bool HasEarned(const v1::Grade& grade, const std::string& call, bool by_terms) {
+  if (!by_terms) return HasEarned(grade.call_rewards(), call);
+  return std::any_of(grade.terms().begin(), grade.terms().end(),
+                     [&](const v1::TermValue& term) { return HasEarned(term.calls(), call); });
+}
+
 // An error of the term that has this name.
 absl::Status Blamed(const absl::Status& fault, const std::string& term) {
   return fault.ok() ? fault : base::WithCause(base::Annotate(fault, absl::StrCat("term '", term, "'")), term);
@@ -127,25 +159,19 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
   return out;
 }
 
-bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit) {
+bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit, bool by_terms) {
   if (grades.grades.size() < 2) return false;
   for (const auto& [sample, grade] : grades.grades) {
     if (tree::HasTokenAdvantages(grade)) return false;
   }
-  double low = tree::ReturnOf(grades.grades.begin()->second), high = low;
-  for (const auto& [sample, grade] : grades.grades) {
-    low = std::min(low, tree::ReturnOf(grade));
-    high = std::max(high, tree::ReturnOf(grade));
-  }
-  if (!tree::SameReturn(low, high)) return false;
+  if (!SameReturns(grades, by_terms)) return false;
   if (credit != "reward_to_go") return true;
   // A call has as credit what is earned from it on: the return, less what calls before it earned.
   for (const v1::EpisodeTree& tree : group.episodes()) {
     const auto grade = grades.grades.find(tree.episode().ref().sample_index());
     if (grade == grades.grades.end()) continue;
     for (int i = 0; i + 1 < tree.calls_size(); ++i) {
-      const auto earned = grade->second.call_rewards().find(tree.calls(i).call_id());
-      if (earned != grade->second.call_rewards().end() && earned->second != 0) return false;
+      if (HasEarned(grade->second, tree.calls(i).call_id(), by_terms)) return false;
     }
   }
   return true;

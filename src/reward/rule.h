@@ -61,6 +61,8 @@ class Rule {
 
 // True if nothing of a group can be trained on: the returns of its episodes are equal, and, with `credit`
 // "reward_to_go", no call before an episode's last one earned anything, and no token has an advantage of its own. A group of one episode is never equal.
-bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit);
+// `by_terms`: the trainer compares each term by itself, so the same holds for every term, and not for their sum.
+bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit,
+                    bool by_terms = false);
 
 }  // namespace ingot::reward

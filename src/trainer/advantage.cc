@@ -46,9 +46,9 @@ double LeaveOneOut(const std::vector<double>& values, size_t out) {
 
 double MeanByLength(const std::vector<EpisodeReturn>& group, const std::vector<double>& values) {
   double weighted = 0, tokens = 0;
-  for (const EpisodeReturn& episode : group) {
-    weighted += static_cast<double>(episode.tokens) * episode.value;
-    tokens += static_cast<double>(episode.tokens);
+  for (size_t i = 0; i < group.size(); ++i) {
+    weighted += static_cast<double>(group[i].tokens) * values[i];
+    tokens += static_cast<double>(group[i].tokens);
   }
   return tokens > 0 ? weighted / tokens : Mean(values);
 }
@@ -63,6 +63,67 @@ std::vector<double> Baselines(const std::vector<EpisodeReturn>& group, const std
   std::vector<double> baselines(values.size(), Mean(rule == "batch" ? batch : values));
   for (size_t i = 0; rule == "leave_one_out" && i < values.size(); ++i) baselines[i] = LeaveOneOut(values, i);
   return baselines;
+}
+
+// A sum of parts that may cancel each other. Rounding must not become a gradient.
+class CancellingSum {
+ public:
+  void Add(double part) {
+    sum_ += part;
+    size_ += std::abs(part);
+  }
+  double value() const { return std::abs(sum_) <= 1e-9 * size_ ? 0.0 : sum_; }
+
+ private:
+  double sum_ = 0, size_ = 0;
+};
+
+// A group's advantages before the batch scales them.
+struct Compared {
+  GroupAdvantages advantages;
+  std::vector<double> centered;  // R_i - B_i by sample; of terms: S_i
+};
+
+Compared ByReturn(const std::vector<EpisodeReturn>& group, const std::string& baseline,
+                  const std::vector<double>& batch) {
+  const std::vector<double> values = Values(group);
+  const std::vector<double> baselines = Baselines(group, values, baseline, batch);
+  Compared out;
+  out.advantages.equal = values.size() > 1 && AllSame(values);
+  for (size_t i = 0; i < group.size(); ++i) {
+    out.advantages.turns.push_back(group[i].credits);
+    for (double& a : out.advantages.turns.back()) a -= baselines[i];
+    out.centered.push_back(values[i] - baselines[i]);
+  }
+  return out;
+}
+
+Compared ByTerms(const std::vector<EpisodeReturn>& group, const std::string& baseline) {
+  Compared out;
+  out.advantages.equal = group.size() > 1;
+  const size_t terms = group.empty() ? 0 : group[0].terms.size();
+  std::vector<std::vector<double>> baselines;  // [term][sample]
+  std::vector<double> scales;                  // weight_k / D_k
+  for (size_t k = 0; k < terms; ++k) {
+    std::vector<double> values;
+    for (const EpisodeReturn& episode : group) values.push_back(episode.terms[k].value);
+    out.advantages.equal = out.advantages.equal && AllSame(values);
+    baselines.push_back(Baselines(group, values, baseline, {}));
+    scales.push_back(group[0].terms[k].weight * InverseStd(values));
+  }
+  for (size_t i = 0; i < group.size(); ++i) {
+    CancellingSum whole;
+    std::vector<CancellingSum> turns(group[i].credits.size());
+    for (size_t k = 0; k < terms; ++k) {
+      const TermReturn& term = group[i].terms[k];
+      whole.Add(scales[k] * (term.value - baselines[k][i]));
+      for (size_t t = 0; t < turns.size(); ++t) turns[t].Add(scales[k] * (term.credits[t] - baselines[k][i]));
+    }
+    out.centered.push_back(whole.value());
+    out.advantages.turns.emplace_back();
+    for (const CancellingSum& turn : turns) out.advantages.turns.back().push_back(turn.value());
+  }
+  return out;
 }
 
 bool Zero(const GroupAdvantages& group) {
@@ -98,26 +159,21 @@ std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeRet
     for (const EpisodeReturn& episode : group) all.push_back(episode.value);
   }
   std::vector<GroupAdvantages> advantages;
-  std::vector<double> centered;  // R_i - B_i of the groups that are not filtered
+  std::vector<double> centered;  // of the groups that are not filtered
+  const bool by_terms = rule.normalization == "terms";
   for (const auto& group : groups) {
-    const std::vector<double> values = Values(group);
-    const std::vector<double> baselines = Baselines(group, values, rule.baseline, all);
-    GroupAdvantages out;
-    out.equal = values.size() > 1 && AllSame(values);
-    for (size_t i = 0; i < group.size(); ++i) {
-      out.turns.push_back(group[i].credits);
-      for (double& a : out.turns.back()) a -= baselines[i];
-    }
+    Compared compared = by_terms ? ByTerms(group, rule.baseline) : ByReturn(group, rule.baseline, all);
+    GroupAdvantages& out = compared.advantages;
     if (rule.normalization == "mean") {
-      const double mean = Mean(values);
+      const double mean = Mean(Values(group));
       Scale(out, mean > 0 ? 1.0 / mean : 0.0);
     }
     out.filtered = rule.filter_zero_variance && Zero(out);
-    for (size_t i = 0; i < group.size() && !out.filtered; ++i) centered.push_back(values[i] - baselines[i]);
-    if (rule.normalization == "group") Scale(out, InverseStd(values));
+    if (!out.filtered) centered.insert(centered.end(), compared.centered.begin(), compared.centered.end());
+    if (rule.normalization == "group") Scale(out, InverseStd(Values(group)));
     advantages.push_back(std::move(out));
   }
-  if (rule.normalization == "batch") {
+  if (rule.normalization == "batch" || by_terms) {
     const double scale = InverseStd(centered);
     for (GroupAdvantages& group : advantages) Scale(group, scale);
   }

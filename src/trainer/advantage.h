@@ -9,6 +9,13 @@
 
 namespace ingot::trainer {
 
+// What a term of the reward gives to an episode: its part of the return, before the term's weight.
+struct TermReturn {
+  double weight = 1;            // the same in all episodes of a group
+  double value = 0;             // of the whole episode, its calls included
+  std::vector<double> credits;  // one per turn
+};
+
 // The return of an episode, from `outcome` at its end and `turns[t]` at turn t (its calls in order of arrival).
 //
 //   return        R = outcome + sum of turns
@@ -24,6 +31,8 @@ struct EpisodeReturn {
   double value = 0;             // R
   std::vector<double> credits;  // one per turn
   int64_t tokens = 0;           // length of the episode, for baseline `length`: its sampled tokens
+  // Normalization `terms` alone reads them: the same terms in the same order in all episodes of a group.
+  std::vector<TermReturn> terms = {};
 };
 
 // REQUIRES: `credit` is "outcome" or "reward_to_go"; `discount` in [0, 1], 1 with "outcome".
@@ -38,8 +47,8 @@ struct AdvantageRule {
 };
 
 struct GroupAdvantages {
-  bool equal = false;                      // several samples, all with the same R
-  bool filtered = false;                   // without any advantage, and the rule filters such groups
+  bool equal = false;     // several samples, all with the same R; under `terms`, with the same R_k of every term k
+  bool filtered = false;  // without any advantage, and the rule filters such groups
   std::vector<std::vector<double>> turns;  // [sample][turn]
 };
 
@@ -57,6 +66,13 @@ struct GroupAdvantages {
 //                  batch:          D = that of all R_i - B_i of the batch (about their mean) + 1e-6
 //                  mean:           D = mean of the group's R: MaxRL (arXiv 2602.02710; prime-rl's `max_rl`), for rewards
 //                                  that are not negative. If it is not above 0, all advantages of the group are 0.
+//                  terms:          GDPO (arXiv 2601.05242): each term k is compared within the group by itself,
+//
+//     S_it = sum over k of weight_k * (credit_kit - B_ki) / D_k      B_ki, D_k: baseline and `group` deviation of R_k
+//     A_it = S_it / D                                                D: deviation of all S_i of the batch + 1e-6
+//
+//     S_i has R_k in place of the credit. Baselines mean, leave_one_out and length alone. A sum whose parts cancel up to
+//     rounding is 0.
 //
 // Equal outcomes carry no signal: if all R under a mean are the same (tree::SameReturn), B_i is R_i exactly, and D is 1
 // if it is a deviation.

@@ -61,7 +61,7 @@ class Collector {
 
   absl::Status AddGroup(const v1::Group& group) {
     const int32_t index = static_cast<int32_t>(groups_.size());
-    INGOT_ASSIGN_OR_RETURN(TrainedGroup trained, RowsOf(group, options_.advantage_credit, options_.turn_discount));
+    INGOT_ASSIGN_OR_RETURN(TrainedGroup trained, RowsOf(group, RowRule::Of(options_)));
     counts_.episodes_left_out += trained.left_out;
     counts_.episodes_ungraded += trained.ungraded;
     if (out_.reward_fault.empty()) out_.reward_fault = trained.reward_fault;

@@ -34,7 +34,7 @@ struct GroupRows {
 };
 
 struct BranchedAdvantages {
-  bool equal = false;                       // several rows, all with the same R
+  bool equal = false;                       // GroupAdvantages::equal, of all rows
   bool filtered = false;                    // without any advantage, and the rule filters such groups
   std::vector<std::vector<double>> rows;    // by row, its own turns alone
   std::vector<std::vector<double>> trunks;  // by trunk and turn; of a trunk without a row: 0

@@ -49,8 +49,7 @@ int64_t SampledTokens(const v1::EpisodeTree& tree) {
 
 class Planner {
  public:
-  Planner(const v1::Group& group, const std::string& credit, double discount)
-      : group_(group), credit_(credit), discount_(discount) {
+  Planner(const v1::Group& group, const RowRule& rule) : group_(group), rule_(rule) {
     for (const v1::EpisodeTree& tree : group.episodes()) graded_ = graded_ || tree.episode().has_grade();
   }
 
@@ -120,9 +119,40 @@ class Planner {
     const auto trunk = trunks_.find(episode.fork().episode_id());
     if (trunk != trunks_.end()) turns.insert(turns.begin(), trunk->second.turns.begin(), trunk->second.turns.end());
     out_.parts.push_back({index, false, out_.rows.rows.size()});
-    out_.rows.rows.push_back(CreditTurns(reward, turns, credit_, discount_));
+    out_.rows.rows.push_back(CreditTurns(reward, turns, rule_.credit, rule_.discount));
     out_.rows.rows.back().tokens = SampledTokens(tree) + (trunk == trunks_.end() ? 0 : trunk->second.tokens);
+    if (rule_.by_terms) {
+      const size_t shared = trunk == trunks_.end() ? 0 : trunk->second.turns.size();
+      INGOT_RETURN_IF_ERROR(AddTerms(tree, shared, out_.rows.rows.back()));
+    }
     out_.rows.trunks.push_back(trunk == trunks_.end() ? -1 : static_cast<int32_t>(trunk->second.index));
+    return absl::OkStatus();
+  }
+
+  // Adds the terms of the episode's grade to its row. `shared`: the turns of its trunk, where a judged group earns nothing.
+  absl::Status AddTerms(const v1::EpisodeTree& tree, size_t shared, EpisodeReturn& row) {
+    if (!graded_) {
+      row.terms.push_back({1, row.value, row.credits});
+      return absl::OkStatus();
+    }
+    const v1::Grade& grade = tree.episode().grade();
+    if (first_grade_ == nullptr) first_grade_ = &grade;
+    const bool same = std::equal(
+        grade.terms().begin(), grade.terms().end(), first_grade_->terms().begin(), first_grade_->terms().end(),
+        [](const auto& a, const auto& b) { return a.term() == b.term() && a.weight() == b.weight(); });
+    if (!same)
+      return absl::InvalidArgumentError("its terms, or their weights, are not those of the group's first grade");
+    for (const v1::TermValue& term : grade.terms()) {
+      if (!std::isfinite(term.value()) || !std::isfinite(term.weight())) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("term '", term.term(), "' has a value that is not a finite number"));
+      }
+      NoteFault(tree.episode(), absl::StrCat("the value of term '", term.term(), "'"), term.value());
+      INGOT_ASSIGN_OR_RETURN(std::vector<double> turns, TurnRewards(tree, term.calls()));
+      turns.insert(turns.begin(), shared, 0.0);
+      EpisodeReturn of_term = CreditTurns(term.value(), turns, rule_.credit, rule_.discount);
+      row.terms.push_back({term.weight(), of_term.value, std::move(of_term.credits)});
+    }
     return absl::OkStatus();
   }
 
@@ -148,17 +178,21 @@ class Planner {
   }
 
   const v1::Group& group_;
-  const std::string& credit_;
-  const double discount_;
+  const RowRule& rule_;
   bool graded_ = false;
+  const v1::Grade* first_grade_ = nullptr;    // of a row, with `by_terms`
   std::map<std::string_view, Trunk> trunks_;  // by episode id
   TrainedGroup out_;
 };
 
 }  // namespace
 
-absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, double discount) {
-  return Planner(group, credit, discount).Plan();
+RowRule RowRule::Of(const TrainerOptions& options) {
+  return {.credit = options.advantage_credit,
+          .discount = options.turn_discount,
+          .by_terms = options.advantage_normalization == "terms"};
 }
+
+absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const RowRule& rule) { return Planner(group, rule).Plan(); }
 
 }  // namespace ingot::trainer

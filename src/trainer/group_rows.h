@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "proto/tree.pb.h"
 #include "trainer/branch_advantage.h"
+#include "trainer/options.h"
 
 namespace ingot::trainer {
 
@@ -27,8 +28,18 @@ struct TrainedGroup {
   std::string reward_fault;  // names the first reward beyond tree::kMaxReward; empty = there is none
 };
 
-// `credit`, `discount`: of a turn (advantage.h). INVALID_ARGUMENT names the episode: a reward is not finite, or is of a call that the
-// episode does not hold.
-absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, double discount = 1);
+// How the turns of an episode are credited (advantage.h).
+struct RowRule {
+  std::string credit = "outcome";
+  double discount = 1;
+  bool by_terms = false;  // rows have EpisodeReturn::terms
+
+  static RowRule Of(const TrainerOptions& options);
+};
+
+// With `by_terms` the terms are as the grades name them; the posted reward of a group without grades is its one term.
+// INVALID_ARGUMENT names the episode: a reward is not finite, or is of a call that the episode does not hold; or with
+// `by_terms` its terms are others than those of the group's first grade.
+absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const RowRule& rule);
 
 }  // namespace ingot::trainer

@@ -143,7 +143,8 @@ absl::Status TrainerOptions::ValidateObjective() const {
 absl::Status TrainerOptions::ValidateAdvantages() const {
   INGOT_RETURN_IF_ERROR(
       OneOf("advantage_baseline", advantage_baseline, {"mean", "leave_one_out", "batch", "length", "none"}));
-  INGOT_RETURN_IF_ERROR(OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch", "mean"}));
+  INGOT_RETURN_IF_ERROR(
+      OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch", "mean", "terms"}));
   INGOT_RETURN_IF_ERROR(OneOf("advantage_credit", advantage_credit, {"outcome", "reward_to_go"}));
   INGOT_RETURN_IF_ERROR(OneOf("advantage_branches", advantage_branches, {"nested", "siblings"}));
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "none" || advantage_normalization == "none",
@@ -159,6 +160,13 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
   INGOT_RETURN_IF_ERROR(Require(turn_discount == 1 || advantage_credit == "reward_to_go",
                                 "turn_discount discounts the rewards from a turn on; advantage_credit outcome gives "
                                 "every turn the whole return: set advantage_credit reward_to_go, or turn_discount 1"));
+  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "terms",
+                                "advantage_normalization terms compares each term within its group, and "
+                                "advantage_baseline batch across groups: set advantage_baseline to mean, "
+                                "leave_one_out or length"));
+  INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_normalization != "terms",
+                                "dpo pairs episodes by their returns, which are sums of terms: advantage_normalization "
+                                "terms needs another objective, or set it to none"));
   INGOT_RETURN_IF_ERROR(Require((advantage_baseline != "mean" && advantage_baseline != "length") || group_size != 1,
                                 "with group_size 1 a sample is its group's mean, and every advantage 0: set "
                                 "advantage_baseline to batch, leave_one_out (then 0) or none"));

@@ -132,7 +132,8 @@ struct TrainerOptions {
   // Baseline that is subtracted from an episode's return: mean (of its group), leave_one_out (mean of the group's other
   // samples), batch (mean of the batch), length (mean of its group, weighted by the samples' lengths), or none.
   std::string advantage_baseline = "mean";
-  // division by the standard deviation of the group or the batch, by the group's mean return, or none
+  // division by the standard deviation of the group or the batch, by the group's mean return, or none; terms: each term of
+  // the reward by its own deviation in the group, and then their weighted sum by the batch's
   std::string advantage_normalization = "none";
   // Credit of a turn. outcome: the whole return of its episode, on every sampled token of every call (sub-agents and
   // summaries included). reward_to_go: the rewards of this turn and of later ones.

@@ -18,6 +18,12 @@ double ReturnOf(const Record& record) {
   for (const auto& [call, reward] : record.call_rewards()) sum += reward;
   return sum;
 }
+// A term's part of the return, before its weight.
+inline double ReturnOf(const v1::TermValue& term) {
+  double sum = term.value();
+  for (const auto& [call, value] : term.calls()) sum += value;
+  return sum;
+}
 inline double ReturnOf(const v1::Episode& episode) {
   return episode.has_grade() ? ReturnOf(episode.grade()) : ReturnOf<v1::Episode>(episode);
 }

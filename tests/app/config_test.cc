@@ -208,6 +208,14 @@ TEST(RunConfig, AStageOfItsOwnNeedsTermsToJudge) {
   EXPECT_EQ(fault("rewards.terms=[{kind: outcome}, {kind: length}]"), "");
 }
 
+TEST(RunConfig, ComparingTermsNeedsTerms) {
+  const auto fault = [](const char* terms) {
+    return std::string(Load(kAgents, {"trainer.advantage_normalization=terms", terms}).status().message());
+  };
+  EXPECT_THAT(fault("rewards.terms=[{kind: outcome}]"), HasSubstr("the outcome alone, which has no terms"));
+  EXPECT_EQ(fault("rewards.terms=[{kind: outcome}, {kind: length}]"), "");
+}
+
 TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {
   EXPECT_THAT(std::string(Load(kAgents, {"data.format=harbor", "data.tasks=x.jsonl"}).status().message()),
               HasSubstr("data.format is harbor, and data.tasks (x.jsonl) is no folder"));

@@ -104,6 +104,12 @@ TEST(StartDoubts, EachNamesItsFigureAndAWayOn) {
          c.trainer.advantage_normalization = "group";
        },
        {"scheduler.group_size is 1", "to 2 or more"}},
+      {"groups of one by terms",
+       [](RunConfig& c, DataFacts&) {
+         c.scheduler.group_size = 1;
+         c.trainer.advantage_normalization = "terms";
+       },
+       {"advantage_normalization terms", "to 2 or more"}},
       {"few tasks", [](RunConfig&, DataFacts& d) { d.tasks = 3; }, {"3 tasks", "4 groups", "give more tasks"}},
       {"held out",
        [](RunConfig&, DataFacts& d) {

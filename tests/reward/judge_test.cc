@@ -1,6 +1,7 @@
 // Terms that ask servers, with functions in their place: a judge by rubrics, and an external scorer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 
@@ -219,9 +220,10 @@ class FakeScorer final : public ExternalScorer {
   Reply reply_;
 };
 
-Results Scored(const std::shared_ptr<FakeScorer>& scorer, const v1::Group& group) {
+Results Scored(const std::shared_ptr<FakeScorer>& scorer, const v1::Group& group, bool whole = false) {
   TermOptions options = TermOf("external");
   options.external.url = "http://localhost/score";
+  options.external.group = whole;
   const auto made = MakeTerm(options, {.judge = nullptr, .external = scorer});
   EXPECT_TRUE(made.ok()) << made.status();
   return *(*made)->Judge(*FactsOf(group, 0, 100));
@@ -283,6 +285,76 @@ TEST(External, AHugeScoreLeavesTheEpisodeOut) {
   const auto grades = rule->Apply(*FactsOf(group, 0, 100));
   EXPECT_TRUE(grades->grades.empty());
   EXPECT_NE(grades->ungraded.at(0).find("1e+300"), std::string::npos);
+}
+
+// Ranks the posted episodes by the length of their answers: the shortest gets 1, the longest 0.
+std::string Ranked(const std::string& posted) {
+  const auto json = base::ParseJson(posted);
+  EXPECT_TRUE(json.ok()) << posted;
+  std::vector<size_t> lengths;
+  for (const base::json::value& episode : json->at("episodes").as_array()) {
+    lengths.push_back(episode.at("calls").at(0).at("message").at("content").as_string().size());
+  }
+  base::json::array scores;
+  for (const size_t length : lengths) {
+    const auto longer = std::count_if(lengths.begin(), lengths.end(), [&](size_t other) { return other > length; });
+    scores.push_back(static_cast<double>(longer) / static_cast<double>(lengths.size() - 1));
+  }
+  return base::PrintJson(base::json::object{{"scores", std::move(scores)}});
+}
+
+TEST(ExternalOfAGroup, OnePostRanksTheEpisodes) {
+  const v1::Group group = Responses({"four", "a", "three"});
+  std::string posted;
+  const auto scorer = std::make_shared<FakeScorer>([&](const std::string& json) {
+    posted = json;
+    return Ranked(json);
+  });
+  const Results results = Scored(scorer, group, true);
+  EXPECT_EQ(scorer->posts, 1);
+  EXPECT_EQ(base::ParseJson(posted)->at("episodes").at(2).at("episode_id").as_string(), "episode2");
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[0]->value, 0.5);
+  EXPECT_EQ(results[1]->value, 1);
+  EXPECT_EQ(results[2]->value, 0);
+}
+
+TEST(ExternalOfAGroup, AnEntryMayBeASingleAnswerAndAWrongOneIsAnErrorOfItsEpisodeAlone) {
+  const v1::Group group = Responses({"a", "b", "c", "d", "e"});
+  const auto scorer = std::make_shared<FakeScorer>([](const auto&) {
+    return std::string(R"({"scores": [{"score": 0.25, "detail": "close", "calls": {"episode0-call0": -1}}, null, "1",
+                           {"score": 1, "calls": {"episode0-call0": 1}}, 3]})");
+  });
+  const Results results = Scored(scorer, group, true);
+  ASSERT_EQ(results.size(), 5u);
+  EXPECT_EQ(results[0]->value, 0.25);
+  EXPECT_EQ(results[0]->detail, "close");
+  EXPECT_EQ(results[0]->calls.at("episode0-call0"), -1);
+  EXPECT_NE(std::string(results[1].status().message()).find("it was \"null\""), std::string::npos);
+  EXPECT_FALSE(results[2].ok());
+  EXPECT_FALSE(results[3].ok()) << "the call is of another episode";
+  EXPECT_EQ(results[4]->value, 3);
+}
+
+TEST(ExternalOfAGroup, AnotherNumberOfScoresIsAnErrorThatSaysSo) {
+  const v1::Group group = Responses({"a", "b"});
+  const auto scorer = std::make_shared<FakeScorer>([](const auto&) { return std::string(R"({"scores": [1, 2, 3]})"); });
+  for (const auto& result : Scored(scorer, group, true)) {
+    EXPECT_NE(std::string(result.status().message()).find("3 scores for 2 episodes"), std::string::npos);
+  }
+  for (const char* answer : {"", "[1, 2]", R"({"score": 1})", R"({"scores": 1})"}) {
+    const auto other = std::make_shared<FakeScorer>([answer](const auto&) { return std::string(answer); });
+    for (const auto& result : Scored(other, group, true)) EXPECT_FALSE(result.ok()) << answer;
+  }
+}
+
+TEST(ExternalOfAGroup, AServerThatIsLateIsAskedAgainAndThenAnErrorOfAll) {
+  const v1::Group group = Responses({"a", "b"});
+  const auto late = std::make_shared<FakeScorer>([](const auto&) { return absl::DeadlineExceededError("late"); });
+  for (const auto& result : Scored(late, group, true)) {
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  EXPECT_EQ(late->posts, 2);
 }
 
 }  // namespace

@@ -262,5 +262,37 @@ TEST(NothingToTrain, JudgesTheCreditThatIsTrained) {
   EXPECT_FALSE(NothingToTrain(Judge({}, group), group, "reward_to_go"));
 }
 
+TEST(NothingToTrain, ByTermsAGroupIsEqualOnlyIfEveryTermIs) {
+  const v1::Group group = FourAnswers();
+  // 1 + 2 * 0 = 0 + 2 * 0.5: the sums are equal.
+  GroupGrades grades;
+  for (const int32_t sample : {0, 1}) {
+    v1::Grade& grade = grades.grades[sample];
+    grade.set_reward(1);
+    for (const auto& [weight, value] : {std::pair(1.0, 1.0 - sample), {2.0, 0.5 * sample}}) {
+      v1::TermValue& term = *grade.add_terms();
+      term.set_weight(weight);
+      term.set_value(value);
+    }
+  }
+  EXPECT_TRUE(NothingToTrain(grades, group, "outcome"));
+  EXPECT_FALSE(NothingToTrain(grades, group, "outcome", true));
+  *grades.grades[1].mutable_terms() = grades.grades[0].terms();
+  EXPECT_TRUE(NothingToTrain(grades, group, "outcome", true));
+  // What a term gives to a call before the last counts too, although another term takes it away from the sum.
+  v1::Group longer;
+  for (int i = 0; i < 2; ++i) {
+    v1::EpisodeTree& tree = AddEpisode(longer, 1);
+    AddCall(tree, 3);
+    AddCall(tree, 4);
+  }
+  v1::TermValue& term = *grades.grades[0].mutable_terms(0);
+  (*term.mutable_calls())[longer.episodes(0).calls(0).call_id()] = 0.5;
+  term.set_value(term.value() - 0.5);
+  EXPECT_TRUE(NothingToTrain(grades, longer, "reward_to_go"));
+  EXPECT_TRUE(NothingToTrain(grades, longer, "outcome", true));
+  EXPECT_FALSE(NothingToTrain(grades, longer, "reward_to_go", true));
+}
+
 }  // namespace
 }  // namespace ingot::reward

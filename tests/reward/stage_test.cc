@@ -104,6 +104,32 @@ TEST_F(StageTest, TellsWhichTermsJudgedAGroupOrWhichOneFailed) {
   EXPECT_EQ(graded->failed_term(), "mine");
 }
 
+// Twice its score and the outcome are 1, whatever the outcome is.
+class OpposingScorer final : public ExternalScorer {
+ public:
+  absl::StatusOr<std::string> Post(const std::string&, const std::string& json, double) const override {
+    const bool right = json.find(R"("outcome":1)") != std::string::npos;
+    return std::string(right ? R"({"score": 0})" : R"({"score": 0.5})");
+  }
+};
+
+TEST_F(StageTest, AGroupOfEqualSumsTeachesATrainerThatComparesTerms) {
+  RewardOptions options;
+  options.terms.resize(2);
+  options.terms[1].kind = "external";
+  options.terms[1].weight = 2;
+  options.terms[1].external.url = "http://localhost/";
+  const TermParts parts{.external = std::make_shared<OpposingScorer>()};
+  const auto summed = Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10}).Grade(Group(3));
+  ASSERT_TRUE(summed.ok()) << summed.status();
+  EXPECT_THAT(summed->returns(), ElementsAre(1, 1, 1));
+  EXPECT_TRUE(summed->equal());
+  const auto apart =
+      Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10, .by_terms = true}).Grade(Group(3));
+  ASSERT_TRUE(apart.ok()) << apart.status();
+  EXPECT_FALSE(apart->equal()) << "the stored grades say it";
+}
+
 // A pool of groups that are all of one task, whose answers are right and of these lengths.
 class OneTaskTest : public ::testing::Test {
  protected:

@@ -117,7 +117,7 @@ TEST(GroupRowsTest, ALeafsRowBeginsWithItsTrunksTurns) {
                                   Leaf("b", "T", 0, {Sampled({1, 2, 3}, {5})}), Trunk("T", {Sampled({1}, {2})})});
   (*group.mutable_episodes(2)->mutable_episode()->mutable_call_rewards())["T/0"] = 0.25;
   (*group.mutable_episodes(0)->mutable_episode()->mutable_call_rewards())["a/0"] = 0.5;
-  const auto to_go = RowsOf(group, "reward_to_go");
+  const auto to_go = RowsOf(group, {.credit = "reward_to_go"});
   ASSERT_TRUE(to_go.ok()) << to_go.status();
   ASSERT_EQ(to_go->rows.rows.size(), 2u);
   EXPECT_EQ(to_go->rows.rows[0].value, 1.75) << "what the trunk earned is its leaves' too";
@@ -129,14 +129,52 @@ TEST(GroupRowsTest, ALeafsRowBeginsWithItsTrunksTurns) {
   EXPECT_EQ(to_go->parts[0].episode, 2);
   // Of a judged group, the grades count alone.
   for (int i : {0, 1}) group.mutable_episodes(i)->mutable_episode()->mutable_grade()->set_reward(i);
-  EXPECT_EQ(RowsOf(group, "outcome")->rows.rows[1].value, 1);
+  EXPECT_EQ(RowsOf(group, {.credit = "outcome"})->rows.rows[1].value, 1);
+}
+
+v1::TermValue& AddTerm(v1::EpisodeTree& tree, const std::string& name, double weight, double value) {
+  v1::TermValue& term = *tree.mutable_episode()->mutable_grade()->add_terms();
+  term.set_term(name);
+  term.set_weight(weight);
+  term.set_value(value);
+  return term;
+}
+
+TEST(GroupRowsTest, ByTermsARowHasTheTermsOfItsGrade) {
+  v1::Group group = MakeGroup(
+      0, {MakeEpisode("a", 1, {Sampled({1}, {2}), Sampled({1, 2}, {3})}), MakeEpisode("b", 0, {Sampled({1}, {4})})});
+  const auto posted = RowsOf(group, {.credit = "outcome", .by_terms = true});
+  ASSERT_TRUE(posted.ok()) << posted.status();
+  ASSERT_EQ(posted->rows.rows[0].terms.size(), 1u);
+  EXPECT_EQ(posted->rows.rows[0].terms[0].value, 1) << "without grades the posted reward is the one term";
+  for (int i : {0, 1}) AddTerm(*group.mutable_episodes(i), "outcome", 1, 1 - i);
+  (*AddTerm(*group.mutable_episodes(0), "style", 0.5, 0.25).mutable_calls())["a/1"] = 2;
+  AddTerm(*group.mutable_episodes(1), "style", 0.5, 4);
+  const auto graded = RowsOf(group, {.credit = "reward_to_go", .by_terms = true});
+  ASSERT_TRUE(graded.ok()) << graded.status();
+  const TermReturn& style = graded->rows.rows[0].terms.at(1);
+  EXPECT_EQ(style.weight, 0.5);
+  EXPECT_EQ(style.value, 2.25);
+  EXPECT_THAT(style.credits, ElementsAre(2.25, 2.25));
+  EXPECT_THAT(RowsOf(group, {.credit = "outcome"})->rows.rows[0].terms, IsEmpty());
+  AddTerm(*group.mutable_episodes(1), "more", 1, 4);
+  EXPECT_THAT(std::string(RowsOf(group, {.credit = "outcome", .by_terms = true}).status().message()),
+              HasSubstr("episode b: its terms"));
+}
+
+TEST(GroupRowsTest, ByTermsALeafEarnsNothingInItsTrunk) {
+  v1::Group group = MakeGroup(0, {Leaf("a", "T", 1, {Sampled({1, 2, 3}, {4})}), Trunk("T", {Sampled({1}, {2})})});
+  (*AddTerm(*group.mutable_episodes(0), "style", 1, 1).mutable_calls())["a/0"] = 0.5;
+  const auto rows = RowsOf(group, {.credit = "reward_to_go", .by_terms = true});
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(rows->rows.rows[0].terms.at(0).credits, ElementsAre(1.5, 1.5));
 }
 
 TEST(GroupRowsTest, LeavesOfALostTrunkAndTrunksWithoutLeavesAreLeftOut) {
   const v1::Group group =
       MakeGroup(0, {Leaf("a", "lost", 1, {Sampled({1}, {2})}), Leaf("b", "T", 0, {Sampled({1, 2}, {3})}),
                     Trunk("T", {Sampled({1}, {2})}), Trunk("alone", {Sampled({1}, {2})})});
-  const auto rows = RowsOf(group, "outcome");
+  const auto rows = RowsOf(group, {.credit = "outcome"});
   ASSERT_TRUE(rows.ok());
   EXPECT_EQ(rows->left_out, 2);
   EXPECT_EQ(rows->rows.rows.size(), 1u);
@@ -146,7 +184,7 @@ TEST(GroupRowsTest, LeavesOfALostTrunkAndTrunksWithoutLeavesAreLeftOut) {
 TEST(GroupRowsTest, AnEpisodeFromASnapshotOfOneThatWentOnIsComparedWithTheGroup) {
   v1::Group group = MakeGroup(
       0, {MakeEpisode("a", 1, {Sampled({1}, {2}), Sampled({1, 2}, {3})}), Leaf("b", "a", 0, {Sampled({1, 2}, {4})})});
-  const auto rows = RowsOf(group, "outcome");
+  const auto rows = RowsOf(group, {.credit = "outcome"});
   ASSERT_TRUE(rows.ok());
   EXPECT_THAT(rows->rows.trunks, ElementsAre(-1, -1));
   EXPECT_THAT(rows->rows.trunk_turns, IsEmpty());

@@ -177,6 +177,84 @@ TEST(Advantages, RewardToGoHasABaselineConstantInTheTurn) {
   EXPECT_THAT(a[2], ElementsAre(-0.125, -0.125, -0.125));
 }
 
+// A group of one term per column, in episodes of one turn.
+std::vector<EpisodeReturn> OfTerms(const std::vector<double>& weights, const std::vector<std::vector<double>>& values) {
+  std::vector<EpisodeReturn> group;
+  for (const std::vector<double>& of_episode : values) {
+    EpisodeReturn& episode = group.emplace_back();
+    for (size_t k = 0; k < weights.size(); ++k) {
+      episode.terms.push_back({weights[k], of_episode[k], {of_episode[k]}});
+      episode.value += weights[k] * of_episode[k];
+    }
+    episode.credits = {episode.value};
+  }
+  return group;
+}
+
+const AdvantageRule kByTerms = {"mean", "terms", true};
+
+TEST(AdvantagesByTerms, AreEachNormalizedInTheGroupThenSummedThenNormalizedOverTheBatch) {
+  // First group: (1, 0) less 0.5 over 0.5 is +-1, (0, 4) less 2 over 2 is -+1; S = +-(1 - 2 * 1) = -+1.
+  // Second: (1, 1) gives 0, (3, 0) gives +-1; S = +-2. Deviation of -1, 1, 2, -2: sqrt(10 / 4).
+  const auto a = Advantages({OfTerms({1, 2}, {{1, 0}, {0, 4}}), OfTerms({1, 2}, {{1, 3}, {1, 0}})}, kByTerms);
+  const double deviation = std::sqrt(2.5);
+  EXPECT_NEAR(a[0].turns[0][0], -1 / deviation, 1e-5);
+  EXPECT_NEAR(a[0].turns[1][0], 1 / deviation, 1e-5);
+  EXPECT_NEAR(a[1].turns[0][0], 2 / deviation, 1e-5);
+  EXPECT_NEAR(a[1].turns[1][0], -2 / deviation, 1e-5);
+}
+
+TEST(AdvantagesByTerms, TeachWhereTheSumsAreEqual) {
+  // 1 * 1 + 2 * 0 and 1 * 0 + 2 * 0.5 are both 1.
+  const auto group = OfTerms({1, 2}, {{1, 0}, {0, 0.5}});
+  EXPECT_TRUE(Advantages({group}, {"mean", "group", true})[0].filtered);
+  const auto a = Advantages({group}, kByTerms)[0];
+  EXPECT_FALSE(a.equal);
+  EXPECT_FALSE(a.filtered);
+  EXPECT_NEAR(a.turns[0][0], -1, 1e-5);
+  EXPECT_NEAR(a.turns[1][0], 1, 1e-5);
+}
+
+TEST(AdvantagesByTerms, DoNotDependOnTheScaleOfATerm) {
+  const auto small = Advantages({OfTerms({1, 0.5}, {{1, 0.2}, {0, 0.7}, {1, 0.9}})}, kByTerms)[0];
+  const auto large = Advantages({OfTerms({1, 0.5}, {{1, 200}, {0, 700}, {1, 900}})}, kByTerms)[0];
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(small.turns[i][0], large.turns[i][0], 1e-5);
+}
+
+TEST(AdvantagesByTerms, AGroupIsEqualIfEveryTermIs) {
+  const auto equal = Advantages({OfTerms({1, 2}, {{0.1, 3}, {0.1, 3}, {0.1, 3}})}, kByTerms)[0];
+  EXPECT_TRUE(equal.equal);
+  EXPECT_TRUE(equal.filtered);
+  EXPECT_THAT(equal.turns, ElementsAre(ElementsAre(0), ElementsAre(0), ElementsAre(0)));
+}
+
+TEST(AdvantagesByTerms, ThatMirrorEachOtherGiveExactlyZero) {
+  // 0.1, 0.2, 0.6 and the rest to 1: their deviations are the same, up to rounding, which must not become a gradient.
+  const auto a = Advantages({OfTerms({1, 1}, {{0.1, 0.9}, {0.2, 0.8}, {0.6, 0.4}})}, kByTerms)[0];
+  EXPECT_FALSE(a.equal);
+  EXPECT_TRUE(a.filtered);
+  EXPECT_THAT(a.turns, ElementsAre(ElementsAre(0), ElementsAre(0), ElementsAre(0)));
+}
+
+TEST(AdvantagesByTerms, CreditTheTurnsOfEachTerm) {
+  // A term that gives 1 at the first of two turns, or nothing: returns 1 and 0, to go 1, 0 and 0, 0. Baseline and
+  // deviation are 0.5; so are the batch's of +-1, about.
+  std::vector<EpisodeReturn> group(2);
+  group[0] = CreditTurns(0, {1, 0}, "reward_to_go");
+  group[1] = CreditTurns(0, {0, 0}, "reward_to_go");
+  for (EpisodeReturn& episode : group) episode.terms.push_back({1, episode.value, episode.credits});
+  const auto a = Advantages({group}, kByTerms)[0].turns;
+  EXPECT_NEAR(a[0][0], 1, 1e-5);
+  EXPECT_NEAR(a[0][1], -1, 1e-5);
+  EXPECT_NEAR(a[1][0], -1, 1e-5);
+}
+
+TEST(AdvantagesByTerms, OfAGroupAreInNoDeviationIfItIsFiltered) {
+  const auto equal = OfTerms({1}, {{2}, {2}}), other = OfTerms({1}, {{1}, {0}});
+  EXPECT_NEAR(Advantages({equal, other}, {"mean", "terms", true})[1].turns[0][0], 1, 1e-5);
+  EXPECT_NEAR(Advantages({equal, other}, {"mean", "terms", false})[1].turns[0][0], std::sqrt(2.0), 1e-5);
+}
+
 // Episode 0 (group 0): calls of 2 and 1 tokens. Episode 1 (group 0): 3 tokens. Episode 2 (group 1): 4. Episode 3
 // (group 1): nothing sampled.
 const std::vector<CallExtent> kCalls = {{0, 0, 2}, {0, 0, 1}, {1, 0, 3}, {2, 1, 4}, {3, 1, 0}};
@@ -299,6 +377,13 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
   EXPECT_THAT(message([](auto& o) { o.turn_discount = 0.9; }), HasSubstr("advantage_credit reward_to_go"));
   EXPECT_THAT(message([](auto& o) { o.turn_discount = 1.1, o.advantage_credit = "reward_to_go"; }),
               HasSubstr("in [0, 1]"));
+  EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "batch", o.advantage_normalization = "terms"; }),
+              HasSubstr("leave_one_out or length"));
+  EXPECT_THAT(message([](auto& o) {
+                o.objective = "dpo", o.loss_aggregation = "sequence", o.advantage_normalization = "terms";
+              }),
+              HasSubstr("another objective"));
+  EXPECT_EQ(message([](auto& o) { o.advantage_normalization = "terms"; }), "");
   EXPECT_THAT(message([](auto& o) { o.train_segments_max_age = 2; }), HasSubstr("train_segments max_age"));
   EXPECT_THAT(message([](auto& o) { o.reference_path = "x"; }), HasSubstr("nothing uses"));
   EXPECT_THAT(message([](auto& o) { o.reference_update_every = 5; }), HasSubstr("nothing uses"));

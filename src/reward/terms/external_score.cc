@@ -21,7 +21,7 @@ value Parsed(const std::string& json) {
   return parsed.ok() ? *std::move(parsed) : value();
 }
 
-std::string JsonOf(const EpisodeFacts& episode) {
+object JsonOf(const EpisodeFacts& episode) {
   const v1::Episode& record = episode.record();
   object signals, facts;
   for (const auto& [name, number] : record.signals()) signals[name] = number;
@@ -35,16 +35,22 @@ std::string JsonOf(const EpisodeFacts& episode) {
                            {"finish", v1::FinishReason_Name(call.record->finish())},
                            {"message", Parsed(call.record->delivered_json())}});
   }
-  return base::PrintJson(object{{"episode_id", record.episode_id()},
-                                {"task_id", record.task().task_id()},
-                                {"task", Parsed(record.task().payload_json())},
-                                {"domain", record.task().domain()},
-                                {"scaffold", record.scaffold()},
-                                {"outcome", episode.outcome()},
-                                {"signals", std::move(signals)},
-                                {"facts", std::move(facts)},
-                                {"seconds", episode.seconds},
-                                {"calls", std::move(calls)}});
+  return object{{"episode_id", record.episode_id()},
+                {"task_id", record.task().task_id()},
+                {"task", Parsed(record.task().payload_json())},
+                {"domain", record.task().domain()},
+                {"scaffold", record.scaffold()},
+                {"outcome", episode.outcome()},
+                {"signals", std::move(signals)},
+                {"facts", std::move(facts)},
+                {"seconds", episode.seconds},
+                {"calls", std::move(calls)}};
+}
+
+std::string JsonOf(const GroupFacts& group) {
+  base::json::array episodes;
+  for (const EpisodeFacts& episode : group.episodes) episodes.push_back(JsonOf(episode));
+  return base::PrintJson(object{{"group_id", group.group->group_id()}, {"episodes", std::move(episodes)}});
 }
 
 absl::Status Unusable(const std::string& url, const std::string& fault, const std::string& answer) {
@@ -77,6 +83,23 @@ absl::StatusOr<TermResult> ResultIn(const std::string& answer, const std::string
   return result;
 }
 
+// The entries of the answer about a group of so many episodes.
+absl::StatusOr<base::json::array> EntriesIn(const std::string& answer, const std::string& url, size_t episodes) {
+  const auto unusable = [&](const std::string& fault) {
+    return absl::InvalidArgumentError(absl::StrCat(url, " answered ", fault, R"(; {"scores": [..]} with )", episodes,
+                                                   " entries, one for each episode, is expected, and it was \"",
+                                                   base::Printable(answer, {.max_bytes = kShownAnswer, .quoted = true}),
+                                                   "\""));
+  };
+  const auto parsed = base::ParseJson(answer);
+  if (!parsed.ok()) return unusable(absl::StrCat("no JSON: ", parsed.status().message()));
+  const value* scores = base::Find(*parsed, "scores");
+  if (scores == nullptr || !scores->is_array()) return unusable("without a list 'scores'");
+  const base::json::array& entries = scores->get_array();
+  if (entries.size() == episodes) return entries;
+  return unusable(absl::StrCat(entries.size(), " scores for ", episodes, " episodes"));
+}
+
 }  // namespace
 
 absl::Status ExternalOptions::Validate() const {
@@ -92,19 +115,40 @@ absl::Status ExternalOptions::Validate() const {
   return absl::InvalidArgumentError("external.tries and external.concurrency must be at least 1");
 }
 
-absl::StatusOr<TermResult> ExternalTerm::ScoreOf(const EpisodeFacts& episode) const {
-  const std::string json = JsonOf(episode);
+absl::StatusOr<std::string> ExternalTerm::Ask(const std::string& json) const {
   absl::StatusOr<std::string> answer = absl::UnavailableError("not asked");
   for (int i = 0; i < options_.tries && !answer.ok(); ++i) {
     answer = scorer_->Post(options_.url, json, options_.timeout_s);
     if (!base::MayAnswerLater(answer.status())) break;
   }
-  INGOT_RETURN_IF_ERROR(answer.status());
-  return ResultIn(*answer, options_.url, episode);
+  return answer;
+}
+
+absl::StatusOr<TermResult> ExternalTerm::ScoreOf(const EpisodeFacts& episode) const {
+  INGOT_ASSIGN_OR_RETURN(const std::string answer, Ask(base::PrintJson(JsonOf(episode))));
+  return ResultIn(answer, options_.url, episode);
+}
+
+std::vector<absl::StatusOr<TermResult>> ExternalTerm::ScoresOf(const GroupFacts& group) const {
+  const absl::StatusOr<std::string> answer = Ask(JsonOf(group));
+  const absl::StatusOr<base::json::array> entries =
+      answer.ok() ? EntriesIn(*answer, options_.url, group.episodes.size()) : answer.status();
+  std::vector<absl::StatusOr<TermResult>> results(group.episodes.size(), TermResult());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!entries.ok()) {
+      results[i] = entries.status();
+      continue;
+    }
+    const value& entry = (*entries)[i];
+    const value single = entry.is_number() ? value(object{{"score", entry}}) : entry;
+    results[i] = ResultIn(base::PrintJson(single), options_.url, group.episodes[i]);
+  }
+  return results;
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> ExternalTerm::Judge(const GroupFacts& group) const {
   if (scorer_ == nullptr) return absl::FailedPreconditionError("no external server can be reached from here");
+  if (options_.group && !group.episodes.empty()) return ScoresOf(group);
   std::vector<absl::StatusOr<TermResult>> results(group.episodes.size(), TermResult());
   ForEach(results.size(), options_.concurrency, [&](size_t i) { results[i] = ScoreOf(group.episodes[i]); });
   return results;

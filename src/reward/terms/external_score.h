@@ -5,6 +5,13 @@
 //
 // and the answer, with the status 200, is {"score": number, "detail"?: text, "calls"?: {CALL_ID: number}}. A server that
 // is down, late or answers something else makes the episode's result an error, never a 0.
+//
+// With `group` one POST has the finished episodes of the group, by sample index:
+//
+//   {"group_id", "episodes": [as above, ..]}
+//
+// and the answer is {"scores": [an entry for each, in their order]}. An entry is a number or what a single episode's answer
+// is. An entry that is null or something else is an error of its episode alone. Another number of entries is an error of all.
 #pragma once
 
 #include <memory>
@@ -21,6 +28,7 @@ struct ExternalOptions {
   double timeout_s = 30;    // of one request, above 0 and at most 86400
   int32_t tries = 2;        // requests for an episode while none is answered, > 0
   int32_t concurrency = 4;  // requests at a time for one group, > 0
+  bool group = false;       // one request for all episodes of a group, in place of one for each
 
   absl::Status Validate() const;
   bool operator==(const ExternalOptions&) const = default;
@@ -32,7 +40,11 @@ class ExternalTerm final : public RewardTerm {
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
 
  private:
+  // The server's answer to `json`.
+  absl::StatusOr<std::string> Ask(const std::string& json) const;
   absl::StatusOr<TermResult> ScoreOf(const EpisodeFacts& episode) const;
+  // One result per episode.
+  std::vector<absl::StatusOr<TermResult>> ScoresOf(const GroupFacts& group) const;
 
   const ExternalOptions options_;
   const std::shared_ptr<const ExternalScorer> scorer_;
