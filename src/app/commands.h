@@ -2,6 +2,7 @@
 // or request failed, 2 = the command line or the configuration is wrong. Errors go to stderr, one line each.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -113,6 +114,13 @@ struct RegradeArgs {
   bool json = false;
 };
 int Regrade(const RegradeArgs& args);
+
+struct RetrainArgs {
+  std::string run_dir;  // whose stored batches are trained on
+  RunArgs run;
+  int64_t steps = 0;  // greatest number of steps; 0 = as many as are stored
+};
+int Retrain(const RetrainArgs& args);
 
 struct ExportArgs {
   std::string run_dir;

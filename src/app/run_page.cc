@@ -134,8 +134,8 @@ RunPage::~RunPage() { links_.reset(); }
 absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& config, const RunDir& dir, Roles roles) {
   if (!config.page.enabled) return nullptr;
   view::RunSource source = SourceOf(config, dir.path(), roles.tokenizer);
-  source.pool = [pool = roles.pool]() -> absl::StatusOr<std::shared_ptr<datapool::Client>> {
-    if (pool == nullptr) return absl::NotFoundError(kSupervisedHasNoPool);
+  source.pool = [pool = roles.pool, why = roles.no_pool]() -> absl::StatusOr<std::shared_ptr<datapool::Client>> {
+    if (pool == nullptr) return absl::NotFoundError(why);
     return std::shared_ptr<datapool::Client>(std::shared_ptr<void>(), pool);
   };
   source.live = [roles] {

@@ -25,12 +25,13 @@ class RunPage {
   ~RunPage();
   std::string NewLink() { return page_->NewLink(); }
 
-  // The roles that a running page asks. All are borrowed and outlive it. A supervised run has the tokenizer alone.
+  // The roles that a running page asks. All are borrowed and outlive it. A supervised run and a retraining have the tokenizer alone.
   struct Roles {
     datapool::Client* pool = nullptr;
     scheduler::Client* scheduler = nullptr;
     std::vector<std::pair<std::string, rollout::Client*>> engines;  // by name
     std::shared_ptr<const text::Tokenizer> tokenizer;
+    std::string no_pool = kSupervisedHasNoPool;  // says why `pool` is null
   };
 
   // Null without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning otherwise.

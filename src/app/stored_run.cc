@@ -79,6 +79,10 @@ absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::v
   datapool::StoreOptions options = run.loaded.config->datapool;
   options.path = run_dir + "/pool";
   options.read_only = true;  // the run may still be going, or the folder be somebody else's
+  if (Exists(absl::StrCat(run_dir, "/", kRetraining)) && !Exists(options.path)) {
+    run.no_pool = kRetrainedHasNoPool;
+    return run;
+  }
   AllowAllFiles();
   absl::StatusOr<std::unique_ptr<datapool::Client>> pool = datapool::OpenPool(options);
   if (absl::IsNotFound(pool.status()) && !PoolWasMade(options)) {

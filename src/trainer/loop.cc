@@ -81,7 +81,7 @@ absl::Status TrainLoop::Run() {
         base::Annotate(PublishCurrent().status(), absl::StrCat("publishing version ", trainer_.version())));
   }
   saved_ = trainer_.version();
-  while (trainer_.version() < trainer_.options().total_steps) {
+  while (trainer_.version() < End()) {
     const int64_t step = trainer_.version();
     const absl::Status status = RunStep(step);
     if (status.ok()) continue;
@@ -131,7 +131,7 @@ absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent(std::chrono::nan
 
 absl::Status TrainLoop::SaveDueCheckpoint() {
   const int64_t version = trainer_.version(), every = trainer_.options().checkpoint_every;
-  const bool due = version == trainer_.options().total_steps || (every > 0 && version % every == 0);
+  const bool due = version == End() || (every > 0 && version % every == 0);
   return due ? SaveCheckpoint() : absl::OkStatus();
 }
 

@@ -63,6 +63,7 @@ struct LoopOptions {
   std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>()> take;
   // Calls `write` again as long as its error may be transient; `what` names the write. Null = `write` is called once.
   std::function<absl::Status(const std::string& what, const std::function<absl::Status()>& write)> persist;
+  int64_t end = -1;  // last version, up to total_steps, where the rate's decay ends all the same; -1 = total_steps
 };
 
 class TrainLoop {
@@ -71,10 +72,11 @@ class TrainLoop {
   TrainLoop(const LoopOptions& options, Trainer& trainer, BatchSource& source, VersionSink& sink,
             StepObserver* observer, ProbeSource probe, const base::Clock& clock = base::Clock::Real());
 
-  // Runs to options().total_steps of the trainer. A complete run only publishes its version.
+  // Runs to options().total_steps of the trainer, or LoopOptions::end. A complete run only publishes its version.
   absl::Status Run();
 
  private:
+  int64_t End() const { return options_.end >= 0 ? options_.end : trainer_.options().total_steps; }
   absl::Status RunStep(int64_t step);
   // `copied`: gets the moment at which the snapshot was there; null = nobody asks.
   absl::StatusOr<weights::PublishStats> PublishCurrent(std::chrono::nanoseconds* copied = nullptr);

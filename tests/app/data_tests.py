@@ -6,6 +6,7 @@ cases     the filter of test cases on the shipped example
 examples  examples/judge and examples/long2short, in a few steps
 graded_eval  the terms of a run beside the outcome of its evaluations
 recall    export by the recall of episodes
+retrain   `ingot retrain` repeats a run from its pool to the bit, and trains on it at another rate
 choose    export of the shortest correct answer, and of pairs
 vendor    a collection from a server that gives text alone
 pinned_teacher  a launched run that is held to its own start
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import threading
 
-from ingot_runs import check, main, serving, write_secret
+from ingot_runs import check, main, serving, write_asking_config, write_secret
 
 SMALL = {
     "model.hidden_size": 64, "model.intermediate_size": 128, "model.layers": 2, "model.heads": 2, "model.kv_heads": 1,
@@ -368,6 +369,58 @@ def case_graded_eval(ingot):
     check("eval/pass@4" not in row and row["eval/episodes@domain:d0"] == 4 and row["eval/response_length/mean"] >= 1, row)
 
 
+def case_retrain(ingot):
+    """A run's stored batches give every step again to the bit; another rate parts from it after the first gradient."""
+    folder = write_asking_config(ingot, agent_seconds=0)
+    run = {"scheduler.total_steps": 3, "scheduler.max_staleness": 0, "trainer.checkpoint_every": 1, "trainer.decay": "linear", "trainer.warmup_steps": 0}
+    code, output = ingot.run("train", {**run, "run.name": "first"}, timeout=240)
+    check(code == 0, output)
+    retrain = ["retrain", folder / "first"]
+
+    def steps(name):  # loss and norm of the gradient
+        return [numbers[:2] for step, (_, numbers) in sorted(ingot.steps_trained(name).items())]
+
+    def checksums(name):
+        states = sorted((folder / name / "checkpoints").glob("step-*/state.json"))
+        return [json.loads(state.read_text(encoding="utf-8"))["weights_checksum"] for state in states]
+
+    first = steps("first")
+    check(len(first) == 3 and all(norm > 0 for _, norm in first) and len(set(checksums("first"))) == 4, (first, checksums("first")))
+
+    # A configuration without a model, a seed and sizes of groups has the run's. Two starts follow one schedule.
+    bare = json.loads(pathlib.Path(ingot.config).read_text(encoding="utf-8"))
+    del bare["model"], bare["run"], bare["scheduler"]["group_size"], bare["scheduler"]["groups_per_step"]
+    ingot.configure("bare", bare)
+    again = {**run, "run.name": "again", "run.if_exists": "fail"}
+    code, output = ingot.run(retrain, again, ("--steps", "2"), timeout=120)
+    check(code == 0 and steps("again") == first[:2], (output, first, steps("again")))
+    code, output = ingot.run(retrain, again, timeout=120)
+    check(code == 2 and "--resume" in output, output)
+    code, output = ingot.run(retrain, again, ("--resume",), timeout=120)
+    check(code == 0 and steps("again") == first, (output, first, steps("again")))
+    check(checksums("again") == checksums("first"), (checksums("again"), checksums("first")))
+    row = ingot.metrics("again")[0]
+    check("mismatch/probe_tokens" not in row and "scheduler/head" not in row and row["async/staleness_max"] == ingot.metrics("first")[0]["async/staleness_max"], row)
+    command(ingot, "report", folder / "again", folder / "again.html")
+    output = command(ingot, "inspect", folder / "again", code=2)
+    check("retrain.json" in output, output)
+
+    other = {**run, "run.name": "other", "trainer.learning_rate": 1e-4}
+    code, output = ingot.run(retrain, other, ("--steps", "2"), timeout=120)
+    check(code == 0 and steps("other")[0] == first[0] and steps("other")[1] != first[1], (output, first, steps("other")))
+    check(checksums("other")[0] == checksums("first")[0] and checksums("other")[1] != checksums("first")[1], checksums("other"))
+
+    for words, settings, why in (
+            (["retrain", folder / "none"], other, "is not a run folder"),
+            (["retrain", folder / "again"], {**run, "run.name": "third"}, "retrain.json"),
+            (retrain, {**run, "run.name": "first", "run.if_exists": "replace"}, "choose another run.name"),
+            (retrain, {**run, "run.name": "third", "scheduler.group_size": 2}, "scheduler.group_size is 2"),
+            (retrain, {**run, "run.name": "third", "data.tasks": "", "data.sft": "examples/smoke/sft.jsonl"}, "data.tasks")):
+        code, output = ingot.run(words, settings, timeout=60)
+        check(code == 2 and why in output, (code, output))
+    check((folder / "first" / "pool").exists() and not (folder / "third").exists(), "a refused retraining left something")
+
+
 def case_cases(ingot):
     out = pathlib.Path(ingot.folder) / "problems.jsonl"
     output = command(ingot, "tasks", "cases", "examples/recipes/cases.jsonl", out, "--allow-process", "--timeout", 60)
@@ -460,4 +513,4 @@ def case_distil(ingot):
 
 if __name__ == "__main__":
     main(case_collect, case_cases, case_examples, case_graded_eval, case_recall, case_choose, case_vendor, case_pinned_teacher,
-         case_judge, case_distil)
+         case_judge, case_distil, case_retrain)

@@ -118,6 +118,14 @@ TEST(TrainLoop, ContinuesFromACheckpoint) {
   EXPECT_THAT(resumed.recorder.events, ElementsAre("publish 2", "batch 2", "publish 3", "step 2", "checkpoint 3"));
 }
 
+TEST(TrainLoop, EndsBeforeTheTrainersLastStepWithACheckpointThere) {
+  Scenario run(0);
+  run.loop_options.end = 2;
+  ASSERT_TRUE(run.Go().ok());
+  EXPECT_THAT(run.recorder.events, ElementsAre("publish 0", "batch 0", "publish 1", "step 0", "batch 1", "publish 2",
+                                               "step 1", "checkpoint 2"));
+}
+
 TEST(TrainLoop, ARunThatIsCompleteOnlyPublishes) {
   Scenario run;
   ASSERT_TRUE(run.Go().ok());

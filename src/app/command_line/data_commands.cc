@@ -94,6 +94,16 @@ Command::Run DeclareRegrade(CLI::App& parser) {
   return [args] { return Regrade(*args); };
 }
 
+Command::Run DeclareRetrain(CLI::App& parser) {
+  const auto args = std::make_shared<RetrainArgs>();
+  parser.add_option("run", args->run_dir, "folder of the run whose stored batches are trained on")->required();
+  AddRunArgs(parser, args->run);
+  parser.add_option("--steps", args->steps, "greatest number of steps; default: as many as the run's pool has")
+      ->check(CLI::PositiveNumber);
+  parser.add_flag("--resume", args->run.resume, "go on from the last checkpoint");
+  return [args] { return Retrain(*args); };
+}
+
 }  // namespace
 
 std::vector<Command> DataCommands() {
@@ -113,6 +123,12 @@ std::vector<Command> DataCommands() {
          DeclareTasksCases}}},
       {"import", "make a pool of trajectories in ATIF, Harbor's format", DeclareImport},
       {"regrade", "score a run's stored groups again under other rewards", DeclareRegrade},
+      {.name = "retrain",
+       .summary = "train on a run's stored groups with another configuration, without a rollout",
+       .declare = DeclareRetrain,
+       .computes = true,
+       .holds_keys = true,
+       .logs = true},
   };
 }
 

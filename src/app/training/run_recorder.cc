@@ -22,6 +22,17 @@ base::json::array LoadsJson(const trainer::ExpertLoads& loads) {
 
 }  // namespace
 
+base::json::object StepFields(const trainer::StepReport& report, const std::map<std::string, double>& metrics) {
+  base::json::object fields;
+  fields["version"] = report.version;
+  for (const auto& [name, value] : metrics) fields[name] = value;
+  base::json::array histogram;
+  for (const auto& [age, tokens] : report.staleness_histogram) histogram.push_back(base::json::array{age, tokens});
+  fields["async/staleness_histogram"] = std::move(histogram);
+  if (!report.expert_loads.empty()) fields["experts/load"] = LoadsJson(report.expert_loads);
+  return fields;
+}
+
 RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
                          Evaluations& evaluations, const BestModel& best, const Patience& patience, double success,
                          std::chrono::nanoseconds start)
@@ -43,15 +54,7 @@ absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const traine
   metrics.merge(AgentMetrics(batch.groups));
   engine_.Add(report.step, report.version, metrics);
   Tally(report, metrics, batch.feed);
-
-  base::json::object fields;
-  fields["version"] = report.version;
-  for (const auto& [name, value] : metrics) fields[name] = value;
-  base::json::array histogram;
-  for (const auto& [age, tokens] : report.staleness_histogram) histogram.push_back(base::json::array{age, tokens});
-  fields["async/staleness_histogram"] = std::move(histogram);
-  if (!report.expert_loads.empty()) fields["experts/load"] = LoadsJson(report.expert_loads);
-  INGOT_RETURN_IF_ERROR(Write(report.step, fields));
+  INGOT_RETURN_IF_ERROR(Write(report.step, StepFields(report, metrics)));
   line_.Step(report.step, metrics, SecondsSince(*patience_.clock, start_));
   // A stopped run leaves ended evaluations to its next start, which reports them.
   const absl::Status polled = patience_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());

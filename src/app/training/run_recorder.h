@@ -20,6 +20,9 @@
 
 namespace ingot::app {
 
+// The fields of a step's row in the record. `metrics`: the report's, with those that the caller adds.
+base::json::object StepFields(const trainer::StepReport& report, const std::map<std::string, double>& metrics);
+
 // Writes them to the run log and the terminal, and tallies the run. Not thread safe.
 class RunRecorder final : public trainer::StepObserver {
  public:
