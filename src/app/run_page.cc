@@ -40,10 +40,10 @@ view::RunFacts FactsOf(const RunConfig& config) {
 std::vector<std::vector<double>> GroupAdvantages(const trainer::TrainerOptions& options, const v1::Group& group) {
   if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch") return {};
   std::vector<std::vector<double>> advantages(static_cast<size_t>(group.episodes_size()));
-  const auto trained = trainer::RowsOf(group, options.advantage_credit, options.turn_discount);
+  const auto trained = trainer::RowsOf(group, options.advantage_credit, options.turn_discount, options.by_role());
   if (!trained.ok() || trained->rows.rows.empty()) return advantages;
   const trainer::AdvantageRule rule{options.advantage_baseline, options.advantage_normalization, false,
-                                    options.advantage_branches};
+                                    options.advantage_branches, options.by_role()};
   const trainer::BranchedAdvantages found = trainer::AdvantagesOfRows({trained->rows}, rule).front();
   for (const trainer::TrainedGroup::Part& part : trained->parts) {
     advantages[static_cast<size_t>(part.episode)] = (part.trunk ? found.trunks : found.rows)[part.index];

@@ -55,7 +55,8 @@ class Collector {
 
   absl::Status AddGroup(const v1::Group& group) {
     const int32_t index = static_cast<int32_t>(groups_.size());
-    INGOT_ASSIGN_OR_RETURN(TrainedGroup trained, RowsOf(group, options_.advantage_credit, options_.turn_discount));
+    INGOT_ASSIGN_OR_RETURN(TrainedGroup trained,
+                           RowsOf(group, options_.advantage_credit, options_.turn_discount, options_.by_role()));
     counts_.episodes_left_out += trained.left_out;
     counts_.episodes_ungraded += trained.ungraded;
     if (out_.reward_fault.empty()) out_.reward_fault = trained.reward_fault;
@@ -83,7 +84,7 @@ class Collector {
   void Finish(const v1::FeedStats& feed) {
     const std::vector<BranchedAdvantages> advantages =
         AdvantagesOfRows(groups_, {options_.advantage_baseline, options_.advantage_normalization,
-                                   options_.filter_zero_variance, options_.advantage_branches});
+                                   options_.filter_zero_variance, options_.advantage_branches, options_.by_role()});
     std::vector<bool> left_out(episodes_.size(), false);
     const auto filtered = [&](size_t group) { return advantages[group].filtered && !has_token_advantages_[group]; };
     for (size_t e = 0; e < episodes_.size(); ++e) left_out[e] = filtered(episodes_[e].group);

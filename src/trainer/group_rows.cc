@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
+#include "tree/roles.h"
 
 namespace ingot::trainer {
 namespace {
@@ -34,23 +35,26 @@ absl::StatusOr<std::vector<double>> TurnRewards(const v1::EpisodeTree& tree,
   return turns;
 }
 
-// Tokens that the episode's calls sampled from weights that follow the run.
+// Tokens that the call sampled from weights that follow the run.
+int64_t SampledTokens(const v1::EpisodeTree& tree, const v1::Call& call) {
+  int64_t tokens = 0;
+  if (call.weights() != v1::WEIGHTS_FOLLOW) return tokens;
+  for (const std::string& key : call.sampled_keys()) {
+    const auto segment = tree.segments().find(base::Hex(key));
+    if (segment != tree.segments().end()) tokens += segment->second.token_ids_size();
+  }
+  return tokens;
+}
 int64_t SampledTokens(const v1::EpisodeTree& tree) {
   int64_t tokens = 0;
-  for (const v1::Call& call : tree.calls()) {
-    if (call.weights() != v1::WEIGHTS_FOLLOW) continue;
-    for (const std::string& key : call.sampled_keys()) {
-      const auto segment = tree.segments().find(base::Hex(key));
-      if (segment != tree.segments().end()) tokens += segment->second.token_ids_size();
-    }
-  }
+  for (const v1::Call& call : tree.calls()) tokens += SampledTokens(tree, call);
   return tokens;
 }
 
 class Planner {
  public:
-  Planner(const v1::Group& group, const std::string& credit, double discount)
-      : group_(group), credit_(credit), discount_(discount) {
+  Planner(const v1::Group& group, const std::string& credit, double discount, bool by_role)
+      : group_(group), credit_(credit), discount_(discount), by_role_(by_role) {
     for (const v1::EpisodeTree& tree : group.episodes()) graded_ = graded_ || tree.episode().has_grade();
   }
 
@@ -118,12 +122,38 @@ class Planner {
     CheckBounds(episode, reward, tree::CallRewardsOf(episode));
     // A trunk that went on is a sample like others; the episode is compared with it.
     const auto trunk = trunks_.find(episode.fork().episode_id());
+    if (by_role_ && trunk != trunks_.end()) {
+      return absl::InvalidArgumentError(
+          "it left a trunk, whose turns no role can be credited with: set trainer.advantage_groups to episode for "
+          "groups "
+          "that branch");
+    }
+    if (by_role_) AddRoles(tree, reward, turns);
     if (trunk != trunks_.end()) turns.insert(turns.begin(), trunk->second.turns.begin(), trunk->second.turns.end());
     out_.parts.push_back({index, false, out_.rows.rows.size()});
     out_.rows.rows.push_back(CreditTurns(reward, turns, credit_, discount_));
     out_.rows.rows.back().tokens = SampledTokens(tree) + (trunk == trunks_.end() ? 0 : trunk->second.tokens);
     out_.rows.trunks.push_back(trunk == trunks_.end() ? -1 : static_cast<int32_t>(trunk->second.index));
     return absl::OkStatus();
+  }
+
+  // `turns`: the rewards of the episode's calls.
+  void AddRoles(const v1::EpisodeTree& tree, double reward, const std::vector<double>& turns) {
+    std::vector<RoleReturn>& roles = out_.rows.roles.emplace_back();
+    for (const auto& [name, of_role] : tree::TurnsByRole(tree)) {
+      RoleReturn role;
+      role.role = name;
+      std::vector<double> rewards;
+      int64_t tokens = 0;
+      for (const int t : of_role) {
+        role.turns.push_back(static_cast<size_t>(t));
+        rewards.push_back(turns[static_cast<size_t>(t)]);
+        tokens += SampledTokens(tree, tree.calls(t));
+      }
+      role.earned = CreditTurns(reward, rewards, credit_, discount_);
+      role.earned.tokens = tokens;
+      roles.push_back(std::move(role));
+    }
   }
 
   void DropTrunksWithoutLeaves() {
@@ -150,6 +180,7 @@ class Planner {
   const v1::Group& group_;
   const std::string& credit_;
   const double discount_;
+  const bool by_role_;
   bool graded_ = false;
   std::map<std::string_view, Trunk> trunks_;  // by episode id
   TrainedGroup out_;
@@ -157,8 +188,8 @@ class Planner {
 
 }  // namespace
 
-absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, double discount) {
-  return Planner(group, credit, discount).Plan();
+absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, double discount, bool by_role) {
+  return Planner(group, credit, discount, by_role).Plan();
 }
 
 }  // namespace ingot::trainer

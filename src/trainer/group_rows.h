@@ -27,8 +27,10 @@ struct TrainedGroup {
   std::string reward_fault;  // names the first reward beyond tree::kMaxReward; empty = there is none
 };
 
-// `credit`, `discount`: of a turn (advantage.h). INVALID_ARGUMENT names the episode: a reward is not finite, or is of a call that the
-// episode does not hold.
-absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, double discount = 1);
+// `credit`, `discount`: of a turn (advantage.h). `by_role`: fills GroupRows::roles. A role's return is the episode's own
+// reward and the rewards of the role's calls; its discount counts the role's own turns. INVALID_ARGUMENT names the episode: a
+// reward is not finite, or is of a call that the episode does not hold; with `by_role`, an episode that left a trunk.
+absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const std::string& credit, double discount = 1,
+                                    bool by_role = false);
 
 }  // namespace ingot::trainer
