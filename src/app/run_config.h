@@ -215,6 +215,9 @@ struct RunConfig {
   GoalOptions goal;
   ClusterOptions cluster;
   MetricsConfig metrics;
+
+  // A stage judges groups: the reward is more than the outcome, or only the trees of a group tell the returns of its roles.
+  bool has_reward_stage() const { return !rewards.outcome_alone() || trainer.by_role(); }
 };
 
 // The schema with every key bound to its field of `config`.

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
+#include "tree/roles.h"
 #include "tree/token_advantages.h"
 
 namespace ingot::reward {
@@ -56,6 +57,39 @@ absl::Status CheckSum(const v1::Grade& grade) {
   return base::WithCause(
       absl::OutOfRangeError(absl::StrCat("the sum of its terms, most of it by term '", greatest.term(), "', ", fault)),
       greatest.term());
+}
+
+// The returns of one role in the samples of a group.
+struct RoleReturns {
+  double low = 0, high = 0;
+  int samples = 0;
+  bool early = false;  // a call before the role's last one earned something
+};
+
+// NothingToTrain of a group whose roles are compared each by itself. A role of one sample alone is compared with nothing.
+bool NoRoleToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit) {
+  std::map<std::string, RoleReturns> roles;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const auto grade = grades.grades.find(tree.episode().ref().sample_index());
+    if (grade == grades.grades.end() || tree.episode().state() != v1::EPISODE_FINISHED) continue;
+    for (const auto& [role, turns] : tree::TurnsByRole(tree)) {
+      RoleReturns& of_role = roles[role];
+      double earned = grade->second.reward();
+      for (const int turn : turns) {
+        const auto reward = grade->second.call_rewards().find(tree.calls(turn).call_id());
+        if (reward == grade->second.call_rewards().end()) continue;
+        earned += reward->second;
+        of_role.early = of_role.early || (turn != turns.back() && reward->second != 0);
+      }
+      of_role.low = of_role.samples == 0 ? earned : std::min(of_role.low, earned);
+      of_role.high = of_role.samples == 0 ? earned : std::max(of_role.high, earned);
+      ++of_role.samples;
+    }
+  }
+  return std::all_of(roles.begin(), roles.end(), [&](const auto& role) {
+    const RoleReturns& of = role.second;
+    return of.samples < 2 || (tree::SameReturn(of.low, of.high) && (credit != "reward_to_go" || !of.early));
+  });
 }
 
 // An error of the term that has this name.
@@ -125,11 +159,12 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
   return out;
 }
 
-bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit) {
+bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit, bool by_role) {
   if (grades.grades.size() < 2) return false;
   for (const auto& [sample, grade] : grades.grades) {
     if (tree::HasTokenAdvantages(grade)) return false;
   }
+  if (by_role) return NoRoleToTrain(grades, group, credit);
   double low = tree::ReturnOf(grades.grades.begin()->second), high = low;
   for (const auto& [sample, grade] : grades.grades) {
     low = std::min(low, tree::ReturnOf(grade));

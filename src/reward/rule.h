@@ -60,6 +60,7 @@ class Rule {
 
 // True if nothing of a group can be trained on: the returns of its episodes are equal, and, with `credit`
 // "reward_to_go", no call before an episode's last one earned anything, and no token has an advantage of its own. A group of one episode is never equal.
-bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit);
+// `by_role` (trainer.advantage_groups): the same holds of each role that the policy plays, by itself (tree/roles.h).
+bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit, bool by_role = false);
 
 }  // namespace ingot::reward

@@ -28,6 +28,7 @@ namespace ingot::reward {
 struct StageOptions {
   int64_t total_steps = 1;         // of the run: the end of every schedule
   std::string credit = "outcome";  // trainer.credit: decides whether a group of equal returns can teach anything
+  bool by_role = false;            // trainer.advantage_groups: role, which decides the same
   std::chrono::milliseconds turn_patience{30000};  // for the judgement of another question; then UNAVAILABLE
 };
 

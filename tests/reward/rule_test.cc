@@ -248,5 +248,27 @@ TEST(NothingToTrain, JudgesTheCreditThatIsTrained) {
   EXPECT_FALSE(NothingToTrain(Judge({}, group), group, "reward_to_go"));
 }
 
+// White wins one game and loses the other; both earn 0 as a whole.
+TEST(NothingToTrain, JudgesEachRoleByItself) {
+  v1::Group group;
+  for (const double won : {1.0, -1.0}) {
+    v1::EpisodeTree& tree = AddEpisode(group, 0);
+    for (const auto& [role, reward] : {std::pair("white", won), std::pair("black", -won)}) {
+      v1::Call& call = AddCall(tree, 3);
+      call.set_role(role);
+      (*tree.mutable_episode()->mutable_call_rewards())[call.call_id()] = reward;
+    }
+  }
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "outcome"));
+  EXPECT_FALSE(NothingToTrain(Judge({}, group), group, "outcome", true));
+  // White draws level with itself; black is a pinned opponent, whose returns teach nothing.
+  group.mutable_episodes(0)->mutable_calls(1)->set_weights(v1::WEIGHTS_PINNED);
+  group.mutable_episodes(1)->mutable_calls(1)->set_weights(v1::WEIGHTS_PINNED);
+  (*group.mutable_episodes(1)->mutable_episode()->mutable_call_rewards())[group.episodes(1).calls(0).call_id()] = 1;
+  EXPECT_FALSE(NothingToTrain(Judge({}, group), group, "outcome"));
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "outcome", true));
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "reward_to_go", true)) << "white's only turn is its last";
+}
+
 }  // namespace
 }  // namespace ingot::reward
