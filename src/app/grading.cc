@@ -30,16 +30,17 @@ std::string RewardsText(reward::RewardOptions options) {
 
 absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeStageGrader(const RunConfig& config, datapool::Client& pool,
                                                                    reward::TermParts servers) {
-  if (config.rewards.outcome_alone()) return nullptr;
+  if (!config.has_reward_stage()) return nullptr;
   if (std::ranges::any_of(config.rewards.terms, [](const auto& term) { return term.kind == "judge"; })) {
     INGOT_ASSIGN_OR_RETURN(servers.verdicts,
                            reward::Verdicts::Open(absl::StrCat(config.root, "/", config.name, "/verdicts.jsonl")));
   }
   INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(config.rewards, RewardsText(config.rewards), servers));
-  return std::make_unique<StageGrader>(reward::Stage(std::move(rule), pool,
-                                                     {.total_steps = config.scheduler.total_steps,
-                                                      .credit = config.trainer.advantage_credit,
-                                                      .by_terms = config.trainer.advantage_normalization == "terms"}));
+  const reward::StageOptions options{.total_steps = config.scheduler.total_steps,
+                                     .compared = {.credit = config.trainer.advantage_credit,
+                                                  .by_terms = config.trainer.by_terms(),
+                                                  .by_role = config.trainer.by_role()}};
+  return std::make_unique<StageGrader>(reward::Stage(std::move(rule), pool, options));
 }
 
 RewardGrading::RewardGrading(const reward::RewardOptions& options, std::unique_ptr<scheduler::Grader> grader)

@@ -20,7 +20,7 @@ namespace ingot::app {
 // The section `rewards` as YAML: the same text for the same terms.
 std::string RewardsText(reward::RewardOptions options);
 
-// The stage: the terms of the configuration over the groups of the pool. Null if the reward is the outcome alone.
+// The stage: the terms of the configuration over the groups of the pool. Null without RunConfig::has_reward_stage.
 // INVALID_ARGUMENT names a term that cannot be made, UNAVAILABLE the file of the run's verdicts. `servers`: those that terms
 // ask. REQUIRES: `pool` outlives it; the run's folder exists.
 absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeStageGrader(const RunConfig& config, datapool::Client& pool,

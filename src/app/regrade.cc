@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -24,6 +25,7 @@
 #include "reward/rule.h"
 #include "trainer/advantage.h"
 #include "tree/episode_return.h"
+#include "tree/roles.h"
 
 namespace ingot::app {
 namespace {
@@ -87,19 +89,21 @@ struct Comparison {
 
 int SignOf(double value) { return value > 1e-9 ? 1 : value < -1e-9 ? -1 : 0; }
 
-// The signs of the episodes' returns less their mean.
-std::map<int32_t, int> SignsOf(const std::map<int32_t, double>& returns) {
-  double sum = 0;
-  for (const auto& [sample, value] : returns) sum += value;
-  std::map<int32_t, int> signs;
-  for (const auto& [sample, value] : returns) {
-    signs[sample] = SignOf(value - sum / static_cast<double>(returns.size()));
-  }
+// The owner of a return: a sample, or one role of it (trainer.advantage_groups).
+using Owner = std::pair<std::string, int32_t>;  // role and sample; the role "" is a whole sample's, too
+using Returns = std::map<Owner, double>;
+
+// The signs of the returns less the mean of their role.
+std::map<Owner, int> SignsOf(const Returns& returns) {
+  std::map<std::string, Mean> means;
+  for (const auto& [owner, value] : returns) means[owner.first].Add(value);
+  std::map<Owner, int> signs;
+  for (const auto& [owner, value] : returns) signs[owner] = SignOf(value - means.at(owner.first).value());
   return signs;
 }
 
 // The signs of the episodes' advantages where the trainer compares each term by itself.
-std::map<int32_t, int> SignsByTerms(const std::map<int32_t, v1::Grade>& grades) {
+std::map<Owner, int> SignsByTerms(const std::map<int32_t, v1::Grade>& grades) {
   std::vector<trainer::EpisodeReturn> group;
   for (const auto& [sample, grade] : grades) {
     trainer::EpisodeReturn& episode = group.emplace_back();
@@ -111,9 +115,9 @@ std::map<int32_t, int> SignsByTerms(const std::map<int32_t, v1::Grade>& grades) 
   }
   const trainer::AdvantageRule rule{.baseline = "mean", .normalization = "terms"};
   const trainer::GroupAdvantages advantages = trainer::Advantages({group}, rule).front();
-  std::map<int32_t, int> signs;
+  std::map<Owner, int> signs;
   for (auto turns = advantages.turns.begin(); const auto& [sample, grade] : grades) {
-    signs[sample] = SignOf((turns++)->front());
+    signs[{"", sample}] = SignOf((turns++)->front());
   }
   return signs;
 }
@@ -133,20 +137,42 @@ std::map<int32_t, v1::Grade> GradesOf(const v1::Group& group) {
   return stored.empty() ? posted : stored;
 }
 
-bool AllZero(const std::map<int32_t, int>& signs) {
+bool AllZero(const std::map<Owner, int>& signs) {
   return std::all_of(signs.begin(), signs.end(), [](const auto& sign) { return sign.second == 0; });
 }
 
-// `by_terms`: trainer.advantage_normalization is terms.
-void Compare(const v1::Group& group, const reward::GroupGrades& regraded, bool by_terms, Comparison& out) {
-  std::map<int32_t, double> before, after;
-  for (const v1::EpisodeTree& tree : group.episodes()) {
-    if (tree.episode().state() != v1::EPISODE_FINISHED) continue;
-    before[tree.episode().ref().sample_index()] = tree::ReturnOf(tree.episode());
+// Adds the returns of an episode. `reward`, `of_calls`: its own reward, and those of its calls.
+void AddReturns(const v1::EpisodeTree& tree, bool by_role, double reward,
+                const google::protobuf::Map<std::string, double>& of_calls, Returns& out) {
+  const int32_t sample = tree.episode().ref().sample_index();
+  if (!by_role) {
+    for (const auto& [call, earned] : of_calls) reward += earned;
+    out[{"", sample}] = reward;
+    return;
   }
-  for (const auto& [sample, grade] : regraded.grades) after[sample] = tree::ReturnOf(grade);
-  for (const auto& [sample, value] : before) out.before.Add(value);
-  for (const auto& [sample, value] : after) out.after.Add(value);
+  for (const auto& [role, turns] : tree::TurnsByRole(tree)) {
+    double& sum = out[{role, sample}] = reward;
+    for (const int turn : turns) {
+      const auto earned = of_calls.find(tree.calls(turn).call_id());
+      if (earned != of_calls.end()) sum += earned->second;
+    }
+  }
+}
+
+// `by`: how the trainer compares the episodes.
+void Compare(const v1::Group& group, const reward::GroupGrades& regraded, const trainer::TrainerOptions& by,
+             Comparison& out) {
+  Returns before, after;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const v1::Episode& episode = tree.episode();
+    if (episode.state() != v1::EPISODE_FINISHED) continue;
+    AddReturns(tree, by.by_role(), tree::RewardOf(episode), tree::CallRewardsOf(episode), before);
+    out.before.Add(tree::ReturnOf(episode));
+    const auto grade = regraded.grades.find(episode.ref().sample_index());
+    if (grade == regraded.grades.end()) continue;
+    AddReturns(tree, by.by_role(), grade->second.reward(), grade->second.call_rewards(), after);
+    out.after.Add(tree::ReturnOf(grade->second));
+  }
   for (const auto& [sample, grade] : regraded.grades) {
     for (const v1::TermValue& term : grade.terms()) {
       out.terms[term.term()].Add(tree::ValueOf(term));
@@ -157,8 +183,8 @@ void Compare(const v1::Group& group, const reward::GroupGrades& regraded, bool b
       per_token.count += static_cast<int64_t>(tokens->second);
     }
   }
-  const auto signs_before = by_terms ? SignsByTerms(GradesOf(group)) : SignsOf(before);
-  const auto signs_after = by_terms ? SignsByTerms(regraded.grades) : SignsOf(after);
+  const auto signs_before = by.by_terms() ? SignsByTerms(GradesOf(group)) : SignsOf(before);
+  const auto signs_after = by.by_terms() ? SignsByTerms(regraded.grades) : SignsOf(after);
   ++out.groups;
   out.ungraded += std::ssize(regraded.ungraded);
   const bool turned = std::any_of(signs_after.begin(), signs_after.end(), [&](const auto& sign) {
@@ -291,13 +317,11 @@ struct Work {
   std::map<int64_t, JournalledGroup> groups;
   std::vector<int64_t> order;  // of `groups`: as they were judged
   int64_t total_steps = 0;     // of the run
-  bool by_terms = false;       // its trainer compares each term by itself
 };
 
 absl::StatusOr<Work> WorkOf(const StoredRun& run) {
   Work work;
   work.total_steps = run.config().scheduler.total_steps;
-  work.by_terms = run.config().trainer.advantage_normalization == "terms";
   INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
   if (journal.groups.empty()) {  // a collection: nothing was trained
     INGOT_ASSIGN_OR_RETURN(StoredGroupIds stored, ListGroups(*run.pool));
@@ -319,7 +343,7 @@ absl::StatusOr<Work> WorkOf(const StoredRun& run) {
 // A group that this rule judged goes by the measures of its stored grades: an estimate stays as the run fixed it, and one
 // that came later does not count. For other groups the rule makes its own estimates, of the groups in their order.
 absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work,
-                                       Progress& progress) {
+                                       const trainer::TrainerOptions& by, Progress& progress) {
   Regraded out;
   reward::TaskHistory history;
   int64_t looked_at = 0;
@@ -341,8 +365,8 @@ absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rul
     if (!grades.ok()) return base::Annotate(grades.status(), absl::StrCat("group ", id));
     for (const auto& [sample, grade] : grades->grades) history.Add(group->task().task_id(), grade);
     if (out.first_ungraded.empty() && !grades->ungraded.empty()) out.first_ungraded = grades->ungraded.begin()->second;
-    Compare(*group, *grades, work.by_terms, out.steps[of.step]);
-    Compare(*group, *grades, work.by_terms, out.all);
+    Compare(*group, *grades, by, out.steps[of.step]);
+    Compare(*group, *grades, by, out.all);
   }
   return out;
 }
@@ -356,7 +380,7 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
                          reward::Rule::Make(config.rewards, RewardsText(config.rewards), parts));
   INGOT_ASSIGN_OR_RETURN(const Work work, WorkOf(run));
-  INGOT_ASSIGN_OR_RETURN(const Regraded regraded, RegradeGroups(*run.pool, rule, work, progress));
+  INGOT_ASSIGN_OR_RETURN(const Regraded regraded, RegradeGroups(*run.pool, rule, work, config.trainer, progress));
   progress.Clear();
   if (regraded.all.groups == 0) {
     return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",

@@ -249,16 +249,23 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
-  if (config.cluster.rewards_role && config.rewards.outcome_alone()) {
+  if (config.cluster.rewards_role && !config.has_reward_stage()) {
     return absl::InvalidArgumentError(
         "cluster.rewards_role is true, and the reward is the outcome alone, which no stage judges: give rewards.terms, "
         "or "
         "set it to false");
   }
-  if (config.trainer.advantage_normalization == "terms" && config.rewards.outcome_alone()) {
+  if (config.trainer.by_terms() && config.rewards.outcome_alone()) {
     return absl::InvalidArgumentError(
         "trainer.advantage_normalization is terms, and the reward is the outcome alone, which has no terms: give "
         "rewards.terms, or set it to group or batch");
+  }
+  if (config.trainer.by_role() && config.agents.branching.width > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "agents.branching.width is ", config.agents.branching.width,
+        ", and trainer.advantage_groups is role: the turns of "
+        "a trunk count for all its leaves, and no role can be credited with them; set the first to 0 or the second to "
+        "episode"));
   }
   return base::Annotate(config.agents.Validate(), "agents");
 }

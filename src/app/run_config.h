@@ -242,6 +242,8 @@ struct RunConfig {
   MetricsConfig metrics;
 
   std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }  // of data.tasks, in their order
+  // A stage judges groups: the reward is more than the outcome, or only the trees of a group tell the returns of its roles.
+  bool has_reward_stage() const { return !rewards.outcome_alone() || trainer.by_role(); }
 };
 
 // The schema with every key bound to its field of `config`.

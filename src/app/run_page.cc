@@ -36,15 +36,14 @@ view::RunFacts FactsOf(const RunConfig& config) {
 
 // The advantages that the trainer takes for a group, as far as they do not depend on its batch.
 std::vector<std::vector<double>> GroupAdvantages(const trainer::TrainerOptions& options, const v1::Group& group) {
-  if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch" ||
-      options.advantage_normalization == "terms") {
+  if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch" || options.by_terms()) {
     return {};
   }
   std::vector<std::vector<double>> advantages(static_cast<size_t>(group.episodes_size()));
   const auto trained = trainer::RowsOf(group, trainer::RowRule::Of(options));
   if (!trained.ok() || trained->rows.rows.empty()) return advantages;
   const trainer::AdvantageRule rule{options.advantage_baseline, options.advantage_normalization, false,
-                                    options.advantage_branches};
+                                    options.advantage_branches, options.by_role()};
   const trainer::BranchedAdvantages found = trainer::AdvantagesOfRows({trained->rows}, rule).front();
   for (const trainer::TrainedGroup::Part& part : trained->parts) {
     advantages[static_cast<size_t>(part.episode)] = (part.trunk ? found.trunks : found.rows)[part.index];

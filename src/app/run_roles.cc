@@ -66,7 +66,7 @@ bool AgentsApart(const RunConfig& config) {
 bool IsLoopback(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 absl::Status RequireRewardsRole(const RunConfig& config) {
-  if (CountOf(config, "rewards") > 0 && !config.rewards.outcome_alone()) return absl::OkStatus();
+  if (CountOf(config, "rewards") > 0 && config.has_reward_stage()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "this run has no role rewards: its stage is in the scheduler's process, or the outcome alone is its reward; set "
       "cluster.rewards_role to true and give rewards.terms");

@@ -71,6 +71,9 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.advantage_branches", &o.advantage_branches, {"nested", "siblings"},
                 "advantage of a trunk (agents.branching), the mean of its leaves': compared with the whole group, or "
                 "with each other, where it is 0 under a mean");
+  schema.Choice(
+      "trainer.advantage_groups", &o.advantage_groups, {"episode", "role"},
+      "returns that are compared within a group: of whole episodes, or of each role of their calls by itself");
   schema.Field("trainer.filter_zero_variance", &o.filter_zero_variance,
                "groups without any advantage bear no loss and count in no normaliser");
   schema.Choice("trainer.train_segments", &o.train_segments, {"all", "current_version", "max_age"},

@@ -244,6 +244,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_parent_call_id(plan_->continued.parent_call_id);
   call.set_branch(setup_.request->branch);
   call.set_parent_branch(setup_.request->parent_branch);
+  call.set_role(setup_.request->role);
   const Continuation& continued = plan_->continued;
   // The trunk's calls are recorded in another episode of the group, which holds their segments: the keys name them.
   for (const std::string& key : continued.trunk_path) call.add_context_keys(key);

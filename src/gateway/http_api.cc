@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/request_fields.h"
+#include "gateway/api/role_name.h"
 #include "gateway/episode_request.h"
 #include "gateway/http_files.h"
 #include "gateway/http_forward.h"
@@ -85,6 +86,7 @@ HttpRequest RequestOf(const http::RequestHead& head) {
   request.route = HttpRoute::Of(head.target, request.headers);
   request.key = head.Key();
   if (request.key.empty()) request.key = request.route.key;
+  if (const std::string role = TakeRole(request.key); !role.empty()) request.headers.Add(kRoleHeader, role);
   request.method = head.method;
   request.target = head.target;
   return request;

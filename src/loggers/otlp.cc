@@ -60,6 +60,7 @@ object CallSpan(const std::string& trace, const std::string& parent, const v1::C
   attributes.push_back(Attribute("ingot.cached_tokens", static_cast<int64_t>(call.cached_tokens())));
   attributes.push_back(Attribute("ingot.call", static_cast<int64_t>(call.sequence())));
   if (!call.branch().empty()) attributes.push_back(Attribute("ingot.branch", call.branch()));
+  if (!call.role().empty()) attributes.push_back(Attribute("ingot.role", call.role()));
   if (!call.fork_cause().empty()) attributes.push_back(Attribute("ingot.fork_cause", call.fork_cause()));
   const v1::CallTimes& times = call.times();
   const bool failed = call.finish() == v1::FINISH_ERROR || call.finish() == v1::FINISH_ABORTED;

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
+#include "tree/roles.h"
 #include "tree/token_advantages.h"
 
 namespace ingot::reward {
@@ -92,6 +93,39 @@ bool HasEarned(const v1::Grade& grade, const std::string& call, bool by_terms) {
                      [&](const v1::TermValue& term) { return HasEarned(term.calls(), call); });
 }
 
+// The returns of one role in the samples of a group.
+struct RoleReturns {
+  double low = 0, high = 0;
+  int samples = 0;
+  bool early = false;  // a call before the role's last one earned something
+};
+
+// NothingToTrain of a group whose roles are compared each by itself. A role of one sample alone is compared with nothing.
+bool NoRoleToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit) {
+  std::map<std::string, RoleReturns> roles;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const auto grade = grades.grades.find(tree.episode().ref().sample_index());
+    if (grade == grades.grades.end() || tree.episode().state() != v1::EPISODE_FINISHED) continue;
+    for (const auto& [role, turns] : tree::TurnsByRole(tree)) {
+      RoleReturns& of_role = roles[role];
+      double earned = grade->second.reward();
+      for (const int turn : turns) {
+        const auto reward = grade->second.call_rewards().find(tree.calls(turn).call_id());
+        if (reward == grade->second.call_rewards().end()) continue;
+        earned += reward->second;
+        of_role.early = of_role.early || (turn != turns.back() && reward->second != 0);
+      }
+      of_role.low = of_role.samples == 0 ? earned : std::min(of_role.low, earned);
+      of_role.high = of_role.samples == 0 ? earned : std::max(of_role.high, earned);
+      ++of_role.samples;
+    }
+  }
+  return std::all_of(roles.begin(), roles.end(), [&](const auto& role) {
+    const RoleReturns& of = role.second;
+    return of.samples < 2 || (tree::SameReturn(of.low, of.high) && (credit != "reward_to_go" || !of.early));
+  });
+}
+
 // An error of the term that has this name.
 absl::Status Blamed(const absl::Status& fault, const std::string& term) {
   return fault.ok() ? fault : base::WithCause(base::Annotate(fault, absl::StrCat("term '", term, "'")), term);
@@ -159,19 +193,20 @@ absl::StatusOr<GroupGrades> Rule::Apply(const GroupFacts& group) const {
   return out;
 }
 
-bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit, bool by_terms) {
+bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const ReturnComparison& by) {
   if (grades.grades.size() < 2) return false;
   for (const auto& [sample, grade] : grades.grades) {
     if (tree::HasTokenAdvantages(grade)) return false;
   }
-  if (!SameReturns(grades, by_terms)) return false;
-  if (credit != "reward_to_go") return true;
+  if (by.by_role) return NoRoleToTrain(grades, group, by.credit);
+  if (!SameReturns(grades, by.by_terms)) return false;
+  if (by.credit != "reward_to_go") return true;
   // A call has as credit what is earned from it on: the return, less what calls before it earned.
   for (const v1::EpisodeTree& tree : group.episodes()) {
     const auto grade = grades.grades.find(tree.episode().ref().sample_index());
     if (grade == grades.grades.end()) continue;
     for (int i = 0; i + 1 < tree.calls_size(); ++i) {
-      if (HasEarned(grade->second, tree.calls(i).call_id(), by_terms)) return false;
+      if (HasEarned(grade->second, tree.calls(i).call_id(), by.by_terms)) return false;
     }
   }
   return true;

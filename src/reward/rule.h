@@ -59,10 +59,16 @@ class Rule {
   std::string key_;
 };
 
-// True if nothing of a group can be trained on: the returns of its episodes are equal, and, with `credit`
-// "reward_to_go", no call before an episode's last one earned anything, and no token has an advantage of its own. A group of one episode is never equal.
-// `by_terms`: the trainer compares each term by itself, so the same holds for every term, and not for their sum.
-bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit,
-                    bool by_terms = false);
+// What the trainer compares of a group's episodes (trainer.advantage_*).
+struct ReturnComparison {
+  std::string credit = "outcome";
+  bool by_terms = false;  // each term by itself, and not their sum
+  bool by_role = false;   // each role that the policy plays by itself (tree/roles.h)
+};
+
+// True if nothing of a group can be trained on: the returns that are compared are equal, and, with `credit`
+// "reward_to_go", no call before an episode's (or a role's) last one earned anything, and no token has an advantage of its
+// own. A group of one episode is never equal.
+bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const ReturnComparison& by);
 
 }  // namespace ingot::reward

@@ -164,7 +164,7 @@ v1::GradeResponse Stage::Answer(const v1::Group& group, const GroupGrades& grade
   } else {
     for (const v1::TermValue& term : grades.grades.begin()->second.terms()) response.add_terms(term.term());
   }
-  response.set_equal(NothingToTrain(grades, group, options_.credit, options_.by_terms));
+  response.set_equal(NothingToTrain(grades, group, options_.compared));
   return response;
 }
 

@@ -26,9 +26,8 @@
 namespace ingot::reward {
 
 struct StageOptions {
-  int64_t total_steps = 1;         // of the run: the end of every schedule
-  std::string credit = "outcome";  // trainer.credit: decides whether a group of equal returns can teach anything
-  bool by_terms = false;           // trainer.advantage_normalization is terms: a group is equal if every term is
+  int64_t total_steps = 1;                         // of the run: the end of every schedule
+  ReturnComparison compared;                       // decides whether a group can teach anything
   std::chrono::milliseconds turn_patience{30000};  // for the judgement of another question; then UNAVAILABLE
 };
 

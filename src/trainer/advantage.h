@@ -44,6 +44,7 @@ struct AdvantageRule {
   std::string normalization = "none";
   bool filter_zero_variance = false;
   std::string branches = "nested";  // of groups that branch (branch_advantage.h)
+  bool by_role = false;             // each role of an episode is compared by itself (role_advantage.h)
 };
 
 struct GroupAdvantages {

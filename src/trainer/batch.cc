@@ -89,7 +89,7 @@ class Collector {
   void Finish(const v1::FeedStats& feed) {
     const std::vector<BranchedAdvantages> advantages =
         AdvantagesOfRows(groups_, {options_.advantage_baseline, options_.advantage_normalization,
-                                   options_.filter_zero_variance, options_.advantage_branches});
+                                   options_.filter_zero_variance, options_.advantage_branches, options_.by_role()});
     std::vector<bool> left_out(episodes_.size(), false);
     const auto filtered = [&](size_t group) { return advantages[group].filtered && !has_token_advantages_[group]; };
     for (size_t e = 0; e < episodes_.size(); ++e) left_out[e] = filtered(episodes_[e].group);

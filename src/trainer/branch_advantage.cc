@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "trainer/role_advantage.h"
+
 namespace ingot::trainer {
 namespace {
 
@@ -52,6 +54,7 @@ bool AllZero(const BranchedAdvantages& group) {
 }  // namespace
 
 std::vector<BranchedAdvantages> AdvantagesOfRows(const std::vector<GroupRows>& groups, const AdvantageRule& rule) {
+  if (rule.by_role) return AdvantagesOfRoles(groups, rule);
   const Compared siblings(groups, rule, [](const GroupRows& group, size_t row) { return group.trunks[row]; });
   const Compared whole(groups, rule, [](const GroupRows&, size_t) { return 0; });
   const Compared& of_trunks = rule.branches == "siblings" ? siblings : whole;

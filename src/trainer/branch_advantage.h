@@ -27,10 +27,18 @@
 
 namespace ingot::trainer {
 
+// One role of an episode (role_advantage.h): its turns, and what it earned with them.
+struct RoleReturn {
+  std::string role;
+  std::vector<size_t> turns;  // of the row
+  EpisodeReturn earned;       // one credit per turn of `turns`
+};
+
 struct GroupRows {
-  std::vector<EpisodeReturn> rows;  // of the finished samples, the trunk's turns first
-  std::vector<int32_t> trunks;      // by row: the index of its trunk; -1 = it has none
-  std::vector<size_t> trunk_turns;  // by trunk: its number of turns
+  std::vector<EpisodeReturn> rows;                  // of the finished samples, the trunk's turns first
+  std::vector<int32_t> trunks;                      // by row: the index of its trunk; -1 = it has none
+  std::vector<size_t> trunk_turns;                  // by trunk: its number of turns
+  std::vector<std::vector<RoleReturn>> roles = {};  // by row; empty = a row is credited as a whole
 };
 
 struct BranchedAdvantages {
@@ -40,7 +48,7 @@ struct BranchedAdvantages {
   std::vector<std::vector<double>> trunks;  // by trunk and turn; of a trunk without a row: 0
 };
 
-// REQUIRES: as Advantages; a row has at least the turns of its trunk.
+// With rule.by_role: AdvantagesOfRoles. REQUIRES: as Advantages; a row has at least the turns of its trunk.
 std::vector<BranchedAdvantages> AdvantagesOfRows(const std::vector<GroupRows>& groups, const AdvantageRule& rule);
 
 }  // namespace ingot::trainer

@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
+#include "tree/roles.h"
 
 namespace ingot::trainer {
 namespace {
@@ -34,16 +35,19 @@ absl::StatusOr<std::vector<double>> TurnRewards(const v1::EpisodeTree& tree,
   return turns;
 }
 
-// Tokens that the episode's calls sampled from weights that follow the run.
+// Tokens that the call sampled from weights that follow the run.
+int64_t SampledTokens(const v1::EpisodeTree& tree, const v1::Call& call) {
+  int64_t tokens = 0;
+  if (call.weights() != v1::WEIGHTS_FOLLOW) return tokens;
+  for (const std::string& key : call.sampled_keys()) {
+    const auto segment = tree.segments().find(base::Hex(key));
+    if (segment != tree.segments().end()) tokens += segment->second.token_ids_size();
+  }
+  return tokens;
+}
 int64_t SampledTokens(const v1::EpisodeTree& tree) {
   int64_t tokens = 0;
-  for (const v1::Call& call : tree.calls()) {
-    if (call.weights() != v1::WEIGHTS_FOLLOW) continue;
-    for (const std::string& key : call.sampled_keys()) {
-      const auto segment = tree.segments().find(base::Hex(key));
-      if (segment != tree.segments().end()) tokens += segment->second.token_ids_size();
-    }
-  }
+  for (const v1::Call& call : tree.calls()) tokens += SampledTokens(tree, call);
   return tokens;
 }
 
@@ -117,6 +121,13 @@ class Planner {
     CheckBounds(episode, reward, tree::CallRewardsOf(episode));
     // A trunk that went on is a sample like others; the episode is compared with it.
     const auto trunk = trunks_.find(episode.fork().episode_id());
+    if (rule_.by_role && trunk != trunks_.end()) {
+      return absl::InvalidArgumentError(
+          "it left a trunk, whose turns no role can be credited with: set trainer.advantage_groups to episode for "
+          "groups "
+          "that branch");
+    }
+    if (rule_.by_role) AddRoles(tree, reward, turns);
     if (trunk != trunks_.end()) turns.insert(turns.begin(), trunk->second.turns.begin(), trunk->second.turns.end());
     out_.parts.push_back({index, false, out_.rows.rows.size()});
     out_.rows.rows.push_back(CreditTurns(reward, turns, rule_.credit, rule_.discount));
@@ -156,6 +167,25 @@ class Planner {
     return absl::OkStatus();
   }
 
+  // `turns`: the rewards of the episode's calls.
+  void AddRoles(const v1::EpisodeTree& tree, double reward, const std::vector<double>& turns) {
+    std::vector<RoleReturn>& roles = out_.rows.roles.emplace_back();
+    for (const auto& [name, of_role] : tree::TurnsByRole(tree)) {
+      RoleReturn role;
+      role.role = name;
+      std::vector<double> rewards;
+      int64_t tokens = 0;
+      for (const int t : of_role) {
+        role.turns.push_back(static_cast<size_t>(t));
+        rewards.push_back(turns[static_cast<size_t>(t)]);
+        tokens += SampledTokens(tree, tree.calls(t));
+      }
+      role.earned = CreditTurns(reward, rewards, rule_.credit, rule_.discount);
+      role.earned.tokens = tokens;
+      roles.push_back(std::move(role));
+    }
+  }
+
   void DropTrunksWithoutLeaves() {
     const auto& leaves = out_.rows.trunks;
     const auto lone = [&](const TrainedGroup::Part& part) {
@@ -190,7 +220,8 @@ class Planner {
 RowRule RowRule::Of(const TrainerOptions& options) {
   return {.credit = options.advantage_credit,
           .discount = options.turn_discount,
-          .by_terms = options.advantage_normalization == "terms"};
+          .by_terms = options.by_terms(),
+          .by_role = options.by_role()};
 }
 
 absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const RowRule& rule) { return Planner(group, rule).Plan(); }

@@ -33,13 +33,15 @@ struct RowRule {
   std::string credit = "outcome";
   double discount = 1;
   bool by_terms = false;  // rows have EpisodeReturn::terms
+  bool by_role = false;   // fills GroupRows::roles; the rows of a role are discounted over its own turns
 
   static RowRule Of(const TrainerOptions& options);
 };
 
-// With `by_terms` the terms are as the grades name them; the posted reward of a group without grades is its one term.
-// INVALID_ARGUMENT names the episode: a reward is not finite, or is of a call that the episode does not hold; or with
-// `by_terms` its terms are others than those of the group's first grade.
+// With `by_terms` the terms are as the grades name them; the posted reward of a group without grades is its one term. With
+// `by_role` a role's return is the episode's own reward and the rewards of the role's calls. INVALID_ARGUMENT names the
+// episode: a reward is not finite, or is of a call that the episode does not hold; with `by_terms` its terms are others than
+// those of the group's first grade; with `by_role` it left a trunk.
 absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const RowRule& rule);
 
 }  // namespace ingot::trainer

@@ -172,6 +172,13 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
                                 "advantage_baseline to batch, leave_one_out (then 0) or none"));
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_credit == "outcome",
                                 "dpo prefers whole episodes: advantage_credit must be outcome"));
+  INGOT_RETURN_IF_ERROR(OneOf("advantage_groups", advantage_groups, {"episode", "role"}));
+  INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || !by_role(),
+                                "dpo prefers whole episodes, and advantage_groups role compares parts of them: set "
+                                "advantage_groups episode, or another objective"));
+  INGOT_RETURN_IF_ERROR(Require(!by_terms() || !by_role(),
+                                "advantage_normalization terms compares each term of whole episodes, and "
+                                "advantage_groups role each role: set one of them otherwise"));
   INGOT_RETURN_IF_ERROR(OneOf("train_segments", train_segments, {"all", "current_version", "max_age"}));
   INGOT_RETURN_IF_ERROR(OneOf("truncated", truncated, {"train", "mask_call", "mask_episode"}));
   return Require(train_segments_max_age >= 0 && (train_segments == "max_age" || train_segments_max_age == 0),

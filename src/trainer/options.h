@@ -141,6 +141,9 @@ struct TrainerOptions {
   double turn_discount = 1.0;  // reward_to_go: share of a reward that counts one turn earlier; [0, 1]; 1 = all of it
   // Advantage of a trunk, the mean of its leaves': nested = compared with the whole group, siblings = with each other.
   std::string advantage_branches = "nested";
+  // The returns that are compared within a group. episode: those of its episodes. role: those of each role (Call.role) by
+  // itself, so that the players of one episode have advantages of their own.
+  std::string advantage_groups = "episode";
   bool filter_zero_variance = false;  // groups without any advantage bear no loss and count in no normaliser
 
   std::string train_segments = "all";  // sampled tokens that bear loss: all, current_version, max_age
@@ -175,6 +178,8 @@ struct TrainerOptions {
 
   // INVALID_ARGUMENT names a field that is wrong, or two that contradict each other, and says why.
   absl::Status Validate() const;
+  bool by_terms() const { return advantage_normalization == "terms"; }
+  bool by_role() const { return advantage_groups == "role"; }
   bool needs_reference() const { return objective == "dpo" || reference_kl_coefficient > 0; }
 
  private:

@@ -65,6 +65,7 @@ std::string Line(const v1::EpisodeTree& tree, const TreeNode& node, const Decode
     const v1::Call& call = tree.calls(index);
     absl::StrAppend(&line, ", call ", call.sequence(), " ", FinishName(call.finish()));
     if (!call.branch().empty()) absl::StrAppend(&line, " in '", Escape(call.branch(), options.ascii), "'");
+    if (!call.role().empty()) absl::StrAppend(&line, " as '", Escape(call.role(), options.ascii), "'");
     if (!call.fork_cause().empty()) absl::StrAppend(&line, " forked: ", Escape(call.fork_cause(), options.ascii));
     if (call.tool_call_malformed()) line += " malformed tool call";
     const auto& rewards = CallRewardsOf(tree.episode());

@@ -216,6 +216,19 @@ TEST(RunConfig, ComparingTermsNeedsTerms) {
   EXPECT_EQ(fault("rewards.terms=[{kind: outcome}, {kind: length}]"), "");
 }
 
+// Only the stage reads the trees of a group, which tell the returns of its roles.
+TEST(RunConfig, AdvantagesOfRolesNeedAStageAndNoTrunks) {
+  const auto loaded = Load(kAgents, {"trainer.advantage_groups=role", "cluster.rewards_role=true"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->config->has_reward_stage());
+  EXPECT_FALSE(Load(kAgents)->config->has_reward_stage());
+  EXPECT_THAT(std::string(Load(kAgents, {"trainer.advantage_groups=role", "agents.branching.width=2",
+                                         "agents.branching.at=1", "scheduler.group_size=4"})
+                              .status()
+                              .message()),
+              HasSubstr("no role can be credited"));
+}
+
 TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {
   EXPECT_THAT(std::string(Load(kAgents, {"data.format=harbor", "data.tasks=x.jsonl"}).status().message()),
               HasSubstr("data.format is harbor, and data.tasks (x.jsonl) is no folder"));

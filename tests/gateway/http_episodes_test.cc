@@ -65,6 +65,21 @@ TEST(HttpServer, ServesAnEpisodeFromItsOpeningToItsEnd) {
   EXPECT_EQ(site.pool.episode(id).signals().at("ok"), 1);
 }
 
+// Players of one episode: a client that knows nothing but its key names its role there.
+TEST(HttpServer, RecordsTheRoleThatAKeyOrAHeaderNames) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), episode.api_key()).status, 200);
+  EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), episode.api_key() + ":role=white").status, 200);
+  Wire wire(site.server().port());
+  wire.Send(Request("POST", "/v1/chat/completions", Hello(), episode.api_key(), "X-Ingot-Role: black\r\n"));
+  EXPECT_EQ(Read(wire).status, 200);
+  EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), "another:role=white").status, 401);
+  std::vector<std::string> roles;
+  for (const v1::Call& call : site.pool.calls()) roles.push_back(call.role());
+  EXPECT_EQ(roles, (std::vector<std::string>{"", "white", "black"}));
+}
+
 TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
   Site site([](const auto&) { return Say("hello"); });
   const Response elsewhere = site.Ask("POST", "/ingot/v1/episodes", "{}");

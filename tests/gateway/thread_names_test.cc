@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "gateway/api/role_name.h"
 #include "gateway/fakes.h"
 
 namespace ingot::gateway {
@@ -112,6 +113,32 @@ TEST(ThreadNames, HaveAnOrder) {
   }
   EXPECT_EQ(ThreadOf({}, body).first, "6");
   EXPECT_EQ(ThreadOf({}, R"({"prompt_cache_key":"8","metadata":{"user_id":"user_a_session_7"}})").first, "7");
+}
+
+TEST(RoleNames, AreReadFromTheBodyThenTheHeader) {
+  const auto role_of = [](const HeaderList& list, const char* body_json) {
+    Headers headers;
+    for (const auto& [name, text] : list) headers.Add(name, text);
+    const value json = base::ParseJson(body_json).value();
+    Fields body(json);
+    GatewayRequest request;
+    ReadRole(headers, body, request);
+    return request.role;
+  };
+  EXPECT_EQ(role_of({}, "{}"), "");
+  EXPECT_EQ(role_of({{"X-Ingot-Role", "white"}}, "{}"), "white");
+  EXPECT_EQ(role_of({{"x-ingot-role", "white"}}, R"({"metadata":{"ingot_role":"black"}})"), "black");
+  EXPECT_EQ(role_of({{"x-ingot-role", "white"}}, R"({"metadata":{"ingot_role":7}})"), "white");
+  EXPECT_EQ(role_of({{"x-ingot-role", "a\x01"}}, "{}"), R"(a\x01)");
+  EXPECT_EQ(role_of({{"x-ingot-role", std::string(300, 'x').c_str()}}, "{}").size(), 256u);
+}
+
+TEST(RoleNames, AreTakenOffAKey) {
+  std::string key = "k-1:role=white";
+  EXPECT_EQ(TakeRole(key), "white");
+  EXPECT_EQ(key, "k-1");
+  EXPECT_EQ(TakeRole(key), "");
+  EXPECT_EQ(key, "k-1") << "a key without a role stays as it is";
 }
 
 TEST(ThreadNames, AreCutAndPrintable) {

@@ -252,14 +252,14 @@ TEST(NothingToTrain, JudgesTheCreditThatIsTrained) {
     AddCall(tree, 3);
     AddCall(tree, 4);
   }
-  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "outcome"));
-  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "reward_to_go"));
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, {}));
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, {.credit = "reward_to_go"}));
   // The same return, but earned by the first call: what follows it has less credit.
   v1::Episode& episode = *group.mutable_episodes(0)->mutable_episode();
   episode.set_reward(0);
   (*episode.mutable_call_rewards())[group.episodes(0).calls(0).call_id()] = 1;
-  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, "outcome"));
-  EXPECT_FALSE(NothingToTrain(Judge({}, group), group, "reward_to_go"));
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, {}));
+  EXPECT_FALSE(NothingToTrain(Judge({}, group), group, {.credit = "reward_to_go"}));
 }
 
 TEST(NothingToTrain, ByTermsAGroupIsEqualOnlyIfEveryTermIs) {
@@ -275,10 +275,10 @@ TEST(NothingToTrain, ByTermsAGroupIsEqualOnlyIfEveryTermIs) {
       term.set_value(value);
     }
   }
-  EXPECT_TRUE(NothingToTrain(grades, group, "outcome"));
-  EXPECT_FALSE(NothingToTrain(grades, group, "outcome", true));
+  EXPECT_TRUE(NothingToTrain(grades, group, {}));
+  EXPECT_FALSE(NothingToTrain(grades, group, {.by_terms = true}));
   *grades.grades[1].mutable_terms() = grades.grades[0].terms();
-  EXPECT_TRUE(NothingToTrain(grades, group, "outcome", true));
+  EXPECT_TRUE(NothingToTrain(grades, group, {.by_terms = true}));
   // What a term gives to a call before the last counts too, although another term takes it away from the sum.
   v1::Group longer;
   for (int i = 0; i < 2; ++i) {
@@ -289,9 +289,32 @@ TEST(NothingToTrain, ByTermsAGroupIsEqualOnlyIfEveryTermIs) {
   v1::TermValue& term = *grades.grades[0].mutable_terms(0);
   (*term.mutable_calls())[longer.episodes(0).calls(0).call_id()] = 0.5;
   term.set_value(term.value() - 0.5);
-  EXPECT_TRUE(NothingToTrain(grades, longer, "reward_to_go"));
-  EXPECT_TRUE(NothingToTrain(grades, longer, "outcome", true));
-  EXPECT_FALSE(NothingToTrain(grades, longer, "reward_to_go", true));
+  EXPECT_TRUE(NothingToTrain(grades, longer, {.credit = "reward_to_go"}));
+  EXPECT_TRUE(NothingToTrain(grades, longer, {.by_terms = true}));
+  EXPECT_FALSE(NothingToTrain(grades, longer, {.credit = "reward_to_go", .by_terms = true}));
+}
+
+// White wins one game and loses the other; both earn 0 as a whole.
+TEST(NothingToTrain, JudgesEachRoleByItself) {
+  v1::Group group;
+  for (const double won : {1.0, -1.0}) {
+    v1::EpisodeTree& tree = AddEpisode(group, 0);
+    for (const auto& [role, reward] : {std::pair("white", won), std::pair("black", -won)}) {
+      v1::Call& call = AddCall(tree, 3);
+      call.set_role(role);
+      (*tree.mutable_episode()->mutable_call_rewards())[call.call_id()] = reward;
+    }
+  }
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, {}));
+  EXPECT_FALSE(NothingToTrain(Judge({}, group), group, {.by_role = true}));
+  // White draws level with itself; black is a pinned opponent, whose returns teach nothing.
+  group.mutable_episodes(0)->mutable_calls(1)->set_weights(v1::WEIGHTS_PINNED);
+  group.mutable_episodes(1)->mutable_calls(1)->set_weights(v1::WEIGHTS_PINNED);
+  (*group.mutable_episodes(1)->mutable_episode()->mutable_call_rewards())[group.episodes(1).calls(0).call_id()] = 1;
+  EXPECT_FALSE(NothingToTrain(Judge({}, group), group, {}));
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, {.by_role = true}));
+  EXPECT_TRUE(NothingToTrain(Judge({}, group), group, {.credit = "reward_to_go", .by_role = true}))
+      << "white's only turn is its last";
 }
 
 }  // namespace

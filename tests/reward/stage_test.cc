@@ -124,8 +124,8 @@ TEST_F(StageTest, AGroupOfEqualSumsTeachesATrainerThatComparesTerms) {
   ASSERT_TRUE(summed.ok()) << summed.status();
   EXPECT_THAT(summed->returns(), ElementsAre(1, 1, 1));
   EXPECT_TRUE(summed->equal());
-  const auto apart =
-      Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10, .by_terms = true}).Grade(Group(3));
+  const auto apart = Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10, .compared = {.by_terms = true}})
+                         .Grade(Group(3));
   ASSERT_TRUE(apart.ok()) << apart.status();
   EXPECT_FALSE(apart->equal()) << "the stored grades say it";
 }
@@ -395,6 +395,33 @@ TEST(Verdicts, OutliveTheirProcessAndALineThatWasCut) {
   }
   EXPECT_EQ((*Verdicts::Open(file))->Find(key("c"))->score, 1);
   EXPECT_EQ(Verdicts::Open(dir.path() + "/none/verdicts.jsonl").status().code(), absl::StatusCode::kUnavailable);
+}
+
+// Two games of sum zero. Another process finds roles, rewards and grades in the pool and says the same.
+TEST_F(StageTest, AGameOfSumZeroIsWorthTrainingByRoleAlsoAfterARestart) {
+  for (const auto& [id, won] : {std::pair("w", 1.0), std::pair("l", -1.0)}) {
+    ASSERT_TRUE(pool_->OpenEpisode(pool::Open(id, 7, won > 0 ? 0 : 1)).ok());
+    v1::EndEpisodeRequest end = pool::End(id, v1::EPISODE_FINISHED, 0);
+    for (const auto& [turn, role] : {std::pair(0, "white"), std::pair(1, "black")}) {
+      v1::AppendCallRequest call = pool::Append(id, turn, {pool::Prompt({9})}, {pool::Sampled({turn + 1})});
+      call.mutable_call()->set_role(role);
+      (*end.mutable_call_rewards())[call.call().call_id()] = turn == 0 ? won : -won;
+      ASSERT_TRUE(pool_->AppendCall(call).ok());
+    }
+    ASSERT_TRUE(pool_->EndEpisode(end).ok());
+  }
+  const auto make = [&](bool by_role) {
+    return Stage(*Rule::Make({}, ""), *pool_, {.total_steps = 10, .compared = {.by_role = by_role}});
+  };
+  const auto graded = make(true).Grade(Group(7));
+  ASSERT_TRUE(graded.ok()) << graded.status();
+  EXPECT_THAT(graded->returns(), ElementsAre(0, 0));
+  EXPECT_FALSE(graded->equal());
+  pool_.reset();
+  pool_ = *datapool::Store::Open(pool::QuickOptions(dir_.path()));
+  EXPECT_EQ(pool::GetGroup(*pool_, 7)->episodes(0).calls(1).role(), "black");
+  EXPECT_FALSE(make(true).Grade(Group(7))->equal());
+  EXPECT_TRUE(make(false).Grade(Group(7))->equal());
 }
 
 TEST_F(StageTest, AGroupThatThePoolLacksIsAnError) {

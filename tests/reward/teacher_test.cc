@@ -94,7 +94,7 @@ TEST_F(TeacherTest, EachTokenGetsTheDifferenceOfItsLogprobs) {
 TEST_F(TeacherTest, AGroupOfEqualReturnsHasSomethingToTrain) {
   const auto grades = Apply();
   ASSERT_TRUE(grades.ok());
-  EXPECT_FALSE(NothingToTrain(*grades, group_, "outcome"));
+  EXPECT_FALSE(NothingToTrain(*grades, group_, {}));
 }
 
 TEST_F(TeacherTest, AnotherTokenizerIsRefused) {

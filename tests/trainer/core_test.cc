@@ -384,6 +384,8 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
               }),
               HasSubstr("another objective"));
   EXPECT_EQ(message([](auto& o) { o.advantage_normalization = "terms"; }), "");
+  EXPECT_THAT(message([](auto& o) { o.advantage_normalization = "terms", o.advantage_groups = "role"; }),
+              HasSubstr("one of them otherwise"));
   EXPECT_THAT(message([](auto& o) { o.train_segments_max_age = 2; }), HasSubstr("train_segments max_age"));
   EXPECT_THAT(message([](auto& o) { o.reference_path = "x"; }), HasSubstr("nothing uses"));
   EXPECT_THAT(message([](auto& o) { o.reference_update_every = 5; }), HasSubstr("nothing uses"));

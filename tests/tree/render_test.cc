@@ -49,6 +49,15 @@ TEST(RenderTreeTest, ChainsStayInTheirColumnAndForksAreIndented) {
   EXPECT_THAT(*RenderTree(Forked(), Letters), HasSubstr("└─ prompt"));
 }
 
+TEST(RenderTreeTest, ACallShowsItsBranchAndRole) {
+  v1::EpisodeTree tree;
+  v1::Call& call = AddCall(tree, {Prompt({'a'})}, {Sampled({'b'}, 1)});
+  call.set_role("white");
+  EXPECT_THAT(*RenderTree(tree, Letters), HasSubstr("call 0 stop as 'white' "));
+  call.set_branch("main");
+  EXPECT_THAT(*RenderTree(tree, Letters), HasSubstr("call 0 stop in 'main' as 'white' "));
+}
+
 TEST(RenderTreeTest, AnOpenEpisodeShowsThePostedSignals) {
   v1::EpisodeTree tree = Forked();
   tree.mutable_episode()->set_state(v1::EPISODE_OPEN);

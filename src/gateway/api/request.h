@@ -77,6 +77,7 @@ struct GatewayRequest {
   std::string model;          // empty = none was named
   std::string branch;         // the sub-agent's thread; empty = the main thread
   std::string parent_branch;  // the thread that started this one; empty = not said
+  std::string role;           // of the episode's roles, such as a player; empty = none was named
 
   text::Conversation conversation;
   EchoedIds echoed_ids;  // one entry per message

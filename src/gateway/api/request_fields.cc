@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/constraint_fields.h"
+#include "gateway/api/role_name.h"
 #include "gateway/api/thread_names.h"
 #include "text/python_json.h"
 
@@ -163,6 +164,7 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   ReadSampling(body, request);
   ReadConstraints(body, request);
   ReadThread(headers, body, request);
+  ReadRole(headers, body, request);
   body.Read("stream", request.stream);
   body.Read("return_token_ids", request.return_token_ids);
   if (const value* list = body.Get("prompt_token_ids")) {

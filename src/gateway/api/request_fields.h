@@ -23,9 +23,9 @@ absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 void ReadArguments(Fields& call, std::string& out);
 
 // Reads model, sampling, limits, stop strings, seed, penalties, logit_bias, constraints (constraint_fields.h), stream,
-// token ids in and out, thread and template variables, under all names that any dialect has for them: max_tokens = max_completion_tokens =
-// max_output_tokens (the last one present wins), stop = stop_sequences, metadata.branch, reasoning_effort,
-// chat_template_kwargs.
+// token ids in and out, thread, role and template variables, under all names that any dialect has for them: max_tokens = max_completion_tokens =
+// max_output_tokens (the last one present wins), stop = stop_sequences, metadata.branch, metadata.ingot_role,
+// reasoning_effort, chat_template_kwargs.
 void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request);
 
 // Reads a list of token ids; false: it is no such list, or empty.
