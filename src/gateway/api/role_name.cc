@@ -1,7 +1,7 @@
 #include "gateway/api/role_name.h"
 
 #include "base/printable.h"
-#include "gateway/api/cut_text.h"
+#include "base/utf8.h"
 #include "gateway/api/request_fields.h"
 
 namespace ingot::gateway {
@@ -20,7 +20,7 @@ void ReadRole(const Headers& headers, Fields& body, GatewayRequest& request) {
   const base::json::object* metadata = body.Object("metadata");
   const base::json::value* role = metadata == nullptr ? nullptr : metadata->if_contains("ingot_role");
   if (role != nullptr && role->is_string() && !role->get_string().empty()) {
-    request.role = CutText(role->get_string(), kMaxName);
+    request.role = base::CutText(role->get_string(), kMaxName);
   }
 }
 
