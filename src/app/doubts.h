@@ -1,6 +1,6 @@
 // Doubts: settings and results that are allowed, and yet are rarely meant. Each is one line for people: the fact, its
-// figure, and a way on. They stop nothing. Pure; doubts.cc has a table of the doubts at a run's start and one of those at
-// its end, and loss_doubts.cc one of those about the loss, at its start.
+// figure, and a way on. They stop nothing. Pure. doubts.cc has two tables, of
+// a run's start and of its end; loss_doubts.cc has the doubts about the loss.
 #pragma once
 
 #include <cstdint>

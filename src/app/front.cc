@@ -122,7 +122,7 @@ class Front::Impl final : public std::enable_shared_from_this<Impl> {
     }
     tcp::socket client, gateway;
     asio::steady_timer timer;
-    std::chrono::steady_clock::time_point close_at = kNever;  // unless the client does what is awaited of it
+    std::chrono::steady_clock::time_point close_at = kNever;  // unless the client reads or closes before
     const std::shared_ptr<int> open;                          // the number of all pairs
     std::string place;
     int directions = 2;  // that are being copied

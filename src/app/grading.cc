@@ -39,7 +39,8 @@ absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeStageGrader(const RunConf
   const reward::StageOptions options{.total_steps = config.scheduler.total_steps,
                                      .compared = {.credit = config.trainer.advantage_credit,
                                                   .by_terms = config.trainer.by_terms(),
-                                                  .by_role = config.trainer.by_role()}};
+                                                  .by_role = config.trainer.by_role(),
+                                                  .lone_roles = !config.trainer.within_group()}};
   return std::make_unique<StageGrader>(reward::Stage(std::move(rule), pool, options));
 }
 

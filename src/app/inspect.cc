@@ -82,7 +82,7 @@ absl::StatusOr<std::string> ToJson(datapool::Client& pool, const std::string& ep
   return text;
 }
 
-// One line per episode. stdout has records alone, so stderr tells of those that the limit leaves out.
+// One line per episode. stdout has records alone; stderr tells which kinds have more.
 absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
   std::vector<std::string> ids;
   std::string left_out;

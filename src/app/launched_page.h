@@ -28,7 +28,7 @@ struct LaunchedPage {
 };
 
 // Serves the page and starts the loggers, which go on where an earlier start of the run ended. `registry`: null = the run is
-// supervised, and its trainer is alone; it is followed from now on, and outlives what is returned. Errors: those of
+// supervised, and its trainer is alone. It is followed from now on, and outlives the page. Errors are of
 // RunPage::OfRunning, FollowRun and the registry.
 absl::StatusOr<LaunchedPage> ServeLaunchedPage(const LoadedConfig& loaded, const RunDir& dir, RunRegistry* registry,
                                                const std::shared_ptr<const text::Tokenizer>& tokenizer);

@@ -15,6 +15,7 @@
 #include "app/commands.h"
 #include "app/front.h"
 #include "app/full_disk.h"
+#include "app/kept_template.h"
 #include "app/launched_page.h"
 #include "app/machine_memory.h"
 #include "app/model_setup.h"
@@ -192,12 +193,13 @@ class Agent {
     std::printf("[%s %s] %s\n", config_.name.c_str(), name_.c_str(), base::Printable(line).c_str());
   }
 
+  // A job of a launcher, as the launcher renders it. The launcher has opened the folder, and kept the chat template.
+  bool InJob() const { return config_.cluster.launcher != LauncherKind::kLocal && args_.run.resume; }
+
   // The node that drives the run holds its folder; the others find it there, or make its subfolders.
   absl::StatusOr<RunDir> OpenFolder() const {
     if (!drives_) return RunDir::Attach(config_.root, config_.name);
-    const bool in_job =
-        config_.cluster.launcher != LauncherKind::kLocal && args_.run.resume;  // as its launcher renders
-    if (in_job) return RunDir::OpenInJob(config_.root, config_.name);
+    if (InJob()) return RunDir::OpenInJob(config_.root, config_.name);
     const IfExists if_exists = args_.run.resume ? IfExists::kResume : config_.if_exists;
     INGOT_ASSIGN_OR_RETURN(RunDir dir, RunDir::Open(config_.root, config_.name, if_exists));
     if (NodesOf(config_.cluster) > 1) dir.LeaveReplaced();
@@ -219,6 +221,7 @@ class Agent {
     auto endpoint = StatusEndpoint::Start(SocketOf(*dir_, name_), [this] { return board_.Statuses(); });
     if (endpoint.ok()) probes_ = *std::move(endpoint);
     if (!endpoint.ok()) INGOT_LOG(warn, "probes get no answer: {}", std::string(endpoint.status().message()));
+    if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
     INGOT_RETURN_IF_ERROR(CheckMemory());
     if (drives_) INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
     return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
@@ -238,7 +241,9 @@ class Agent {
       return process.role == "trainer" || process.role == "rollout";
     });
     if (!computes) return absl::OkStatus();
-    INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config_.model));
+    ModelOptions kept = config_.model;
+    UseKeptTemplate(dir_->path(), kept);
+    INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(kept));
     tokenizer_ = model.text.tokenizer;
     return CheckHeldHere(config_, model.shape, roles_, absl::StrCat("node ", name_));
   }
@@ -335,7 +340,7 @@ class Agent {
     return std::make_unique<NodeClocks>(*registry_, std::move(options));
   }
 
-  // What can move here, from now on.
+  // Watches the roles that can move here, from now on.
   std::vector<std::unique_ptr<Takeover>> WatchOthers(const RoleSpecs& specs) {
     std::vector<std::unique_ptr<Takeover>> takeovers;
     if (registry_ == nullptr || config_.cluster.takeover_s <= 0) return takeovers;

@@ -30,7 +30,7 @@
 namespace ingot::app {
 namespace {
 
-// What the journal tells of a group.
+// A group in the journal.
 struct JournalledGroup {
   int64_t admitted_version = 0;
   int64_t step = -1;  // of its batch; of a dropped group: of the next batch
@@ -141,7 +141,7 @@ bool AllZero(const std::map<Owner, int>& signs) {
   return std::all_of(signs.begin(), signs.end(), [](const auto& sign) { return sign.second == 0; });
 }
 
-// Adds the returns of an episode. `reward`, `of_calls`: its own reward, and those of its calls.
+// Adds the returns of an episode. `reward`: its own; `of_calls`: its calls' rewards.
 void AddReturns(const v1::EpisodeTree& tree, bool by_role, double reward,
                 const google::protobuf::Map<std::string, double>& of_calls, Returns& out) {
   const int32_t sample = tree.episode().ref().sample_index();
@@ -361,7 +361,12 @@ absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rul
     const JournalledGroup& of = work.groups.at(id);
     INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts, reward::FactsOf(*group, of.admitted_version, work.total_steps));
     facts.history = reward::MeasuresOf(*group, rule.key()).value_or(history.Of(group->task().task_id()));
-    const absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
+    absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
+    if (absl::IsDeadlineExceeded(grades.status())) {  // nobody asks again here
+      const std::string late(grades.status().message());
+      grades = reward::GroupGrades();
+      for (const auto& episode : facts.episodes) grades->ungraded[episode.record().ref().sample_index()] = late;
+    }
     if (!grades.ok()) return base::Annotate(grades.status(), absl::StrCat("group ", id));
     for (const auto& [sample, grade] : grades->grades) history.Add(group->task().task_id(), grade);
     if (out.first_ungraded.empty() && !grades->ungraded.empty()) out.first_ungraded = grades->ungraded.begin()->second;

@@ -16,6 +16,7 @@
 #include "app/commands.h"
 #include "app/device.h"
 #include "app/grading.h"
+#include "app/kept_template.h"
 #include "app/model_keys.h"
 #include "app/model_setup.h"
 #include "app/persist.h"
@@ -102,6 +103,11 @@ absl::Status CheckConfig(const std::string& run_dir, const RunConfig& before, co
   if (std::error_code none; fs::equivalent(run_dir, folder, none)) {
     return absl::InvalidArgumentError(absl::StrCat("run.root/run.name is ", folder,
                                                    ", the run whose batches are trained on: choose another run.name"));
+  }
+  if (config.trainer.by_role() && before.agents.branching.width > 0) {
+    return absl::InvalidArgumentError(
+        "trainer.advantage_groups is role, and the stored groups branch (agents.branching.width): the turns of a trunk "
+        "count for all its leaves, and no role can be credited with them; set it to episode");
   }
   INGOT_RETURN_IF_ERROR(CheckKey("scheduler.group_size", config.scheduler.group_size, before.scheduler.group_size));
   return CheckKey("scheduler.groups_per_step", config.scheduler.groups_per_step, before.scheduler.groups_per_step);
@@ -330,6 +336,7 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(inputs.loaded, dir));
   const std::string effective = inputs.loaded.schema.EffectiveYaml();
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
   INGOT_RETURN_IF_ERROR(KeepBatches(dir, args.run_dir, batches));
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandLineOf(args)));
   INGOT_LOG(info, "effective configuration:\n{}", effective);

@@ -59,7 +59,7 @@ class RoleWaits {
   // Finds the waits of this moment, and logs a change.
   void Look();
 
-  // Those of the last Look.
+  // The waits of the last Look.
   ToldWaits Told() const;
 
  private:

@@ -72,7 +72,7 @@ struct EvalOptions {
   std::vector<std::string> more_tasks = {};  // further files beside `tasks`, of `ingot collect` alone
 
   bool has_tasks() const { return !tasks.empty() || !sets.empty(); }
-  // All files by the name of their set; "" = those of `tasks`.
+  // All files by the name of their set; "" = the files of `tasks`.
   std::map<std::string, std::vector<std::string>> Files() const {
     if (!tasks.empty()) return {{"", AllFiles(tasks, more_tasks)}};
     std::map<std::string, std::vector<std::string>> files;
@@ -217,7 +217,7 @@ struct RunConfig {
   std::string task_format = "auto";  // of all task files: "jsonl", "harbor" (dataset/harbor.h), or "auto" by the path
   std::string sft_data;              // JSONL of conversations; empty = no such stage
   std::string dpo_data;              // JSONL of preference pairs; empty = no such stage
-  // Further files or folders of data.tasks, whose tasks follow those of `tasks`.
+  // Further files or folders of data.tasks, read after `tasks`.
   std::vector<std::string> more_tasks;
   ModelOptions model;
   rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};

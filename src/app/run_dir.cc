@@ -47,7 +47,7 @@ constexpr char kLaunchLock[] = "launch.lock";  // of the launcher that submits a
 
 constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs tell why
 
-constexpr std::chrono::milliseconds kGlance(200);  // that IsHeld may hold a lock at most, on a busy machine
+constexpr std::chrono::milliseconds kGlance(1000);  // that IsHeld may hold a lock at most, on a busy machine
 
 bool Holds(const std::string& path, const std::string& name) {
   std::error_code none;

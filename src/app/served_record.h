@@ -21,8 +21,8 @@ namespace ingot::app {
 
 class ServedRecord {
  public:
-  // Opens or makes the folder; calls that it holds stay. `model_dir`, `chat_format` and `chat_template` are those of the
-  // served model.
+  // Opens or makes the folder; calls that it holds stay. `model_dir`, `chat_format` and `chat_template` are the served
+  // model's.
   static absl::StatusOr<std::unique_ptr<ServedRecord>> Open(const std::string& dir, const std::string& model_dir,
                                                             const std::string& chat_format,
                                                             const std::string& chat_template);

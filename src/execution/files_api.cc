@@ -36,7 +36,9 @@ class Download final : public Feed, public std::enable_shared_from_this<Download
  private:
   void Ask() {
     const FileFacts facts{.offset = offset_, .length = kFileChunk};
-    held_->session->Order(FileOp::kRead, facts, path_, "", "", [self = shared_from_this()](FileAnswer answer) {
+    held_->session->Order(FileOp::kRead, facts, path_, "", "", [weak = weak_from_this()](FileAnswer answer) {
+      const auto self = weak.lock();
+      if (self == nullptr) return;  // the exchange, which owns it, has ended
       {
         base::MutexLock lock(self->mu_);
         self->part_ = answer.status.ok() ? std::move(answer.bytes) : std::string();

@@ -100,8 +100,8 @@ struct RoleReturns {
   bool early = false;  // a call before the role's last one earned something
 };
 
-// NothingToTrain of a group whose roles are compared each by itself. A role of one sample alone is compared with nothing.
-bool NoRoleToTrain(const GroupGrades& grades, const v1::Group& group, const std::string& credit) {
+// NothingToTrain of a group whose roles are compared each by itself.
+bool NoRoleToTrain(const GroupGrades& grades, const v1::Group& group, const ReturnComparison& by) {
   std::map<std::string, RoleReturns> roles;
   for (const v1::EpisodeTree& tree : group.episodes()) {
     const auto grade = grades.grades.find(tree.episode().ref().sample_index());
@@ -122,7 +122,8 @@ bool NoRoleToTrain(const GroupGrades& grades, const v1::Group& group, const std:
   }
   return std::all_of(roles.begin(), roles.end(), [&](const auto& role) {
     const RoleReturns& of = role.second;
-    return of.samples < 2 || (tree::SameReturn(of.low, of.high) && (credit != "reward_to_go" || !of.early));
+    if (of.samples < 2) return !by.lone_roles;
+    return tree::SameReturn(of.low, of.high) && (by.credit != "reward_to_go" || !of.early);
   });
 }
 
@@ -198,7 +199,7 @@ bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const Ret
   for (const auto& [sample, grade] : grades.grades) {
     if (tree::HasTokenAdvantages(grade)) return false;
   }
-  if (by.by_role) return NoRoleToTrain(grades, group, by.credit);
+  if (by.by_role) return NoRoleToTrain(grades, group, by);
   if (!SameReturns(grades, by.by_terms)) return false;
   if (by.credit != "reward_to_go") return true;
   // A call has as credit what is earned from it on: the return, less what calls before it earned.

@@ -62,8 +62,9 @@ class Rule {
 // What the trainer compares of a group's episodes (trainer.advantage_*).
 struct ReturnComparison {
   std::string credit = "outcome";
-  bool by_terms = false;  // each term by itself, and not their sum
-  bool by_role = false;   // each role that the policy plays by itself (tree/roles.h)
+  bool by_terms = false;    // each term by itself, and not their sum
+  bool by_role = false;     // each role that the policy plays by itself (tree/roles.h)
+  bool lone_roles = false;  // with by_role: a role that one sample has alone is trained too
 };
 
 // True if nothing of a group can be trained on: the returns that are compared are equal, and, with `credit`

@@ -78,6 +78,13 @@ class CancellingSum {
   double sum_ = 0, size_ = 0;
 };
 
+// 0 where the mean is rounding alone.
+double CancellingMean(const std::vector<double>& values) {
+  CancellingSum sum;
+  for (const double value : values) sum.Add(value);
+  return values.empty() ? 0 : sum.value() / static_cast<double>(values.size());
+}
+
 // A group's advantages before the batch scales them.
 struct Compared {
   GroupAdvantages advantages;
@@ -165,7 +172,7 @@ std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeRet
     Compared compared = by_terms ? ByTerms(group, rule.baseline) : ByReturn(group, rule.baseline, all);
     GroupAdvantages& out = compared.advantages;
     if (rule.normalization == "mean") {
-      const double mean = Mean(Values(group));
+      const double mean = CancellingMean(Values(group));
       Scale(out, mean > 0 ? 1.0 / mean : 0.0);
     }
     out.filtered = rule.filter_zero_variance && Zero(out);

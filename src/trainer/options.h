@@ -179,6 +179,8 @@ struct TrainerOptions {
   // INVALID_ARGUMENT names a field that is wrong, or two that contradict each other, and says why.
   absl::Status Validate() const;
   bool by_terms() const { return advantage_normalization == "terms"; }
+  // A sample is compared within its group.
+  bool within_group() const { return advantage_baseline != "batch" && advantage_baseline != "none"; }
   bool by_role() const { return advantage_groups == "role"; }
   bool needs_reference() const { return objective == "dpo" || reference_kl_coefficient > 0; }
 

@@ -55,7 +55,8 @@ std::vector<BranchedAdvantages> AdvantagesOfRoles(const std::vector<GroupRows>& 
     }
     const std::vector<GroupAdvantages> found = Advantages(returns, rule);
     for (size_t s = 0; s < sets.size(); ++s) {
-      if (sets[s].size() > 1 && !found[s].equal) all[sets[s][0].group].equal = false;
+      if ((sets[s].size() > 1 || groups[sets[s][0].group].rows.size() > 1) && !found[s].equal)
+        all[sets[s][0].group].equal = false;
       for (size_t i = 0; i < sets[s].size(); ++i) {
         const Part& part = sets[s][i];
         std::vector<double>& turns = all[part.group].rows[part.row];

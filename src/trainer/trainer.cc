@@ -326,7 +326,15 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
 
 absl::Status Trainer::RestoreReference(const std::string& checkpoint_path, int64_t step) {
   const int64_t every = options_.reference_update_every;
-  if (every == 0 || step < every) return SetReference(nullptr);
+  if (every == 0 || step < every) {
+    if (options_.needs_reference() && !absl::IsNotFound(ReadReference(checkpoint_path).status())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("checkpoint ", checkpoint_path, " holds a reference policy that has moved, and with ",
+                       "trainer.reference_update_every ", every,
+                       " it would be that of the start again: set the number that wrote it"));
+    }
+    return SetReference(nullptr);
+  }
   auto tensors = ReadReference(checkpoint_path);
   if (absl::IsNotFound(tensors.status())) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -102,7 +102,7 @@ for i in range(4096): os.write(1, b"x" * 4096)
 
 TEST_F(SessionTest, ASignalReachesTheWholeProcessGroup) {
   const auto session = Open();
-  Watched program = Shell(*session, "sleep 1000 & echo $!; wait");
+  Watched program = Shell(*session, "sleep 3000 & echo $!; wait");
   ASSERT_TRUE(program.Await([&] { return !program.out.empty(); }));
   const std::string child = program.out.substr(0, program.out.size() - 1);
   session->Signal(*program.started.process, SIGKILL);
@@ -164,6 +164,7 @@ TEST_F(SessionTest, InputThatTheSessionRefusedMayBeSentAgain) {
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+  ASSERT_TRUE(*is_full) << "the attendant did not stand still";
   // 30 times 60,000 bytes are more than a process may leave untaken.
   for (int i = 0; i < 30; ++i) session->Send(*reader.started.process, input).IgnoreError();
   ASSERT_TRUE(stopper.AwaitEnd());

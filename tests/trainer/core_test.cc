@@ -85,6 +85,8 @@ TEST(Advantages, AMeanThatIsNotAboveZeroCarriesNoSignal) {
     EXPECT_THAT(OneTurn({rewards}, {"mean", "mean"})[0], ElementsAre(0, 0));
   }
   EXPECT_TRUE(Advantages({{{-1, {-1}}, {-3, {-3}}}}, {"mean", "mean", true})[0].filtered);
+  // In floating point their mean is 1.85e-17.
+  EXPECT_THAT(OneTurn({{0.1, 0.2, -0.3}}, {"mean", "mean"})[0], ElementsAre(0, 0, 0));
 }
 
 TEST(Advantages, WithoutBaselineAreTheRewards) {

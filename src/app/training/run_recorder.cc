@@ -130,7 +130,7 @@ void RunRecorder::Tally(const trainer::StepReport& report, const std::map<std::s
     return found == metrics.end() ? 0.0 : found->second;
   };
   const double now = SecondsSince(*patience_.clock, start_);
-  // What came before the first step, such as a warm start, is no part of it.
+  // The time before the first step, such as a warm start's, is no part of it.
   const double seconds = last_step_at_ < 0 ? get("perf/step_seconds") : now - last_step_at_;
   last_step_at_ = now;
   tally_.rewards.push_back(get("reward/mean"));

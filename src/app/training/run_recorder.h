@@ -20,7 +20,7 @@
 
 namespace ingot::app {
 
-// The fields of a step's row in the record. `metrics`: the report's, with those that the caller adds.
+// The fields of a step's row in the record. `metrics`: the report's and the caller's.
 base::json::object StepFields(const trainer::StepReport& report, const std::map<std::string, double>& metrics);
 
 // Writes them to the run log and the terminal, and tallies the run. Not thread safe.

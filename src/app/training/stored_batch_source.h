@@ -1,5 +1,5 @@
-// The trained batches of an earlier run as a source for another training (`ingot retrain`): their order is that of the
-// run's journal, their groups with the stored grades are those of its pool.
+// The trained batches of an earlier run as a source for another training (`ingot retrain`). The run's journal
+// gives their order, and its pool their groups with the stored grades.
 //
 //   journal   step 0   step 1   step 2   step 3    trained: a later version went live, or a checkpoint contains them
 //   pool         -        -     groups   groups    - = trimmed (datapool.keep_steps)

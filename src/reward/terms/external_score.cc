@@ -30,6 +30,7 @@ object JsonOf(const EpisodeFacts& episode) {
   for (const CallFacts& call : episode.calls) {
     calls.push_back(object{{"call_id", call.id()},
                            {"turn", call.record->sequence()},
+                           {"role", call.record->role()},
                            {"policy", call.policy},
                            {"sampled_tokens", call.sampled_tokens},
                            {"finish", v1::FinishReason_Name(call.record->finish())},
