@@ -23,9 +23,9 @@ using ::testing::HasSubstr;
 
 class BestModelTest : public ::testing::Test {
  protected:
-  BestModelTest() {
+  static std::string NewFolder() {
     std::string pattern = ::testing::TempDir() + "/best_model_XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
+    return ::mkdtemp(pattern.data());
   }
   ~BestModelTest() override {
     std::error_code ignored;
@@ -56,7 +56,7 @@ class BestModelTest : public ::testing::Test {
   }
   std::string Read(const std::string& name) { return base::ReadFile(root_ + "/" + name).value_or("(none)"); }
 
-  std::string root_;
+  const std::string root_ = NewFolder();
   const std::map<std::string, std::string> files_ = {{"tokenizer.json", "{}"}, {"templates/tools.jinja", "x"}};
   BestModel best_{true, root_, files_};
 };

@@ -74,7 +74,7 @@ std::vector<std::string> OptionsOfKinds() {
 // YAML of a list with one term, which sets the key to a value that it may have.
 std::string OneTerm(const std::string& kind, const std::string& key) {
   const std::vector<std::string> path = absl::StrSplit(key, '.');
-  for (const char* value : {"1", "most", "[a]"}) {
+  for (const char* value : {"1", "most", "[a]", "true"}) {
     std::string yaml =
         absl::StrCat("rewards: {terms: [{kind: ", kind, ", ", path[0], ": {", path[1], ": ", value, "}}]}");
     reward::RewardOptions options;

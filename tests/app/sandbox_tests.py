@@ -103,7 +103,7 @@ def collect(ingot, folder, tasks, recipe):
     with tempfile.TemporaryDirectory(prefix="ingot-work-") as work:
         os.chmod(work, 0o755)
         done = ingot.call("collect", config, "--script", folder / "script.jsonl", "--samples", "1", "--set",
-                          f"run.root={folder}", "--set", f"agents.work_root={work}", timeout=300)
+                          f"run.root={folder}", "--set", f"agents.work_root={work}", "--set", "run.if_exists=replace", timeout=300)
     output = done.stdout + done.stderr
     check(done.returncode == 0, output)
     return output
