@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "trainer/files.h"
 
 namespace ingot::app {
 namespace {
@@ -39,19 +40,6 @@ void Remove(const std::string& folder) {
   std::error_code ignored;
   fs::remove(folder + "/" + kRecord, ignored);
   fs::remove_all(folder, ignored);
-}
-
-absl::Status WriteFiles(const std::string& folder, const std::map<std::string, std::string>& files) {
-  std::set<std::string> within;
-  for (const auto& [name, text] : files) {
-    const std::string path = folder + "/" + name, parent = fs::path(path).parent_path().string();
-    std::error_code error;
-    if (parent != folder && within.insert(parent).second) fs::create_directory(parent, error);
-    if (error) return absl::UnavailableError(absl::StrCat("cannot make ", parent, ": ", error.message()));
-    INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path, text));
-  }
-  for (const std::string& parent : within) INGOT_RETURN_IF_ERROR(base::SyncDir(parent));
-  return base::SyncDir(folder);
 }
 
 // There is a whole record at every moment, if there was one.
@@ -98,7 +86,7 @@ absl::Status BestModel::Save(int64_t version, const std::string& weights_checksu
   fs::create_directories(folder, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
   INGOT_RETURN_IF_ERROR(write(folder));
-  INGOT_RETURN_IF_ERROR(WriteFiles(folder, files_));
+  INGOT_RETURN_IF_ERROR(trainer::WriteTexts(folder, files_));
   INGOT_RETURN_IF_ERROR(
       WriteRecord(folder, json::object{{"version", version}, {"weights_checksum", weights_checksum}}));
   return base::SyncDir(root_);

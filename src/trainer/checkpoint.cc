@@ -122,19 +122,6 @@ json::value StateJson(const CheckpointContents& contents, size_t shards, json::o
                       {"files", std::move(files)}};
 }
 
-absl::Status WriteExtraFiles(const std::string& dir, const std::map<std::string, std::string>& extra_files) {
-  std::set<std::string> folders;
-  for (const auto& [name, text] : extra_files) {
-    const std::string path = dir + "/" + name, folder = fs::path(path).parent_path().string();
-    std::error_code error;
-    if (folder != dir && folders.insert(folder).second) fs::create_directory(folder, error);
-    if (error) return absl::UnavailableError(absl::StrCat("cannot create ", folder, ": ", error.message()));
-    INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path, text));
-  }
-  for (const std::string& folder : folders) INGOT_RETURN_IF_ERROR(base::SyncDir(folder));
-  return absl::OkStatus();
-}
-
 // Writes the files beside the shards: the rest of the model folder, the app's files and state.json.
 absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
                        const std::vector<CheckpointShard>& shards,
@@ -153,7 +140,7 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   if (!contents.reference.empty()) {
     INGOT_RETURN_IF_ERROR(model::SaveSafetensors(dir + "/" + kReference, contents.reference, {{"format", "pt"}}));
   }
-  INGOT_RETURN_IF_ERROR(WriteExtraFiles(dir, extra_files));
+  INGOT_RETURN_IF_ERROR(WriteTexts(dir, extra_files));
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
     if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(dir).generic_string());

@@ -4,9 +4,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <set>
+#include <system_error>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/checksum.h"
+#include "base/file.h"
 
 namespace ingot::trainer {
 namespace {
@@ -61,6 +66,19 @@ absl::StatusOr<FileDigest> DigestFile(const std::string& path) {
   }
   digest.checksum = checksum.Digest();
   return digest;
+}
+
+absl::Status WriteTexts(const std::string& dir, const std::map<std::string, std::string>& texts) {
+  std::set<std::string> folders;
+  for (const auto& [name, text] : texts) {
+    const std::string path = dir + "/" + name, folder = std::filesystem::path(path).parent_path().string();
+    std::error_code error;
+    if (folder != dir && folders.insert(folder).second) std::filesystem::create_directory(folder, error);
+    if (error) return absl::UnavailableError(absl::StrCat("cannot create ", folder, ": ", error.message()));
+    INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path, text));
+  }
+  for (const std::string& folder : folders) INGOT_RETURN_IF_ERROR(base::SyncDir(folder));
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::trainer

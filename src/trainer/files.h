@@ -1,7 +1,8 @@
-// Files of the checkpoint writer: whole reads and digests.
+// Files of model folders: whole reads, digests and texts.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/status.h"
@@ -15,5 +16,8 @@ struct FileDigest {
   uint64_t checksum = 0;
 };
 absl::StatusOr<FileDigest> DigestFile(const std::string& path);
+
+// Writes texts by their names below `dir`, each fsynced. A name has at most one folder, which is made.
+absl::Status WriteTexts(const std::string& dir, const std::map<std::string, std::string>& texts);
 
 }  // namespace ingot::trainer
