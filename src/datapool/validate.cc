@@ -22,12 +22,14 @@ constexpr size_t kMaxIdBytes = 256;
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
 
 // The name of a string field of the message, or of one below it, that holds other bytes than UTF-8; empty = none does.
+// Without maps: reflection would copy each into a list first. ValidateKeysAreUtf8 looks at theirs.
 std::string FieldWithoutUtf8(const google::protobuf::Message& message) {
   using google::protobuf::FieldDescriptor;
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
+    if (field->is_map()) continue;
     const int size = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
     const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
     if (!is_message && field->type() != FieldDescriptor::TYPE_STRING) continue;
@@ -54,6 +56,25 @@ absl::Status ValidateStrings(const google::protobuf::Message& message) {
   return Invalid(absl::StrCat(field, " is not UTF-8: the record could not be read again"));
 }
 
+template <typename Map>
+absl::Status ValidateKeysAreUtf8(const char* field, const Map& map) {
+  for (const auto& [key, value] : map) {
+    if (!base::IsValidUtf8(key)) return Invalid(absl::StrCat("a key of ", field, " is not UTF-8"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateGradeStrings(const v1::Grade& grade) {
+  INGOT_RETURN_IF_ERROR(ValidateStrings(grade));
+  INGOT_RETURN_IF_ERROR(ValidateKeysAreUtf8("call_rewards", grade.call_rewards()));
+  for (const v1::TermValue& term : grade.terms()) {
+    INGOT_RETURN_IF_ERROR(ValidateKeysAreUtf8("terms.calls", term.calls()));
+    INGOT_RETURN_IF_ERROR(ValidateKeysAreUtf8("terms.measures", term.measures()));
+    INGOT_RETURN_IF_ERROR(ValidateKeysAreUtf8("terms.tokens", term.tokens()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateId(const char* field, const std::string& id) {
   if (id.empty() || id.size() > kMaxIdBytes) {
     return Invalid(absl::StrCat(field, " has ", id.size(), " bytes: 1 to ", kMaxIdBytes));
@@ -75,6 +96,12 @@ absl::Status ValidateKeys(const char* field, const Keys& keys) {
 // `earned`: an Episode or a request with rewards.
 template <typename Earned>
 absl::Status ValidateRewards(const Earned& earned) {
+  INGOT_RETURN_IF_ERROR(ValidateKeysAreUtf8("signals", earned.signals()));
+  INGOT_RETURN_IF_ERROR(ValidateKeysAreUtf8("call_rewards", earned.call_rewards()));
+  INGOT_RETURN_IF_ERROR(ValidateKeysAreUtf8("facts", earned.facts()));
+  for (const auto& [name, fact] : earned.facts()) {
+    if (!base::IsValidUtf8(fact)) return Invalid(absl::StrCat("fact '", name, "' is not UTF-8"));
+  }
   if (const std::string fault = tree::RewardFault(earned.reward()); !fault.empty()) return Invalid("reward " + fault);
   for (const auto& [name, value] : earned.signals()) {
     const std::string fault = tree::SignalFault(value);
@@ -221,6 +248,7 @@ absl::Status ValidateGradeGroup(const v1::GradeGroupRequest& request) {
   if (request.grades().empty()) return Invalid("no grades");
   for (const auto& [episode_id, grade] : request.grades()) {
     INGOT_RETURN_IF_ERROR(ValidateId("episode_id", episode_id));
+    if (!base::IsValidUtf8(episode_id)) return Invalid("an episode_id is not UTF-8");
     if (const std::string fault = tree::RewardFault(grade.reward()); !fault.empty()) {
       return Invalid(absl::StrCat("the reward of episode '", episode_id, "' ", fault));
     }
@@ -229,6 +257,7 @@ absl::Status ValidateGradeGroup(const v1::GradeGroupRequest& request) {
         return Invalid(absl::StrCat("the reward of call '", call, "' ", fault));
       }
     }
+    INGOT_RETURN_IF_ERROR(base::Annotate(ValidateGradeStrings(grade), absl::StrCat("the grade of '", episode_id, "'")));
   }
   return ValidateStrings(request);
 }

@@ -163,11 +163,10 @@ TEST(Validate, StringsAreUtf8) {
   grades.set_purpose(v1::PURPOSE_TRAIN);
   (*grades.mutable_grades())["e"].add_terms()->set_detail(whole);
   EXPECT_EQ(ValidateGradeGroup(grades), absl::OkStatus());
-  // Named anew each time: reflection does not see a change by a reference that was taken before it looked at the map.
   (*grades.mutable_grades())["e"].mutable_terms(0)->set_detail(cut);
   const absl::Status status = ValidateGradeGroup(grades);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "grades.value.terms.detail is not UTF-8: the record could not be read again");
+  EXPECT_EQ(status.message(), "the grade of 'e': terms.detail is not UTF-8: the record could not be read again");
   v1::TermValue& term = *(*grades.mutable_grades())["e"].mutable_terms(0);
   term.clear_detail();
   (*term.mutable_measures())[cut] = 1;
