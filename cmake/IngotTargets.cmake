@@ -17,18 +17,19 @@ endif()
 # (IngotTorch.cmake).
 option(INGOT_PRECOMPILE_HEADERS "Precompile the headers of the standard library and of packages" ON)
 if(INGOT_PRECOMPILE_HEADERS AND NOT INGOT_KERNELS_ONLY)
-  set(_std <algorithm> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory>
-      <mutex> <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <vector>)
-  set(_packages <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <boost/json.hpp>
+  set(INGOT_PCH_HEADERS
+      <algorithm> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory>
+      <mutex> <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <vector>
+      <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <boost/json.hpp>
       <google/protobuf/message.h> <google/protobuf/map.h> <google/protobuf/repeated_field.h> <spdlog/spdlog.h>)
+  set(INGOT_PCH_TEST_HEADERS <gmock/gmock.h> <gtest/gtest.h>)
+  set(INGOT_PCH_LIBRARIES absl::statusor absl::strings Boost::json protobuf::libprotobuf spdlog::spdlog)
   add_library(ingot_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
-  target_link_libraries(ingot_pch PRIVATE absl::statusor absl::strings Boost::json protobuf::libprotobuf spdlog::spdlog
-                                          ingot_warnings)
-  target_precompile_headers(ingot_pch PRIVATE ${_std} ${_packages})
+  target_link_libraries(ingot_pch PRIVATE ${INGOT_PCH_LIBRARIES} ingot_warnings)
+  target_precompile_headers(ingot_pch PRIVATE ${INGOT_PCH_HEADERS})
   add_library(ingot_test_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
-  target_link_libraries(ingot_test_pch PRIVATE absl::statusor absl::strings Boost::json protobuf::libprotobuf
-                                               spdlog::spdlog GTest::gmock ingot_warnings)
-  target_precompile_headers(ingot_test_pch PRIVATE ${_std} ${_packages} <gmock/gmock.h> <gtest/gtest.h>)
+  target_link_libraries(ingot_test_pch PRIVATE ${INGOT_PCH_LIBRARIES} GTest::gmock ingot_warnings)
+  target_precompile_headers(ingot_test_pch PRIVATE ${INGOT_PCH_HEADERS} ${INGOT_PCH_TEST_HEADERS})
 endif()
 
 # GCC refuses a precompiled header in a file that is compiled with other flags, as with -fPIE instead of -fPIC, which CMake
@@ -65,6 +66,11 @@ function(ingot_library name)
   endif()
 endfunction()
 
+# test_paths.h has INGOT_SOURCE_DIR. A definition on the command line would be part of every test's key in the compiler cache, so
+# that a second clone compiled all tests again.
+set(INGOT_TEST_PATHS ${CMAKE_BINARY_DIR}/test_paths)
+configure_file(${CMAKE_SOURCE_DIR}/cmake/test_paths.h.in ${INGOT_TEST_PATHS}/test_paths.h @ONLY)
+
 # ingot_test(NAME SRCS a_test.cc ... DEPS target ... [TORCH | PLAIN] [LABELS label ...] [TIMEOUT seconds])
 # Default label: unit. `make test` runs every label but `slow`; `make check` runs all. Sanitizers get five times TIMEOUT.
 function(ingot_test name)
@@ -79,15 +85,14 @@ function(ingot_test name)
     math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
   endif()
   add_executable(${name} ${arg_SRCS})
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests ${INGOT_TEST_PATHS})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} ingot_warnings GTest::gmock GTest::gtest GTest::gtest_main)
   if(arg_TORCH)
     target_link_libraries(${name} PRIVATE ingot_torch)
-    ingot_use_torch_pch(${name})
+    ingot_use_torch_pch(${name} TEST)
   elseif(NOT arg_PLAIN)
     ingot_use_pch(${name} ingot_test_pch)
   endif()
-  target_compile_definitions(${name} PRIVATE INGOT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # Tests are two fifths of the build, and their own code is not what takes their time.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   # One ctest entry per binary: starting a process that links LibTorch costs more than most tests in it.

@@ -14,8 +14,10 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 
 find_program(INGOT_CCACHE ccache)
 if(INGOT_CCACHE)
-  # Without this setting ccache caches no file that uses a precompiled header.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${INGOT_CCACHE})
+  # Without this sloppiness ccache caches no file that uses a precompiled header. With the base folder, paths of the project
+  # count relative to the checkout, so that clones in several folders share what they compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${INGOT_CCACHE})
 endif()
 find_program(INGOT_MOLD mold)
 if(INGOT_MOLD)

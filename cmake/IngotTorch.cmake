@@ -37,14 +37,28 @@ target_link_options(ingot_torch INTERFACE
   -Wl,-rpath,${_torch}/lib -Wl,-rpath,${_site}/nvidia/cu13/lib
   -Wl,-rpath-link,${_torch}/lib -Wl,-rpath-link,${_site}/nvidia/cu13/lib)
 
-# One precompiled header for all torch targets (25 s once instead of in every file). torch/torch.h is never included.
-add_library(ingot_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
-target_link_libraries(ingot_torch_pch PRIVATE ingot_torch ingot_warnings)
-target_precompile_headers(ingot_torch_pch PRIVATE
+# One precompiled header for all torch targets (25 s once instead of in every file), and one with packages too for their
+# tests. torch/torch.h is never included.
+set(_torch_headers
   <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/variable.h>
   <torch/csrc/autograd/autograd.h> <torch/library.h>
   <functional> <map> <memory> <string> <vector>)
+add_library(ingot_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+target_link_libraries(ingot_torch_pch PRIVATE ingot_torch ingot_warnings)
+target_precompile_headers(ingot_torch_pch PRIVATE ${_torch_headers})
+if(INGOT_PCH_HEADERS)
+  add_library(ingot_torch_test_pch OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+  target_link_libraries(ingot_torch_test_pch PRIVATE ingot_torch ${INGOT_PCH_LIBRARIES} GTest::gmock ingot_warnings)
+  target_precompile_headers(ingot_torch_test_pch PRIVATE ${_torch_headers} ${INGOT_PCH_HEADERS} ${INGOT_PCH_TEST_HEADERS})
+endif()
+
+# ingot_use_torch_pch(TARGET [TEST])
 function(ingot_use_torch_pch target)
   ingot_compile_as_library(${target})
-  target_precompile_headers(${target} REUSE_FROM ingot_torch_pch)
+  if("TEST" IN_LIST ARGN AND TARGET ingot_torch_test_pch)
+    target_link_libraries(${target} PRIVATE ${INGOT_PCH_LIBRARIES})  # GCC wants the header's definitions in each file
+    target_precompile_headers(${target} REUSE_FROM ingot_torch_test_pch)
+  else()
+    target_precompile_headers(${target} REUSE_FROM ingot_torch_pch)
+  endif()
 endfunction()

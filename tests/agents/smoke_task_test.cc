@@ -14,6 +14,7 @@
 #include "sandbox/process.h"
 #include "sandbox/template.h"
 #include "sandbox/test_room.h"
+#include "test_paths.h"
 
 namespace ingot::agents {
 namespace {

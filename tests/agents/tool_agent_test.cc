@@ -13,6 +13,7 @@
 #include "sandbox/process.h"
 #include "sandbox/template.h"
 #include "sandbox/test_room.h"
+#include "test_paths.h"
 
 namespace ingot::agents {
 namespace {

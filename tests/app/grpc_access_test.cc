@@ -27,6 +27,7 @@
 #include "rollout/rig.h"
 #include "rollout/service.h"
 #include "scheduler/service.h"
+#include "test_paths.h"
 
 namespace ingot::app {
 namespace {

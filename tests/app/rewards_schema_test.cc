@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "app/role_schemas.h"
 #include "base/file.h"
+#include "test_paths.h"
 
 namespace ingot::app {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "test_paths.h"
 
 namespace ingot::gguf {
 namespace {

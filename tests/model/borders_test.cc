@@ -15,6 +15,7 @@
 #include "model/communicator.h"
 #include "model/goldens.h"
 #include "model/plain_model.h"
+#include "test_paths.h"
 
 namespace ingot::model {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "model/plain_model.h"
 #include "model/sequence_attention.h"
+#include "test_paths.h"
 
 namespace ingot::model {
 namespace {

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "model/parameters.h"
+#include "test_paths.h"
 
 namespace ingot::model::testing {
 

@@ -14,6 +14,7 @@
 #include "model/plain_model.h"
 #include "model/sequence_attention.h"
 #include "model/transformer.h"
+#include "test_paths.h"
 
 namespace ingot::model {
 namespace {

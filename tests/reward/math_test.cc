@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "reward/verifiers/math_workers.h"
 #include "sandbox/test_room.h"
+#include "test_paths.h"
 
 namespace ingot::reward {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "sandbox/test_image.h"
 #include "sandbox/test_room.h"
+#include "test_paths.h"
 
 namespace ingot::sandbox {
 namespace {

@@ -1,5 +1,6 @@
 // Tokenizers out of GGUF files. testdata/gguf_tokenizers.json is written by make_gguf_goldens.py with `transformers`.
 #include "text/gguf_tokenizer.h"
+#include "test_paths.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "test_paths.h"
 #include "text/jinja/template.h"
 #include "text/jinja_rendered.h"
 

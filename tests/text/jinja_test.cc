@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "test_paths.h"
 #include "text/jinja/template.h"
 
 namespace ingot::text::jinja {

@@ -1,6 +1,7 @@
 // The tokenizer of a tokenizer.json, compared with ids and texts of Hugging Face's `tokenizers`
 // (testdata/tokenizers.json, written by peer/compare_components.py --golden); and cases that this cannot compare.
 #include "text/pipeline_tokenizer.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 

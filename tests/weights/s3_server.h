@@ -16,6 +16,8 @@
 #include <string>
 #include <thread>
 
+#include "test_paths.h"
+
 namespace ingot::weights::testing {
 
 class S3Server {

@@ -28,6 +28,7 @@
 #include "base/random.h"
 #include "sandbox/marked_processes.h"
 #include "sandbox/test_room.h"
+#include "test_paths.h"
 
 namespace ingot::sandbox {
 namespace {
