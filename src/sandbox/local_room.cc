@@ -253,6 +253,8 @@ std::string LocalRoom::InsideUrl(const std::string& url) const {
   return absl::StrCat(url.substr(0, host + 3), "127.0.0.1:", kInsidePort,
                       path == std::string::npos ? "" : url.substr(path));
 }
+  DiskWatch disk(path_, disk_limits(),
+                 {.first = opened_.first, .uid = uid_ != nullptr ? std::optional(uid_->uid()) : std::nullopt});
 
 absl::Status LocalRoom::WriteFile(const std::string& relative, std::string_view content) {
   return folder_->WriteFile(relative, content);
@@ -377,7 +379,6 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
   INGOT_RETURN_IF_ERROR(CheckCommand(command));
   if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
   const StartOptions start = StartOf(command, limits);
-  DiskWatch disk(path_, disk_limits());
   {
     base::MutexLock lock(mu_);
     INGOT_RETURN_IF_ERROR(EnsureOpen());

@@ -199,6 +199,60 @@ def disk_closed():
     return True
 
 
+def files(count=3, size=64 << 20):
+    """Open files that have no name any more."""
+    for i in range(count):
+        file = open(f"unlinked-{i}", "w+b")
+        os.unlink(file.name)
+        file.write(bytes(size))
+        file.flush()
+        yield file
+
+
+def holds(*held):
+    """For as long as a limit may need to see it."""
+    time.sleep(15)
+    return len(held) > 0
+
+
+def disk_tmpfile():
+    held = [os.open(".", os.O_TMPFILE | os.O_RDWR) for _ in range(3)]
+    for fd in held:
+        os.write(fd, bytes(64 << 20))
+    return holds(held)
+
+
+def disk_mapped():
+    """Holds each file by one page of it, without a descriptor."""
+    LIBC.mmap.restype = ctypes.c_void_p
+    for file in files():
+        if LIBC.mmap(None, 4096, 1, 1, file.fileno(), ctypes.c_long(0)) in (None, ctypes.c_void_p(-1).value):
+            return False
+        file.close()
+    return holds("pages")
+
+
+def disk_in_flight():
+    """Holds each file by a message that nobody receives."""
+    ends = socket.socketpair()
+    for file in files():
+        socket.send_fds(ends[0], [b"x"], [file.fileno()])
+        file.close()
+    return holds(ends)
+
+
+def disk_in_flight_nested():
+    """The same by a socket that is itself in a message."""
+    inner, outer = socket.socketpair(), socket.socketpair()
+    for file in files():
+        socket.send_fds(inner[0], [b"x"], [file.fileno()])
+        file.close()
+    socket.send_fds(outer[0], [b"x"], [inner[1].fileno()])
+    inner[0].close()
+    inner[1].close()
+    return holds(outer)
+
+
 def shared_memory():
     path = "/dev/shm/planted-" + os.environ["NONCE"]
     try:
@@ -307,6 +361,11 @@ ATTACKS = {
     "owner_maps": lambda: read(f"/proc/{OWNER}/maps") != b"",
     "owner_descriptors": lambda: os.listdir(f"/proc/{OWNER}/fd") is not None,
     "owner_descriptor": lambda: pidfd_getfd(OWNER),
+    "disk_unlinked": lambda: holds(list(files())),
+    "disk_tmpfile": disk_tmpfile,
+    "disk_mapped": disk_mapped,
+    "disk_in_flight": disk_in_flight,
+    "disk_in_flight_nested": disk_in_flight_nested,
     "owner_ptrace": lambda: attach(OWNER),
     "owner_readv": lambda: read_directly(OWNER),
     "owner_signal": lambda: signals(OWNER),

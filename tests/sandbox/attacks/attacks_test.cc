@@ -50,6 +50,8 @@ bool Promised(const std::string& attack, const Grant& grant) {
   if (attack == "fork_bomb") return grant.own_uid || grant.user_namespace;
   if (attack == "memory_of_many") return true;
   if (attack == "memory_of_one" || attack == "cpu") return grant.groups > 0;
+  // Whoever is not root cannot see the size of a file that is mapped alone.
+  if (attack == "disk_mapped") return geteuid() == 0;
   if (attack.starts_with("disk_") || attack == "many_empty_files") return true;
   if (grant.landlock > 0 &&
       (attack == "tasks_read_by_root_link" || attack == "sibling_folder" || attack == "sibling_write" ||
@@ -245,6 +247,11 @@ constexpr const char* kMachineAttacks[] = {"service",
                                            "disk_many_files",
                                            "disk_deep_folders",
                                            "disk_closed_folder",
+                                           "disk_unlinked",
+                                           "disk_tmpfile",
+                                           "disk_mapped",
+                                           "disk_in_flight",
+                                           "disk_in_flight_nested",
                                            "many_empty_files",
                                            "shared_memory",
                                            "cpu",
@@ -262,7 +269,8 @@ constexpr const char* kMachineAttacks[] = {"service",
 
 // Without its wall it would take more than a test may: memory of the machine, and processes of this user.
 bool IsHarmful(const std::string& attack) {
-  return attack == "kill_all" || attack == "fork_bomb" || attack == "shared_memory" || attack.starts_with("memory_");
+  return attack == "kill_all" || attack == "fork_bomb" || attack == "shared_memory" || attack == "disk_mapped" ||
+         attack.starts_with("memory_");
 }
 
 void AttackOnce(Scene& scene, const std::string& name) {
@@ -301,7 +309,10 @@ void AttackAll(const std::string& rung, uint32_t refused, const std::function<bo
   for (const std::string name : kMachineAttacks) {
     // These take seconds, and are the same in every strength of the rung `process`.
     const bool waits = name.starts_with("disk_") || name == "many_empty_files" || name == "cpu";
-    if (!waits || scene.grant().rung != Rung::kProcess || refused == 0) AttackOnce(scene, name);
+    if (waits && scene.grant().rung == Rung::kProcess && refused != 0) continue;
+    // Three looks each, which are the same everywhere but for whom they are allowed to.
+    const bool is_one_of_two = scene.grant().rung == Rung::kFull || scene.grant().user_namespace;
+    if (!name.starts_with("disk_in_flight") || is_one_of_two) AttackOnce(scene, name);
   }
 }
 
