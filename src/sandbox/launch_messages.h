@@ -34,7 +34,7 @@ enum WallPart : uint32_t {
 enum class LaunchStep : int32_t {
   kNone,           // no failure
   kMessage,        // the message or its file is malformed
-  kGroup,          // a control group; `index` counts them
+  kGroup,          // a control group; `index` counts them, -1 = the one that commands enter
   kNamespaces,     // clone or unshare
   kIdMap,          // ids of a user namespace
   kMounts,         // mounts of the own mount namespace
@@ -84,9 +84,12 @@ struct RoomHeader {
   uint32_t layered = 0;    // 1 = work/ and home/ are overlays, also without a layer
   uint32_t binds = 0;      // folders of the room that are seen at another path too
   uint32_t shm_bytes = 0;  // of /dev/shm
+  uint32_t freezer = 0;    // version of the control group that commands enter and that makes them stand still; 0 = none
 };
-// Descriptors of an Open: the file, the room's socket, then up to four files that the first process writes itself into.
+// Descriptors of an Open: the file, the room's socket, then up to four files that the first process writes itself into. With a
+// freezer two more: the file that each command writes itself into, and the one that lets frozen commands run on.
 inline constexpr int kMostGroups = 4;
+inline constexpr int kFreezerDescriptors = 2;
 inline constexpr int kOpenDescriptors = 2;
 
 struct LaunchLimit {
@@ -123,9 +126,6 @@ inline constexpr int kMostReportDescriptors = 3;
 // Bytes that Ingot sends over the socket of a start.
 inline constexpr char kTerminate = 'T';  // SIGTERM to every process of the room
 inline constexpr char kKill = 'K';       // the end of all of them; the report follows
-// Bytes that Ingot sends over the socket of a room while a command runs.
-inline constexpr char kFreeze = 'F';  // SIGSTOP to every process of the room; kFreeze comes back
-inline constexpr char kThaw = 'C';    // SIGCONT
 // A byte that Ingot sends over the socket of a room between commands: kSocket comes back, with a TCP socket of the room's
 // network that is neither bound nor connected.
 inline constexpr char kSocket = 'N';

@@ -28,7 +28,7 @@ constexpr int kSetUpPatienceMs = 10'000;
 constexpr int kOpenPatienceMs = 60'000;
 constexpr std::chrono::seconds kEndPatience{10};
 constexpr int kSocketPatienceMs = 10'000;
-constexpr int kMostDescriptors = kOpenDescriptors + kMostGroups;
+constexpr int kMostDescriptors = kOpenDescriptors + kMostGroups + kFreezerDescriptors;
 
 absl::StatusOr<Fd> MemoryFile(const char* name, std::string_view content) {
   Fd file(memfd_create(name, MFD_CLOEXEC));
@@ -75,7 +75,8 @@ std::string OpenParcel(const OpenOptions& room) {
                           .layers = static_cast<uint32_t>(room.layers.size()),
                           .layered = room.layered ? 1u : 0u,
                           .binds = static_cast<uint32_t>(room.binds.size()),
-                          .shm_bytes = static_cast<uint32_t>(room.shm_bytes)};
+                          .shm_bytes = static_cast<uint32_t>(room.shm_bytes),
+                          .freezer = room.freezer != nullptr ? static_cast<uint32_t>(room.freezer->version()) : 0};
   std::string parcel = Parcel(header);
   for (const std::string* text : {&room.work_root, &room.room, &room.image}) AddString(parcel, *text);
   for (const auto* strings : {&room.layers, &room.binds}) {
@@ -296,6 +297,7 @@ absl::StatusOr<OpenedRoom> Launcher::Open(const OpenOptions& options, LaunchFail
   INGOT_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
   std::vector<int> fds = {parcel.get(), pair.theirs.get()};
   fds.insert(fds.end(), options.groups.begin(), options.groups.end());
+  if (options.freezer != nullptr) fds.insert(fds.end(), {options.freezer->entrance(), options.freezer->state()});
   OpenedRoom room;
   room.socket = std::move(pair.ours);
   NameSenders(room.socket, true);

@@ -17,6 +17,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "sandbox/freezer.h"
 #include "sandbox/launch_messages.h"
 #include "sandbox/spawn.h"
 
@@ -40,6 +41,7 @@ struct OpenOptions {
   std::vector<std::string> layers;
   std::vector<std::string> binds;  // "FOLDER=PATH"
   std::vector<int> groups;         // descriptors of ControlGroup's entrances
+  const Freezer* freezer = nullptr;
 };
 
 // An open room. Its first process ends when `socket` is closed.

@@ -23,8 +23,10 @@
 
 namespace ingot::sandbox {
 
-// Beside the WallParts, for `refused`: control groups.
+// Beside the WallParts, for `refused`: control groups of rooms' totals, and those of each version that freeze commands.
 inline constexpr uint32_t kGroupsRefused = 1u << 31;
+inline constexpr uint32_t kFreezer1Refused = 1u << 30;
+inline constexpr uint32_t kFreezer2Refused = 1u << 29;
 
 class LocalSubstrate final : public Substrate {
  public:
@@ -53,6 +55,9 @@ class LocalSubstrate final : public Substrate {
   absl::StatusOr<Refusal> CheckReach(uint32_t walls, int64_t uid);
   // Records the set that the machine grants, and tries control groups and overlays.
   absl::Status NoteGrant(uint32_t walls, uint32_t refused);
+  // Tries control groups that freeze commands: with a room whose command enters one.
+  void TryFreezers(uint32_t refused);
+  absl::Status TryFreezer(Freezers& freezers);
   absl::Status OpenUids();
 
   LocalGround ground_;  // outlives the rooms of the pool

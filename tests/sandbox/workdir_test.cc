@@ -1,5 +1,6 @@
 #include "sandbox/workdir.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -115,6 +116,36 @@ TEST_F(WorkDirTest, AnOwnerHasItsFoldersAndNothingAroundThem) {
   ASSERT_EQ(stat(kept.c_str(), &info), 0);
   EXPECT_EQ(info.st_gid, 0u);
   EXPECT_EQ(info.st_mode & 0777, 0700);
+}
+
+TEST_F(WorkDirTest, AFileThatTheOwnerLinkedToIsNotRead) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto folder = WorkDir::Create(root_, 65534);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::ofstream(root_ + "/secret") << "of root";
+  fs::create_hard_link(root_ + "/secret", folder->work() + "/linked");
+  const absl::Status refused = folder->ReadFile("linked", 100).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("linked belongs to uid 0"));
+}
+
+TEST_F(WorkDirTest, AFolderIsFilledInPlaceOfWhatALinkLeadsTo) {
+  const auto folder = WorkDir::Create(root_);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const char* const file : {"/outside/kept", "/source/a/file"}) {
+    fs::create_directories(fs::path(root_ + file).parent_path());
+    std::ofstream(root_ + file) << "text";
+  }
+  ASSERT_TRUE(folder->MakeFolder(folder->path() + "/tests").ok());
+  fs::create_symlink(root_ + "/outside", folder->path() + "/tests/link");
+  ASSERT_TRUE(folder->Fill("tests", root_ + "/source").ok());
+  EXPECT_TRUE(fs::exists(folder->path() + "/tests/a/file"));
+  EXPECT_FALSE(fs::exists(folder->path() + "/tests/link"));
+  fs::rename(folder->path() + "/tests", folder->path() + "/away");
+  fs::create_symlink(root_ + "/outside", folder->path() + "/tests");
+  EXPECT_FALSE(folder->Fill("tests", root_ + "/source").ok());
+  EXPECT_TRUE(fs::exists(root_ + "/outside/kept"));
+  EXPECT_TRUE(absl::IsNotFound(folder->Fill("away", root_ + "/nowhere")));
 }
 
 TEST_F(WorkDirTest, AddedFoldersAreNewAndGoWithIt) {

@@ -64,10 +64,11 @@ void DropCodeIn(const std::string& folder, std::map<std::string, std::string>& e
 absl::Status MakeLogs(sandbox::Room& room) {
   std::string made = (fs::temp_directory_path() / "ingot-logs-XXXXXX").string();
   if (mkdtemp(made.data()) == nullptr) return absl::UnavailableError(absl::StrCat("cannot make ", made));
+  // Programs of the machine's other users cannot pass the folder around it.
   std::error_code ignored;
-  fs::permissions(made, fs::perms::all, ignored);
-  fs::create_directory(made + "/verifier", ignored);
-  absl::Status filled = room.FillBound(kLogs, made);
+  fs::create_directories(made + "/logs/verifier", ignored);
+  fs::permissions(made + "/logs", fs::perms::all, ignored);
+  absl::Status filled = room.FillBound(kLogs, made + "/logs");
   fs::remove_all(made, ignored);
   return filled;
 }

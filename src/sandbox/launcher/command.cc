@@ -125,6 +125,7 @@ void Execute(const Start& start) {
 [[noreturn]] void RunCommandProcess(const Ground& ground, const RoomPlan& room, const Start& start,
                                     const int (&fds)[kStartDescriptors]) {
   setsid();
+  if (room.freezer_entrance >= 0 && write(room.freezer_entrance, "0", 1) != 1) Fail(LaunchStep::kGroup, -1);
   for (int i = 0; i < 3; ++i) {
     if (dup2(fds[i + 1], i) < 0) Fail(LaunchStep::kSession);
   }

@@ -131,14 +131,22 @@ void SignalAll(const Ground& ground, uid_t uid, int signal) {
   }
 }
 
+// Lets frozen commands run on: what was killed ends then, and runs no instruction of its own before.
+void Thaw(const RoomPlan& plan) {
+  if (plan.freezer_state < 0) return;
+  const char* const text = plan.header->freezer == 1 ? "THAWED" : "0";
+  [[maybe_unused]] const ssize_t wrote = pwrite(plan.freezer_state, text, strlen(text), 0);
+}
+
 // Returns once this process has no children: all of the room's processes are its descendants, and orphans become its
 // children.
-void EndAll(const Ground& ground, uid_t uid) {
+void EndAll(const Ground& ground, const RoomPlan& plan) {
   while (true) {
     pid_t reaped;
     while ((reaped = waitpid(-1, nullptr, WNOHANG)) > 0) continue;
     if (reaped < 0) return;  // ECHILD
-    SignalAll(ground, uid, SIGKILL);
+    SignalAll(ground, plan.header->uid, SIGKILL);
+    Thaw(plan);
     // In a PID namespace one signal is enough. Elsewhere a process may have been missed.
     if ((ground.walls & kPidNamespace) != 0) {
       while (waitpid(-1, nullptr, 0) > 0) continue;
@@ -153,8 +161,8 @@ int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'
 // Waits for the end of the command `pid`, and reaps orphans meanwhile.
 class Keeper {
  public:
-  Keeper(const Ground& ground, uid_t uid, pid_t command, int control, int room)
-      : ground_(ground), uid_(uid), command_(command), control_(control), room_(room) {}
+  Keeper(const Ground& ground, const RoomPlan& plan, pid_t command, int control, int room)
+      : ground_(ground), plan_(plan), uid_(plan.header->uid), command_(command), control_(control), room_(room) {}
 
   // False: the room is to end.
   bool Run(int child_events) {
@@ -167,9 +175,9 @@ class Keeper {
         Reap();
       }
       if (fds[0].revents != 0 && !ended_) Obey();
-      if (fds[2].revents != 0 && !ended_) ObeyRoom();
+      if (fds[2].revents != 0 && !ended_) EndRoom();
     }
-    EndAll(ground_, uid_);
+    EndAll(ground_, plan_);
     [[maybe_unused]] const ssize_t sent = send(control_, &report_, sizeof(report_), MSG_NOSIGNAL);
     return !room_ended_;
   }
@@ -202,15 +210,11 @@ class Keeper {
     Kill();  // kKill, or the owner is gone
   }
 
-  void ObeyRoom() {
+  // No order comes while a command runs.
+  void EndRoom() {
     char order = 0;
     const ssize_t got = recv(room_, &order, 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got == 1 && (order == kFreeze || order == kThaw)) {
-      SignalAll(ground_, uid_, order == kFreeze ? SIGSTOP : SIGCONT);
-      [[maybe_unused]] const ssize_t sent = send(room_, &order, 1, MSG_NOSIGNAL);
-      return;
-    }
     room_ended_ = true;
     Kill();
   }
@@ -221,11 +225,13 @@ class Keeper {
     int status = 0;
     rusage usage{};
     SignalAll(ground_, uid_, SIGKILL);
+    Thaw(plan_);
     while (wait4(command_, &status, 0, &usage) < 0 && errno == EINTR) continue;
     Note(status, usage);
   }
 
   const Ground& ground_;
+  const RoomPlan& plan_;
   const uid_t uid_;
   const pid_t command_;
   const int control_, room_;
@@ -259,7 +265,7 @@ bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStar
     return true;
   }
   for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
-  return Keeper(ground, plan.header->uid, command, control, room).Run(child_events);
+  return Keeper(ground, plan, command, control, room).Run(child_events);
 }
 
 void GiveSocket(int room) {
@@ -276,10 +282,12 @@ void GiveSocket(int room) {
   const int child_events = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
   while (true) {
     const Incoming incoming = Receive(room);
-    if (!incoming.open) _exit(0);
+    if (!incoming.open) {
+      Thaw(plan);  // of companions, which end with this process
+      _exit(0);
+    }
     if (incoming.count != kStartDescriptors) {
       for (int i = 0; i < incoming.count; ++i) close(incoming.fds[i]);
-      if (incoming.byte == kFreeze || incoming.byte == kThaw) send(room, &incoming.byte, 1, MSG_NOSIGNAL);
       if (incoming.byte == kSocket) GiveSocket(room);
       continue;
     }
@@ -341,7 +349,13 @@ void RunRoom(const Ground& ground, const Incoming& open) {
   close(open.fds[0]);
   int fds[kMostReportDescriptors] = {-1, -1, -1};
   LaunchReport report;
-  report.failure = EnterGroups(open.fds + kOpenDescriptors, open.count - kOpenDescriptors);
+  int groups = open.count - kOpenDescriptors;
+  if (plan.header->freezer != 0) {
+    groups -= kFreezerDescriptors;
+    plan.freezer_entrance = open.fds[kOpenDescriptors + groups];
+    plan.freezer_state = open.fds[kOpenDescriptors + groups + 1];
+  }
+  report.failure = EnterGroups(open.fds + kOpenDescriptors, groups);
   if (report.failure.step == LaunchStep::kNone) report.failure = RaiseWall(ground, plan, fds);
   if (report.failure.step != LaunchStep::kNone) {
     ReportFailure(room, report.failure.step, report.failure.error, report.failure.index);

@@ -28,7 +28,7 @@ struct Incoming {
   bool open = true;  // false: the socket has ended
   char byte = 0;
   int count = 0;
-  int fds[kOpenDescriptors + kMostGroups];
+  int fds[kOpenDescriptors + kMostGroups + kFreezerDescriptors];
 };
 Incoming Receive(int socket);
 

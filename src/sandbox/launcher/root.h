@@ -26,6 +26,7 @@ struct RoomPlan {
   const char* image = nullptr;  // "" = none
   char** layers = nullptr;
   char** binds = nullptr;
+  int freezer_entrance = -1, freezer_state = -1;  // -1 = there is none
 };
 
 // In a room's own mount namespace, after BuildRoot with the same visible paths. `fds`: work/ and home/ if they are layered,

