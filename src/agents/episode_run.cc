@@ -271,6 +271,7 @@ class EpisodeRunner {
     if (fate == "verify") return std::nullopt;
     report_.has_reward = true;
     report_.reward = 0;
+    report_.by_default = true;
     report_.detail = what;
     return std::nullopt;
   }
@@ -288,6 +289,7 @@ class EpisodeRunner {
     report_.signals["agent/crash"] = 1;
     report_.has_reward = true;
     report_.reward = 0;
+    report_.by_default = true;
     report_.detail = what;
     return std::nullopt;
   }

@@ -37,6 +37,8 @@ struct EpisodeReport {
   std::string detail;  // for people: the reason of the failure, or the verifier's remark
   bool has_reward = false;
   double reward = 0;
+  // True: the reward is no verdict, but the 0 of an agent that misbehaved. It counts if nobody has posted one.
+  bool by_default = false;
   // With a reward, agent/timeout, agent/crash, agent/flood and answer_malformed are among them: 1 = it was so, 0 = not.
   std::map<std::string, double> signals;
   std::map<std::string, std::string> facts;  // of the verdict: JSON by name

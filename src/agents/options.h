@@ -117,7 +117,7 @@ struct RecipeOptions {
   // For answer_from "file": the path, relative to ${workdir}.
   std::string answer_file;
   // The episode's fate if the agent exits with another code than 0 or dies of a signal: "fail" (a new attempt is made),
-  // "zero" (reward 0), or "verify" (its answer is scored as if the agent had ended well).
+  // "zero" (reward 0, where the agent has posted none), or "verify" (its answer is scored as if the agent had ended well).
   std::string on_crash = "fail";
   // The fate if the agent runs past timeout_s.
   std::string on_timeout = "fail";
