@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/jumping_clock.h"
 #include "events.h"
 
 namespace {
@@ -54,6 +55,19 @@ class LocalRegistryTest : public ::testing::Test {
   std::string folder_;
   LocalOptions options_;
 };
+
+TEST_F(LocalRegistryTest, AWallClockThatIsSetEndsNoLease) {
+  base::ManualClock steady(seconds(1));
+  base::testing::JumpingClock clock(steady);
+  const auto holder = Open(clock), other = Open(clock);
+  const auto lease = holder->Grant(seconds(30), nullptr).value();
+  ASSERT_TRUE(holder->Put("role", "here", {.lease = lease->id()})->written);
+  for (const auto jump : {std::chrono::hours(24), -std::chrono::hours(24)}) {
+    clock.SetWall(jump);
+    EXPECT_TRUE(lease->alive());
+    EXPECT_TRUE(other->Get("role")->has_value());
+  }
+}
 
 TEST_F(LocalRegistryTest, ALeaseEndsByTheClockWhenItsHolderIsPaused) {
   // The holder's clock stands still, as it does for a paused process.
