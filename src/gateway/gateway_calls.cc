@@ -12,6 +12,7 @@ namespace ingot::gateway {
 bool Gateway::IsAdmin(const std::string& key) const { return !admin_key_.empty() && base::SameSecret(key, admin_key_); }
 
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& episode_id, const std::string& key) {
+  const int64_t losses = Losses();
   const auto known = [&] {
     base::MutexLock lock(mu_);
     return by_id_.contains(episode_id) || ended_keys_.contains(episode_id);
@@ -23,6 +24,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& e
   const auto found = by_id_.find(episode_id);
   const auto ended = ended_keys_.find(episode_id);
   if (found == by_id_.end() && ended == ended_keys_.end()) {
+    if (losses != losses_) return EpisodeElsewhere(episode_id);  // perhaps lost since it was placed
     return ApiError(404, "episode_not_found", "", "there is no such episode");
   }
   if (key.empty()) {
@@ -44,6 +46,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
   if (IsAdmin(caller.api_key)) {
     return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
   }
+  const int64_t losses = Losses();
   INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, Place(caller));
   if (!elsewhere.empty()) return EpisodeElsewhere(caller.episode, elsewhere);
   const KeyHashes hashes(caller.api_key);
@@ -54,6 +57,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
       const auto found = by_id_.find(caller.episode);
       const auto ended = ended_keys_.find(caller.episode);
       if (found == by_id_.end() && ended == ended_keys_.end()) {
+        if (losses != losses_) return EpisodeElsewhere(caller.episode);
         return ApiError(404, "episode_not_found", "", "the URL names no open episode");
       }
       const std::string& own = found != by_id_.end() ? found->second->key_hash() : ended->second;
@@ -70,6 +74,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
       const auto ended = ended_by_key_.find(hash);
       if (ended != ended_by_key_.end()) return EpisodeOver(ended->second.episode_id);
     }
+    if (losses != losses_) return EpisodeElsewhere("of this key");
   }
   if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) {
     return nullptr;
@@ -92,6 +97,8 @@ std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect
              base::MutexLock lock(mu_);
              return Reserve(calls);
            },
+       .confirm = [this](const std::shared_ptr<Episode>& episode,
+                         absl::Status why) { return Confirmed(episode, std::move(why)); },
        .on_done = [this, caller](const std::shared_ptr<Answer>& done, int extra) { OnDone(caller, done, extra); },
        .wake = std::move(wake)});
   absl::Status refused;
