@@ -103,8 +103,13 @@ absl::StatusOr<std::unique_ptr<RunRegistry>> RunRegistry::Open(const RunConfig& 
   auto opened = options.kind == RegistryKind::kEtcd ? OpenEtcd(options)
                                                     : registry::OpenLocalRegistry({.folder = folder + "/registry"});
   if (!opened.ok()) return base::Annotate(opened.status(), "cluster.registry");
+  return Over(*std::move(opened), config, std::move(access), clock);
+}
+
+std::unique_ptr<RunRegistry> RunRegistry::Over(std::unique_ptr<registry::Registry> registry, const RunConfig& config,
+                                               RpcAccess access, const base::Clock& clock) {
   return std::unique_ptr<RunRegistry>(
-      new RunRegistry(config.name, options, std::move(access), *std::move(opened), clock));
+      new RunRegistry(config.name, config.cluster.registry, std::move(access), std::move(registry), clock));
 }
 
 RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess access,

@@ -63,6 +63,9 @@ class RunRegistry {
   static absl::StatusOr<std::unique_ptr<RunRegistry>> Open(const RunConfig& config, const std::string& folder,
                                                            RpcAccess access,
                                                            const base::Clock& clock = base::Clock::Real());
+  // Over a registry that is open already.
+  static std::unique_ptr<RunRegistry> Over(std::unique_ptr<registry::Registry> registry, const RunConfig& config,
+                                           RpcAccess access, const base::Clock& clock = base::Clock::Real());
   // REQUIRES: the clients of its channels are gone.
   ~RunRegistry();
 
