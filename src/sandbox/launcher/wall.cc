@@ -63,7 +63,7 @@ int ShowOneRoom(const char* work_root, const char* room) {
   snprintf(source, sizeof(source), "/proc/self/fd/%d", folder);
   constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV;
   if (mount("ingot", work_root, "tmpfs", kFlags, "mode=0755,size=16k,nr_inodes=4") != 0) return errno;
-  if (mkdir(room, 0700) != 0 || mount(source, room, nullptr, MS_BIND, nullptr) != 0) return errno;
+  if (mkdir(room, 0700) != 0 || mount(source, room, nullptr, MS_BIND | MS_REC, nullptr) != 0) return errno;
   if (mount(nullptr, work_root, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kFlags, nullptr) != 0) return errno;
   close(folder);
   return 0;
