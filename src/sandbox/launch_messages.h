@@ -24,8 +24,8 @@ enum WallPart : uint32_t {
   kMountNamespace = 1 << 3,
   kPrivateProc = 1 << 4,
   kKeepsCapabilities = 1 << 5,  // no part but a hole: commands keep capabilities and may gain more
-  kNetNamespace = 1 << 6,       // with IPC and host name; the loopback interface has one listener, the gateway's
-  kRootFolder = 1 << 7,         // a root folder with what SetUp shows, read-only, and nothing else
+  kNetNamespace = 1 << 6,       // the loopback interface has one listener, the gateway's
+  kRootFolder = 1 << 7,         // a root folder with what SetUp shows, read-only, and nothing else; IPC and host name are the room's
   kSeccomp = 1 << 8,            // SetUp's filter of system calls
   kLandlock = 1 << 9,           // files, TCP ports, signals and abstract sockets, where there are no namespaces
 };

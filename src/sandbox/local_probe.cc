@@ -68,6 +68,11 @@ std::string PartName(uint32_t part) {
   return part == kMountNamespace ? "a mount namespace" : "PID and mount namespaces";
 }
 
+// Landlock holds TCP alone. A root folder comes with an IPC namespace.
+FilterOptions FilterOf(uint32_t walls) {
+  return {.tcp_only = (walls & kLandlock) != 0, .denies_ipc = (walls & kRootFolder) == 0};
+}
+
 // The sets to try, strongest first, without those that `options` rule out.
 std::vector<uint32_t> SetsOf(const SubstrateOptions& options, bool is_root) {
   const bool own = options.agent_uid != "shared" && is_root;
@@ -166,7 +171,7 @@ absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::Try(uint32_t walls) {
   if ((walls & (kRootFolder | kLandlock)) != 0) wall.visible = ShownPaths(options);
   if ((walls & kLandlock) != 0) wall.visible = WithoutHidden(wall.visible, options.hidden);
   if ((walls & kSeccomp) != 0) {
-    INGOT_ASSIGN_OR_RETURN(wall.filter, MakeFilter({.tcp_only = (walls & kLandlock) != 0}));
+    INGOT_ASSIGN_OR_RETURN(wall.filter, MakeFilter(FilterOf(walls)));
   }
   LaunchFailure failure;
   auto launcher = Launcher::Make(std::move(wall), failure);

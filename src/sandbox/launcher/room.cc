@@ -69,8 +69,8 @@ LaunchFailure RaiseWall(const Ground& ground, const RoomPlan& plan, int (&fds)[k
   if ((ground.walls & kNetNamespace) != 0) {
     fds[0] = ListenInside();
     if (fds[0] < 0) return {LaunchStep::kNetwork, errno, 0};
-    sethostname("room", 4);
   }
+  if ((ground.walls & kRootFolder) != 0) sethostname("room", 4);
   const bool has_room = plan.room[0] != 0;
   if ((ground.walls & kOwnUid) != 0 && (ground.walls & kMountNamespace) != 0 && has_room && plan.image[0] == 0) {
     if (const int error = NameUid(plan.room)) return {LaunchStep::kFolder, error, 0};
@@ -317,7 +317,8 @@ int CloneFlags(const Ground& ground) {
   if ((ground.walls & kUserNamespace) != 0) flags |= CLONE_NEWUSER;
   if ((ground.walls & kPidNamespace) != 0) flags |= CLONE_NEWPID;
   if ((ground.walls & kMountNamespace) != 0) flags |= CLONE_NEWNS;
-  if ((ground.walls & kNetNamespace) != 0) flags |= CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+  if ((ground.walls & kRootFolder) != 0) flags |= CLONE_NEWIPC | CLONE_NEWUTS;
+  if ((ground.walls & kNetNamespace) != 0) flags |= CLONE_NEWNET;
   return flags;
 }
 
