@@ -60,11 +60,13 @@ struct LaunchFailure {
   int32_t index = 0;
 };
 
-// Follows: the work root; `hidden` strings, "d" + path of a folder or "f" + path of a file; `visible` paths; the filter.
+// Follows: the work root; `hidden` strings, "d" + path of a folder or "f" + path of a file; `visible` paths; `sources` paths;
+// the filter.
 struct SetUpHeader {
   uint32_t walls = 0;
   uint32_t hidden = 0;
   uint32_t visible = 0;       // paths that rooms see, read-only
+  uint32_t sources = 0;       // paths at or below which root folders of images may lie
   uint32_t filter_bytes = 0;  // a program of struct sock_filter
 };
 // Descriptors of a SetUp: the file.

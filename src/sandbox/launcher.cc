@@ -57,6 +57,7 @@ std::string SetUpParcel(const LauncherOptions& options) {
   SetUpHeader header{.walls = options.walls,
                      .hidden = 0,
                      .visible = static_cast<uint32_t>(options.visible.size()),
+                     .sources = static_cast<uint32_t>(options.sources.size()),
                      .filter_bytes = static_cast<uint32_t>(options.filter.size())};
   AddString(strings, options.work_root);
   for (const std::string& path : options.hidden) {
@@ -65,7 +66,9 @@ std::string SetUpParcel(const LauncherOptions& options) {
     AddString(strings, absl::StrCat(S_ISDIR(info.st_mode) ? "d" : "f", path));
     ++header.hidden;
   }
-  for (const std::string& path : options.visible) AddString(strings, path);
+  for (const auto* paths : {&options.visible, &options.sources}) {
+    for (const std::string& path : *paths) AddString(strings, path);
+  }
   return Parcel(header) + strings + options.filter;
 }
 

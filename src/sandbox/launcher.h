@@ -27,6 +27,7 @@ struct LauncherOptions {
   std::string work_root;
   std::vector<std::string> hidden;   // with kMountNamespace: absolute paths; missing ones are skipped
   std::vector<std::string> visible;  // with kRootFolder or kLandlock: absolute paths that rooms see
+  std::vector<std::string> sources;  // with kRootFolder: paths at or below which root folders of images may lie
   std::string filter;                // with kSeccomp: struct sock_filter's bytes
 };
 

@@ -167,8 +167,9 @@ absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::Try(uint32_t walls) {
   }
   const SubstrateOptions& options = ground_.options;
   LauncherOptions wall{
-      .walls = walls, .work_root = ground_.work_root, .hidden = options.hidden, .visible = {}, .filter = ""};
+      .walls = walls, .work_root = ground_.work_root, .hidden = options.hidden, .visible = {}, .sources = {}, .filter = ""};
   if ((walls & (kRootFolder | kLandlock)) != 0) wall.visible = ShownPaths(options);
+  if ((walls & kRootFolder) != 0) wall.sources = ImageSources(options);
   if ((walls & kLandlock) != 0) wall.visible = WithoutHidden(wall.visible, options.hidden);
   if ((walls & kSeccomp) != 0) {
     INGOT_ASSIGN_OR_RETURN(wall.filter, MakeFilter(FilterOf(walls)));

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sandbox/launcher/apart.h"
 #include "sandbox/launcher/landlock.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/wall.h"
@@ -127,6 +128,12 @@ void Execute(const Start& start) {
   setsid();
   for (int i = 0; i < 3; ++i) {
     if (dup2(fds[i + 1], i) < 0) Fail(LaunchStep::kSession);
+  }
+  if (start.header->stays != 0 && (ground.walls & kRootFolder) != 0) {
+    if (const int error = SeparateShared(room.header->shm_bytes)) {
+      errno = error;
+      Fail(LaunchStep::kFolder, 5);
+    }
   }
   TakeRights(ground, room);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // after the uid, which clears it

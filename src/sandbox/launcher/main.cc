@@ -51,7 +51,8 @@ LaunchFailure SetUp(int file, Ground& ground) {
   const char* const work_root = header == nullptr ? nullptr : parcel.TakeString();
   char** const hidden = work_root == nullptr ? nullptr : parcel.TakeStrings(header->hidden);
   char** const visible = hidden == nullptr ? nullptr : parcel.TakeStrings(header->visible);
-  if (visible == nullptr || header->filter_bytes > kMostFilterBytes) return {LaunchStep::kMessage, EINVAL, 0};
+  char** const sources = visible == nullptr ? nullptr : parcel.TakeStrings(header->sources);
+  if (sources == nullptr || header->filter_bytes > kMostFilterBytes) return {LaunchStep::kMessage, EINVAL, 0};
   const void* const filter = parcel.TakeBytes(header->filter_bytes);
   if (filter == nullptr) return {LaunchStep::kMessage, EINVAL, 0};
   ground = {.walls = header->walls,
@@ -75,7 +76,12 @@ LaunchFailure SetUp(int file, Ground& ground) {
     }
   }
   if ((ground.walls & kRootFolder) == 0) return {};
-  const int error = BuildRoot({work_root, visible, header->visible});
+  const int error = BuildRoot({.work_root = work_root,
+                               .visible = visible,
+                               .visible_count = header->visible,
+                               .sources = sources,
+                               .source_count = header->sources,
+                               .maps_owners = !user});
   return {error == 0 ? LaunchStep::kNone : LaunchStep::kRoot, error, 0};
 }
 

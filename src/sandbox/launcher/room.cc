@@ -17,8 +17,10 @@
 
 #include <initializer_list>
 
+#include "sandbox/launcher/apart.h"
 #include "sandbox/launcher/command.h"
 #include "sandbox/launcher/descendants.h"
+#include "sandbox/launcher/ipc.h"
 #include "sandbox/launcher/network.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/root.h"
@@ -153,8 +155,9 @@ int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'
 // Waits for the end of the command `pid`, and reaps orphans meanwhile.
 class Keeper {
  public:
-  Keeper(const Ground& ground, uid_t uid, pid_t command, int control, int room)
-      : ground_(ground), uid_(uid), command_(command), control_(control), room_(room) {}
+  // `ends`: of a command that was started apart (apart.h), else -1.
+  Keeper(const Ground& ground, uid_t uid, pid_t command, int ends, int control, int room)
+      : ground_(ground), uid_(uid), command_(command), ends_(ends), control_(control), room_(room) {}
 
   // False: the room is to end.
   bool Run(int child_events) {
@@ -189,6 +192,11 @@ class Keeper {
     report_.wait_status = status;
     report_.cpu_ns = Nanoseconds(usage.ru_utime) + Nanoseconds(usage.ru_stime);
     report_.max_rss_kib = usage.ru_maxrss;
+    CommandEnd end;
+    if (ends_ < 0 || read(ends_, &end, sizeof(end)) != sizeof(end)) return;
+    report_.wait_status = end.wait_status;
+    report_.cpu_ns = end.cpu_ns;
+    report_.max_rss_kib = end.max_rss_kib;
   }
 
   void Obey() {
@@ -228,14 +236,14 @@ class Keeper {
   const Ground& ground_;
   const uid_t uid_;
   const pid_t command_;
-  const int control_, room_;
+  const int ends_, control_, room_;
   bool ended_ = false, room_ended_ = false;
   LaunchReport report_;
 };
 
-// Runs one Start to its end. False: the room is to end.
+// Runs one Start to its end. False: the room is to end. `has_companions`: whether some may run.
 bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStartDescriptors], int room,
-              int child_events) {
+              int child_events, bool& has_companions) {
   const int control = fds[4];
   Start start;
   if (!ReadStart(fds[0], start)) {
@@ -243,28 +251,42 @@ bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStar
     return true;
   }
   LaunchFailure failure;
-  const pid_t command = StartCommand(ground, plan, start, fds, failure);
+  int ends = -1;
+  const bool stays = start.header->stays != 0;
+  const bool is_apart = !stays && has_companions && (ground.walls & kRootFolder) != 0;
+  const pid_t command = is_apart ? StartApart(ground, plan, start, fds, failure, ends)
+                                 : StartCommand(ground, plan, start, fds, failure);
   if (command < 0) {
     ReportFailure(control, LaunchStep::kSession, errno, 0);
     return true;
   }
   if (failure.step != LaunchStep::kNone) {
     waitpid(command, nullptr, 0);
+    if (ends >= 0) close(ends);
     ReportFailure(control, failure.step, failure.error, failure.index);
     return true;
   }
-  if (start.header->stays != 0) {
+  if (stays) {
+    has_companions = true;
     const LaunchReport runs;
     [[maybe_unused]] const ssize_t sent = send(control, &runs, sizeof(runs), MSG_NOSIGNAL);
     return true;
   }
   for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
-  return Keeper(ground, plan.header->uid, command, control, room).Run(child_events);
+  const bool goes_on = Keeper(ground, plan.header->uid, command, ends, control, room).Run(child_events);
+  has_companions = false;
+  if (ends >= 0) close(ends);
+  return goes_on;
 }
 
 void GiveSocket(int room) {
   int fds[kMostReportDescriptors] = {NewSocket(), -1, -1};
   Answer(room, &kSocket, 1, fds);
+}
+
+// Where the room has no IPC namespace.
+void RemoveLeftIpc(const Ground& ground, uid_t uid) {
+  if ((ground.walls & kOwnUid) != 0 && (ground.walls & kRootFolder) == 0 && uid != 0) RemoveIpcOf(uid);
 }
 
 // The Starts that come over the room's socket, one after another, until it ends.
@@ -274,9 +296,10 @@ void GiveSocket(int room) {
   sigaddset(&child, SIGCHLD);
   sigprocmask(SIG_SETMASK, &child, nullptr);
   const int child_events = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-  while (true) {
+  bool has_companions = false;
+  for (bool goes_on = true; goes_on;) {
     const Incoming incoming = Receive(room);
-    if (!incoming.open) _exit(0);
+    if (!incoming.open) break;
     if (incoming.count != kStartDescriptors) {
       for (int i = 0; i < incoming.count; ++i) close(incoming.fds[i]);
       if (incoming.byte == kFreeze || incoming.byte == kThaw) send(room, &incoming.byte, 1, MSG_NOSIGNAL);
@@ -285,10 +308,12 @@ void GiveSocket(int room) {
     }
     int fds[kStartDescriptors];
     memcpy(fds, incoming.fds, sizeof(fds));
-    const bool goes_on = RunStart(ground, plan, fds, room, child_events);
+    goes_on = RunStart(ground, plan, fds, room, child_events, has_companions);
     for (const int i : {0, 1, 2, 3, 4}) close(fds[i]);
-    if (!goes_on) _exit(0);
   }
+  EndAll(ground, plan.header->uid);
+  RemoveLeftIpc(ground, plan.header->uid);
+  _exit(0);
 }
 
 }  // namespace
@@ -349,7 +374,9 @@ void RunRoom(const Ground& ground, const Incoming& open) {
     _exit(1);
   }
   const uid_t uid = plan.header->uid;
-  if ((ground.walls & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);  // of a killed run
+  // Of a killed run.
+  if ((ground.walls & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);
+  RemoveLeftIpc(ground, uid);
   Answer(room, &report, sizeof(report), fds);
   ServeRoom(ground, plan, room);
 }

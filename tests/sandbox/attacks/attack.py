@@ -1,7 +1,9 @@
 """One attack of an agent on the run, its neighbours and its own end: attack.py NAME.
 
 Prints "contained: ..." or "open: ...", by what it got. The environment names its victims: OWNER and SIBLING (pids outside),
-SIBLING_WORK, TASKS, RUNS, OUTSIDE (a folder), SERVICE (a TCP port) and ABSTRACT (a unix socket). Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
+SIBLING_WORK, SIBLING_MARK (of its command line), TASKS, RUNS, OUTSIDE (a folder), SHOWN (a folder that rooms see), SERVICE (a TCP
+port), ABSTRACT (a unix socket) and IPC_KEY (a number for objects of System V). For attacks service_*, a service of the recipe
+runs in the room and listens on port 8123. Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
 wall stands.
 """
 import ctypes
@@ -16,7 +18,8 @@ import time
 LIBC = ctypes.CDLL(None, use_errno=True)
 OWNER, SIBLING = int(os.environ["OWNER"]), int(os.environ["SIBLING"])
 TASKS, RUNS, SIBLING_WORK = os.environ["TASKS"], os.environ["RUNS"], os.environ["SIBLING_WORK"]
-OUTSIDE = os.environ["OUTSIDE"]
+OUTSIDE, SHOWN = os.environ["OUTSIDE"], os.environ["SHOWN"]
+IPC_KEY = int(os.environ["IPC_KEY"])
 
 
 def read(path):
@@ -135,6 +138,111 @@ def abstract_socket():
     return True
 
 
+def multipath():
+    """Reaches the service by MPTCP, whose connections are TCP on the wire."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as peer:
+        peer.connect(("127.0.0.1", int(os.environ["SERVICE"])))
+    return True
+
+
+def fast_open():
+    """Connects by sending, without connect(2)."""
+    with socket.socket() as peer:
+        return peer.sendto(b"x", 0x20000000, ("127.0.0.1", int(os.environ["SERVICE"]))) > 0
+
+
+def await_go(text):
+    """Tells the test that something stands, and waits until it has looked."""
+    with open("held.new", "w") as file:
+        file.write(text)
+    os.rename("held.new", "held")
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    return False
+
+
+def listen():
+    """Listens on a port that the kernel picks, without bind(2). The test tries to connect."""
+    with socket.socket() as server:
+        server.listen()
+        return await_go(str(server.getsockname()[1]))
+
+
+def connects(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as peer:
+        peer.connect(path)
+    return True
+
+
+def writes_pipe(path):
+    pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    return os.write(pipe, b"x") == 1
+
+
+def leaves_objects():
+    """Leaves shared memory, semaphores, queues and a file of shared memory. The test looks for them."""
+    LIBC.shmget(IPC_KEY, 4096, 0o1666)
+    LIBC.semget(IPC_KEY, 1, 0o1666)
+    LIBC.msgget(IPC_KEY, 0o1666)
+    LIBC.mq_open(b"/planted-" + os.environ["NONCE"].encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+    try:
+        os.makedirs(f"/dev/shm/folder-{os.environ['NONCE']}/below")
+    except OSError:
+        pass
+    return False
+
+
+def command_line_of_sibling():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.environ["SIBLING_MARK"].encode() in read(f"/proc/{pid}/cmdline") and int(pid) != os.getpid():
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def others():
+    """The processes that may be a service: all that this one can name."""
+    return [pid for pid in range(1, 2000) if pid not in (os.getpid(), os.getppid())]
+
+
+def any_other(attack):
+    for pid in others():
+        try:
+            if attack(pid):
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def service_is_gone():
+    time.sleep(0.1)
+    try:
+        with socket.create_connection(("127.0.0.1", 8123), 5) as peer:
+            return peer.recv(5) != b"hello"
+    except OSError:
+        return True
+
+
+def kill_service():
+    any_other(lambda pid: os.kill(pid, signal.SIGKILL))
+    return service_is_gone()
+
+
+def kill_all_with_service():
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except OSError:
+        pass
+    return service_is_gone()
+
+
+def shared_memory_of_service():
+    return os.path.exists("/dev/shm/service") or LIBC.shmget(IPC_KEY, 0, 0) >= 0
+
+
 def opens(family, kind):
     return socket.socket(family, kind).close() is None
 
@@ -227,11 +335,7 @@ def inotify():
     """Holds all instances that a uid may have, until the test has tried to get one."""
     while LIBC.inotify_init1(os.O_CLOEXEC) >= 0:
         pass
-    with open("held", "w"):
-        pass
-    while not os.path.exists("go"):
-        time.sleep(0.01)
-    return False
+    return await_go("")
 
 
 def cpu():
@@ -270,7 +374,24 @@ def types_into_terminal():
 
 ATTACKS = {
     "service": service,
+    "multipath": multipath,
+    "fast_open": fast_open,
+    "listen": listen,
     "abstract_socket": abstract_socket,
+    "shown_socket": lambda: connects(SHOWN + "/stream", socket.SOCK_STREAM),
+    "shown_datagram_socket": lambda: connects(SHOWN + "/datagram", socket.SOCK_DGRAM),
+    "shown_socket_deeper": lambda: connects(SHOWN + "/below/stream", socket.SOCK_STREAM),
+    "shown_pipe": lambda: writes_pipe(SHOWN + "/pipe"),
+    "outside_socket": lambda: connects(OUTSIDE + "/stream", socket.SOCK_STREAM),
+    "left_objects": leaves_objects,
+    "sibling_cmdline": command_line_of_sibling,
+    "service_environ": lambda: environ_of_all(b"service's key"),
+    "service_memory": lambda: any_other(memory),
+    "service_ptrace": lambda: any_other(attach),
+    "service_readv": lambda: any_other(read_directly),
+    "service_kill": kill_service,
+    "service_kill_all": kill_all_with_service,
+    "service_shared_memory": shared_memory_of_service,
     "vsock": lambda: opens(40, socket.SOCK_STREAM),
     "netlink": lambda: opens(socket.AF_NETLINK, socket.SOCK_RAW),
     "packet": lambda: opens(socket.AF_PACKET, socket.SOCK_RAW),

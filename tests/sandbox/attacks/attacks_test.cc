@@ -3,31 +3,16 @@
 // grant says so. The rest is printed as open; docs/sandbox.md has the table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/inotify.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <map>
-#include <optional>
 #include <set>
-#include <sstream>
-#include <thread>
-#include <utility>
 
-#include "base/random.h"
-#include "sandbox/marked_processes.h"
-#include "sandbox/test_room.h"
+#include "sandbox/attacks/scene.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -42,6 +27,14 @@ bool Promised(const std::string& attack, const Grant& grant) {
   static const std::set<std::string> privileged = {"packet", "raw_ip", "userfaultfd", "mount", "realtime"};
   if (privileged.contains(attack)) return grant.seccomp || grant.own_uid;
   if (attack == "service") return grant.own_network || grant.landlock >= 4;
+  if (attack == "multipath" || attack == "fast_open" || attack == "listen") {
+    return grant.own_network || grant.landlock >= 4;
+  }
+  if (attack == "shown_pipe") return grant.root_folder || grant.landlock > 0;
+  if (attack.starts_with("shown_") || attack == "outside_socket") return grant.root_folder;
+  if (attack == "left_objects") return grant.root_folder || grant.landlock > 0 || grant.own_uid;
+  if (attack == "sibling_cmdline") return grant.private_proc;
+  if (attack.starts_with("service_")) return grant.own_network;
   if (attack == "abstract_socket") return grant.own_network || grant.landlock >= 6;
   if (attack.starts_with("outside_") || attack == "note" || attack == "shared_memory") {
     return grant.root_folder || grant.landlock > 0;
@@ -71,165 +64,31 @@ bool Promised(const std::string& attack, const Grant& grant) {
   return apart;
 }
 
-// A service of the machine: on a TCP port, or an abstract unix socket.
-class Listener {
- public:
-  explicit Listener(int family) : fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_storage address{};
-    address.ss_family = static_cast<sa_family_t>(family);
-    socklen_t size = sizeof(sockaddr_in);
-    if (family == AF_UNIX) {
-      name_ = "ingot-test-" + base::RandomHex(8);
-      auto* const local = reinterpret_cast<sockaddr_un*>(&address);
-      std::copy(name_.begin(), name_.end(), local->sun_path + 1);
-      size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
-    } else {
-      reinterpret_cast<sockaddr_in*>(&address)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    }
-    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(fd_.get(), 16), 0);
-    size = sizeof(address);
-    getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
-  }
-  int port() const { return port_; }
-  const std::string& name() const { return name_; }
-
- private:
-  const Fd fd_;
-  int port_ = 0;
-  std::string name_;
-};
-
-// The victims: a substrate with a sibling in another room, tasks and a run.
-class Scene {
- public:
-  Scene(const std::string& rung, uint32_t refused) {
-    prctl(PR_SET_DUMPABLE, 0);  // as every process of Ingot that holds keys
-    runs_ = folder_.path() + "/runs";
-    std::filesystem::create_directories(runs_ + "/run");
-    std::ofstream(runs_ + "/run/metrics.jsonl") << "record";
-    tasks_ = folder_.path() + "/tasks.jsonl";
-    std::ofstream(tasks_) << "secret answer";
-    SubstrateOptions options;
-    options.work_root = folder_.path() + "/work";
-    options.hidden = {runs_, tasks_};
-    options.rung = rung;
-    options.totals = {.memory_bytes = 256 << 20, .processes = 64, .cpus = 0.5};
-    options.disk = {.bytes = 64 << 20, .files = 5000};
-    outside_ = folder_.path() + "/outside";
-    std::filesystem::create_directories(outside_);
-    std::filesystem::permissions(outside_, std::filesystem::perms::all);
-    std::ofstream(outside_ + "/file") << "outside";
-    auto made = LocalSubstrate::Make(options, refused);
-    if (!made.ok()) std::printf("%s\n", made.status().ToString().c_str());
-    substrate_ = made.ok() ? *std::move(made) : nullptr;
-  }
-  ~Scene() {
-    cancel_.Cancel();
-    if (neighbour_.joinable()) neighbour_.join();
-  }
-
-  LocalSubstrate* substrate() { return substrate_.get(); }
-  const Grant& grant() const { return substrate_->grant(); }
-
-  // Starts the sibling. False: it does not run.
-  bool Begin() {
-    auto room = substrate_->Prepare();
-    if (!room.ok()) return false;
-    sibling_ = *std::move(room);
-    if (!sibling_->WriteFile("file", "sibling's file").ok()) return false;
-    neighbour_ = std::thread([this] {
-      Command command{.argv = {"sleep", sibling_mark_.sleep()},
-                      .env = {{"PATH", "/usr/bin:/bin"}, {"KEY", "sibling's key"}},
-                      .working_dir = sibling_->work(),
-                      .stdin_text = ""};
-      Limits limits;
-      limits.wall_time = std::chrono::seconds(600);
-      (void)sibling_->Run(command, limits, &cancel_);
-    });
-    return sibling_mark_.Await(1);
-  }
-
-  absl::StatusOr<Outcome> Attack(const std::string& name) {
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Room> room, substrate_->Prepare());
-    std::ostringstream script;
-    script << std::ifstream(INGOT_SOURCE_DIR "/tests/sandbox/attacks/attack.py").rdbuf();
-    INGOT_RETURN_IF_ERROR(room->WriteFile("attack.py", script.str()));
-    Command command{.argv = {"python3", "attack.py", name},
-                    .env = {{"PATH", "/usr/bin:/bin"},
-                            {"OWNER", std::to_string(getpid())},
-                            {"SIBLING", std::to_string(sibling_mark_.Any())},
-                            {"SIBLING_WORK", sibling_->work()},
-                            {"TASKS", tasks_},
-                            {"RUNS", runs_},
-                            {"OUTSIDE", outside_},
-                            {"SERVICE", std::to_string(service_.port())},
-                            {"ABSTRACT", abstract_.name()},
-                            {"NONCE", nonce_},
-                            {"SLEEP", left_.sleep()}},
-                    .working_dir = room->work(),
-                    .stdin_text = ""};
-    Limits limits;
-    limits.wall_time = std::chrono::seconds(180);  // on a loaded machine
-    std::thread watcher;
-    if (name == "inotify") watcher = std::thread([&] { has_inotify_ = AskForInotify(*room); });
-    auto outcome = room->Run(command, limits, nullptr);
-    if (watcher.joinable()) watcher.join();
-    return outcome;
-  }
-
-  // The harm that is seen from outside after an attack, and mends it for the next one; empty = none.
-  std::string Harm() {
-    std::string harm;
-    if (left_.Count() != 0) harm = "it left processes behind";
-    if (sibling_mark_.Count() != 1) harm = "the sibling is gone";
-    if (!std::exchange(has_inotify_, true)) harm = "nothing of inotify is left for this user";
-    if (std::filesystem::exists(runs_ + "/taken")) {
-      harm = "the run's folder was renamed";
-      std::filesystem::rename(runs_ + "/taken", runs_ + "/run");
-    }
-    for (const std::string& folder : {runs_ + "/run", sibling_->work(), outside_, std::string("/tmp"),
-                                      std::string("/var/tmp"), std::string("/dev/shm")}) {
-      if (std::filesystem::remove(folder + "/planted-" + nonce_)) harm = "it wrote into " + folder;
-    }
-    return harm;
-  }
-
- private:
-  // Whether this process gets an instance while the attack holds those that it could take.
-  static bool AskForInotify(Room& room) {
-    for (int i = 0; i < 6000 && !room.ReadFile("held", 1).ok(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    const Fd made(inotify_init1(IN_CLOEXEC));
-    EXPECT_TRUE(room.WriteFile("go", "").ok());
-    return made.valid();
-  }
-
-  bool has_inotify_ = true;
-  const TestFolder folder_;
-  const MarkedProcesses sibling_mark_, left_;
-  const std::string nonce_ = base::RandomHex(8);
-  const Listener service_{AF_INET}, abstract_{AF_UNIX};
-  std::string runs_, tasks_, outside_;
-  Cancellation cancel_;
-  std::unique_ptr<LocalSubstrate> substrate_;
-  std::unique_ptr<Room> sibling_;
-  std::thread neighbour_;
-};
-
 constexpr const char* kAttacks[] = {"parent_memory",  "parent_environ", "owner_memory",      "owner_environ",
                                     "owner_signal",   "owner_maps",     "owner_descriptors", "owner_descriptor",
                                     "owner_ptrace",   "owner_readv",    "sibling_environ",   "sibling_memory",
                                     "sibling_ptrace", "sibling_signal", "sibling_folder",    "sibling_write",
                                     "tasks_read",     "tasks_uncover",  "runs_read",         "tasks_read_by_root_link",
                                     "capabilities",   "descriptors",    "daemons",           "kill_parent",
-                                    "kill_all",       "runs_write",     "runs_replace"};
+                                    "kill_all",       "runs_write",     "runs_replace",      "sibling_cmdline"};
+
+// On a service of the recipe, which runs where rooms have a network of their own.
+constexpr const char* kServiceAttacks[] = {"service_environ",      "service_memory", "service_ptrace",
+                                           "service_readv",        "service_kill",   "service_kill_all",
+                                           "service_shared_memory"};
 
 // On the machine.
 constexpr const char* kMachineAttacks[] = {"service",
+                                           "multipath",
+                                           "fast_open",
+                                           "listen",
                                            "abstract_socket",
+                                           "shown_socket",
+                                           "shown_datagram_socket",
+                                           "shown_socket_deeper",
+                                           "shown_pipe",
+                                           "outside_socket",
+                                           "left_objects",
                                            "vsock",
                                            "netlink",
                                            "packet",
@@ -298,10 +157,14 @@ void AttackAll(const std::string& rung, uint32_t refused, const std::function<bo
   }
   ASSERT_TRUE(scene.Begin());
   for (const std::string name : kAttacks) AttackOnce(scene, name);
+  for (const std::string name : kServiceAttacks) {
+    if (scene.grant().own_network) AttackOnce(scene, name);
+  }
   for (const std::string name : kMachineAttacks) {
-    // These take seconds, and are the same in every strength of the rung `process`.
+    // The weaker strengths of the rung `process` add nothing where the strongest one waits for seconds, or promises nothing.
     const bool waits = name.starts_with("disk_") || name == "many_empty_files" || name == "cpu";
-    if (!waits || scene.grant().rung != Rung::kProcess || refused == 0) AttackOnce(scene, name);
+    const bool is_weaker = scene.grant().rung == Rung::kProcess && refused != 0;
+    if (!is_weaker || (!waits && Promised(name, scene.grant()))) AttackOnce(scene, name);
   }
 }
 
