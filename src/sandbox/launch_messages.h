@@ -25,9 +25,10 @@ enum WallPart : uint32_t {
   kPrivateProc = 1 << 4,
   kKeepsCapabilities = 1 << 5,  // no part but a hole: commands keep capabilities and may gain more
   kNetNamespace = 1 << 6,       // the loopback interface has one listener, the gateway's
-  kRootFolder = 1 << 7,         // a root folder with what SetUp shows, read-only, and nothing else; IPC and host name are the room's
-  kSeccomp = 1 << 8,            // SetUp's filter of system calls
-  kLandlock = 1 << 9,           // files, TCP ports, signals and abstract sockets, where there are no namespaces
+  kRootFolder =
+      1 << 7,  // a root folder with what SetUp shows, read-only, and nothing else; IPC and host name are the room's
+  kSeccomp = 1 << 8,   // SetUp's filter of system calls
+  kLandlock = 1 << 9,  // files, TCP ports, signals and abstract sockets, where there are no namespaces
 };
 
 // The steps of a start, in order. A failure names its step.
@@ -68,6 +69,7 @@ struct SetUpHeader {
   uint32_t visible = 0;       // paths that rooms see, read-only
   uint32_t sources = 0;       // paths at or below which root folders of images may lie
   uint32_t filter_bytes = 0;  // a program of struct sock_filter
+  uint32_t left_out = 0;      // a Measure, for tests; 0 = none
 };
 // Descriptors of a SetUp: the file.
 inline constexpr int kSetUpDescriptors = 1;

@@ -23,8 +23,8 @@ extern "C" const char _binary_ingot_launcher_end[];
 namespace ingot::sandbox {
 namespace {
 
-// A launcher answers its SetUp within milliseconds; a machine under load may need more.
-constexpr int kSetUpPatienceMs = 10'000;
+// A launcher answers its SetUp within milliseconds, or seconds where it looks through shown folders.
+constexpr int kSetUpPatienceMs = 60'000;
 constexpr int kOpenPatienceMs = 60'000;
 constexpr std::chrono::seconds kEndPatience{10};
 constexpr int kSocketPatienceMs = 10'000;
@@ -58,7 +58,8 @@ std::string SetUpParcel(const LauncherOptions& options) {
                      .hidden = 0,
                      .visible = static_cast<uint32_t>(options.visible.size()),
                      .sources = static_cast<uint32_t>(options.sources.size()),
-                     .filter_bytes = static_cast<uint32_t>(options.filter.size())};
+                     .filter_bytes = static_cast<uint32_t>(options.filter.size()),
+                     .left_out = static_cast<uint32_t>(options.left_out)};
   AddString(strings, options.work_root);
   for (const std::string& path : options.hidden) {
     struct stat info;
@@ -272,8 +273,9 @@ absl::Status Launcher::Begin(LaunchFailure& failure) {
   const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
   const Command command{.argv = {"ingot-launcher"}, .env = {}, .working_dir = "/", .stdin_text = ""};
+  // Rooms limit the core files of their commands. The launcher writes none, as it cannot be traced.
   const absl::StatusOr<pid_t> pid =
-      Spawn(command, {pair.theirs.get(), null.get(), null.get()}, {.program_fd = file.get()});
+      Spawn(command, {pair.theirs.get(), null.get(), null.get()}, {.dumps_core = true, .program_fd = file.get()});
   if (!pid.ok()) {
     return base::Annotate(pid.status(),
                           "cannot start the launcher of agents, a file in memory (the sysctl vm.memfd_noexec must not "

@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "sandbox/launch_messages.h"
+#include "sandbox/measures.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -25,10 +26,11 @@ namespace ingot::sandbox {
 struct LauncherOptions {
   uint32_t walls = 0;  // WallPart
   std::string work_root;
-  std::vector<std::string> hidden;   // with kMountNamespace: absolute paths; missing ones are skipped
-  std::vector<std::string> visible;  // with kRootFolder or kLandlock: absolute paths that rooms see
-  std::vector<std::string> sources;  // with kRootFolder: paths at or below which root folders of images may lie
-  std::string filter;                // with kSeccomp: struct sock_filter's bytes
+  std::vector<std::string> hidden;    // with kMountNamespace: absolute paths; missing ones are skipped
+  std::vector<std::string> visible;   // with kRootFolder or kLandlock: absolute paths that rooms see
+  std::vector<std::string> sources;   // with kRootFolder: paths at or below which root folders of images may lie
+  std::string filter;                 // with kSeccomp: struct sock_filter's bytes
+  Measure left_out = Measure::kNone;  // for tests
 };
 
 // One room, as RoomHeader has it.

@@ -166,8 +166,13 @@ absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::Try(uint32_t walls) {
     INGOT_ASSIGN_OR_RETURN(uid, ground_.uids->Take());
   }
   const SubstrateOptions& options = ground_.options;
-  LauncherOptions wall{
-      .walls = walls, .work_root = ground_.work_root, .hidden = options.hidden, .visible = {}, .sources = {}, .filter = ""};
+  LauncherOptions wall{.walls = walls,
+                       .work_root = ground_.work_root,
+                       .hidden = options.hidden,
+                       .visible = {},
+                       .sources = {},
+                       .filter = "",
+                       .left_out = ground_.left_out};
   if ((walls & (kRootFolder | kLandlock)) != 0) wall.visible = ShownPaths(options);
   if ((walls & kRootFolder) != 0) wall.sources = ImageSources(options);
   if ((walls & kLandlock) != 0) wall.visible = WithoutHidden(wall.visible, options.hidden);

@@ -52,6 +52,7 @@ struct LocalGround {
   std::unique_ptr<UidRange> uids;         // null: rooms have Ingot's uid
   std::unique_ptr<ControlGroups> groups;  // null: rooms have no totals
   std::unique_ptr<Launcher> launcher;
+  Measure left_out = Measure::kNone;  // of the walls, for tests
 };
 
 class LocalRoom final : public Room {

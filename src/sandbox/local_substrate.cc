@@ -15,8 +15,8 @@ namespace ingot::sandbox {
 
 namespace fs = std::filesystem;
 
-absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const SubstrateOptions& options,
-                                                                     uint32_t refused) {
+absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const SubstrateOptions& options, uint32_t refused,
+                                                                     Measure left_out) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_RETURN_IF_ERROR(CheckNotHidden(options));
   std::error_code error;
@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const Subst
                                                       info.st_uid, ", who could change agents' files: name another"));
   }
   std::unique_ptr<LocalSubstrate> substrate(new LocalSubstrate(options));
+  substrate->ground_.left_out = left_out;
   substrate->ground_.work_root = Canonical(options.work_root);
   std::ifstream users("/etc/passwd");
   for (std::string line; std::getline(users, line);) absl::StrAppend(&substrate->ground_.known_users, line, "\n");

@@ -28,8 +28,10 @@ inline constexpr uint32_t kGroupsRefused = 1u << 31;
 
 class LocalSubstrate final : public Substrate {
  public:
-  // `refused`: a WallPart set that counts as refused by the machine, for tests of weaker ones.
-  static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t refused = 0);
+  // For tests: `refused` is a WallPart set that counts as refused by the machine, and `left_out` a measure that the launcher
+  // leaves out.
+  static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t refused = 0,
+                                                              Measure left_out = Measure::kNone);
   const Grant& grant() const override { return ground_.grant; }
   const SubstrateOptions& options() const override { return ground_.options; }
   using Substrate::Prepare;

@@ -62,7 +62,7 @@ TEST_F(SubstrateTest, TheGrantIsWhatCommandsGet) {
   } else {
     EXPECT_EQ(uid, geteuid());
   }
-  EXPECT_TRUE(!grant.pid_namespace || pid == 2) << pid;
+  EXPECT_TRUE(!grant.pid_namespace || pid <= 3) << pid;  // one process removes what an earlier room left
   EXPECT_TRUE(!grant.private_proc || processes <= 5) << processes;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/root.h"
 #include "sandbox/launcher/wall.h"
 
@@ -24,7 +25,7 @@ int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   LaunchFailure failure;
   pid_t command = -1;
-  if (const int error = MountProc()) {
+  if (const int error = Raises(Measure::kProcApartFromCompanions) ? MountProc() : 0) {
     failure = {LaunchStep::kProc, error, 0};
   } else {
     command = StartCommand(ground, room, start, fds, failure);
@@ -49,8 +50,8 @@ pid_t StartApart(const Ground& ground, const RoomPlan& room, const Start& start,
                  LaunchFailure& failure, int& ends) {
   int answers[2];
   if (pipe2(answers, O_CLOEXEC) != 0) return -1;
-  const auto first = static_cast<pid_t>(
-      syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  const auto first =
+      static_cast<pid_t>(syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
   if (first == 0) {
     close(answers[0]);
     RunFirst(ground, room, start, fds, answers[1]);
@@ -68,7 +69,8 @@ pid_t StartApart(const Ground& ground, const RoomPlan& room, const Start& start,
 }
 
 int SeparateShared(uint32_t shm_bytes) {
-  if (unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0) return errno;
+  if (unshare(CLONE_NEWNS | FlagOf(Measure::kCompanionSharesNoMemory, CLONE_NEWIPC)) != 0) return errno;
+  if (!Raises(Measure::kCompanionSharesNoShm)) return 0;
   return MountShm("/dev/shm", shm_bytes);
 }
 

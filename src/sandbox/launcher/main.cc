@@ -17,6 +17,7 @@
 #include "sandbox/launch_messages.h"
 #include "sandbox/launcher/descendants.h"
 #include "sandbox/launcher/landlock.h"
+#include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/room.h"
 #include "sandbox/launcher/root.h"
@@ -62,10 +63,13 @@ LaunchFailure SetUp(int file, Ground& ground) {
             .visible_count = header->visible,
             .filter = filter,
             .filter_bytes = header->filter_bytes};
+  left_out = static_cast<Measure>(header->left_out);
   if ((ground.walls & kLandlock) != 0 && LandlockVersion() == 0) return {LaunchStep::kLandlockRules, ENOSYS, 0};
   if ((ground.walls & kMountNamespace) == 0) return {};
   const bool user = (ground.walls & kUserNamespace) != 0;
-  if (unshare(CLONE_NEWNS | (user ? CLONE_NEWUSER : 0)) != 0) return {LaunchStep::kNamespaces, errno, 0};
+  const int flags =
+      FlagOf(Measure::kLauncherMounts, CLONE_NEWNS) | (user ? FlagOf(Measure::kLauncherUsers, CLONE_NEWUSER) : 0);
+  if (unshare(flags) != 0) return {LaunchStep::kNamespaces, errno, 0};
   if (user) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
   }
@@ -145,7 +149,7 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
   LaunchReport report;
   report.failure = SetUp(set_up.fds[0], ground);
   close(set_up.fds[0]);
-  prctl(PR_SET_DUMPABLE, 0);
+  if (Raises(Measure::kLauncherUntraceable)) prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   if (send(kSocket, &report, sizeof(report), MSG_NOSIGNAL) < 0) _exit(1);
   Serve(ground);

@@ -21,6 +21,7 @@
 #include "sandbox/launcher/command.h"
 #include "sandbox/launcher/descendants.h"
 #include "sandbox/launcher/ipc.h"
+#include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/network.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/root.h"
@@ -45,6 +46,7 @@ bool ReadPlan(int fd, RoomPlan& plan) {
 // Everything in the room is the first thing that the kernel ends where the machine's memory is used up: rather an
 // episode than the run. Without right to its own file the process stays as it is.
 void OfferToTheKernel() {
+  if (!Raises(Measure::kEndsFirstWithoutMemory)) return;
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score < 0) return;
   [[maybe_unused]] const ssize_t wrote = write(score, "1000", 4);
@@ -65,7 +67,7 @@ LaunchFailure RaiseWall(const Ground& ground, const RoomPlan& plan, int (&fds)[k
   if ((ground.walls & kUserNamespace) != 0) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
   }
-  if ((ground.walls & kPrivateProc) != 0) {
+  if ((ground.walls & kPrivateProc) != 0 && Raises(Measure::kOwnProc)) {
     if (const int error = MountProc()) return {LaunchStep::kProc, error, 0};
   }
   if ((ground.walls & kNetNamespace) != 0) {
@@ -253,9 +255,10 @@ bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStar
   LaunchFailure failure;
   int ends = -1;
   const bool stays = start.header->stays != 0;
-  const bool is_apart = !stays && has_companions && (ground.walls & kRootFolder) != 0;
-  const pid_t command = is_apart ? StartApart(ground, plan, start, fds, failure, ends)
-                                 : StartCommand(ground, plan, start, fds, failure);
+  const bool is_apart =
+      !stays && has_companions && (ground.walls & kRootFolder) != 0 && Raises(Measure::kApartFromCompanions);
+  const pid_t command =
+      is_apart ? StartApart(ground, plan, start, fds, failure, ends) : StartCommand(ground, plan, start, fds, failure);
   if (command < 0) {
     ReportFailure(control, LaunchStep::kSession, errno, 0);
     return true;
@@ -286,7 +289,10 @@ void GiveSocket(int room) {
 
 // Where the room has no IPC namespace.
 void RemoveLeftIpc(const Ground& ground, uid_t uid) {
-  if ((ground.walls & kOwnUid) != 0 && (ground.walls & kRootFolder) == 0 && uid != 0) RemoveIpcOf(uid);
+  if ((ground.walls & kOwnUid) != 0 && (ground.walls & kRootFolder) == 0 && uid != 0 &&
+      Raises(Measure::kLeftIpcRemoved)) {
+    RemoveIpcOf(uid);
+  }
 }
 
 // The Starts that come over the room's socket, one after another, until it ends.
@@ -339,11 +345,15 @@ Incoming Receive(int socket) {
 
 int CloneFlags(const Ground& ground) {
   int flags = SIGCHLD;
-  if ((ground.walls & kUserNamespace) != 0) flags |= CLONE_NEWUSER;
-  if ((ground.walls & kPidNamespace) != 0) flags |= CLONE_NEWPID;
-  if ((ground.walls & kMountNamespace) != 0) flags |= CLONE_NEWNS;
-  if ((ground.walls & kRootFolder) != 0) flags |= CLONE_NEWIPC | CLONE_NEWUTS;
-  if ((ground.walls & kNetNamespace) != 0) flags |= CLONE_NEWNET;
+  const auto add = [&](uint32_t part, Measure measure, int flag) {
+    if ((ground.walls & part) != 0) flags |= FlagOf(measure, flag);
+  };
+  add(kUserNamespace, Measure::kUserNamespaceOfRoom, CLONE_NEWUSER);
+  add(kPidNamespace, Measure::kPidNamespaceOfRoom, CLONE_NEWPID);
+  add(kMountNamespace, Measure::kMountNamespaceOfRoom, CLONE_NEWNS);
+  add(kRootFolder, Measure::kIpcNamespaceOfRoom, CLONE_NEWIPC);
+  add(kRootFolder, Measure::kHostNameNamespaceOfRoom, CLONE_NEWUTS);
+  add(kNetNamespace, Measure::kNetworkNamespaceOfRoom, CLONE_NEWNET);
   return flags;
 }
 
@@ -356,9 +366,9 @@ void ReportFailure(int control, LaunchStep step, int error, int index) {
 void RunRoom(const Ground& ground, const Incoming& open) {
   const int room = open.fds[1];
   OfferToTheKernel();  // while the file belongs to this user
-  prctl(PR_SET_DUMPABLE, 0);
+  prctl(PR_SET_DUMPABLE, Raises(Measure::kFirstUntraceable) ? 0 : 1);
   prctl(PR_SET_NAME, "ingot-room");
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (Raises(Measure::kAdoptsOrphans)) prctl(PR_SET_CHILD_SUBREAPER, 1);
   RoomPlan plan;
   if (!ReadPlan(open.fds[0], plan)) {
     ReportFailure(room, LaunchStep::kMessage, EINVAL, 0);

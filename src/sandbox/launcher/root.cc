@@ -11,6 +11,7 @@
 
 #include <initializer_list>
 
+#include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/mounts.h"
 #include "sandbox/launcher/shown.h"
 #include "sandbox/launcher/wall.h"
@@ -104,7 +105,8 @@ int Overlay(const RoomPlan& plan, const char* part, const char* base, const char
                                          part, (walls & kUserNamespace) != 0 ? ",userxattr" : ""));
   }
   if (used >= sizeof(options)) return E2BIG;
-  return mount("ingot", target, "overlay", kNoSuid | kNoDev, options) == 0 ? 0 : errno;
+  const unsigned long flags = FlagOf(Measure::kLayersNoSuid, kNoSuid) | FlagOf(Measure::kLayersNoDev, kNoDev);
+  return mount("ingot", target, "overlay", flags, options) == 0 ? 0 : errno;
 }
 
 LaunchFailure LayerFolders(const RoomPlan& plan, uint32_t walls, int (&fds)[2]) {
@@ -145,13 +147,17 @@ LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
   if (bound.step != LaunchStep::kNone) return bound;
   if (plan.room[0] != 0) {
     snprintf(source, sizeof(source), "%s/tmp", plan.room);
-    if (mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 1};
+    if (Raises(Measure::kOwnTmp) && mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0)
+      return {LaunchStep::kFolder, errno, 1};
   }
   if (const int error = MountShm(at("/dev/shm"), plan.header->shm_bytes)) return {LaunchStep::kFolder, error, 2};
   if (root[0] != 0) bound = MountBinds(plan, root);
   if (bound.step != LaunchStep::kNone) return bound;
-  [[maybe_unused]] const int pts =
-      mount("devpts", at("/dev/pts"), "devpts", kNoSuid | kNoExec, "newinstance,ptmxmode=0666,mode=620");
+  const unsigned long flags = FlagOf(Measure::kTerminalsNoSuid, kNoSuid) | FlagOf(Measure::kTerminalsNoExec, kNoExec);
+  if (Raises(Measure::kOwnTerminals)) {
+    [[maybe_unused]] const int pts =
+        mount("devpts", at("/dev/pts"), "devpts", flags, "newinstance,ptmxmode=0666,mode=620");
+  }
   return {};
 }
 
@@ -226,7 +232,10 @@ int PlaceDevice(const char* path, int tree) {
 int PlaceWorkRoot(const char* path, int tree) {
   char target[4096];
   if (snprintf(target, sizeof(target), ".%s", path) >= static_cast<int>(sizeof(target))) return ENAMETOOLONG;
-  int error = SetAttributes(tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, true);
+  int error = SetAttributes(tree,
+                            FlagOf<uint64_t>(Measure::kWorkRootNoSuid, MOUNT_ATTR_NOSUID) |
+                                FlagOf<uint64_t>(Measure::kWorkRootNoDev, MOUNT_ATTR_NODEV),
+                            true);
   // Below a shown folder it is there already.
   if (error == 0 && access(target, F_OK) != 0) error = MakePlace(target, true);
   if (error == 0) error = Place(tree, target);
@@ -237,13 +246,18 @@ int PlaceWorkRoot(const char* path, int tree) {
 }  // namespace
 
 int MountShm(const char* path, uint32_t bytes) {
-  char options[80];
-  snprintf(options, sizeof(options), "mode=1777,size=%u,nr_inodes=4096", bytes);
-  return mount("ingot", path, "tmpfs", kNoSuid | kNoDev, options) == 0 ? 0 : errno;
+  if (!Raises(Measure::kOwnShm)) return 0;
+  char options[80], size[32];
+  snprintf(size, sizeof(size), ",size=%u", bytes);
+  snprintf(options, sizeof(options), "mode=1777%s%s", Raises(Measure::kShmSize) ? size : "",
+           Raises(Measure::kShmFiles) ? ",nr_inodes=4096" : "");
+  const unsigned long flags = FlagOf(Measure::kShmNoSuid, kNoSuid) | FlagOf(Measure::kShmNoDev, kNoDev);
+  return mount("ingot", path, "tmpfs", flags, options) == 0 ? 0 : errno;
 }
 
 int BuildRoot(const RootPlan& plan) {
-  const int nobody = plan.maps_owners ? UserNamespaceOf(kNobodysId, kNobodysId) : -1;
+  const int nobody =
+      plan.maps_owners && Raises(Measure::kShownOwnersMapped) ? UserNamespaceOf(kNobodysId, kNobodysId) : -1;
   int error = 0;
   for (uint32_t i = 0; i < plan.visible_count && error == 0; ++i) error = TakeShown(plan.visible[i], nobody);
   for (uint32_t i = 0; nobody >= 0 && i < plan.source_count && error == 0; ++i) error = TakeSource(plan.sources[i]);
@@ -254,7 +268,8 @@ int BuildRoot(const RootPlan& plan) {
   const int proc = CloneTree("/proc", true), work_root = CloneTree(plan.work_root, true);
   if (error != 0) return error;
   // Any folder will do: this mount becomes the root.
-  if (mount("ingot", "/tmp", "tmpfs", kNoSuid, "mode=0755,size=1m,nr_inodes=4096") != 0 || chdir("/tmp") != 0)
+  if (mount("ingot", "/tmp", "tmpfs", FlagOf(Measure::kRootNoSuid, kNoSuid), "mode=0755,size=1m,nr_inodes=4096") != 0 ||
+      chdir("/tmp") != 0)
     return errno;
   error = MakeFrame();
   if (error == 0) error = PlaceShown();
@@ -263,9 +278,10 @@ int BuildRoot(const RootPlan& plan) {
   close(proc);
   if (error == 0) error = PlaceWorkRoot(plan.work_root, work_root);
   if (error != 0) return error;
-  if (syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", kDetach) != 0 || chdir("/") != 0) return errno;
+  if (syscall(SYS_pivot_root, ".", ".") != 0) return errno;
+  if ((Raises(Measure::kOldRootDetached) && umount2(".", kDetach) != 0) || chdir("/") != 0) return errno;
   const int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  error = SetAttributes(root, MOUNT_ATTR_RDONLY, false);
+  error = SetAttributes(root, FlagOf<uint64_t>(Measure::kRootReadOnly, MOUNT_ATTR_RDONLY), false);
   close(root);
   return error;
 }

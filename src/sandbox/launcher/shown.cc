@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/mounts.h"
 
 // <sys/mount.h> and <linux/mount.h> of Debian 12 define the same types.
@@ -28,7 +29,7 @@ struct Taken {
   bool is_folder = false;
   bool keeps_owners = false;  // sockets in it must be covered
   bool is_source = false;
-  char link[256] = "";        // the target of a link
+  char link[256] = "";  // the target of a link
 } taken[kMostTaken];
 int taken_count = 0;
 
@@ -136,7 +137,10 @@ int PlaceLink(const char* target, const char* path) {
 int PlaceOne(const Taken& one, const char* path) {
   if (one.link[0] != 0) return PlaceLink(one.link, path);
   if (one.tree < 0) return 0;
-  int error = SetAttributes(one.tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_RDONLY, true);
+  int error = SetAttributes(one.tree,
+                            FlagOf<uint64_t>(Measure::kShownNoSuid, MOUNT_ATTR_NOSUID) |
+                                FlagOf<uint64_t>(Measure::kShownReadOnly, MOUNT_ATTR_RDONLY),
+                            true);
   // A path below one that is shown already is there.
   if (error == 0 && access(path, F_OK) != 0) error = MakePlace(path, one.is_folder);
   if (error == 0) error = Place(one.tree, path);
@@ -148,7 +152,10 @@ int PlaceOne(const Taken& one, const char* path) {
 int CoverFile(const char* path) {
   const int empty = CloneTree(kEmptyFile, false);
   if (empty < 0) return errno;
-  int error = SetAttributes(empty, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, false);
+  int error = SetAttributes(empty,
+                            FlagOf<uint64_t>(Measure::kChannelCoversReadOnly, MOUNT_ATTR_RDONLY) | MOUNT_ATTR_NOSUID |
+                                MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+                            false);
   if (error == 0) error = Place(empty, path);
   close(empty);
   return error == ENOENT ? 0 : error;  // it has gone
@@ -196,7 +203,7 @@ int MakeSources() {
   char path[64];
   snprintf(path, sizeof(path), ".%s", kSources);
   if (const int error = MakePlace(path, true)) return error;
-  return mount("ingot", path, "tmpfs", kNoSuid | kNoDev | kNoExec, "mode=0700,size=1m,nr_inodes=4096") == 0 ? 0 : errno;
+  return mount("ingot", path, "tmpfs", 0, "mode=0700,size=1m,nr_inodes=4096") == 0 ? 0 : errno;
 }
 
 int CoverChannelsOf(const Taken& one) {
@@ -230,7 +237,10 @@ int TakeSource(const char* path) {
   return 0;
 }
 
-int LeaveSources() { return umount2(kSources, kDetach) == 0 || errno == EINVAL || errno == ENOENT ? 0 : errno; }
+int LeaveSources() {
+  if (!Raises(Measure::kSourcesDetached)) return 0;
+  return umount2(kSources, kDetach) == 0 || errno == EINVAL || errno == ENOENT ? 0 : errno;
+}
 
 int PlaceShown() {
   if (const int error = MakePlace(kEmptyFile, false)) return error;
@@ -242,7 +252,7 @@ int PlaceShown() {
     if (const int error = PlaceOne(taken[i], path)) return error;
   }
   for (int i = 0; i < taken_count; ++i) {
-    if (!taken[i].keeps_owners) continue;
+    if (!taken[i].keeps_owners || !Raises(Measure::kChannelsCovered)) continue;
     if (const int error = CoverChannelsOf(taken[i])) return error;
   }
   return 0;
