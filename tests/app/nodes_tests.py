@@ -4,7 +4,7 @@
 Cases: nodes (a node with reward stage, scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes; the
 node that drives the run serves its page and feeds its logger), nodes_logger (so does a node that is stopped and started again),
 nodes_engines (a node with an engine dies, and another one runs its engine), nodes_pools (two nodes serve one pool in
-PostgreSQL; each dies, and one comes back), mutual_tls (roles that show each other
+PostgreSQL; each dies, and one comes back; a standby is promoted, and the old primary comes back too), mutual_tls (roles that show each other
 certificates train a run).
 """
 import collections
@@ -15,6 +15,7 @@ import pathlib
 import re
 import subprocess
 import threading
+import time
 
 from ingot_runs import GROUPS, SHORT, check, check_run, end, main, status, wait_for_rows, wait_until, write_secret
 from page_tests import Page
@@ -192,10 +193,12 @@ def case_nodes_engines(ingot):
 
 def case_nodes_pools(ingot):
     server = PostgresServer()
+    standby = PostgresServer(server)
     groups = [{"name": "control", "roles": ["scheduler", "rollout", "gateway", "trainer", "agents"]},
               {"name": "pools", "nodes": 2, "roles": ["datapool"]}]
     own = settings(ingot, "pools", groups, **{
-        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 48, **server.settings()})
+        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 60, **server.settings(),
+        "datapool.postgres.url": f"host={server.folder},{standby.folder} user=ingot dbname=postgres"})
     nodes = {}
 
     def kill(node):
@@ -215,13 +218,20 @@ def case_nodes_pools(ingot):
         kill(1)
         nodes["pools", 1] = start_node(ingot, own, "pools", 1)
         wait_until(lambda: "episodes" in status(ingot, own)[1].get("datapool-1", ""), "the node that came back", driver)
+        # Both processes leave the old primary, whose rows are old from now on: it is first in the url and not fenced.
+        rows, began = ingot.rows("pools"), time.monotonic()
+        server.replace_by(standby, pause=4)
+        wait_with(ingot, driver, "control", lambda: ingot.rows("pools") >= rows + 6, "steps over the promoted server")
+        print(f"steps over the promoted server after {time.monotonic() - began:.1f} s, 4 s of them its pause")
+        check(server.sql("select pg_is_in_recovery()") == "f", "the old primary still writes")
         kill(0)
         code = driver.wait(timeout=400)
         check(code == 0, f"exit code {code}: {output_of(ingot, 'control')}")
-        check_run(ingot, "pools", 48)
+        check_run(ingot, "pools", 60)
         check(ingot.journal("pools")[:len(before)] == before, "the journal lost what it held")
     finally:
         end(*nodes.values())
+        standby.close()
         server.close()
 
 
