@@ -53,6 +53,9 @@ struct NodePlace {
 // "rollout-INDEX", or the role itself.
 std::string RoleName(const std::string& role, int index);
 
+// Why this process ends, once another one is `name`: the holder of the entry, by its value, as a sentence.
+std::string DescribeTaken(const std::string& name, const std::string& holder, double ttl_s);
+
 // This machine's name. "unknown" = the system tells none.
 std::string MachineName();
 

@@ -126,6 +126,9 @@ def run_spread(ingot, own, steps):
         check(all(f"{role} is started here" in said for role in ("rewards", "scheduler", "gateway")), said)
         check_run(ingot, "spread", steps)
         check(nodes["trainers", 1].wait(timeout=180) == 0, output_of(ingot, "trainers", 1))
+        nodes["rest", 0].terminate()
+        check(nodes["rest", 0].wait(timeout=180) == 0 and f"the run 'spread' ended at step {steps} of {steps}" in
+              output_of(ingot, "rest"), output_of(ingot, "rest"))
     finally:
         end(*nodes.values())
 
@@ -143,7 +146,11 @@ def case_nodes_logger(ingot):
             link = ingot.call("view", f"{ingot.folder}/told").stdout
             check(Page(link.split("\n")[0]).open().json("/api/run")["live"], f"`ingot view` finds no page of the node: {link}")
             node.terminate()
-            check(node.wait(timeout=180) != 0, "a stopped run ended well")
+            check(node.wait(timeout=180) == 130, "a stopped run ended well")
+            said = re.search(r"stopped; saved \S.*; `(ingot node .*) --resume` goes on", output_of(ingot, "all"))
+            check(said and said[1].endswith(" --group all --node 0") and "run.name=told" in said[1], output_of(ingot, "all"))
+            told = ingot.ask("status", own).stderr
+            check(f"`{said[1]} --resume` continues the run" in told, told)
             logger.check_rows(ingot, "told")
             steps = ingot.rows("told") + 3
             code, output = ingot.run("node", own | {"scheduler.total_steps": steps}, ("--group", "all", "--resume"), timeout=180)
