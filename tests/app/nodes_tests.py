@@ -3,7 +3,8 @@
 
 Cases: nodes (a node with reward stage, scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes; the
 node that drives the run serves its page and feeds its logger), nodes_logger (so does a node that is stopped and started again),
-nodes_engines (a node with an engine dies, and another one runs its engine), nodes_pools (two nodes serve one pool in
+nodes_engines (a node with an engine dies, and another one runs its engine), nodes_back (a node whose roles moved comes back, after the
+driving node was killed too), nodes_pools (two nodes serve one pool in
 PostgreSQL; each dies, and one comes back), mutual_tls (roles that show each other
 certificates train a run).
 """
@@ -197,6 +198,40 @@ def case_nodes_engines(ingot):
         end(*nodes.values())
 
 
+def case_nodes_back(ingot):
+    groups = [{"name": "control", "roles": ["trainer"]}, {"name": "front", "roles": ["scheduler", "gateway"]},
+              {"name": "rest", "roles": ["datapool", "rollout", "agents"]}]
+    own = settings(ingot, "back", groups, **{"scheduler.total_steps": 40})
+    nodes = {}
+    try:
+        for group in ("front", "rest", "control"):
+            nodes[group] = start_node(ingot, own, group)
+        wait_with(ingot, nodes["control"], "control", lambda: ingot.rows("back") >= 3, "row 3")
+        nodes["front"].kill()
+        nodes["front"].wait()
+        wait_with(ingot, nodes["control"], "control", lambda: "gateway is started here" in output_of(ingot, "control"), "the move")
+        rows = ingot.rows("back")
+        wait_with(ingot, nodes["control"], "control", lambda: ingot.rows("back") >= rows + 3, "steps after the move")
+        nodes["front"] = start_node(ingot, own, "front")
+        code, said = nodes["front"].wait(timeout=60), output_of(ingot, "front")
+        driver = rf"is another process's: process {nodes['control'].pid} on \S+; once that process has ended, this node may be started again"
+        check(code == 1 and re.search(driver, said) and "{" not in said, f"the node that came back too early: {code} {said}")
+        nodes["control"].kill()
+        nodes["control"].wait()
+        wait_until(lambda: "NOT REACHED" in status(ingot, own)[1].get("control-0", ""), "the end of the driving node")
+        nodes["front"] = start_node(ingot, own, "front")
+        wait_until(lambda: "scheduler, gateway" in status(ingot, own)[1].get("front-0", ""), "the roles at their node", nodes["front"])
+        check(nodes["rest"].poll() is None, output_of(ingot, "rest"))
+        with open(f"{ingot.folder}/control-0.out", "w", encoding="utf-8") as output:
+            nodes["control"] = ingot.start("node", own, ("--group", "control", "--resume"), output)
+        rows = ingot.rows("back")
+        check(nodes["control"].wait(timeout=400) == 0 and "resuming from" in output_of(ingot, "control"), output_of(ingot, "control"))
+        check(rows < 40 and "is started here" not in output_of(ingot, "control"), f"row {rows}: {output_of(ingot, 'control')}")
+        check_run(ingot, "back", 40)
+    finally:
+        end(*nodes.values())
+
+
 def case_nodes_pools(ingot):
     server = PostgresServer()
     groups = [{"name": "control", "roles": ["scheduler", "rollout", "gateway", "trainer", "agents"]},
@@ -263,4 +298,4 @@ def case_mutual_tls(ingot):
 
 
 if __name__ == "__main__":
-    main(case_nodes, case_nodes_logger, case_nodes_engines, case_nodes_pools, case_mutual_tls)
+    main(case_nodes, case_nodes_logger, case_nodes_engines, case_nodes_back, case_nodes_pools, case_mutual_tls)
