@@ -40,7 +40,7 @@ absl::StatusOr<Exam> ExamOf(const v1::Task& task, sandbox::ImageStore* images) {
   INGOT_ASSIGN_OR_RETURN(exam.harbor, reward::ReadHarborTask(exam.payload));
   exam.task_dir = std::string(payload.at("task_dir").get_string());
   if (images != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(exam.image, images->Resolve(std::string(payload.at("image").get_string())));
+    INGOT_ASSIGN_OR_RETURN(exam.image, images->ResolveStrangers(std::string(payload.at("image").get_string())));
   }
   if (exam.image.rootfs.empty()) {
     exam.image.working_dir = kWorkAt;
@@ -191,7 +191,8 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
     substrate = *std::move(made);
     SayUnheld(substrate->grant(), *read, out);
   }
-  sandbox::ImageStore images(ImageStoreFolder(args.store));
+  // The texts of images are the tasks' own.
+  sandbox::ImageStore images(ImageStoreFolder(args.store), {.build_hosts = args.build_hosts, .folders = {args.folder}});
   int wrong = 0, tried = 0;
   for (const v1::Task& task : read->tasks) {
     const absl::StatusOr<Finding> finding = [&]() -> absl::StatusOr<Finding> {

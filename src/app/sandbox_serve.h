@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "http/options.h"
 #include "sandbox/substrate.h"
@@ -11,8 +12,9 @@ namespace ingot::app {
 struct SandboxServeArgs {
   http::Options http;
   sandbox::SubstrateOptions sandbox;
-  std::string key_file;  // one word, for its owner alone; empty = no key, on a loopback address only
-  std::string store;     // of images
+  std::string key_file;                    // one word, for its owner alone; empty = no key, on a loopback address only
+  std::string store;                       // of images
+  std::vector<std::string> image_folders;  // with archives that clients may name
   int slots = 4;
   int sessions = 64;
   double session_idle_s = 600;

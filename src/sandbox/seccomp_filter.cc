@@ -7,8 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <memory>
+#include <string_view>
 
 #include "sandbox/spawn.h"
 
@@ -62,6 +65,12 @@ constexpr const char* kDenied[] = {"mount",
                                    "sethostname",
                                    "setdomainname"};
 
+// Of kDenied and kNamespaceFlags, what a build may do.
+constexpr const char* kOfContainers[] = {"mount",      "umount2",       "pivot_root",  "open_tree",
+                                         "move_mount", "fsopen",        "fsconfig",    "fsmount",
+                                         "fspick",     "mount_setattr", "sethostname", "setdomainname"};
+constexpr uint64_t kNamespacesOfContainers = CLONE_NEWNS | CLONE_NEWUTS;
+
 constexpr uint64_t kNamespaceFlags[] = {CLONE_NEWUSER, CLONE_NEWNS,  CLONE_NEWPID,    CLONE_NEWNET,
                                         CLONE_NEWIPC,  CLONE_NEWUTS, CLONE_NEWCGROUP, 0x80 /* CLONE_NEWTIME */};
 constexpr uint64_t kTypeMask = 0xf;  // of a socket's type, beside SOCK_CLOEXEC and SOCK_NONBLOCK
@@ -86,9 +95,16 @@ class Rules {
 };
 
 void AddRules(Rules& rules, const FilterOptions& options) {
-  for (const char* const name : kDenied) rules.Deny(name, EPERM);
+  const auto is_of_containers = [&options](std::string_view name) {
+    return options.makes_containers &&
+           std::find(std::begin(kOfContainers), std::end(kOfContainers), name) != std::end(kOfContainers);
+  };
+  for (const char* const name : kDenied) {
+    if (!is_of_containers(name)) rules.Deny(name, EPERM);
+  }
   rules.Deny("clone3", ENOSYS);
   for (const uint64_t flag : kNamespaceFlags) {
+    if (options.makes_containers && (flag & kNamespacesOfContainers) != 0) continue;
     rules.Deny("unshare", EPERM, SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
     if (flag != 0x80)
       rules.Deny("clone", EPERM, SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));  // there it is a signal's bit

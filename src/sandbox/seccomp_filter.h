@@ -12,6 +12,9 @@ namespace ingot::sandbox {
 struct FilterOptions {
   // True: sockets of the internet protocols are TCP only, as Landlock holds no others.
   bool tcp_only = false;
+  // True: of a build of an image (sandbox/build_sandbox.h), which mounts, and makes mount and host-name namespaces, where it has
+  // the right to.
+  bool makes_containers = false;
 };
 
 // Denied: new user, mount and other namespaces, mounts, modules, kexec, keys, io_uring, bpf, perf events, userfaultfd,

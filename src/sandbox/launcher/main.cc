@@ -2,11 +2,13 @@
 // the parent of an agent has nothing to read, and a start copies no page of Ingot's. It answers its socket, stdin,
 // until that ends: then Ingot is gone, and each room's first process ends its room by itself.
 //
-// src/sandbox/launcher.h starts it and speaks with it; launch_messages.h has the messages.
+// src/sandbox/launcher.h starts it and speaks with it; launch_messages.h has the messages. With an argument it is the sandbox of one
+// image build instead (launcher/build.h).
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -14,7 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox/build_messages.h"
 #include "sandbox/launch_messages.h"
+#include "sandbox/launcher/build.h"
 #include "sandbox/launcher/descendants.h"
 #include "sandbox/launcher/landlock.h"
 #include "sandbox/launcher/parcel.h"
@@ -148,4 +152,7 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
 }  // namespace
 }  // namespace ingot::sandbox::launcher
 
-int main() { ingot::sandbox::launcher::Main(); }
+int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], ingot::sandbox::kBuildMode) == 0) ingot::sandbox::launcher::RunBuild();
+  ingot::sandbox::launcher::Main();
+}

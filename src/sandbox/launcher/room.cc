@@ -40,24 +40,6 @@ bool ReadPlan(int fd, RoomPlan& plan) {
   return plan.binds != nullptr;
 }
 
-// Everything in the room is the first thing that the kernel ends where the machine's memory is used up: rather an
-// episode than the run. Without right to its own file the process stays as it is.
-void OfferToTheKernel() {
-  const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (score < 0) return;
-  [[maybe_unused]] const ssize_t wrote = write(score, "1000", 4);
-  close(score);
-}
-
-// Before anything is forked: what it starts is in the groups too.
-LaunchFailure EnterGroups(const int* groups, int count) {
-  for (int i = 0; i < count; ++i) {
-    if (write(groups[i], "0", 1) != 1) return {LaunchStep::kGroup, errno, i};
-    close(groups[i]);
-  }
-  return {};
-}
-
 // The part of the wall that belongs to one room.
 LaunchFailure RaiseWall(const Ground& ground, const RoomPlan& plan, int (&fds)[kMostReportDescriptors]) {
   if ((ground.walls & kUserNamespace) != 0) {
@@ -86,30 +68,6 @@ LaunchFailure RaiseWall(const Ground& ground, const RoomPlan& plan, int (&fds)[k
     if (const int error = ShowOneRoom(plan.work_root, plan.room)) return {LaunchStep::kFolder, error, 0};
   }
   return {};
-}
-
-// Sends bytes with those of `fds` that are not -1, and closes them.
-void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]) {
-  int passed[kMostReportDescriptors], count = 0;
-  for (const int fd : fds) {
-    if (fd >= 0) passed[count++] = fd;
-  }
-  iovec data{const_cast<void*>(bytes), size};
-  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(passed))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  if (count > 0) {
-    message.msg_control = buffer;
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * static_cast<size_t>(count));
-    cmsghdr* const control = CMSG_FIRSTHDR(&message);
-    control->cmsg_level = SOL_SOCKET;
-    control->cmsg_type = SCM_RIGHTS;
-    control->cmsg_len = CMSG_LEN(sizeof(int) * static_cast<size_t>(count));
-    memcpy(CMSG_DATA(control), passed, sizeof(int) * static_cast<size_t>(count));
-  }
-  [[maybe_unused]] const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
-  for (int i = 0; i < count; ++i) close(passed[i]);
 }
 
 // Signals every process of the room but this one. `uid`: of the room, if it has one.
@@ -292,6 +250,44 @@ void GiveSocket(int room) {
 }
 
 }  // namespace
+
+void OfferToTheKernel() {
+  const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (score < 0) return;
+  [[maybe_unused]] const ssize_t wrote = write(score, "1000", 4);
+  close(score);
+}
+
+LaunchFailure EnterGroups(const int* groups, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (write(groups[i], "0", 1) != 1) return {LaunchStep::kGroup, errno, i};
+    close(groups[i]);
+  }
+  return {};
+}
+
+void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]) {
+  int passed[kMostReportDescriptors], count = 0;
+  for (const int fd : fds) {
+    if (fd >= 0) passed[count++] = fd;
+  }
+  iovec data{const_cast<void*>(bytes), size};
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(passed))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (count > 0) {
+    message.msg_control = buffer;
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * static_cast<size_t>(count));
+    cmsghdr* const control = CMSG_FIRSTHDR(&message);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof(int) * static_cast<size_t>(count));
+    memcpy(CMSG_DATA(control), passed, sizeof(int) * static_cast<size_t>(count));
+  }
+  [[maybe_unused]] const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  for (int i = 0; i < count; ++i) close(passed[i]);
+}
 
 Incoming Receive(int socket) {
   Incoming incoming;
