@@ -134,8 +134,10 @@ class EpisodeRunner {
     const auto source = recipe_.image.Render(variables);
     if (!source.ok()) return Trouble{"task", absl::StrCat("image: ", Message(source.status()))};
     if (context_.images == nullptr) return Trouble{"sandbox", "there is no store of images"};
-    auto image = context_.images->Resolve(*source);
-    if (!image.ok()) return Trouble{"sandbox", Message(image.status())};
+    const bool is_tasks = recipe_.image.Uses("task") || recipe_.image.Uses("task_id");
+    auto image = is_tasks ? context_.images->ResolveStrangers(*source) : context_.images->Resolve(*source);
+    if (!image.ok())
+      return Trouble{absl::IsPermissionDenied(image.status()) ? "task" : "sandbox", Message(image.status())};
     image_ = *std::move(image);
     if (!harbor_.workdir.empty()) image_.working_dir = harbor_.workdir;
     wish_.image = image_.rootfs;

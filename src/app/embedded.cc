@@ -119,8 +119,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
     ReportGrant(substrate->grant(), metrics);
     parts->door = std::make_unique<HttpDoor>(*parts->http);
-    INGOT_ASSIGN_OR_RETURN(parts->runner, agents::Runner::Make(config.agents, std::move(substrate), *parts->episodes,
-                                                               base::Clock::Real(), &metrics, parts->door.get()));
+    INGOT_ASSIGN_OR_RETURN(parts->runner,
+                           agents::Runner::Make(RunnerOptionsOf(config), std::move(substrate), *parts->episodes,
+                                                base::Clock::Real(), &metrics, parts->door.get()));
   }
   scheduler::Scheduler* const ticked = parts->scheduler.get();
   parts->scheduler_tick = parts->timers.PostEvery(std::chrono::seconds(1), [ticked] {

@@ -37,6 +37,7 @@ absl::Status Serve(const SandboxServeArgs& args) {
   sandbox.work_root = agents::DefaultWorkRoot();
   sandbox.rung = "auto";
   options.images = args.store.empty() ? sandbox.work_root + "/images" : args.store;
+  options.image_folders = args.image_folders;
   sandbox.images = options.images;
   if (sandbox.pool < 0) sandbox.pool = std::max(2, args.slots);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(sandbox));

@@ -92,7 +92,7 @@ absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::Imag
   sandbox::Image image;
   sandbox::RoomOptions options;
   if (!batch.image.empty()) {
-    INGOT_ASSIGN_OR_RETURN(image, images.Resolve(batch.image));
+    INGOT_ASSIGN_OR_RETURN(image, images.ResolveStrangers(batch.image));
     INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
     options.image = image.rootfs;
   }

@@ -156,7 +156,7 @@ std::variant<http::Reply, std::shared_ptr<Feed>> AnswerFile(std::shared_ptr<Held
 Service::Service(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions options)
     : substrate_(std::move(substrate)),
       options_(std::move(options)),
-      images_(options_.images),
+      images_(options_.images, {.folders = options_.image_folders}),
       store_(*substrate_, images_, options_.store),
       e2b_sandboxes_(store_),
       e2b_process_(store_),

@@ -41,6 +41,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/executor.h"
 #include "execution/cancellations.h"
@@ -61,7 +62,8 @@ struct ServiceOptions {
   std::string key;  // clients show it as a bearer, or as X-API-Key; empty = nobody has to
   int slots = 4;    // whole requests that run at a time
   StoreOptions store;
-  std::string images;  // the folder of images
+  std::string images;                      // the folder of images
+  std::vector<std::string> image_folders;  // with archives that clients may name (sandbox/image_source.h)
 };
 
 class Service final : public http::Handler {

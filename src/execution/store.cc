@@ -104,7 +104,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenRoom(const OpenReques
                                                                 const sandbox::Cancellation& cancel) {
   sandbox::Image image;
   if (!request.image.empty()) {
-    INGOT_ASSIGN_OR_RETURN(image, images_.Resolve(request.image));
+    INGOT_ASSIGN_OR_RETURN(image, images_.ResolveStrangers(request.image));
   }
   SessionOptions options;
   options.room.image = image.rootfs;
