@@ -44,10 +44,8 @@ class BuildSandbox {
   // Starts the program once, with `out` as its stdout and stderr, and returns a child process that ends with it and has its exit
   // code. The child ends with this thread. FAILED_PRECONDITION: the machine refuses a part of the wall, which is named.
   absl::StatusOr<pid_t> Start(const BuildProgram& program, int out);
-  // See EgressProxy.
-  std::vector<std::string> Refused() const {
-    return proxy_ == nullptr ? std::vector<std::string>() : proxy_->Refused();
-  }
+  // The way out of the program; null before its start.
+  const EgressProxy* proxy() const { return proxy_.get(); }
 
  private:
   explicit BuildSandbox(EgressList hosts) : hosts_(std::move(hosts)) {}

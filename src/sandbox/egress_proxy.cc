@@ -24,7 +24,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kMostConnections = 64;
 constexpr size_t kMostHead = 16 * 1024;
-constexpr size_t kMostRefused = 16;
+constexpr size_t kMostNoted = 16;
 constexpr size_t kMostAddresses = 4;  // of a host that are tried
 constexpr size_t kBuffer = 64 * 1024;
 constexpr std::chrono::seconds kHeadPatience(30), kLookupPatience(20), kConnectPatience(20), kIdlePatience(300);
@@ -149,6 +149,10 @@ absl::StatusOr<Fd> ConnectTo(const sockaddr_storage& address, socklen_t size, co
   return error == 0 ? absl::StatusOr<Fd>(std::move(fd)) : ErrnoStatus(error, "cannot connect");
 }
 
+void Note(const std::string& what, std::vector<std::string>& notes) {
+  if (notes.size() < kMostNoted && std::find(notes.begin(), notes.end(), what) == notes.end()) notes.push_back(what);
+}
+
 std::string ReplyOf(const absl::Status& status) {
   const char* line = "502 Bad Gateway";
   if (absl::IsPermissionDenied(status)) line = "403 Forbidden";
@@ -186,6 +190,11 @@ EgressProxy::~EgressProxy() {
 std::vector<std::string> EgressProxy::Refused() const {
   base::MutexLock lock(mu_);
   return refused_;
+}
+
+std::vector<std::string> EgressProxy::Unreached() const {
+  base::MutexLock lock(mu_);
+  return unreached_;
 }
 
 void EgressProxy::JoinEnded() {
@@ -228,8 +237,7 @@ void EgressProxy::Accept() {
 
 absl::Status EgressProxy::Refuse(const std::string& what) {
   base::MutexLock lock(mu_);
-  if (refused_.size() < kMostRefused && std::find(refused_.begin(), refused_.end(), what) == refused_.end())
-    refused_.push_back(what);
+  Note(what, refused_);
   return absl::PermissionDeniedError(absl::StrCat(
       what, " is not reached from builds; agents.image_build_hosts (--build-host) lists the hosts that are"));
 }
@@ -237,6 +245,14 @@ absl::Status EgressProxy::Refuse(const std::string& what) {
 absl::StatusOr<Fd> EgressProxy::Connect(const HostPort& host) {
   const EgressList::Match match = hosts_.Find(host);
   if (match == EgressList::Match::kNone) return Refuse(Text(host));
+  absl::StatusOr<Fd> connected = ConnectListed(match, host);
+  if (connected.ok() || absl::IsPermissionDenied(connected.status())) return connected;
+  base::MutexLock lock(mu_);
+  Note(absl::StrCat(Text(host), " (", connected.status().message(), ")"), unreached_);
+  return connected;
+}
+
+absl::StatusOr<Fd> EgressProxy::ConnectListed(EgressList::Match match, const HostPort& host) {
   INGOT_ASSIGN_OR_RETURN(const auto lookup, AddressesOf(host, stop_));
   absl::Status failed = absl::UnavailableError("it has no address");
   for (const auto& [address, size] : lookup->addresses) {
@@ -250,8 +266,7 @@ absl::StatusOr<Fd> EgressProxy::Connect(const HostPort& host) {
     }
     absl::StatusOr<Fd> connected = ConnectTo(address, size, stop_);
     if (connected.ok()) return connected;
-    failed = base::Annotate(connected.status(), Text(host));
-    if (absl::IsPermissionDenied(failed)) failed = absl::UnavailableError(failed.message());
+    failed = absl::UnavailableError(connected.status().message());
   }
   return failed;
 }

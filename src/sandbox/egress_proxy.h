@@ -36,6 +36,8 @@ class EgressProxy {
   // What clients asked for in vain, each once, at most 16: "pypi.org:443" if the list does not have it, with the reason behind
   // it otherwise.
   std::vector<std::string> Refused() const;
+  // Listed hosts that could not be connected to, each once with the reason, at most 16.
+  std::vector<std::string> Unreached() const;
 
  private:
   EgressProxy(Fd listener, EgressList hosts) : listener_(std::move(listener)), hosts_(std::move(hosts)) {}
@@ -44,6 +46,7 @@ class EgressProxy {
   void JoinEnded();
   // Connects to a host that may be reached. The error is for the client.
   absl::StatusOr<Fd> Connect(const HostPort& host);
+  absl::StatusOr<Fd> ConnectListed(EgressList::Match match, const HostPort& host);
   absl::Status Refuse(const std::string& what);
 
   const Fd listener_;
@@ -51,6 +54,7 @@ class EgressProxy {
   Cancellation stop_;
   mutable base::Mutex mu_;
   std::vector<std::string> refused_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> unreached_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::thread> serving_ ABSL_GUARDED_BY(mu_);
   std::vector<uint64_t> done_ ABSL_GUARDED_BY(mu_);  // of `serving_`, to be joined
   std::thread accepting_;                            // last: uses everything above

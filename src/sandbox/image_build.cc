@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "sandbox/build_messages.h"
 #include "sandbox/build_sandbox.h"
+#include "sandbox/egress_proxy.h"
 #include "sandbox/remove_tree.h"
 
 namespace ingot::sandbox {
@@ -75,25 +76,34 @@ absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageT
   return "oci-archive:" + archive;
 }
 
+// What the build asked the network for in vain; empty = nothing.
+std::string AskedInVain(const EgressProxy& proxy) {
+  const std::vector<std::string> refused = proxy.Refused(), unreached = proxy.Unreached();
+  std::string text;
+  if (!refused.empty()) {
+    text = absl::StrCat("it asked for ", absl::StrJoin(refused, ", "),
+                        ", which builds may not reach: list it in agents.image_build_hosts (--build-host)");
+  }
+  if (!unreached.empty())
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "it could not reach ", absl::StrJoin(unreached, ", "));
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> BuildImage(const std::string& folder, const EgressList& hosts, const ImageTools& tools) {
   absl::StatusOr<std::string> output;
-  std::vector<std::string> refused;
-  std::string scratch;
+  std::string scratch, in_vain;
   {
-    INGOT_ASSIGN_OR_RETURN(BuildSandbox sandbox,
-                           BuildSandbox::Make(fs::path(tools.folder()).parent_path().string(), hosts));
+    const std::string store = fs::path(tools.folder()).parent_path().string();
+    INGOT_ASSIGN_OR_RETURN(BuildSandbox sandbox, BuildSandbox::Make(store, hosts));
     INGOT_ASSIGN_OR_RETURN(scratch, MakeScratch(folder, sandbox.first_id(), tools));
     INGOT_ASSIGN_OR_RETURN(const BuildProgram program, BuildahOf(scratch));
     output = tools.RunStarted("buildah", [&](int out) { return sandbox.Start(program, out); });
-    refused = sandbox.Refused();
+    if (sandbox.proxy() != nullptr) in_vain = AskedInVain(*sandbox.proxy());
   }  // nothing of the build runs any more
-  const std::string asked =
-      absl::StrCat("it asked for ", absl::StrJoin(refused, ", "),
-                   ", which builds may not reach: list it in agents.image_build_hosts (--build-host)");
-  if (!output.ok()) return refused.empty() ? output.status() : base::Annotate(output.status(), asked);
-  if (!refused.empty()) INGOT_LOG(warn, "the build of {} has ended well, but {}", folder, asked);
+  if (!output.ok()) return in_vain.empty() ? output.status() : base::Annotate(output.status(), in_vain);
+  if (!in_vain.empty()) INGOT_LOG(warn, "the build of {} has ended well, but {}", folder, in_vain);
   return TakeArchive(scratch, tools);
 }
 

@@ -75,6 +75,16 @@ TEST_F(EpisodeRoomsTest, AnImageThatIsNotThereFailsAsInfrastructure) {
   ExpectOfInfrastructure("sandbox", "no-such-image", std::move(ground));
 }
 
+TEST_F(EpisodeRoomsTest, AnImageThatTheTaskNamesElsewhereFailsWhetherItIsThereOrNot) {
+  recipe().image = "folder:" + root_ + "/${task_id}";
+  for (const bool is_there : {false, true}) {
+    auto ground = Ground(sandbox::Rung::kNamespaces);
+    if (ground == nullptr) GTEST_SKIP() << "images need namespaces";
+    if (is_there) std::filesystem::create_directories(root_ + "/task-ep0");
+    ExpectOfInfrastructure("task", "names nothing in a folder", std::move(ground));
+  }
+}
+
 // A program of pyenv, say, is a shim that needs files elsewhere.
 TEST_F(EpisodeRoomsTest, AFailureForWantOfAFileSaysHowToShowMore) {
   const std::string hint = "sandbox.visible: [FOLDER] shows more";

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <sstream>
 
 #include "sandbox/build_attacks.h"
 #include "sandbox/image.h"
+#include "sandbox/marked_processes.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::sandbox {
@@ -134,6 +136,19 @@ TEST_F(BuildahTest, StepsOfADockerfileReachNothingOfTheMachineAndTheImageIsBuilt
   EXPECT_THAT(Read(image->rootfs + "/app/listed.error"), testing::HasSubstr("403"));
   EXPECT_EQ(Read(image->rootfs + "/app/uid"), "0\n");
   EXPECT_EQ(image->env.count("http_proxy"), 0u) << "the proxy is the build's, not the image's";
+}
+
+TEST_F(BuildahTest, AStopEndsABuildWithItsStepsAndLeavesNothing) {
+  const MarkedProcesses marked;
+  ImageStore store(Path("store"));
+  const std::string source = Context(absl::StrCat("RUN sleep ", marked.sleep(), "\n"));
+  auto image = std::async(std::launch::async, [&] { return store.Resolve(source); });
+  EXPECT_TRUE(marked.Await(1));
+  store.Stop();
+  EXPECT_TRUE(absl::IsCancelled(image.get().status()));
+  EXPECT_EQ(marked.Count(), 0) << "it waits for the end of all";
+  for (const auto& entry : std::filesystem::directory_iterator(Path("store")))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("unpack-")) << "the scratch folder goes";
 }
 
 TEST_F(BuildahTest, ABuildThatNeedsAHostOffTheListNamesItAndTheKey) {

@@ -204,6 +204,19 @@ TEST_F(EgressProxyTest, OtherHostsAreRefusedByNameAndNeverConnectedTo) {
                           testing::AllOf(StartsWith(absl::StrCat("127.1:", server.port())), HasSubstr("machine"))));
 }
 
+TEST_F(EgressProxyTest, AListedHostThatDoesNotAnswerIsNamed) {
+  int port = 0;
+  {
+    const LoopbackServer gone("x");
+    port = gone.port();
+  }
+  Start({absl::StrCat("127.0.0.1:", port)});
+  EXPECT_THAT(Ask(absl::StrCat("CONNECT 127.0.0.1:", port, " HTTP/1.1\r\n\r\n")), StartsWith("HTTP/1.1 502"));
+  EXPECT_THAT(proxy_->Unreached(),
+              ElementsAre(absl::StrCat("127.0.0.1:", port, " (cannot connect: Connection refused)")));
+  EXPECT_TRUE(proxy_->Refused().empty());
+}
+
 TEST_F(EgressProxyTest, AHeadWithoutAnEndClosesTheConnection) {
   Start({});
   const Fd fd = Connect();
