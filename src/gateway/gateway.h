@@ -42,7 +42,8 @@
 
 namespace ingot::gateway {
 
-// The sender of a request, known by an API key or by an episode's unguessable id in the URL. Both must agree.
+// The sender of a request, known by an API key. An episode's id in the URL must be that of the key's episode: ids stand in logs,
+// pages and records, and open nothing.
 struct Caller {
   std::string api_key;  // empty = none was sent
   std::string episode;  // from /s/{episode}/v1; empty = none

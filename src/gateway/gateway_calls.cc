@@ -56,10 +56,14 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
       if (found == by_id_.end() && ended == ended_keys_.end()) {
         return ApiError(404, "episode_not_found", "", "the URL names no open episode");
       }
+      if (caller.api_key.empty()) {
+        return ApiError(401, "invalid_api_key", "",
+                        "no API key was sent: send the episode's key (Authorization: Bearer KEY), or call /s/KEY/v1");
+      }
       const std::string& own = found != by_id_.end() ? found->second->key_hash() : ended->second;
-      if (!caller.api_key.empty() && hashes.as_owner != own && hashes.as_caller != own) {
+      if (hashes.as_owner != own && hashes.as_caller != own) {
         return ApiError(403, "invalid_api_key", "",
-                        "the API key is not that of the URL's episode: send that episode's key, or none");
+                        "the API key is not that of the URL's episode: send that episode's key");
       }
       if (found == by_id_.end()) return EpisodeOver(caller.episode);
       return found->second;
@@ -75,7 +79,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
     return nullptr;
   }
   if (caller.api_key.empty()) {
-    return ApiError(401, "invalid_api_key", "", "no API key was sent: an episode's key, or its URL /s/{episode}/v1");
+    return ApiError(401, "invalid_api_key", "", "no API key was sent: send an episode's key, or call /s/KEY/v1");
   }
   return ApiError(401, "invalid_api_key", "",
                   "the API key is that of no open episode: open one with POST /ingot/v1/episodes");
@@ -127,6 +131,10 @@ void Gateway::NoteAnswer(const Caller& caller, const absl::Status& status) {
     if (!caller.episode.empty()) {
       const auto found = by_id_.find(caller.episode);
       if (found != by_id_.end()) episode = found->second;
+      // Others who know the id tell nothing of its agent.
+      const std::string own = episode != nullptr ? episode->key_hash() : "";
+      const bool is_own = own == hashes.as_owner || own == hashes.as_caller;
+      if (caller.api_key.empty() ? HttpStatusOf(status) == 401 : !is_own && !IsAdmin(caller.api_key)) return;
     } else if (!caller.api_key.empty()) {
       auto found = by_key_.find(hashes.as_caller);
       if (found == by_key_.end()) found = by_key_.find(hashes.as_owner);

@@ -167,23 +167,26 @@ class PeersTest : public ::testing::Test {
 
 TEST_F(PeersTest, ARequestIsAnsweredByTheGatewayThatServesItsEpisode) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
-  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), episode.api_key())), "from gateway");
   EXPECT_EQ(TextOf(Post(b_, "/v1/chat/completions", Body({Msg("user", "hi")}), episode.api_key())), "from gateway");
   object streamed = Body({Msg("user", "hi")});
   streamed["stream"] = true;
-  const auto asked = Start(b_, ChatOf(episode), streamed, "");
+  const auto asked = Start(b_, ChatOf(episode), streamed, episode.api_key());
   asked->Finish();
   EXPECT_NE(asked->stream.find("[DONE]"), std::string::npos) << asked->stream;
   EXPECT_FALSE(asked->broken);
+  EXPECT_EQ(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), "").status, 401) << "an id alone opens nothing";
+  const std::string by_key = "/s/" + episode.api_key() + "/v1/chat/completions";
+  EXPECT_EQ(TextOf(Post(b_, by_key, Body({Msg("user", "hi")}), "")), "from gateway");
   EXPECT_EQ(Post(b_, "/s/0123456789abcdef/v1/chat/completions", Body({Msg("user", "hi")}), "").status, 404);
   EXPECT_EQ(Post(b_, "/v1/chat/completions", Body({Msg("user", "hi")}), "unknown").status, 401);
   const std::string path = "/ingot/v1/episodes/" + episode.episode_id();
   EXPECT_EQ(Post(b_, path + "/reward", {{"reward", 1}}, "another").status, 403);
   EXPECT_EQ(Post(b_, path + "/reward", {{"reward", 1}}, episode.api_key()).status, 200);
   EXPECT_EQ(Post(b_, path + "/end", {{"status", "finished"}}, episode.api_key()).status, 200);
-  EXPECT_EQ(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), "").status, 410);
+  EXPECT_EQ(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), episode.api_key()).status, 410);
   const v1::EpisodeTree tree = Tree(episode.episode_id());
-  EXPECT_EQ(tree.calls_size(), 3);
+  EXPECT_EQ(tree.calls_size(), 4);
   EXPECT_EQ(tree.episode().gateway(), "gateway:1");
   EXPECT_EQ(tree.episode().gateway_token(), 1);
   EXPECT_EQ(b_.gateway->Status().calls(), 3) << "two that no gateway knows, and one of an ended episode";
@@ -191,15 +194,16 @@ TEST_F(PeersTest, ARequestIsAnsweredByTheGatewayThatServesItsEpisode) {
 
 TEST_F(PeersTest, ARequestWithOtherBytesThanUtf8IsPassedOn) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
-  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode) + "?note=\xE4", Body({Msg("user", "hi")}), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode) + "?note=\xE4", Body({Msg("user", "hi")}), episode.api_key())),
+            "from gateway");
 }
 
 TEST_F(PeersTest, AnEpisodeGoesOnWhereItsGatewayIsGone) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), episode.api_key())), "from gateway");
   SetPresent({"gateway-1"});
   const auto longer = Body({Msg("user", "hi"), Msg("assistant", "from gateway"), Msg("user", "and now?")});
-  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), longer, "")), "from gateway-1");
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), longer, episode.api_key())), "from gateway-1");
   const v1::EpisodeTree tree = Tree(episode.episode_id());
   ASSERT_EQ(tree.calls_size(), 2);
   EXPECT_EQ(tree.calls(1).parent_call_id(), tree.calls(0).call_id()) << "the history came along";
@@ -220,16 +224,16 @@ TEST_F(PeersTest, EpisodesOfAGatewayThatIsGoneAreFoundByTheirKeys) {
 // The process is stopped in the middle of a stream, and goes on after its episode went on elsewhere.
 TEST_F(PeersTest, APausedGatewayWritesNothingIntoATakenEpisode) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), episode.api_key())), "from gateway");
   const auto longer = Body({Msg("user", "hi"), Msg("assistant", "from gateway"), Msg("user", "and now?")});
   a_.author = [](const auto&) { return Say("too late", /*hold=*/true); };
   object streamed = longer;
   streamed["stream"] = true;
-  const auto cut = Start(a_, ChatOf(episode), streamed, "");
+  const auto cut = Start(a_, ChatOf(episode), streamed, episode.api_key());
   while (cut->Text().find("late") == std::string::npos) cut->Step();
 
   a_.silent = true;
-  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), longer, "")), "from gateway-1");
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), longer, episode.api_key())), "from gateway-1");
   EXPECT_EQ(Tree(episode.episode_id()).calls_size(), 2);
 
   a_.silent = false;
@@ -242,14 +246,14 @@ TEST_F(PeersTest, APausedGatewayWritesNothingIntoATakenEpisode) {
   EXPECT_EQ(tree.calls(1).parent_call_id(), tree.calls(0).call_id());
   EXPECT_EQ(tree.episode().gateway(), "gateway-1:2");
   // It knows by now, and passes requests on.
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), longer, "")), "from gateway-1");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), longer, episode.api_key())), "from gateway-1");
   EXPECT_EQ(Tree(episode.episode_id()).calls_size(), 3);
 }
 
 TEST_F(PeersTest, APausedGatewayNeitherRewardsNorEndsATakenEpisode) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   a_.silent = true;
-  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway-1");
+  EXPECT_EQ(TextOf(Post(b_, ChatOf(episode), Body({Msg("user", "hi")}), episode.api_key())), "from gateway-1");
   a_.silent = false;
   const absl::Status rewarded = a_.gateway->RewardEpisode(episode.episode_id(), episode.api_key(), 1.0, {});
   EXPECT_EQ(ErrorCodeOf(rewarded), "episode_elsewhere") << rewarded;
@@ -318,7 +322,7 @@ TEST_F(PeersTest, ASnapshotIsAskedForThroughEitherGateway) {
   open.set_incarnation("first");
   const auto episode = a_.gateway->OpenEpisode(open).value();
   const std::string path = "/ingot/v1/episodes/" + episode.episode_id() + "/snapshots";
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Body({Msg("user", "hi")}), episode.api_key())), "from gateway");
   v1::NextSnapshotRequest next;
   next.set_runner("agents");
   // Asks at `at`. The runner hears of it and answers at `server`, which serves the episode, and in vain at `other`.
@@ -355,7 +359,7 @@ TEST_F(PeersTest, ASnapshotsFilesAreReadThroughEitherGateway) {
   v1::EpisodeOpenRequest open;
   open.set_runner("agents");
   const auto trunk = a_.gateway->OpenEpisode(open).value();
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(trunk), Body({Msg("user", "hi")}), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(trunk), Body({Msg("user", "hi")}), trunk.api_key())), "from gateway");
   v1::NextSnapshotRequest next;
   next.set_runner("agents");
   next.set_wait_ms(20'000);
@@ -392,7 +396,7 @@ TEST_F(PeersTest, AStreamBreaksOffWithTheGatewayBehindIt) {
   a_.author = [](const auto&) { return Say("half of it", /*hold=*/true); };
   object streamed = Body({Msg("user", "hi")});
   streamed["stream"] = true;
-  const auto asked = Start(b_, ChatOf(episode), streamed, "");
+  const auto asked = Start(b_, ChatOf(episode), streamed, episode.api_key());
   while (asked->Text().find("half") == std::string::npos) asked->Step();
   a_.server->Shutdown(std::chrono::system_clock::now());
   asked->Finish();
