@@ -31,12 +31,13 @@ absl::Status RunCopier(const std::vector<std::string>& argv) {
   return absl::ResourceExhaustedError(absl::StrCat("cannot copy all of ", argv[argv.size() - 2], " to ", argv.back()));
 }
 
-// The folder `to` gets the owner and mode of `from`, which is another layer's; nothing of it can be read by links.
+// The folder `to` gets the owner and mode of `from`, which is another layer's; nothing of it can be read by links. An agent that
+// closed `from` does not close the way through `to`.
 absl::Status MakeLike(const fs::path& from, const fs::path& to) {
   struct stat info;
   if (lstat(from.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot look at ", from.string()));
   if (mkdir(to.c_str(), 0700) != 0 || lchown(to.c_str(), info.st_uid, info.st_gid) != 0 ||
-      chmod(to.c_str(), info.st_mode & 0777) != 0) {
+      chmod(to.c_str(), (info.st_mode & 0777) | 0555) != 0) {
     return ErrnoStatus(errno, absl::StrCat("cannot make ", to.string()));
   }
   return absl::OkStatus();
@@ -87,7 +88,6 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
   INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(work_root, std::nullopt));
   // It goes before the layer that it leads to.
   const std::shared_ptr<const Layer> one(new Layer(std::move(made)), [layer](const Layer* each) { delete each; });
-  chmod(one->path().c_str(), 0711);  // overlays of rooms read through it
   for (const char* const part : {"/work", "/home"}) {
     rmdir((one->path() + part).c_str());
     if (symlink((layer->path() + part).c_str(), (one->path() + part).c_str()) != 0)

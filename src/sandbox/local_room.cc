@@ -9,12 +9,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "sandbox/image.h"
 #include "sandbox/layers.h"
+#include "sandbox/room_fault.h"
 #include "sandbox/running_command.h"
 
 namespace ingot::sandbox {
@@ -43,8 +47,8 @@ absl::Status FailureStatus(const LaunchFailure& failure, const Command& command)
   const std::string& name = command.argv[0];
   switch (failure.step) {
     case LaunchStep::kWorkingFolder:
-      return ErrnoStatus(failure.error, absl::StrCat("cannot enter the working folder '", command.working_dir,
-                                                     "' to run '", name, "'"));
+      return AsRoomFault(ErrnoStatus(failure.error, absl::StrCat("cannot enter the working folder '",
+                                                                 command.working_dir, "' to run '", name, "'")));
     case LaunchStep::kExec:
       if (name.find('/') != std::string::npos)
         return ErrnoStatus(failure.error, absl::StrCat("cannot execute '", name, "'"));
@@ -274,6 +278,10 @@ absl::Status LocalRoom::FillBound(const std::string& folder, const std::string& 
   return uid_ != nullptr ? ChownTree(target, static_cast<uid_t>(uid_->uid())) : absl::OkStatus();
 }
 
+absl::Status LocalRoom::ClearBound(const std::string& folder, const std::string& inner) {
+  return folder_->ClearFolder(folder, inner);
+}
+
 absl::Status LocalRoom::Stop(char order) {
   char answer = 0;
   pollfd ready{opened_.socket.get(), POLLIN, 0};
@@ -300,7 +308,12 @@ absl::Status LocalRoom::FillLayer(const Layer& layer) {
   opened_ = {};
   for (const std::string& part : LayerParts()) {
     const std::string from = absl::StrCat(path_, "/upper/", part), to = absl::StrCat(layer.path(), "/", part);
+    // A user cannot move a folder that an agent closed.
+    struct stat info;
+    const bool is_closed = lstat(from.c_str(), &info) == 0 && (info.st_mode & 0300) != 0300 && geteuid() != 0;
+    if (is_closed) fchmodat(AT_FDCWD, from.c_str(), info.st_mode | 0700, AT_SYMLINK_NOFOLLOW);
     if (rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot freeze ", from));
+    if (is_closed) fchmodat(AT_FDCWD, to.c_str(), info.st_mode & 07777, AT_SYMLINK_NOFOLLOW);
   }
   return absl::OkStatus();
 }
@@ -312,7 +325,6 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
   snapshot->disk_bytes = disk_limits().bytes;
   INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
   const auto layer = std::make_shared<const Layer>(std::move(made));
-  chmod(layer->path().c_str(), 0711);  // overlays of rooms read through it
   base::MutexLock lock(mu_);
   const bool moves = layered_ && !runs_;
   const absl::Status filled = FillLayer(*layer);
@@ -324,10 +336,11 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
   if (filled.ok() && snapshot->layers.size() > kMostLayers) merged = Merge(snapshot->layers);
   if (moves) {
     if (filled.ok()) layers_ = snapshot->layers;  // all of them, if they could not be merged
-    INGOT_RETURN_IF_ERROR(MakeUpper());
+    INGOT_RETURN_IF_ERROR(AsRoomFault(filled));
+    INGOT_RETURN_IF_ERROR(AsRoomFault(MakeUpper()));
     INGOT_RETURN_IF_ERROR(Open());
   }
-  INGOT_RETURN_IF_ERROR(filled);
+  INGOT_RETURN_IF_ERROR(AsRoomFault(filled));
   INGOT_RETURN_IF_ERROR(merged);
   return snapshot;
 }
@@ -335,7 +348,6 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
 absl::Status LocalRoom::Merge(std::vector<std::shared_ptr<const Layer>>& layers) const {
   INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
   const auto whole = std::make_shared<const Layer>(std::move(made));
-  chmod(whole->path().c_str(), 0711);  // as of other layers
   for (const std::string& part : LayerParts()) {
     const std::string to = absl::StrCat(whole->path(), "/", part);
     mkdir(to.c_str(), 0755);
@@ -396,8 +408,37 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
     base::MutexLock lock(mu_);
     runs_ = false;
   }
-  if (outcome.ok() && failure.step != LaunchStep::kNone) return FailureStatus(failure, command);
+  if (outcome.ok() && failure.step != LaunchStep::kNone) return NotStarted(failure, command);
   return outcome;
+}
+
+// Whether the room's commands may have changed the program: it lies in the room's folders, or the image had it.
+bool LocalRoom::MayHaveChanged(const Command& command) const {
+  const std::string& name = command.argv[0];
+  std::vector<std::string> places;
+  if (name.find('/') != std::string::npos) {
+    places.push_back(name.starts_with('/') ? name : absl::StrCat(command.working_dir, "/", name));
+  } else {
+    for (const absl::string_view folder : absl::StrSplit(SearchPath(command.env), ':'))
+      places.push_back(absl::StrCat(folder, "/", name));
+  }
+  std::error_code none;
+  return std::any_of(places.begin(), places.end(), [&](const std::string& place) {
+    const auto is_below = [&](const std::string& folder) { return place.starts_with(folder + "/"); };
+    const bool is_bound = std::any_of(options_.binds.begin(), options_.binds.end(),
+                                      [&](const Bind& bind) { return bind.folder == "work" && is_below(bind.at); });
+    return is_bound || is_below(path_) || (!image_.empty() && fs::exists(image_ + PlaceIn(image_, place), none));
+  });
+}
+
+absl::Status LocalRoom::NotStarted(const LaunchFailure& failure, const Command& command) const {
+  absl::Status status = FailureStatus(failure, command);
+  return failure.step == LaunchStep::kExec && MayHaveChanged(command) ? AsRoomFault(std::move(status)) : status;
+}
+
+absl::StatusOr<std::string> LocalRoom::AddFolder(const std::string& name) {
+  auto made = folder_->AddFolder(name);
+  return made.ok() ? std::move(made) : absl::StatusOr<std::string>(AsRoomFault(made.status()));
 }
 
 absl::StatusOr<Companion> LocalRoom::StartCompanion(const Command& command, const Limits& limits) {
@@ -421,7 +462,7 @@ absl::StatusOr<Companion> LocalRoom::StartCompanion(const Command& command, cons
   if (recv(control.get(), &report, sizeof(report), 0) != sizeof(report)) {
     return absl::UnavailableError("the first process of the agent's room was killed");
   }
-  if (report.failure.step != LaunchStep::kNone) return FailureStatus(report.failure, command);
+  if (report.failure.step != LaunchStep::kNone) return NotStarted(report.failure, command);
   return companion;
 }
 

@@ -65,11 +65,12 @@ class LocalRoom final : public Room {
   std::string InsideUrl(const std::string& url) const override;
   absl::Status WriteFile(const std::string& relative, std::string_view content) override;
   absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) override;
-  absl::StatusOr<std::string> AddFolder(const std::string& name) override { return folder_->AddFolder(name); }
+  absl::StatusOr<std::string> AddFolder(const std::string& name) override;
   Fd TakeListener() override { return std::move(opened_.listener); }
   absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
                                         int64_t limit_bytes) override;
   absl::Status FillBound(const std::string& folder, const std::string& source) override;
+  absl::Status ClearBound(const std::string& folder, const std::string& inner) override;
   absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() override;
   absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) override;
   absl::StatusOr<Companion> StartCompanion(const Command& command, const Limits& limits) override;
@@ -86,6 +87,9 @@ class LocalRoom final : public Room {
   // Opens the room again if its first process died.
   absl::Status EnsureOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   StartOptions StartOf(const Command& command, const Limits& limits) const;
+  // The status of a command that did not start.
+  absl::Status NotStarted(const LaunchFailure& failure, const Command& command) const;
+  bool MayHaveChanged(const Command& command) const;
   // Ends the first process and waits for its end.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeUpper();

@@ -191,6 +191,8 @@ class Room {
                                                 int64_t limit_bytes) = 0;
   // Copies the files of `source`, a folder outside, into a Bind's folder, which is emptied first.
   virtual absl::Status FillBound(const std::string& folder, const std::string& source) = 0;
+  // Empties a Bind's folder and makes one folder in it. The room alone can enter them.
+  virtual absl::Status ClearBound(const std::string& folder, const std::string& inner) = 0;
 
   // Keeps the files as they are now. Thread safe beside Run: a command that runs is stopped meanwhile, and goes on.
   virtual absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() = 0;
@@ -198,7 +200,8 @@ class Room {
   // Runs one command in the room. An error means that it did not run, or that the substrate broke under it: NOT_FOUND
   // (no such program or folder), PERMISSION_DENIED, INVALID_ARGUMENT (empty argv, a NUL byte, too large, not an
   // executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the room's
-  // first process died). A command that ran has an Outcome, however it ended. `cancel` may be null.
+  // first process died). It is a room fault (sandbox/room_fault.h) where an earlier command can be its cause. A command that ran
+  // has an Outcome, however it ended. `cancel` may be null.
   virtual absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) = 0;
 
   // Starts a command that runs until the next Run has ended. Its output counts as disk of the room. Errors are those of Run.

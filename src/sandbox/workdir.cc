@@ -181,6 +181,22 @@ absl::Status WorkDir::Empty(const std::string& path) const {
   return absl::OkStatus();
 }
 
+absl::Status WorkDir::ClearFolder(const std::string& folder, const std::string& inner) const {
+  const std::string path = absl::StrCat(path_, "/", folder);
+  const Fd outer(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info;
+  if (!outer.valid() || fstat(outer.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
+  if (info.st_uid != owner_.value_or(geteuid()))
+    return absl::FailedPreconditionError(absl::StrCat(path, " belongs to uid ", info.st_uid, ", not to its room"));
+  if (fchmod(outer.get(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot close ", path));
+  INGOT_RETURN_IF_ERROR(Empty(absl::StrCat("/proc/self/fd/", outer.get())));
+  if (mkdirat(outer.get(), inner.c_str(), 0700) != 0)
+    return ErrnoStatus(errno, absl::StrCat("cannot make ", path, "/", inner));
+  const Fd made(openat(outer.get(), inner.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path, "/", inner));
+  return GiveToOwner(made.get(), absl::StrCat(path, "/", inner));
+}
+
 absl::Status WorkDir::WriteBeside(const std::string& name, std::string_view content) const {
   const std::string path = absl::StrCat(path_, "/", name);
   unlink(path.c_str());

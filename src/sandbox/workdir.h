@@ -54,6 +54,10 @@ class WorkDir {
   // Removes the entries of a folder.
   absl::Status Empty(const std::string& path) const;
 
+  // Empties `folder`, which lies beside work/, and makes the folder `inner` in it. Nobody but the owner can enter either. FAILED_PRECONDITION:
+  // the folder is another one than this object made.
+  absl::Status ClearFolder(const std::string& folder, const std::string& inner) const;
+
   // From here on work/ is read and written through this descriptor, which outlives its use: as processes in
   // another mount namespace see it.
   void SetView(int work);

@@ -44,6 +44,9 @@ class SlowRoom final : public sandbox::Room {
   absl::Status FillBound(const std::string& folder, const std::string& source) override {
     return inner_->FillBound(folder, source);
   }
+  absl::Status ClearBound(const std::string& folder, const std::string& inner) override {
+    return inner_->ClearBound(folder, inner);
+  }
   absl::StatusOr<std::shared_ptr<const sandbox::Snapshot>> TakeSnapshot() override { return inner_->TakeSnapshot(); }
   absl::StatusOr<sandbox::Outcome> Run(const sandbox::Command& command, const sandbox::Limits& limits,
                                        const sandbox::Cancellation* cancel) override {

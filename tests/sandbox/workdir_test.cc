@@ -52,6 +52,34 @@ TEST_F(WorkDirTest, RemovesWhatTheAgentMadeUnreadableAndFollowsNoLink) {
   EXPECT_TRUE(fs::exists(precious));
 }
 
+TEST_F(WorkDirTest, AClearedFolderIsItsOwnersAloneAndNoOtherTakesItsPlace) {
+  const auto owner = geteuid() == 0 ? std::optional<uid_t>(65534) : std::nullopt;
+  const auto folder = WorkDir::Create(root_, owner);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const std::string logs = folder->path() + "/logs";
+  EXPECT_TRUE(absl::IsNotFound(folder->ClearFolder("logs", "verifier")));
+  ASSERT_TRUE(folder->MakeFolder(logs).ok());
+  fs::create_directories(logs + "/verifier/deep");
+  fs::permissions(logs, fs::perms::all);
+  ASSERT_TRUE(folder->ClearFolder("logs", "verifier").ok());
+  EXPECT_TRUE(fs::is_empty(logs + "/verifier"));
+  for (const std::string& each : {logs, logs + "/verifier"}) {
+    struct stat info;
+    ASSERT_EQ(stat(each.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u) << each;
+    EXPECT_EQ(info.st_uid, owner.value_or(geteuid())) << each;
+  }
+  fs::create_directories(root_ + "/elsewhere/verifier");
+  fs::remove_all(logs);
+  fs::create_directory_symlink(root_ + "/elsewhere", logs);
+  EXPECT_FALSE(folder->ClearFolder("logs", "verifier").ok());
+  EXPECT_TRUE(fs::exists(root_ + "/elsewhere/verifier"));
+  if (geteuid() != 0) return;
+  fs::remove(logs);
+  fs::create_directories(logs);
+  EXPECT_TRUE(absl::IsFailedPrecondition(folder->ClearFolder("logs", "verifier"))) << "it is root's";
+}
+
 TEST_F(WorkDirTest, ScriptsBecomeExecutable) {
   const auto folder = WorkDir::Create(root_);
   ASSERT_TRUE(folder->WriteFile("run", "#!/bin/sh\n").ok());
