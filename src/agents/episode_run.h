@@ -25,7 +25,7 @@ namespace ingot::agents {
 //   setup     a set-up command did not exit with 0
 //   mcp       an MCP server did not start or answer
 //   disk      the disk of the work folders was full while a command ran
-//   crash     the agent exited with another code than 0, or died of a signal
+//   crash     the agent exited with another code than 0, died of a signal, or left files that cannot be judged
 //   timeout   the agent ran past its time
 //   flood     the agent wrote more output than its limit, or more files than its room may
 //   verifier  the verifier broke

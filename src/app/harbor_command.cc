@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "dataset/harbor.h"
+#include "dataset/task_folder.h"
 #include "reward/harbor_task.h"
 #include "reward/verifier.h"
 #include "reward/verifiers/harbor.h"
@@ -89,7 +90,10 @@ class Attempt {
   }
 
   absl::Status Solve(sandbox::Room& room) const {
-    INGOT_RETURN_IF_ERROR(room.FillBound("solution", exam_.task_dir + "/solution"));
+    INGOT_ASSIGN_OR_RETURN(const auto files, dataset::TaskFolder::Open(exam_.task_dir));
+    INGOT_RETURN_IF_ERROR(files.CheckFolder("solution", dataset::Links::kInside));
+    INGOT_ASSIGN_OR_RETURN(const std::string solution, files.PathOf("solution"));
+    INGOT_RETURN_IF_ERROR(room.FillBound("solution", solution));
     sandbox::Command command = CommandOf(room, "/solution/solve.sh");
     for (const auto& [name, text] : exam_.harbor.solution_env) command.env[name] = text;
     sandbox::Limits limits;

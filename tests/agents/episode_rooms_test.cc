@@ -117,7 +117,7 @@ TEST_F(EpisodeRoomsTest, ADiskThatIsFullFailsTheEpisodeAsInfrastructureEvenIfIts
   fs::create_directories(options_.work_root);
   // In a mount namespace of this process, so that nothing stays mounted.
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      mount("ingot-test", options_.work_root.c_str(), "tmpfs", 0, "size=16m,mode=0777") != 0) {
+      mount("ingot-test", options_.work_root.c_str(), "tmpfs", 0, "size=16m,mode=0755") != 0) {
     GTEST_SKIP() << "a small disk needs root: " << std::strerror(errno);
   }
   ground_.rung = "process";
@@ -196,6 +196,14 @@ TEST_F(HarborEpisodeTest, AnAgentThatReplacesTheImagesProgramsFoolsNoVerifier) {
   EXPECT_EQ(Reward(attack, {{"env", {{"PATH", "/app/bin:/bin"}}}}), 0) << "nor by the work folder: " << end_.detail();
   recipe().verifier_room = "changed";
   EXPECT_EQ(Reward(attack), 1) << "the attack works on the image as the agent left it";
+}
+
+// The reward is written where the tests alone can write, and no folder that the machine's users share holds it at any time.
+TEST_F(HarborEpisodeTest, TheFolderOfTheRewardIsTheTestsAlone) {
+  SetTests(
+      "test $(busybox stat -c %a%u%g /logs)-$(busybox stat -c %a%u%g /logs/verifier) = 70000-70000 && R=1 || R=0\n"
+      "echo $R > /logs/verifier/reward.txt\n");
+  EXPECT_EQ(Reward("true"), 1) << end_.detail();
 }
 
 TEST_F(HarborEpisodeTest, NoAgentKeepsItsVerifierFromARoom) {
