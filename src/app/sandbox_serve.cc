@@ -49,7 +49,7 @@ absl::Status Serve(const SandboxServeArgs& args) {
   std::fflush(stdout);
   for (int beat = 0; !StopFlag(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    if (beat % 200 == 0) service.RemoveEnded();
+    service.RemoveEnded();
   }
   server->Stop();
   return absl::OkStatus();

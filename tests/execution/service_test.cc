@@ -75,17 +75,6 @@ bool Runs(const std::string& word) {
   return false;
 }
 
-// False: it does not come true within a minute.
-template <typename Ready>
-bool Eventually(Ready ready) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!ready()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
 // Seconds to sleep that no other process of the machine sleeps.
 std::string OwnSeconds(int which) { return std::to_string(100'000'000 + which * 10'000'000 + getpid()); }
 
