@@ -17,7 +17,10 @@ Command::Run DeclareSandboxServe(CLI::App& parser) {
   parser.add_option("--port", args->http.port, "0: the system chooses")->capture_default_str();
   parser.add_option("--tls-certificate", args->http.tls_certificate, "PEM file");
   parser.add_option("--tls-key", args->http.tls_key, "PEM file");
-  parser.add_option("--key-file", args->key_file, "file of the key that clients show");
+  parser.add_option("--key-file", args->key_file,
+                    "file of the key that clients show; default: sandbox.key in ~/.local/state/ingot, made if missing");
+  parser.add_flag("--no-key", args->no_key, "clients show no key; on a loopback address only");
+  AddSites(parser, args->http.allow_hosts, args->http.allow_origins);
   parser.add_option("--slots", args->slots, "requests that run at a time")->capture_default_str();
   parser.add_option("--sessions", args->sessions, "sessions at a time")->capture_default_str();
   parser.add_option("--session-idle", args->session_idle_s, "seconds after which an unused session ends")
