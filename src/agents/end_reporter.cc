@@ -22,9 +22,9 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     report.cause = IsTransient(ended) && patience_.stopped() ? kStopped : "gateway";
     report.detail = absl::StrCat("the fork was not taken: ", ended.message());
   } else if (report.cause.empty()) {
-    // Without a reward here, the agent posted its own, which must stand.
-    const absl::Status posted =
-        report.has_reward ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
+    // Without a verdict here, the agent posted its own reward, which must stand.
+    const bool verdict = report.has_reward && !report.by_default;
+    const absl::Status posted = verdict ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
     if (posted.ok()) ended = Finish(episode, report);
     if (posted.ok() && ended.ok()) return ended;
     const absl::Status& refused = posted.ok() ? ended : posted;
@@ -57,23 +57,28 @@ absl::Status EndReporter::Post(const v1::EpisodeOpenResponse& episode, double ea
 }
 
 absl::Status EndReporter::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
-  absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail).status();
-  if (report.has_reward || !absl::IsFailedPrecondition(ended)) return ended;
-  // The agent was to post a reward and has posted none: its own doing, like a missing answer.
-  std::map<std::string, double> signals = report.signals;
-  signals["answer_malformed"] = 1;
-  if (!Post(episode, 0, signals, report.facts).ok()) return ended;
-  return End(episode, v1::EPISODE_FINISHED, "the agent has posted no reward").status();
+  if (report.has_reward && !report.by_default) return End(episode, v1::EPISODE_FINISHED, report.detail).status();
+  v1::DefaultOutcome outcome;
+  outcome.mutable_signals()->insert(report.signals.begin(), report.signals.end());
+  outcome.mutable_facts()->insert(report.facts.begin(), report.facts.end());
+  outcome.set_detail(ValidUtf8(report.detail));
+  if (!report.has_reward) {  // the agent was to post one and has posted none: its own doing, like a missing answer
+    (*outcome.mutable_signals())["answer_malformed"] = 1;
+    outcome.set_detail("the agent has posted no reward");
+  }
+  return End(episode, v1::EPISODE_FINISHED, report.detail, "", &outcome).status();
 }
 
 absl::StatusOr<v1::EpisodeEndResponse> EndReporter::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
-                                                        const std::string& detail, const std::string& cause) {
+                                                        const std::string& detail, const std::string& cause,
+                                                        const v1::DefaultOutcome* unless_rewarded) {
   v1::EpisodeEndRequest request;
   request.set_episode_id(episode.episode_id());
   request.set_api_key(OwnersKey(episode));
   request.set_state(state);
   request.set_detail(ValidUtf8(detail));
   request.set_cause(cause);
+  if (unless_rewarded != nullptr) *request.mutable_unless_rewarded() = *unless_rewarded;
   absl::StatusOr<v1::EpisodeEndResponse> ended;
   INGOT_RETURN_IF_ERROR(patience_.Persist(kEndTaker, [&] {
     ended = episodes_.End(request);

@@ -17,9 +17,10 @@ class EndReporter {
   // Both outlive it.
   EndReporter(Episodes& episodes, GatewayPatience& patience) : episodes_(episodes), patience_(patience) {}
 
-  // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Afterwards the report
-  // has the cause under which the episode is counted and, beside a failure, the gateway's last refusal. An error: the
-  // gateway did not take the end.
+  // Posts the verifier's reward and the end. Any other reward goes with the end as EpisodeEndRequest.unless_rewarded, so that
+  // it never replaces one that was posted. An episode that cannot be ended as finished is ended as failed. Afterwards the
+  // report has the cause under which the episode is counted and, beside a failure, the gateway's last refusal. An error:
+  // the gateway did not take the end.
   absl::Status Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
 
  private:
@@ -27,7 +28,8 @@ class EndReporter {
                     const std::map<std::string, std::string>& facts);
   absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state,
-                                             const std::string& detail, const std::string& cause = "");
+                                             const std::string& detail, const std::string& cause = "",
+                                             const v1::DefaultOutcome* unless_rewarded = nullptr);
 
   Episodes& episodes_;
   GatewayPatience& patience_;

@@ -11,6 +11,7 @@
 #include "agents/last_words.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "sandbox/room_fault.h"
 
 namespace ingot::agents {
 namespace {
@@ -25,6 +26,11 @@ struct Trouble {
 };
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+// "crash" for a fault of the files that an agent left, which a second try would meet again.
+std::string CauseOf(const absl::Status& status, const char* otherwise) {
+  return sandbox::IsRoomFault(status) ? "crash" : otherwise;
+}
 
 // Bytes of the UTF-8 character at `at`; 0 = there is none.
 size_t CharacterAt(const std::string& text, size_t at) {
@@ -134,8 +140,10 @@ class EpisodeRunner {
     const auto source = recipe_.image.Render(variables);
     if (!source.ok()) return Trouble{"task", absl::StrCat("image: ", Message(source.status()))};
     if (context_.images == nullptr) return Trouble{"sandbox", "there is no store of images"};
-    auto image = context_.images->Resolve(*source);
-    if (!image.ok()) return Trouble{"sandbox", Message(image.status())};
+    const bool is_tasks = recipe_.image.Uses("task") || recipe_.image.Uses("task_id");
+    auto image = is_tasks ? context_.images->ResolveStrangers(*source) : context_.images->Resolve(*source);
+    if (!image.ok())
+      return Trouble{absl::IsPermissionDenied(image.status()) ? "task" : "sandbox", Message(image.status())};
     image_ = *std::move(image);
     if (!harbor_.workdir.empty()) image_.working_dir = harbor_.workdir;
     wish_.image = image_.rootfs;
@@ -156,7 +164,9 @@ class EpisodeRunner {
   std::optional<Trouble> StartServers() {
     const sandbox::Command like{.argv = {}, .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
     const absl::Status started = servers_.Start(recipe_, like, *room_, context_.cancel);
-    return started.ok() ? std::nullopt : std::optional(Trouble{servers_.failed_kind(), Message(started)});
+    if (started.ok()) return std::nullopt;
+    const std::string kind = servers_.failed_kind();
+    return Trouble{context_.from != nullptr ? CauseOf(started, kind.c_str()) : kind, Message(started)};
   }
 
   std::optional<Trouble> MakeEnvironment() {
@@ -182,9 +192,10 @@ class EpisodeRunner {
       const auto content = text.Render(variables_);
       if (!content.ok()) return Trouble{"task", absl::StrCat("files.", path, ": ", Message(content.status()))};
       if (context_.from != nullptr && text.Render(of_any).value_or("") == *content) continue;
-      if (const absl::Status written = room_->WriteFile(path, *content); !written.ok()) {
-        return Trouble{"sandbox", Message(written)};
-      }
+      absl::Status written = room_->WriteFile(path, *content);
+      if (context_.from != nullptr)
+        written = sandbox::AsRoomFault(std::move(written));  // the trunk's agent made the folders
+      if (!written.ok()) return Trouble{CauseOf(written, "sandbox"), Message(written)};
     }
     return std::nullopt;
   }
@@ -238,7 +249,11 @@ class EpisodeRunner {
     if (harbor_.agent_timeout_s > 0) limits_ = recipe_.LimitsFor(harbor_.agent_timeout_s);
     auto outcome =
         room_->Run(*command, limits_, context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
-    if (!outcome.ok()) return Trouble{"sandbox", absl::StrCat("the agent did not start: ", Message(outcome.status()))};
+    if (!outcome.ok()) {
+      // Of a leaf, the files are those that the trunk's agent left.
+      const std::string cause = context_.from != nullptr ? CauseOf(outcome.status(), "sandbox") : "sandbox";
+      return Trouble{cause, absl::StrCat("the agent did not start: ", Message(outcome.status()))};
+    }
     agent_ = std::move(*outcome);
     report_.agent_ran = true;
     report_.completion_s = std::chrono::duration<double>(agent_.wall).count();
@@ -271,6 +286,7 @@ class EpisodeRunner {
     if (fate == "verify") return std::nullopt;
     report_.has_reward = true;
     report_.reward = 0;
+    report_.by_default = true;
     report_.detail = what;
     return std::nullopt;
   }
@@ -281,13 +297,14 @@ class EpisodeRunner {
     return kind == "changed" || kind == "pristine";
   }
 
-  // The agent left files that no other room can have. A second try would only repeat it.
-  std::optional<Trouble> Unjudgeable(const std::string& why) {
-    const std::string what = absl::StrCat("the agent left files that its verifier's room cannot have: ", why);
+  // The agent's files keep its verifier from a verdict. A second try would only repeat it.
+  std::optional<Trouble> Unjudgeable(const absl::Status& why) {
+    const std::string what = absl::StrCat("the files that the agent left cannot be judged: ", Message(why));
     if (recipe_.options.on_crash == "fail") return Trouble{"crash", what};
     report_.signals["agent/crash"] = 1;
     report_.has_reward = true;
     report_.reward = 0;
+    report_.by_default = true;
     report_.detail = what;
     return std::nullopt;
   }
@@ -298,7 +315,7 @@ class EpisodeRunner {
     if (!HasJudgesRoom()) return std::nullopt;
     auto room = OpenJudgesRoom(JudgesRoomOf(recipe_.options), *context_.substrate, *room_, wish_, image_.working_dir,
                                recipe_.options.verifier.kind == "harbor");
-    if (absl::IsDataLoss(room.status())) return Unjudgeable(Message(room.status()));
+    if (sandbox::IsRoomFault(room.status())) return Unjudgeable(room.status());
     if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
     fresh_room_ = *std::move(room);
     judge_ = fresh_room_.get();
@@ -321,6 +338,7 @@ class EpisodeRunner {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
         auto made = judge_->AddFolder(name);
+        if (sandbox::IsRoomFault(made.status())) return Unjudgeable(made.status());
         if (!made.ok()) return Trouble{"sandbox", Message(made.status())};
         *folder = *std::move(made);
       }
@@ -337,6 +355,7 @@ class EpisodeRunner {
       input.no_answer_reason = "the agent printed nothing";
     }
     auto verdict = recipe_.verifier->Verify(input);
+    if (sandbox::IsRoomFault(verdict.status())) return Unjudgeable(verdict.status());
     if (!verdict.ok()) return Trouble{"verifier", Message(verdict.status())};
     report_.has_reward = true;
     report_.reward = verdict->reward;

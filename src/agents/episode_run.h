@@ -25,7 +25,7 @@ namespace ingot::agents {
 //   setup     a set-up command did not exit with 0
 //   mcp       an MCP server did not start or answer
 //   disk      the disk of the work folders was full while a command ran
-//   crash     the agent exited with another code than 0, or died of a signal
+//   crash     the agent exited with another code than 0, died of a signal, or left files that cannot be judged
 //   timeout   the agent ran past its time
 //   flood     the agent wrote more output than its limit, or more files than its room may
 //   verifier  the verifier broke
@@ -37,6 +37,8 @@ struct EpisodeReport {
   std::string detail;  // for people: the reason of the failure, or the verifier's remark
   bool has_reward = false;
   double reward = 0;
+  // True: the reward is no verdict, but the 0 of an agent that misbehaved. It counts if nobody has posted one.
+  bool by_default = false;
   // With a reward, agent/timeout, agent/crash, agent/flood and answer_malformed are among them: 1 = it was so, 0 = not.
   std::map<std::string, double> signals;
   std::map<std::string, std::string> facts;  // of the verdict: JSON by name

@@ -8,6 +8,7 @@
 
 #include "agents/recipe.h"
 #include "base/task_domain.h"
+#include "sandbox/egress_list.h"
 
 namespace ingot::agents {
 namespace {
@@ -86,6 +87,8 @@ absl::Status RunnerOptions::Validate() const {
     }
   }
   if (work_root.empty()) return absl::InvalidArgumentError("agents.work_root is empty: it needs a folder");
+  INGOT_RETURN_IF_ERROR(
+      base::Annotate(sandbox::EgressList::Parse(image_build_hosts).status(), "agents.image_build_hosts"));
   INGOT_RETURN_IF_ERROR(Positive("agents.backoff_initial_s", backoff_initial_s));
   INGOT_RETURN_IF_ERROR(Positive("agents.backoff_max_s", backoff_max_s));
   if (backoff_max_s < backoff_initial_s) {

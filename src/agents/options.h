@@ -117,7 +117,7 @@ struct RecipeOptions {
   // For answer_from "file": the path, relative to ${workdir}.
   std::string answer_file;
   // The episode's fate if the agent exits with another code than 0 or dies of a signal: "fail" (a new attempt is made),
-  // "zero" (reward 0), or "verify" (its answer is scored as if the agent had ended well).
+  // "zero" (reward 0, where the agent has posted none), or "verify" (its answer is scored as if the agent had ended well).
   std::string on_crash = "fail";
   // The fate if the agent runs past timeout_s.
   std::string on_timeout = "fail";
@@ -158,6 +158,11 @@ struct RunnerOptions {
   std::string work_root = DefaultWorkRoot();
   // Where recipes' images are unpacked; "" = WORK_ROOT/images.
   std::string image_store;
+  // "HOST:PORT" that builds of Dockerfiles may reach (sandbox/egress_list.h); empty = none.
+  std::vector<std::string> image_build_hosts;
+  // Folders with images that the data of a task may name (sandbox/image_source.h). A path that a recipe itself names is not held to
+  // them.
+  std::vector<std::string> image_folders;
   // Seconds until a refused admission is asked for again, > 0, if the refusal names no time; doubles with each refusal.
   double backoff_initial_s = 0.02;
   // The longest of these waits, in seconds, for a time that a refusal names too; >= backoff_initial_s.

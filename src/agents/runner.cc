@@ -76,7 +76,10 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       clock_(clock),
       own_door_(door == nullptr && substrate_->grant().own_network ? std::make_unique<RelayDoor>() : nullptr),
       door_(door != nullptr ? door : own_door_.get()),
-      images_(std::make_unique<sandbox::ImageStore>(ImageStoreOf(options))),
+      images_(std::make_unique<sandbox::ImageStore>(
+          ImageStoreOf(options),
+          sandbox::ImageStoreOptions{
+              .limits = {}, .build_hosts = options.image_build_hosts, .folders = options.image_folders})),
       cwd_(CurrentFolder()),
       metadata_(absl::StrCat(R"({"sandbox":)", substrate_->grant().Json(), "}")),
       patience_(options_, clock),

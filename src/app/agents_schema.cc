@@ -178,6 +178,11 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
   schema.Field("agents.concurrency", &o.concurrency, "episodes at a time");
   schema.Field("agents.work_root", &o.work_root, "folder of the episodes' private folders, on a local disk");
   schema.Field("agents.image_store", &o.image_store, "folder that images are unpacked in; empty: work_root/images");
+  schema.Field("agents.image_build_hosts", &o.image_build_hosts,
+               "hosts that the steps of Dockerfiles may reach, their base images' registries included: HOST:PORT, "
+               "*.DOMAIN:PORT");
+  schema.Field("agents.image_folders", &o.image_folders,
+               "folders with images that the data of tasks may name; a folder of Harbor tasks counts by itself");
   schema.Field("agents.backoff_initial_s", &o.backoff_initial_s, "wait after a refused admission that names no time");
   schema.Field("agents.backoff_max_s", &o.backoff_max_s, "longest of these waits");
   schema.Field("agents.report_retry_s", &o.report_retry_s,

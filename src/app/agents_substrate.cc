@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "agents/recipe.h"
 #include "app/hidden_paths.h"
 #include "base/log.h"
+#include "dataset/harbor.h"
 #include "sandbox/reach.h"
 
 namespace ingot::app {
@@ -139,6 +141,14 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
               AbsolutePath(config.root));
   }
   return substrate;
+}
+
+agents::RunnerOptions RunnerOptionsOf(const RunConfig& config) {
+  agents::RunnerOptions options = config.agents;
+  std::vector<std::string> paths = config.task_files();
+  for (const auto& [name, files] : config.eval.Files()) paths.insert(paths.end(), files.begin(), files.end());
+  std::copy_if(paths.begin(), paths.end(), std::back_inserter(options.image_folders), dataset::IsHarborFolder);
+  return options;
 }
 
 void ReportGrant(const sandbox::Grant& grant, base::Metrics& metrics) {

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/written_files.h"
 #include "trainer/files.h"
 
 namespace ingot::app {
@@ -87,6 +88,7 @@ absl::Status BestModel::Save(int64_t version, const std::string& weights_checksu
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
   INGOT_RETURN_IF_ERROR(write(folder));
   INGOT_RETURN_IF_ERROR(trainer::WriteTexts(folder, files_));
+  INGOT_RETURN_IF_ERROR(base::WriteChecksums(folder));  // of all but best.json, which changes once more
   INGOT_RETURN_IF_ERROR(
       WriteRecord(folder, json::object{{"version", version}, {"weights_checksum", weights_checksum}}));
   return base::SyncDir(root_);

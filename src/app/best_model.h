@@ -3,6 +3,7 @@
 //   ROOT/candidate-00000012/   the weights of version 12, from before its evaluation until that has ended
 //   ROOT/best/                 of the versions whose evaluation has ended, the one with the greatest reward
 //     best.json                its version, weights_checksum, reward_mean, episodes and failed
+//     checksums.json           of its other files (base/written_files.h): whoever loads the folder compares
 //
 // When the reward of a version is known, the trainer has moved on, and the engines hold the version's weights. A trainer
 // that was killed meanwhile comes back without them. So they are on disk before the evaluation starts. A better model

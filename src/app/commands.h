@@ -44,7 +44,8 @@ struct ServeArgs {
   int port = 8000;
   std::string tls_certificate, tls_key;  // PEM files; empty = plain text, on loopback only unless allow_plaintext
   bool allow_plaintext = false;
-  std::string model_name;             // empty = the folder's name
+  std::vector<std::string> allow_hosts, allow_origins;  // http::Options'
+  std::string model_name;                               // empty = the folder's name
   std::vector<std::string> also;      // NAME=DIR: further models, each with an engine of its own; the same tokenizer
   std::vector<std::string> adapters;  // NAME=DIR: PEFT adapters of the model, all in its engine
   // Jinja file in place of the folder's templates; empty = the folder's own.
@@ -91,7 +92,8 @@ struct ViewArgs {
   int port = 0;                          // 0 = a free one
   std::string tls_certificate, tls_key;  // PEM files; empty = those of the run's configuration
   bool allow_plaintext = false;          // on an address other than loopback; the configuration may allow it too
-  bool files = false;                    // also beside a process that serves the run's page
+  std::vector<std::string> allow_hosts, allow_origins;  // http::Options', beside the configuration's
+  bool files = false;                                   // also beside a process that serves the run's page
 };
 int View(const ViewArgs& args);
 

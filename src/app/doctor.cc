@@ -63,7 +63,9 @@ Finding ExamineDisk(const std::string& root) {
 Finding ExamineSandbox(const RunConfig& config) {
   sandbox::SubstrateOptions options = config.sandbox;
   options.require = "none";
-  options.work_root = (fs::temp_directory_path() / absl::StrCat("ingot-doctor-", getpid())).string();
+  options.work_root = (fs::temp_directory_path() / "ingot-doctor-XXXXXX").string();
+  if (mkdtemp(options.work_root.data()) == nullptr)
+    return {Health::kBroken, "sandbox", absl::StrCat("cannot make ", options.work_root), "docs/sandbox.md"};
   const auto substrate = sandbox::MakeSubstrate(options);
   std::error_code ignored;
   if (!substrate.ok()) {

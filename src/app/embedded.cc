@@ -13,6 +13,7 @@
 #include "app/seams.h"
 #include "base/executor.h"
 #include "base/log.h"
+#include "base/outage.h"
 #include "base/random.h"
 #include "dataset/tasks.h"
 #include "gateway/http_server.h"
@@ -53,6 +54,7 @@ struct EmbeddedRun::Parts {
   base::Metrics* metrics = nullptr;
   std::string device;
   base::Executor timers{{.name = "timers"}};
+  base::Outage outage{"the scheduler's upkeep of the journal", base::Clock::Real()};  // of the next one
   base::Timer scheduler_tick;
 };
 
@@ -119,15 +121,13 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
     ReportGrant(substrate->grant(), metrics);
     parts->door = std::make_unique<HttpDoor>(*parts->http);
-    INGOT_ASSIGN_OR_RETURN(parts->runner, agents::Runner::Make(config.agents, std::move(substrate), *parts->episodes,
-                                                               base::Clock::Real(), &metrics, parts->door.get()));
+    INGOT_ASSIGN_OR_RETURN(parts->runner,
+                           agents::Runner::Make(RunnerOptionsOf(config), std::move(substrate), *parts->episodes,
+                                                base::Clock::Real(), &metrics, parts->door.get()));
   }
-  scheduler::Scheduler* const ticked = parts->scheduler.get();
-  parts->scheduler_tick = parts->timers.PostEvery(std::chrono::seconds(1), [ticked] {
-    if (const absl::Status status = ticked->Tick(); !status.ok()) {
-      INGOT_LOG(warn, "scheduler: {}", status.ToString());
-    }
-  });
+  parts->scheduler_tick = parts->timers.PostEvery(
+      std::chrono::seconds(1),
+      [ticked = parts->scheduler.get(), &outage = parts->outage] { outage.Note(ticked->Tick()); });
   return std::unique_ptr<EmbeddedRun>(new EmbeddedRun(std::move(parts)));
 }
 

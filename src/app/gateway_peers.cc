@@ -1,5 +1,6 @@
 #include "app/gateway_peers.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/random.h"
@@ -8,7 +9,7 @@
 namespace ingot::app {
 
 GatewayPeers::GatewayPeers(RunRegistry& registry, int gateways, int index)
-    : registry_(registry), name_(gateway::GatewayName(RoleName("gateway", index), base::RandomHex(4))) {
+    : registry_(registry), role_(RoleName("gateway", index)), name_(gateway::GatewayName(role_, base::RandomHex(4))) {
   gateway::GrpcPeersOptions options;
   for (int i = 0; i < gateways; ++i) {
     if (i != index) options.channels.emplace(RoleName("gateway", i), registry.To(RoleName("gateway", i)));
@@ -18,12 +19,12 @@ GatewayPeers::GatewayPeers(RunRegistry& registry, int gateways, int index)
 }
 
 absl::StatusOr<std::vector<std::string>> GatewayPeers::Present() {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<RolePlace> places, registry_.Places());
   std::vector<std::string> roles;
-  for (const RolePlace& place : places) {
+  for (const RolePlace& place : registry_.LastPlaces()) {
     if (!place.http.empty()) roles.push_back(place.name);
   }
-  return roles;
+  if (std::find(roles.begin(), roles.end(), role_) != roles.end()) return roles;
+  return absl::UnavailableError(absl::StrCat(registry_.Describe(), " does not tell which gateways are there"));
 }
 
 std::vector<std::string> GatewayPeers::Gone() {

@@ -75,10 +75,17 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
   schema.Field("http.host", &http.host, "address to listen on");
   schema.Field("http.port", &http.port, "0: a free one");
   schema.Field("http.io_threads", &http.io_threads, "threads for sockets");
-  schema.Field("http.max_connections", &http.max_connections,
-               "beyond: 503, and each takes an open file; 0: 10240, or as many as the hard limit of open files leaves");
+  schema.Field(
+      "http.max_connections", &http.max_connections,
+      "beyond, a new one takes the place of a silent one of whoever has the most, or gets 503; each takes an open "
+      "file; 0: 10240, or as many as the hard limit of open files leaves");
   schema.Field("http.max_body_bytes", &http.max_body_bytes, "beyond: 413");
   schema.Field("http.max_buffered_bytes", &http.max_buffered_bytes, "bodies of all requests in flight; beyond: 503");
+  schema.Field("http.allow_hosts", &http.allow_hosts,
+               "names under which gateway and page are reached at a loopback address, beside localhost, addresses and "
+               "gateway.public_url: a proxy's; \"*\": every one");
+  schema.Field("http.allow_origins", &http.allow_origins,
+               "origins whose web pages may ask gateway and page, such as http://localhost:3000; \"*\": every one");
   schema.Field("http.dashboard", &page.enabled,
                "serve a page about the run, on a listener of its own and behind a key; the link is printed");
   schema.Field("http.dashboard_host", &page.host, "address of the page; TLS as for http.host");
@@ -90,7 +97,10 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
                "allows an http.host that other machines reach without TLS: for private networks");
   schema.Field("http.max_header_bytes", &http.max_header_bytes, "beyond: 431");
   schema.Field("http.idle_timeout_s", &http.idle_timeout_s, "seconds of silence between requests");
-  schema.Field("http.request_timeout_s", &http.request_timeout_s, "seconds from a request's first byte to its last");
+  schema.Field("http.head_timeout_s", &http.head_timeout_s,
+               "seconds from a request's first byte, or a new connection, to the end of its head");
+  schema.Field("http.request_timeout_s", &http.request_timeout_s,
+               "seconds from a request's head to its last byte, and at most of the head");
   schema.Field("http.write_timeout_s", &http.write_timeout_s, "seconds one write may wait for a slow reader");
   schema.Field("http.keepalive_s", &http.keepalive_s,
                "seconds of silence in a stream after which a comment is sent; 0: none");

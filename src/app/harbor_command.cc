@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "dataset/harbor.h"
+#include "dataset/task_folder.h"
 #include "reward/harbor_task.h"
 #include "reward/verifier.h"
 #include "reward/verifiers/harbor.h"
@@ -40,7 +41,7 @@ absl::StatusOr<Exam> ExamOf(const v1::Task& task, sandbox::ImageStore* images) {
   INGOT_ASSIGN_OR_RETURN(exam.harbor, reward::ReadHarborTask(exam.payload));
   exam.task_dir = std::string(payload.at("task_dir").get_string());
   if (images != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(exam.image, images->Resolve(std::string(payload.at("image").get_string())));
+    INGOT_ASSIGN_OR_RETURN(exam.image, images->ResolveStrangers(std::string(payload.at("image").get_string())));
   }
   if (exam.image.rootfs.empty()) {
     exam.image.working_dir = kWorkAt;
@@ -89,7 +90,10 @@ class Attempt {
   }
 
   absl::Status Solve(sandbox::Room& room) const {
-    INGOT_RETURN_IF_ERROR(room.FillBound("solution", exam_.task_dir + "/solution"));
+    INGOT_ASSIGN_OR_RETURN(const auto files, dataset::TaskFolder::Open(exam_.task_dir));
+    INGOT_RETURN_IF_ERROR(files.CheckFolder("solution", dataset::Links::kInside));
+    INGOT_ASSIGN_OR_RETURN(const std::string solution, files.PathOf("solution"));
+    INGOT_RETURN_IF_ERROR(room.FillBound("solution", solution));
     sandbox::Command command = CommandOf(room, "/solution/solve.sh");
     for (const auto& [name, text] : exam_.harbor.solution_env) command.env[name] = text;
     sandbox::Limits limits;
@@ -191,7 +195,8 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
     substrate = *std::move(made);
     SayUnheld(substrate->grant(), *read, out);
   }
-  sandbox::ImageStore images(ImageStoreFolder(args.store));
+  // The texts of images are the tasks' own.
+  sandbox::ImageStore images(ImageStoreFolder(args.store), {.build_hosts = args.build_hosts, .folders = {args.folder}});
   int wrong = 0, tried = 0;
   for (const v1::Task& task : read->tasks) {
     const absl::StatusOr<Finding> finding = [&]() -> absl::StatusOr<Finding> {

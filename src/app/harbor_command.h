@@ -3,13 +3,15 @@
 
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 namespace ingot::app {
 
 struct TasksCheckArgs {
   std::string folder;
   std::string store;
-  bool only_read = false;  // true: tasks are read, and none is run
+  std::vector<std::string> build_hosts;  // that the steps of Dockerfiles may reach (sandbox/egress_list.h)
+  bool only_read = false;                // true: tasks are read, and none is run
   // True: rooms have this machine's programs in place of the task's image, and the work folder at /app.
   bool without_images = false;
 };

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using sandbox::StoredImage;
 
 int Unpack(const ImageArgs& args, std::ostream& out, std::ostream& errors) {
-  sandbox::ImageStore store(ImageStoreFolder(args.store));
+  sandbox::ImageStore store(ImageStoreFolder(args.store), {.build_hosts = args.build_hosts});
   HandleSignals();
   const auto image = [&] {
     const Underway unpacking("image: unpacking " + args.source);

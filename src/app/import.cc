@@ -1,8 +1,6 @@
 // `ingot import`: trajectories in ATIF become the episodes of a pool, which `export`, `regrade`, `tasks rate` and `inspect` read.
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "app/run_dir.h"
 #include "app/text_parts.h"
 #include "base/checksum.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "datapool/store.h"
 #include "dataset/atif.h"
@@ -125,9 +124,7 @@ class Importer {
 
 // A file holds one trajectory, over any number of lines, or one on each line.
 absl::Status AddFile(const std::string& path, Importer& importer) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("'", path, "' cannot be read"));
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, INT64_MAX));
   if (const auto whole = base::ParseJson(text); whole.ok()) return base::Annotate(importer.Add(*whole), path);
   return dataset::ReadJsonl(path, {}, [&](int64_t, std::string_view, const value& line) { return importer.Add(line); });
 }

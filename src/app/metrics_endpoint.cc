@@ -45,6 +45,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::OnSocket(const
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::AtAddress(http::Options options, std::string key,
                                                                             Text text) {
+  options.allow_hosts.push_back(options.host);  // a name of this machine may have a loopback address
   options.host = AddressOf(options.host);
   return Start(std::move(options), std::move(key), std::move(text), nullptr);
 }

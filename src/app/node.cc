@@ -25,6 +25,7 @@
 #include "app/process.h"
 #include "app/role_addresses.h"
 #include "app/role_waits.h"
+#include "app/run_command.h"
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
 #include "app/run_registry.h"
@@ -133,6 +134,7 @@ class Agent {
         loaded_(loaded),
         config_(*loaded.config),
         name_(NodeName(args.group, node)),
+        command_(CommandOfNode(args, node)),
         roles_(std::move(roles)),
         drives_(Drives(roles_)) {}
 
@@ -184,11 +186,28 @@ class Agent {
                                                       Print(line);
                                                     });
     if (page.follower != nullptr && code.ok() && *code == 0) page.follower->End(/*ok=*/true);
-    // A node that does not drive the run ends when it is told to.
-    return !drives_ && absl::IsCancelled(code.status()) ? absl::StatusOr<int>(0) : code;
+    if (!absl::IsCancelled(code.status())) return code;
+    if (drives_) return WithNext(code.status(), *dir_, NextCommand());
+    Print(DescribeStop());
+    return 0;  // a node that does not drive the run ends when it is told to
   }
 
  private:
+  std::string NextCommand() const {
+    return InJob() ? CommandIn(dir_->path(), CommandOf("launch", args_.run)) : command_;
+  }
+
+  // What a stopped node leaves to do.
+  std::string DescribeStop() const {
+    const std::string ended = DescribeEnd(dir_->path(), config_);
+    if (!ended.empty()) return ended;
+    const double moves = registry_ == nullptr ? 0 : config_.cluster.takeover_s;
+    return absl::StrCat(
+        "this node is stopped; `", NextCommand(), " --resume` starts it again",
+        moves > 0 ? absl::StrCat("; after ", moves, " s (cluster.takeover_s) other nodes take over what ", "can move")
+                  : "");
+  }
+
   void Print(const std::string& line) const {
     std::printf("[%s %s] %s\n", config_.name.c_str(), name_.c_str(), base::Printable(line).c_str());
   }
@@ -222,6 +241,7 @@ class Agent {
     if (endpoint.ok()) probes_ = *std::move(endpoint);
     if (!endpoint.ok()) INGOT_LOG(warn, "probes get no answer: {}", std::string(endpoint.status().message()));
     if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
+    if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepCommand(*dir_, command_));
     INGOT_RETURN_IF_ERROR(CheckMemory());
     if (drives_) INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
     return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
@@ -407,6 +427,7 @@ class Agent {
   const LoadedConfig& loaded_;
   const RunConfig& config_;
   const std::string name_;
+  const std::string command_;  // that started this node, without --resume
   std::vector<RoleProcess> roles_;
   const bool drives_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;  // of a node that computes, such as the one that drives the run

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/written_files.h"
 #include "trainer/files.h"
 
 namespace ingot::app {
@@ -30,6 +31,7 @@ absl::Status PinnedVersions::Save(const model::ModelConfig& shape,
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", root, ": ", error.message()));
   INGOT_RETURN_IF_ERROR(base::Annotate(SaveSnapshot(Folder(snapshot->version()), shape, snapshot),
                                        absl::StrCat("keeping pinned version ", snapshot->version())));
+  INGOT_RETURN_IF_ERROR(base::WriteChecksums(Folder(snapshot->version())));
   INGOT_RETURN_IF_ERROR(base::WriteFileDurably(ChecksumFile(snapshot->version()), base::Hex(snapshot->checksum())));
   INGOT_RETURN_IF_ERROR(base::SyncDir(root));
   return base::SyncDir(dir_.path());
@@ -46,6 +48,10 @@ absl::Status PinnedVersions::Restore(int64_t version, weights::Publisher& publis
     // Without saved weights: a model was pinned to this version after the run had passed it.
     const std::string folder = checksum.ok() ? Folder(pinned) : dir_.checkpoints() + "/step-" + Number(pinned);
     absl::StatusOr<std::shared_ptr<const weights::Snapshot>> snapshot = LoadSnapshot(folder, pinned);
+    if (absl::IsDataLoss(snapshot.status())) {
+      return base::Annotate(snapshot.status(),
+                            absl::StrCat("gateway.models pins '", model.name, "' to version ", pinned));
+    }
     if (!snapshot.ok()) {
       return absl::NotFoundError(absl::StrCat(
           "gateway.models pins '", model.name, "' to version ", pinned, ", which the run has passed (it goes on at ",

@@ -1,13 +1,16 @@
 #include "app/process.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/printable.h"
 
@@ -45,9 +48,18 @@ void HideMemory() {
   if (std::getenv(kDebuggableVariable) == nullptr) prctl(PR_SET_DUMPABLE, 0);
 }
 
+// The kernel's signal does so, from before this program is loaded (supervisor.cc). A thread watches as well: the kernel
+// forgets the signal where the program has capabilities, and at each change of user.
 void DieWithParent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // the parent died before prctl
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, parent, 0));
+  if (getppid() != parent) _exit(1);  // it ended before prctl, and `process` may be another one
+  std::thread([parent, process] {
+    constexpr int kLookMs = 200;  // where the kernel has no pidfd
+    pollfd ended{process, POLLIN, 0};
+    while (getppid() == parent) poll(&ended, 1, process < 0 ? kLookMs : -1);
+    _exit(1);
+  }).detach();
 }
 
 absl::StatusOr<std::string> OwnBinary() {

@@ -28,7 +28,7 @@ void HandleSignals(bool supervised = false);
 void HideMemory();
 inline constexpr char kDebuggableVariable[] = "INGOT_DEBUGGABLE";
 
-// Makes the process end when its parent `parent` ends: no role outlives its supervisor.
+// Ends this process at once, whatever it does, when its parent `parent` ends or has ended: no role outlives its supervisor.
 void DieWithParent(pid_t parent);
 
 // The file of this program. UNAVAILABLE: the system does not tell it.

@@ -41,6 +41,10 @@ std::string CommandOf(const std::string& verb, const RunArgs& args) {
   return command;
 }
 
+std::string CommandOfNode(const NodeArgs& args, int node) {
+  return absl::StrCat(CommandOf("node", args.run), " --group ", Quoted(args.group), " --node ", node);
+}
+
 absl::Status KeepCommand(const RunDir& dir, const std::string& command) {
   return dir.WriteFile(kCommand, command + "\n");
 }

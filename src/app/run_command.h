@@ -12,6 +12,8 @@ namespace ingot::app {
 
 // "ingot VERB run.yaml --set run.name=b", without --resume, for a shell.
 std::string CommandOf(const std::string& verb, const RunArgs& args);
+// "ingot node run.yaml --group engines --node 1", likewise.
+std::string CommandOfNode(const NodeArgs& args, int node);
 
 absl::Status KeepCommand(const RunDir& dir, const std::string& command);
 

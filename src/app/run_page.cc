@@ -62,13 +62,18 @@ view::RunSource SourceOf(const RunConfig& config, const std::string& folder,
   return source;
 }
 
-// TLS as the configuration has it, where the options have none.
-http::Options WithTls(http::Options options, const RunConfig& config) {
+// TLS as the configuration has it, where the options have none, and its further names and origins.
+http::Options WithConfig(http::Options options, const RunConfig& config) {
   if (options.tls_certificate.empty() && options.tls_key.empty()) {
     options.tls_certificate = config.http.tls_certificate;
     options.tls_key = config.http.tls_key;
   }
   options.allow_plaintext = options.allow_plaintext || config.http.allow_plaintext;
+  const auto add = [](const std::vector<std::string>& more, std::vector<std::string>& to) {
+    to.insert(to.end(), more.begin(), more.end());
+  };
+  add(config.http.allow_hosts, options.allow_hosts);
+  add(config.http.allow_origins, options.allow_origins);
   return options;
 }
 
@@ -76,7 +81,7 @@ http::Options HttpOf(const RunConfig& config, const PageOptions& page) {
   http::Options options;
   options.host = page.host;
   options.port = page.port;
-  return WithTls(std::move(options), config);
+  return WithConfig(std::move(options), config);
 }
 
 FreshPool::Pool OpenAgain(const std::string& folder) {
@@ -177,7 +182,7 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
     return fresh->Get();
   };
   auto run_page = std::unique_ptr<RunPage>(new RunPage());
-  auto page = view::Page::Start(WithTls(options, config), "", std::move(source));
+  auto page = view::Page::Start(WithConfig(options, config), "", std::move(source));
   if (absl::IsFailedPrecondition(page.status())) {
     return absl::FailedPreconditionError(
         absl::StrCat("--host ", options.host, " is reached by other machines: add --tls-certificate and --tls-key, or ",

@@ -83,6 +83,15 @@ absl::StatusOr<std::unique_ptr<registry::Registry>> OpenEtcd(const RegistryConfi
   return registry::ConnectEtcd(options);
 }
 
+// The process of an entry's value, for people.
+std::string DescribeHolder(const std::string& value) {
+  const absl::StatusOr<json::value> parsed = base::ParseJson(value);
+  const int64_t pid = parsed.ok() ? NumberField(*parsed, "pid") : 0;
+  const std::string machine = parsed.ok() ? TextField(*parsed, "node") : "";
+  if (pid == 0 || machine.empty()) return "another process";
+  return absl::StrCat("process ", pid, " on ", machine);
+}
+
 // A stream, or the judgement of a group: the stage tells for which server it waits.
 bool TakesItsTime(const LongCall& call) { return call.stream || call.method == "Grade"; }
 
@@ -91,6 +100,11 @@ bool TakesItsTime(const LongCall& call) { return call.stream || call.method == "
 std::string MachineName() {
   std::array<char, 256> name = {};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string DescribeTaken(const std::string& name, const std::string& holder, double ttl_s) {
+  return absl::StrCat(DescribeHolder(holder), " is ", name, " by now, as this process was silent for longer than ",
+                      ttl_s, " s (cluster.registry.ttl_s); this process ends, with all that it started");
 }
 
 std::string RoleName(const std::string& role, int index) {
@@ -103,8 +117,13 @@ absl::StatusOr<std::unique_ptr<RunRegistry>> RunRegistry::Open(const RunConfig& 
   auto opened = options.kind == RegistryKind::kEtcd ? OpenEtcd(options)
                                                     : registry::OpenLocalRegistry({.folder = folder + "/registry"});
   if (!opened.ok()) return base::Annotate(opened.status(), "cluster.registry");
+  return Over(*std::move(opened), config, std::move(access), clock);
+}
+
+std::unique_ptr<RunRegistry> RunRegistry::Over(std::unique_ptr<registry::Registry> registry, const RunConfig& config,
+                                               RpcAccess access, const base::Clock& clock) {
   return std::unique_ptr<RunRegistry>(
-      new RunRegistry(config.name, options, std::move(access), *std::move(opened), clock));
+      new RunRegistry(config.name, config.cluster.registry, std::move(access), std::move(registry), clock));
 }
 
 RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess access,
@@ -254,9 +273,9 @@ absl::StatusOr<registry::Registration*> RunRegistry::Keep(const std::string& key
   options.ttl = ttl();
   options.patience = patience;
   options.leads = leads;
-  options.on_taken = [name](const registry::Entry& holder) {
-    _exit(Fail(absl::AbortedError(
-        absl::StrCat("another process is ", name, " by now: ", holder.value, "; this one was silent for too long"))));
+  options.describe = [](const registry::Entry& holder) { return DescribeHolder(holder.value); };
+  options.on_taken = [name, ttl_s = config_.ttl_s](const registry::Entry& holder) {
+    _exit(Fail(absl::AbortedError(DescribeTaken(name, holder.value, ttl_s))));
   };
   INGOT_ASSIGN_OR_RETURN(auto registration, registry::Registration::Start(*registry_, std::move(options)));
   base::MutexLock lock(mu_);
@@ -324,7 +343,8 @@ absl::Status RunRegistry::RegisterNode(const std::string& name, const std::strin
       Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles, clock_.UnixNanos()), patience);
   if (absl::IsAlreadyExists(kept.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message()));
+        "another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message(),
+        "; once that process has ended, this node may be started again"));
   }
   INGOT_RETURN_IF_ERROR(kept.status());
   base::MutexLock lock(mu_);

@@ -53,6 +53,9 @@ struct NodePlace {
 // "rollout-INDEX", or the role itself.
 std::string RoleName(const std::string& role, int index);
 
+// Why this process ends, once another one is `name`: the holder of the entry, by its value, as a sentence.
+std::string DescribeTaken(const std::string& name, const std::string& holder, double ttl_s);
+
 // This machine's name. "unknown" = the system tells none.
 std::string MachineName();
 
@@ -63,6 +66,9 @@ class RunRegistry {
   static absl::StatusOr<std::unique_ptr<RunRegistry>> Open(const RunConfig& config, const std::string& folder,
                                                            RpcAccess access,
                                                            const base::Clock& clock = base::Clock::Real());
+  // Over a registry that is open already.
+  static std::unique_ptr<RunRegistry> Over(std::unique_ptr<registry::Registry> registry, const RunConfig& config,
+                                           RpcAccess access, const base::Clock& clock = base::Clock::Real());
   // REQUIRES: the clients of its channels are gone.
   ~RunRegistry();
 

@@ -29,7 +29,7 @@ absl::StatusOr<RunSecrets> MakeRunSecrets(const RunConfig& config);
 
 // Reads the descriptor to its end, and puts /dev/null in its place, which child processes inherit at most.
 // INVALID_ARGUMENT: it is not open, or holds other than a token of 16 to 4096 bytes and perhaps an admin key in a second
-// line. Not thread safe: to be called before there are threads.
+// line. To be called before there are threads that make descriptors or processes.
 absl::StatusOr<RunSecrets> ReadRunSecrets(int fd);
 
 // The secret that the trainer's ranks begin their connections with: a digest, so that it tells nothing of `token`.

@@ -189,6 +189,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   http_options.tls_certificate = args.tls_certificate;
   http_options.tls_key = args.tls_key;
   http_options.allow_plaintext = args.allow_plaintext;
+  http_options.allow_hosts = args.allow_hosts;
+  http_options.allow_origins = args.allow_origins;
   auto started = gateway::HttpServer::Start(http_options, *gateway);
   if (absl::IsFailedPrecondition(started.status())) {
     return absl::FailedPreconditionError(

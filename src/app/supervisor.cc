@@ -79,9 +79,11 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
     return sandbox::ErrnoStatus(errno, absl::StrCat("cannot start role ", spec.name, ": cannot open ",
                                                     in.valid() ? spec.log_path : "/dev/null"));
   }
-  // A role stays in this session, so that a terminal and a job system see one job.
-  const absl::StatusOr<pid_t> pid = sandbox::Spawn(command, {in.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
-                                                   {.own_session = false, .dumps_core = true});
+  // A role stays in this session, so that a terminal and a job system see one job. It dies with this process from its first
+  // instruction on: a busy machine takes many seconds to load the program, which then asks for the same (DieWithParent).
+  const absl::StatusOr<pid_t> pid =
+      sandbox::Spawn(command, {in.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
+                     {.own_session = false, .dumps_core = true, .dies_with_its_thread = true});
   if (!pid.ok()) return base::Annotate(pid.status(), absl::StrCat("cannot start role ", spec.name));
   return pid;
 }

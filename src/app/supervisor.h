@@ -21,7 +21,7 @@
 // A start may fail, such as for want of a process or of a file descriptor. Once the run goes on, it is tried again after a
 // wait that doubles, max_restarts times in a row. That is no crash of the role.
 //
-// Not thread safe: one thread starts and runs it. Children die with the supervisor, even if it is killed.
+// Not thread safe: one thread starts and runs it. Children die with that thread, also while they are loaded.
 #pragma once
 
 #include <sys/types.h>

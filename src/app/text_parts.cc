@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/written_files.h"
 #include "text/chat_template.h"
 #include "text/format_spec.h"
 
@@ -96,6 +97,12 @@ absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
   return std::string(name->get_string());
 }
 
+// DATA_LOSS: a file of the folder other than its tensors is not as it was written.
+absl::Status CheckTexts(const std::string& model_dir) {
+  INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(model_dir));
+  return written.CheckContents([](std::string_view name) { return !name.ends_with(".safetensors"); });
+}
+
 }  // namespace
 
 absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format) {
@@ -111,6 +118,7 @@ absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format) {
 absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format,
                                         const std::string& chat_template) {
   TextParts parts;
+  INGOT_RETURN_IF_ERROR(CheckTexts(model_dir));
   auto tokenizer = text::LoadTokenizer(model_dir);
   if (absl::IsNotFound(tokenizer.status())) {
     return absl::NotFoundError(absl::StrCat(tokenizer.status().message(), MeantBy(model_dir)));

@@ -49,6 +49,8 @@ absl::Status ViewOrError(const ViewArgs& args) {
   options.tls_certificate = args.tls_certificate;
   options.tls_key = args.tls_key;
   options.allow_plaintext = args.allow_plaintext;
+  options.allow_hosts = args.allow_hosts;
+  options.allow_origins = args.allow_origins;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfFolder(args.run_dir, options));
   reading.reset();
   std::printf("%s\nthe link opens the page once; Enter prints another, Ctrl-C ends\n", page->NewLink().c_str());

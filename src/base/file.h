@@ -10,8 +10,8 @@ namespace ingot::base {
 
 inline constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
-// The content of `path`, a file or a pipe. NOT_FOUND: no such file. INVALID_ARGUMENT: a folder, or more than `max_bytes`.
-// UNAVAILABLE: the file cannot be read. Errors name the path and the reason.
+// The content of `path`, a file or the pipe of a shell's <(command). NOT_FOUND: no such file. INVALID_ARGUMENT: a folder, a
+// named pipe, a socket, or more than `max_bytes`. UNAVAILABLE: the file cannot be read. Errors name the path and the reason.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxFileBytes);
 
 // Writes and fsyncs. The status names path and cause ("no space left on device", ...).

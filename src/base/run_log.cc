@@ -47,9 +47,13 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
   int64_t broken = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
+    if (end == std::string_view::npos) {
+      INGOT_LOG(info, "{}: cut its last line, which was half written when the run ended", path);
+      break;
+    }
     const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    const auto value = end == std::string_view::npos ? absl::DataLossError("half a line") : ParseJson(line);
+    text.remove_prefix(end + 1);
+    const auto value = ParseJson(line);
     const json::value* step = value.ok() ? Find(*value, "step") : nullptr;
     if (step == nullptr || !step->is_int64()) {
       ++broken;
@@ -61,7 +65,7 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
     kept.text.append(line).push_back('\n');
     if (ahead) kept.ahead.push_back(value->get_object());
   }
-  if (broken > 0) INGOT_LOG(warn, "{}: cut {} broken line(s) that a crash left behind", path, broken);
+  if (broken > 0) INGOT_LOG(warn, "{}: cut {} line(s) that are no JSON object with a step", path, broken);
   return kept;
 }
 

@@ -41,10 +41,10 @@ struct RunLogOptions {
 
 class RunLog {
  public:
-  // Opens the log. On resume it cuts lines with step >= resume_step, except the lines of keep_version. It also cuts
-  // broken lines, which a crash of the machine can leave, and logs their number. It warns if the lines of the steps
-  // before resume_step are gone. FAILED_PRECONDITION: a new run in a
-  // folder that has lines. `metrics`: null = no gauges. REQUIRES: `metrics` and `clock` outlive the log.
+  // Opens the log. On resume it cuts lines with step >= resume_step, except the lines of keep_version. It also cuts a half-written
+  // last line, which is the usual end of a killed run, and warns of other broken lines, which the end of the machine can leave, and
+  // cuts them. It warns if the lines of the steps before resume_step are gone. FAILED_PRECONDITION: a new run in a folder that has
+  // lines. `metrics`: null = no gauges. REQUIRES: `metrics` and `clock` outlive the log.
   static absl::StatusOr<std::unique_ptr<RunLog>> Open(const RunLogOptions& options, Metrics* metrics,
                                                       const Clock& clock);
   ~RunLog();

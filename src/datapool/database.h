@@ -7,6 +7,7 @@
 //   3. A Batch sees its own changes over the present state, and nobody else writes while it is there.
 //   4. Write returns OK once the batch is durable. After an error the batch may be durable or not.
 //   5. After an error of Write, failed() holds until Recover succeeds.
+//   6. A Reader with a source says what that server has, which is believed as ReadSource says.
 // Thread safe; Batch, Write and Recover are used by one thread at a time. A thread holds one Reader or Batch at a time.
 #pragma once
 
@@ -22,6 +23,17 @@
 #include "datapool/store.h"
 
 namespace ingot::datapool {
+
+// The server that a reader reads, where the records are on servers that may lead or not. The reader's answer is believed if
+// the server still leads afterwards. Thread safe.
+class ReadSource {
+ public:
+  virtual ~ReadSource() = default;
+  virtual bool leads() const = 0;
+  // Only a commit that begins after the read shows whether the server leads: a write that is acknowledged while leads() holds.
+  virtual bool must_commit() const = 0;
+  virtual std::string name() const = 0;  // for errors
+};
 
 class Database {
  public:
@@ -41,6 +53,8 @@ class Database {
     // DATA_LOSS, with the way on.
     virtual absl::Status Damaged(const std::string& how) const = 0;
     virtual int64_t BytesOnDisk() const = 0;
+    // null = the records are in one place, or no server was reached.
+    virtual std::shared_ptr<const ReadSource> source() const { return nullptr; }
   };
 
   class Batch {

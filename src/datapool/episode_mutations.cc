@@ -55,6 +55,33 @@ void AddRewards(v1::Episode& episode, const Earned& earned) {
   for (const auto& [call, reward] : earned.call_rewards()) (*episode.mutable_call_rewards())[call] = reward;
 }
 
+bool HasOutcome(const v1::Episode& episode) { return episode.has_reward() || !episode.call_rewards().empty(); }
+
+// The episode as the request ends it. `by_default`: nobody rewarded it before.
+v1::Episode Ended(v1::Episode episode, const v1::EndEpisodeRequest& request, bool by_default) {
+  episode.set_state(request.state());
+  if (request.has_reward()) {  // the whole outcome
+    episode.clear_signals();
+    episode.clear_facts();
+    episode.clear_call_rewards();
+  }
+  AddRewards(episode, request);
+  episode.set_detail(request.detail());
+  episode.set_cause(request.cause());
+  episode.set_ended_unix_ns(request.ended_unix_ns());
+  if (!request.has_unless_rewarded()) return episode;
+  if (!by_default) {
+    episode.set_reward(episode.reward());  // its own is 0 where calls alone were rewarded
+    return episode;
+  }
+  const v1::DefaultOutcome& outcome = request.unless_rewarded();
+  episode.set_reward(outcome.reward());
+  for (const auto& [name, value] : outcome.signals()) (*episode.mutable_signals())[name] = value;
+  for (const auto& [name, json] : outcome.facts()) (*episode.mutable_facts())[name] = json;
+  episode.set_detail(outcome.detail());
+  return episode;
+}
+
 void PutProgress(Database::Batch& batch, const v1::Episode& progress) {
   batch.Put(kEpisodes, ProgressKey(progress.episode_id()), progress.SerializeAsString());
 }
@@ -164,23 +191,16 @@ absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeR
 absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
   INGOT_RETURN_IF_ERROR(CheckGateway(stored, request.gateway_token()));
-  v1::Episode ended = stored;
-  ended.set_state(request.state());
-  if (request.has_reward()) {  // the whole outcome
-    ended.clear_signals();
-    ended.clear_facts();
-    ended.clear_call_rewards();
-  }
-  AddRewards(ended, request);
-  ended.set_detail(request.detail());
-  ended.set_cause(request.cause());
-  ended.set_ended_unix_ns(request.ended_unix_ns());
   if (stored.state() == v1::EPISODE_OPEN) {
     INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
-    PutProgress(batch, ended);
+    PutProgress(batch, Ended(stored, request, !HasOutcome(stored)));
     return absl::OkStatus();
   }
-  if (Ending(stored) == Ending(ended)) return absl::OkStatus();
+  // A repetition does not know whether it found a reward the first time.
+  const bool by_default = request.has_unless_rewarded();
+  for (const bool may_be_default : {false, by_default}) {
+    if (Ending(stored) == Ending(Ended(stored, request, may_be_default))) return absl::OkStatus();
+  }
   if (stored.state() == v1::EPISODE_FENCED) {
     if (request.state() == v1::EPISODE_FENCED) return absl::OkStatus();
     return absl::FailedPreconditionError(Describe(stored) + " is fenced: " + stored.detail());

@@ -35,24 +35,8 @@ absl::StatusCode CodeOf(std::string_view state) {
 
 std::string OneLine(const char* text) { return absl::StrReplaceAll(absl::StripAsciiWhitespace(text), {{"\n", "; "}}); }
 
-absl::Status CheckUrl(const std::string& url) {
-  char* error = nullptr;
-  PQconninfoOption* const options = PQconninfoParse(url.c_str(), &error);
-  const absl::Status checked =
-      options != nullptr ? absl::OkStatus() : absl::InvalidArgumentError(OneLine(error == nullptr ? "" : error));
-  PQconninfoFree(options);
-  PQfreemem(error);
-  return checked;
-}
-
-// FAILED_PRECONDITION: the server refuses this user or database. libpq has no code for it.
-absl::Status ConnectError(const std::string& text) {
-  for (const std::string_view sign :
-       {"authentication failed", "does not exist", "no pg_hba.conf", "no password", "permission denied"}) {
-    if (text.find(sign) != std::string::npos) return absl::FailedPreconditionError(text);
-  }
-  return absl::UnavailableError(text);
-}
+constexpr std::chrono::milliseconds kLook(100);  // between two looks whether the server leads
+constexpr std::chrono::seconds kSlow(1);         // a statement that waits so long asks for a look at the other servers
 
 }  // namespace
 
@@ -110,68 +94,68 @@ PostgresValue PostgresValue::BytesArray(const std::vector<std::string_view>& val
   return made;
 }
 
-absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(
-    const std::string& url, std::chrono::milliseconds answer_timeout) {
-  INGOT_RETURN_IF_ERROR(CheckUrl(url));
-  // A later setting of the same name wins: the first three are defaults.
-  const char* const names[] = {"connect_timeout",
-                               "tcp_user_timeout",
-                               "application_name",
-                               "dbname",
-                               "client_encoding",
-                               "target_session_attrs",
-                               nullptr};
-  const char* const values[] = {"2", "5000", "ingot", url.c_str(), "UTF8", "read-write", nullptr};
-  const base::Wait wait("a connection to PostgreSQL");
-  std::unique_ptr<PostgresConnection> connection(
-      new PostgresConnection(PQconnectdbParams(names, values, 1), answer_timeout));
-  pg_conn* const pq = connection->connection_;
-  if (pq == nullptr) return absl::ResourceExhaustedError("libpq has no memory for a connection");
-  if (PQstatus(pq) != CONNECTION_OK) return ConnectError(OneLine(PQerrorMessage(pq)));
+absl::Status PostgresError(const pg_result* result, const std::string& text, const std::string& host) {
+  const char* const state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  return {CodeOf(state == nullptr ? "" : state), absl::StrCat("PostgreSQL at ", host, ": ", text)};
+}
+
+PostgresConnection::PostgresConnection(pg_conn* connection, std::string host, std::chrono::milliseconds answer_timeout)
+    : connection_(connection), host_(std::move(host)), answer_timeout_(answer_timeout) {
   const auto on_notice = [](void* self, const PGresult* notice) {
-    static_cast<PostgresConnection*>(self)->warned_ = true;
-    INGOT_LOG(warn, "PostgreSQL: {}", OneLine(PQresultErrorMessage(notice)));
+    auto* const connected = static_cast<PostgresConnection*>(self);
+    connected->warned_ = true;
+    INGOT_LOG(warn, "PostgreSQL at {}: {}", connected->host_, OneLine(PQresultErrorMessage(notice)));
   };
-  PQsetNoticeReceiver(pq, on_notice, connection.get());
-  PQsetnonblocking(pq, 1);
-  // A paused client must not hold its locks.
-  INGOT_RETURN_IF_ERROR(
-      connection
-          ->Execute(absl::StrCat("set client_min_messages = warning; set lock_timeout = ",
-                                 answer_timeout.count() * 3 / 4, "; set idle_in_transaction_session_timeout = '10s'"))
-          .status());
-  return connection;
+  PQsetNoticeReceiver(connection_, on_notice, this);
 }
 
 PostgresConnection::~PostgresConnection() { PQfinish(connection_); }
 
 absl::Status PostgresConnection::ErrorOf(const pg_result* result) {
   broken_ = true;
-  const char* const state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-  const char* const text = result == nullptr ? PQerrorMessage(connection_) : PQresultErrorMessage(result);
-  return {CodeOf(state == nullptr ? "" : state), absl::StrCat("PostgreSQL: ", OneLine(text))};
+  return PostgresError(result, OneLine(result == nullptr ? PQerrorMessage(connection_) : PQresultErrorMessage(result)),
+                       host_);
+}
+
+absl::Status PostgresConnection::CheckLead() {
+  if (lead_ == nullptr || !lead_->over()) return absl::OkStatus();
+  broken_ = true;
+  return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead_->name(), " is left: ", lead_->why()));
 }
 
 absl::Status PostgresConnection::AwaitResult(std::chrono::steady_clock::time_point end) {
+  const auto slow = std::chrono::steady_clock::now() + kSlow;
   while (true) {
     const int unsent = PQflush(connection_);
     if (unsent < 0) return ErrorOf(nullptr);
     if (unsent == 0 && PQisBusy(connection_) == 0) return absl::OkStatus();
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    INGOT_RETURN_IF_ERROR(CheckLead());
+    const auto now = std::chrono::steady_clock::now();
+    if (lead_ != nullptr && now >= slow) lead_->slow = true;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
     if (left.count() <= 0) {
       broken_ = true;
-      return absl::UnavailableError(absl::StrCat("PostgreSQL did not answer within ", answer_timeout_.count() / 1000.0,
-                                                 " s: the server hangs, or a commit waits for a standby that is gone"));
+      const std::string error =
+          absl::StrCat("PostgreSQL at ", host_, " did not answer within ", answer_timeout_.count() / 1000.0,
+                       " s: the server hangs, or a commit waits for a standby that is gone");
+      // Other callers wait for the same server, and need not wait in series.
+      if (lead_ != nullptr) {
+        lead_->hung = true;
+        lead_->End(error);
+      }
+      return absl::UnavailableError(error);
     }
     pollfd socket = {PQsocket(connection_), static_cast<short>(unsent > 0 ? POLLIN | POLLOUT : POLLIN), 0};
-    if (::poll(&socket, 1, static_cast<int>(left.count())) < 0 && errno != EINTR) return ErrorOf(nullptr);
+    if (::poll(&socket, 1, static_cast<int>(std::min(left, kLook).count())) < 0 && errno != EINTR) {
+      return ErrorOf(nullptr);
+    }
     if (PQconsumeInput(connection_) == 0) return ErrorOf(nullptr);
   }
 }
 
 absl::StatusOr<PostgresRows> PostgresConnection::Answer(int sent) {
   if (sent == 0) return ErrorOf(nullptr);
-  const base::Wait wait("PostgreSQL, or a standby that it waits for");
+  const base::Wait wait(absl::StrCat("PostgreSQL at ", host_, ", or a standby that it waits for"));
   const auto end = std::chrono::steady_clock::now() + answer_timeout_;
   PostgresRows last(nullptr);
   absl::Status error;
@@ -189,11 +173,13 @@ absl::StatusOr<PostgresRows> PostgresConnection::Answer(int sent) {
 }
 
 absl::StatusOr<PostgresRows> PostgresConnection::Execute(const std::string& sql) {
+  INGOT_RETURN_IF_ERROR(CheckLead());
   return Answer(PQsendQuery(connection_, sql.c_str()));
 }
 
 absl::StatusOr<PostgresRows> PostgresConnection::Run(const char* name, const std::string& sql,
                                                      const std::vector<PostgresValue>& values) {
+  INGOT_RETURN_IF_ERROR(CheckLead());
   if (std::find(prepared_.begin(), prepared_.end(), name) == prepared_.end()) {
     INGOT_RETURN_IF_ERROR(Answer(PQsendPrepare(connection_, name, sql.c_str(), 0, nullptr)).status());
     prepared_.emplace_back(name);
@@ -212,10 +198,12 @@ absl::StatusOr<PostgresRows> PostgresConnection::Run(const char* name, const std
 absl::Status PostgresConnection::Commit() {
   warned_ = false;
   INGOT_RETURN_IF_ERROR(Execute("commit").status());
+  INGOT_RETURN_IF_ERROR(CheckLead());
   // The only warnings of a commit say that it did not wait for its standby (SyncRepWaitForLSN). It is on this server alone.
   if (warned_) {
     broken_ = true;
-    return absl::UnavailableError("PostgreSQL: a commit was not acknowledged by a standby: it is in doubt");
+    return absl::UnavailableError(
+        absl::StrCat("PostgreSQL at ", host_, ": a commit was not acknowledged by a standby: it is in doubt"));
   }
   return absl::OkStatus();
 }

@@ -7,7 +7,8 @@
 //   UNAVAILABLE          anything that another try may cure: no server, a failover, a lost connection. The statement may
 //                        have been carried out
 //
-// A connection that returned an error is broken: nothing but its destruction is of use. Not thread safe.
+// A connection that returned an error is broken: nothing but its destruction is of use. So is one whose server is not the
+// leader any more (PostgresLead): a statement that waits then ends within a tenth of a second. Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "datapool/postgres_lead.h"
 
 struct pg_conn;
 struct pg_result;
@@ -59,16 +61,22 @@ class PostgresValue {
   bool null_ = false;
 };
 
+// The error of a result, by its SQLSTATE; null = UNAVAILABLE. `text` is one line.
+absl::Status PostgresError(const pg_result* result, const std::string& text, const std::string& host);
+
 class PostgresConnection {
  public:
-  // `url`: a connection string of libpq, or a URI. Passwords come from PGPASSWORD, PGPASSFILE or the URI. A server that
-  // only reads is passed over (target_session_attrs). `answer_timeout`: how long a statement may take; > 0. A statement
-  // waits for locks for three quarters of it.
-  static absl::StatusOr<std::unique_ptr<PostgresConnection>> Connect(const std::string& url,
-                                                                     std::chrono::milliseconds answer_timeout);
+  // Owns `connection`, which is open and not blocking (datapool/postgres_survey.h). `host`: its server's, for messages.
+  // `answer_timeout`: how long a statement may take; > 0.
+  PostgresConnection(pg_conn* connection, std::string host, std::chrono::milliseconds answer_timeout);
   ~PostgresConnection();
   PostgresConnection(const PostgresConnection&) = delete;
   PostgresConnection& operator=(const PostgresConnection&) = delete;
+
+  // From now on the connection is of use as long as its server leads.
+  void SetLead(std::shared_ptr<PostgresLead> lead) { lead_ = std::move(lead); }
+  const std::shared_ptr<PostgresLead>& lead() const { return lead_; }
+  const std::string& host() const { return host_; }
 
   // Statements without parameters, one or several. Returns the rows of the last one, as text.
   absl::StatusOr<PostgresRows> Execute(const std::string& sql);
@@ -76,23 +84,26 @@ class PostgresConnection {
   absl::StatusOr<PostgresRows> Run(const char* name, const std::string& sql, const std::vector<PostgresValue>& values);
   // Commits the transaction. OK: durable on this server and on those that its synchronous_standby_names names.
   // UNAVAILABLE: in doubt. A commit that has no answer in time is not cancelled: it would count as done without a standby.
+  // One that a server acknowledged after it had ceased to lead is in doubt too.
   absl::Status Commit();
-  bool broken() const { return broken_; }
+  bool broken() const { return broken_ || (lead_ != nullptr && lead_->over()); }
   // The name that a quoted identifier has in a statement.
   static std::string Quoted(const std::string& identifier);
 
  private:
-  PostgresConnection(pg_conn* connection, std::chrono::milliseconds answer_timeout)
-      : connection_(connection), answer_timeout_(answer_timeout) {}
   absl::Status ErrorOf(const pg_result* result);
+  // UNAVAILABLE: the server does not lead any more.
+  absl::Status CheckLead();
   // The answer to what was sent: the last result, or the first error. `sent` is what a PQsend function returned.
   absl::StatusOr<PostgresRows> Answer(int sent);
-  // UNAVAILABLE: the connection was lost, or `end` came.
+  // UNAVAILABLE: the connection was lost, `end` came, or the server does not lead any more.
   absl::Status AwaitResult(std::chrono::steady_clock::time_point end);
 
-  pg_conn* connection_;
+  pg_conn* const connection_;
+  const std::string host_;
   const std::chrono::milliseconds answer_timeout_;
-  std::vector<std::string> prepared_;  // names of statements
+  std::shared_ptr<PostgresLead> lead_;  // null = not known
+  std::vector<std::string> prepared_;   // names of statements
   bool broken_ = false;
   bool warned_ = false;  // the server sent a warning
 };

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "datapool/postgres_connection.h"
 #include "datapool/postgres_records.h"
+#include "datapool/postgres_servers.h"
 
 namespace ingot::datapool {
 namespace {
@@ -23,13 +24,15 @@ constexpr char kDurability[] =
     "current_setting('synchronous_standby_names'), pg_is_in_recovery()";
 
 // FAILED_PRECONDITION: a server with these settings can lose an acknowledged commit.
-absl::Status CheckDurable(const PostgresRows& rows, bool allow_single) {
+absl::Status CheckDurable(const PostgresConnection& connection, const PostgresRows& rows, bool allow_single) {
   const auto refuse = [&](const std::string& setting, int column, const std::string& wanted) {
-    return absl::FailedPreconditionError(absl::StrCat("PostgreSQL has ", setting, " = '",
+    return absl::FailedPreconditionError(absl::StrCat("PostgreSQL at ", connection.host(), " has ", setting, " = '",
                                                       std::string(rows.Value(0, column)),
                                                       "': acknowledged records could be lost. Set ", wanted));
   };
-  if (rows.Value(0, 4) != "f") return absl::UnavailableError("PostgreSQL: this server is a standby, it only reads");
+  if (rows.Value(0, 4) != "f") {
+    return absl::UnavailableError(absl::StrCat("PostgreSQL at ", connection.host(), " is a standby, it only reads"));
+  }
   if (rows.Value(0, 0) != "on") return refuse("fsync", 0, "fsync = on");
   if (rows.Value(0, 1) != "on") return refuse("full_page_writes", 1, "full_page_writes = on");
   if (rows.Value(0, 2) != "on" && rows.Value(0, 2) != "remote_apply") {
@@ -39,6 +42,7 @@ absl::Status CheckDurable(const PostgresRows& rows, bool allow_single) {
     return refuse("synchronous_standby_names", 3,
                   "a synchronous standby, or datapool.postgres.allow_single: true if one disk is enough");
   }
+  connection.lead()->replicates = !rows.Value(0, 3).empty();
   return absl::OkStatus();
 }
 
@@ -46,6 +50,7 @@ class PostgresDatabase final : public Database {
  public:
   PostgresDatabase(const PostgresOptions& options, int shard, const std::string& layout, const base::Clock& clock)
       : options_(options),
+        servers_(*options_.servers),
         clock_(clock),
         layout_(layout),
         schema_(absl::StrCat("ingot_", options.name, "_", shard)),
@@ -53,7 +58,7 @@ class PostgresDatabase final : public Database {
         lock_(static_cast<int64_t>(base::Checksum64(schema_))) {}
 
   absl::Status Open() {
-    INGOT_ASSIGN_OR_RETURN(writer_, Connect());
+    INGOT_ASSIGN_OR_RETURN(writer_, ConnectWriter());
     if (options_.read_only) {
       INGOT_ASSIGN_OR_RETURN(const bool made, HasTables());
       if (!made) return absl::NotFoundError(absl::StrCat("there is no pool in ", sql_.table));
@@ -71,7 +76,7 @@ class PostgresDatabase final : public Database {
 
   // Whether Open can succeed, without a change.
   absl::Status Check() {
-    INGOT_ASSIGN_OR_RETURN(writer_, Connect());
+    INGOT_ASSIGN_OR_RETURN(writer_, ConnectWriter());
     INGOT_ASSIGN_OR_RETURN(const bool made, HasTables());
     if (made) return CheckStored();
     INGOT_ASSIGN_OR_RETURN(const PostgresRows rows,
@@ -118,11 +123,11 @@ class PostgresDatabase final : public Database {
     if (clock_.Now() < next_attempt_) return error_;
     next_attempt_ = clock_.Now() + base::FromSeconds(options_.retry_after_error_s);
     writer_.reset();
-    absl::StatusOr<std::unique_ptr<PostgresConnection>> connection = Connect();
+    absl::StatusOr<std::unique_ptr<PostgresConnection>> connection = ConnectWriter();
     error_ = WhileRunning(connection.status());
     if (connection.ok()) {
       writer_ = *std::move(connection);
-      INGOT_LOG(info, "the pool in {} writes again", sql_.table);
+      INGOT_LOG(info, "the pool in {} writes again, at {}", sql_.table, writer_->lead()->name());
     }
     return error_;
   }
@@ -130,15 +135,20 @@ class PostgresDatabase final : public Database {
  private:
   std::string Place() const { return absl::StrCat("the pool in ", sql_.table); }
 
-  absl::StatusOr<std::unique_ptr<PostgresConnection>> Connect() const {
-    INGOT_ASSIGN_OR_RETURN(
-        std::unique_ptr<PostgresConnection> connection,
-        PostgresConnection::Connect(options_.url, std::chrono::duration_cast<std::chrono::milliseconds>(
-                                                      base::FromSeconds(options_.answer_timeout_s))));
+  // A connection to the server that leads now.
+  absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectWriter() const {
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, servers_.ConnectLeader());
     INGOT_ASSIGN_OR_RETURN(const PostgresRows settings, connection->Execute(kDurability));
-    INGOT_RETURN_IF_ERROR(CheckDurable(settings, options_.allow_single));
+    INGOT_RETURN_IF_ERROR(CheckDurable(*connection, settings, options_.allow_single));
     if (opened_) INGOT_RETURN_IF_ERROR(AwaitStandbys(*connection));
     return connection;
+  }
+
+  // A connection to the writer's server. A pool that is never written has no writer to follow.
+  absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectReader() const {
+    absl::StatusOr<std::unique_ptr<PostgresConnection>> same = servers_.ConnectSame();
+    if (same.ok() || !options_.read_only) return same;
+    return servers_.ConnectLeader();
   }
 
   // Returns once the standbys have all commits that the server shows.
@@ -157,7 +167,7 @@ class PostgresDatabase final : public Database {
             "begin; select pg_advisory_xact_lock(", lock_, "); ", kDurability,
             opened_ ? ", (select convert_from(value, 'UTF8') from " + sql_.table + " where family = 0 and key = 'run')"
                     : "")));
-    absl::Status fit = CheckDurable(settings, options_.allow_single);
+    absl::Status fit = CheckDurable(*writer_, settings, options_.allow_single);
     if (opened_ && settings.Value(0, 5) != options_.run_id) {
       fit = absl::FailedPreconditionError(absl::StrCat(Place(), " was taken by another run"));
     }
@@ -193,7 +203,7 @@ class PostgresDatabase final : public Database {
       std::unique_ptr<PostgresConnection> connection = TakeIdle();
       const bool fresh = connection == nullptr;
       if (fresh) {
-        INGOT_ASSIGN_OR_RETURN(connection, Connect());
+        INGOT_ASSIGN_OR_RETURN(connection, ConnectReader());
       }
       const absl::Status begun = connection->Execute("begin isolation level repeatable read read only").status();
       if (begun.ok()) return connection;
@@ -201,9 +211,10 @@ class PostgresDatabase final : public Database {
     }
   }
 
-  // nullptr = none is idle.
+  // nullptr = none is idle. Connections to a server that does not lead any more are dropped.
   std::unique_ptr<PostgresConnection> TakeIdle() const {
     base::MutexLock lock(mu_);
+    std::erase_if(idle_, [](const auto& connection) { return connection->broken(); });
     if (idle_.empty()) return nullptr;
     std::unique_ptr<PostgresConnection> connection = std::move(idle_.back());
     idle_.pop_back();
@@ -254,7 +265,8 @@ class PostgresDatabase final : public Database {
     return Write(*batch);
   }
 
-  const PostgresOptions options_;
+  const PostgresOptions options_;  // with its servers
+  PostgresServers& servers_;
   const base::Clock& clock_;
   const std::string layout_;
   const std::string schema_;
@@ -288,16 +300,33 @@ absl::Status PostgresOptions::Validate() const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<PostgresServers>> PostgresServersOf(const PostgresOptions& options, bool check,
+                                                                   const base::Clock& clock) {
+  if (options.servers != nullptr) return options.servers;
+  PostgresServers::Options servers;
+  servers.url = options.url;
+  servers.answer_timeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(base::FromSeconds(options.answer_timeout_s));
+  servers.folder = options.folder;
+  servers.read_only = options.read_only || check;
+  servers.watch = !servers.read_only;
+  return PostgresServers::Make(std::move(servers), clock);
+}
+
 absl::Status CheckPostgres(const PostgresOptions& options, int shard, const std::string& layout) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  PostgresDatabase database(options, shard, layout, base::Clock::Real());
+  PostgresOptions with_servers = options;
+  INGOT_ASSIGN_OR_RETURN(with_servers.servers, PostgresServersOf(options, /*check=*/true, base::Clock::Real()));
+  PostgresDatabase database(with_servers, shard, layout, base::Clock::Real());
   return base::Annotate(database.Check(), "the pool in PostgreSQL");
 }
 
 absl::StatusOr<std::unique_ptr<Database>> OpenPostgresDatabase(const PostgresOptions& options, int shard,
                                                                const std::string& layout, const base::Clock& clock) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  auto database = std::make_unique<PostgresDatabase>(options, shard, layout, clock);
+  PostgresOptions with_servers = options;
+  INGOT_ASSIGN_OR_RETURN(with_servers.servers, PostgresServersOf(options, /*check=*/false, clock));
+  auto database = std::make_unique<PostgresDatabase>(with_servers, shard, layout, clock);
   INGOT_RETURN_IF_ERROR(base::Annotate(database->Open(), "opening the pool in PostgreSQL"));
   return std::unique_ptr<Database>(std::move(database));
 }

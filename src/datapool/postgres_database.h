@@ -10,8 +10,12 @@
 // A commit is acknowledged when the server and the standbys of synchronous_standby_names have it on disk. The opening and
 // each commit refuse a server whose settings do not promise that.
 //
-// A server that starts again shows the commits that its standby never had. Each connection therefore begins with a commit
-// of its own: once it is acknowledged, the standby has all that came before. Thread safe.
+// Writer and readers use the server that leads (datapool/postgres_servers.h). A read proves nothing by itself: a primary
+// that was replaced, and a server that starts again with commits that its standby never had, answer reads too. The store
+// therefore confirms a read by a commit that began after it (ReadSource), where the server replicates.
+//
+// A writer's connection begins with such a commit: once it is acknowledged, the standby has all earlier ones. Thread
+// safe.
 #pragma once
 
 #include <memory>
@@ -31,6 +35,10 @@ namespace ingot::datapool {
 // REQUIRES: `clock` outlives the database.
 absl::StatusOr<std::unique_ptr<Database>> OpenPostgresDatabase(const PostgresOptions& options, int shard,
                                                                const std::string& layout, const base::Clock& clock);
+
+// The servers of options.url, or options.servers if they are given. `check`: for a moment, without a watch and without a change.
+absl::StatusOr<std::shared_ptr<PostgresServers>> PostgresServersOf(const PostgresOptions& options, bool check,
+                                                                   const base::Clock& clock);
 
 // Whether OpenPostgresDatabase of the shard can succeed, without a change: server, rights, settings, owner and schema.
 absl::Status CheckPostgres(const PostgresOptions& options, int shard, const std::string& layout);

@@ -1,21 +1,26 @@
 // The settings of a pool in PostgreSQL (datapool/postgres_database.h).
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/status.h"
 
 namespace ingot::datapool {
 
+class PostgresServers;
+
 struct PostgresOptions {
-  std::string url;                   // connection string or URI of libpq; several hosts are tried in turn
-  std::string name;                  // of the pool; a shard's schema is "ingot_NAME_SHARD"
-  std::string run_id;                // of the run that owns the pool
-  bool replace = false;              // deletes the pool of another run that has this name
-  bool allow_single = false;         // accepts a server without synchronous standbys
-  bool read_only = false;            // opens an existing pool for reading alone
-  double answer_timeout_s = 20.0;    // longest time that a statement or commit may take; > 0 and at most 3600
-  double retry_after_error_s = 1.0;  // least time between two attempts to connect after an error; >= 0
+  std::string url;                           // connection string or URI of libpq; all its hosts are asked at once
+  std::string name;                          // of the pool; a shard's schema is "ingot_NAME_SHARD"
+  std::string run_id;                        // of the run that owns the pool
+  bool replace = false;                      // deletes the pool of another run that has this name
+  bool allow_single = false;                 // accepts a server without synchronous standbys
+  bool read_only = false;                    // opens an existing pool for reading alone
+  double answer_timeout_s = 20.0;            // longest time that a statement or commit may take; > 0 and at most 3600
+  double retry_after_error_s = 1.0;          // least time between two attempts to connect after an error; >= 0
+  std::string folder;                        // remembers the timelines of the servers (PostgresTimelines); empty = not
+  std::shared_ptr<PostgresServers> servers;  // of `url`, shared by the shards; null = the shard makes its own
 
   absl::Status Validate() const;
 };

@@ -115,6 +115,11 @@ int64_t PostgresReader::BytesOnDisk() const {
   return rows.ok() && rows->size() == 1 && absl::SimpleAtoi(std::string(rows->Value(0, 0)), &bytes) ? bytes : 0;
 }
 
+std::shared_ptr<const ReadSource> PostgresReader::source() const {
+  if (!connection_.ok()) return nullptr;
+  return (*connection_)->lead();
+}
+
 PostgresBatch::PostgresBatch(const PostgresStatements& sql, PostgresConnection* connection, absl::Status ready)
     : sql_(sql), connection_(connection), ready_(std::move(ready)) {}
 

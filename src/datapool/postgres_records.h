@@ -43,6 +43,7 @@ class PostgresReader final : public Database::Reader {
   absl::StatusOr<std::string> LastKey(Family family) const override;
   absl::Status Damaged(const std::string& how) const override;
   int64_t BytesOnDisk() const override;
+  std::shared_ptr<const ReadSource> source() const override;
 
  private:
   const PostgresStatements& sql_;

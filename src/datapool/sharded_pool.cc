@@ -13,6 +13,7 @@
 #include "datapool/keys.h"
 #include "datapool/page.h"
 #include "datapool/postgres_database.h"
+#include "datapool/postgres_servers.h"
 #include "datapool/store.h"
 #include "datapool/trim_plan.h"
 #include "datapool/validate.h"
@@ -74,6 +75,8 @@ absl::Status CheckPool(const StoreOptions& options) {
   if (options.backend != "postgres") return absl::OkStatus();
   PostgresOptions postgres = options.postgres;
   postgres.run_id = base::ReadFile(options.path + "/run_id").value_or("");
+  postgres.folder = options.path;
+  INGOT_ASSIGN_OR_RETURN(postgres.servers, PostgresServersOf(postgres, /*check=*/true, base::Clock::Real()));
   for (int i = 0; i < options.shards; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPostgres(postgres, i, LayoutName(i, options.shards)));
   }
@@ -87,6 +90,8 @@ absl::StatusOr<std::unique_ptr<Client>> OpenPool(const StoreOptions& options, co
   if (options.backend == "postgres") {
     INGOT_ASSIGN_OR_RETURN(shard.postgres.run_id, RunId(options));
     shard.postgres.read_only = options.read_only;
+    shard.postgres.folder = options.path;
+    INGOT_ASSIGN_OR_RETURN(shard.postgres.servers, PostgresServersOf(shard.postgres, /*check=*/false, clock));
   }
   for (int i = 0; i < options.shards; ++i) {
     shard.path = absl::StrCat(options.path, "/shard-", i);

@@ -3,7 +3,8 @@
 //
 //   callers --mutation--> commit queue --one batch, one fsync for all that wait--> Database <--snapshots-- readers
 //
-// A mutation is checked against all mutations before it, and returns after the fsync. Reads do not wait for writes.
+// A mutation is checked against all mutations before it, and returns after the fsync. Reads of RocksDB do not wait for
+// writes; those of PostgreSQL wait for a commit that confirms them (datapool/confirmed_read.h).
 // After a failed write (disk full, I/O error) mutations answer RESOURCE_EXHAUSTED or UNAVAILABLE and store nothing.
 // Reads go on. A later mutation makes the store try to recover, at most every `retry_after_error_s`.
 //

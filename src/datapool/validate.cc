@@ -229,6 +229,17 @@ absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   if (!tree::IsEnd(request.state())) {
     return Invalid("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED or FORKED");
   }
+  if (request.has_unless_rewarded()) {
+    const bool has_outcome = request.has_reward() || !request.call_rewards().empty();
+    if (request.state() != v1::EPISODE_FINISHED || has_outcome) {
+      return Invalid("unless_rewarded is for a FINISHED end without an outcome");
+    }
+    v1::RewardEpisodeRequest outcome;
+    outcome.set_reward(request.unless_rewarded().reward());
+    *outcome.mutable_signals() = request.unless_rewarded().signals();
+    *outcome.mutable_facts() = request.unless_rewarded().facts();
+    INGOT_RETURN_IF_ERROR(base::Annotate(ValidateRewards(outcome), "unless_rewarded"));
+  }
   INGOT_RETURN_IF_ERROR(ValidateRewards(request));
   return ValidateStrings(request);
 }

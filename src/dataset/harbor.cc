@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "dataset/harbor_toml.h"
+#include "dataset/task_folder.h"
 #include "text/unicode.h"
 
 namespace ingot::dataset {
@@ -16,18 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLargestText = 16 << 20;  // of instruction.md and task.toml, bytes
+constexpr int64_t kLargestInstruction = 16 << 20;  // bytes
+constexpr int64_t kLargestToml = 1 << 20;
 
-// UNAVAILABLE: a folder above it is closed, or the like. Files that are not there are no error.
-absl::StatusOr<bool> Exists(const fs::path& path) {
-  std::error_code error;
-  const bool exists = fs::exists(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot read ", path.string(), ": ", error.message()));
-  return exists;
-}
-
-absl::StatusOr<std::string> ReadInstruction(const fs::path& folder) {
-  auto text = base::ReadFile((folder / "instruction.md").string(), kLargestText);
+absl::StatusOr<std::string> ReadInstruction(const TaskFolder& files) {
+  auto text = files.Read("instruction.md", kLargestInstruction);
   if (absl::IsNotFound(text.status())) return absl::InvalidArgumentError("it has no instruction.md");
   INGOT_RETURN_IF_ERROR(text.status());
   if (!text::IsValidUtf8(*text)) return absl::InvalidArgumentError("its instruction.md is not UTF-8");
@@ -35,39 +28,47 @@ absl::StatusOr<std::string> ReadInstruction(const fs::path& folder) {
   return text;
 }
 
-absl::StatusOr<std::string> ImageOf(const fs::path& folder, const std::string& docker_image) {
+absl::StatusOr<std::string> ImageOf(const TaskFolder& files, const std::string& docker_image) {
   if (!docker_image.empty()) return "docker://" + docker_image;
-  INGOT_ASSIGN_OR_RETURN(const bool builds, Exists(folder / "environment" / "Dockerfile"));
-  if (builds) return "dockerfile:" + (folder / "environment").string();
-  return absl::InvalidArgumentError("it has neither environment.docker_image nor environment/Dockerfile");
+  INGOT_ASSIGN_OR_RETURN(const bool builds, files.HasFile("environment/Dockerfile"));
+  if (!builds) return absl::InvalidArgumentError("it has neither environment.docker_image nor environment/Dockerfile");
+  INGOT_ASSIGN_OR_RETURN(const std::string folder, files.PathOf("environment"));
+  return "dockerfile:" + folder;
 }
 
-// INVALID_ARGUMENT: its files ask for what rooms cannot give.
-absl::Status CheckFiles(const fs::path& folder) {
+// INVALID_ARGUMENT: its files lead elsewhere, would block their reader, or ask for what rooms cannot give.
+absl::Status CheckFiles(const TaskFolder& files) {
+  for (const char* const folder : {"tests", "solution"})
+    INGOT_RETURN_IF_ERROR(files.CheckFolder(folder, Links::kInside));
+  // A build looks up the links of its folder inside that folder, but reads these files before.
+  INGOT_RETURN_IF_ERROR(files.CheckFolder("environment", Links::kAny));
+  for (const char* const file : {"Dockerfile", "Containerfile", ".dockerignore", ".containerignore"}) {
+    INGOT_RETURN_IF_ERROR(files.HasFile(absl::StrCat("environment/", file)).status());
+  }
   for (const char* const file : {"docker-compose.yaml", "docker-compose.yml", "compose.yaml"}) {
-    INGOT_ASSIGN_OR_RETURN(const bool composes, Exists(folder / "environment" / file));
+    INGOT_ASSIGN_OR_RETURN(const bool composes, files.Has(absl::StrCat("environment/", file)));
     if (composes) return absl::InvalidArgumentError("it asks for several containers (compose)");
   }
-  INGOT_ASSIGN_OR_RETURN(const bool has_steps, Exists(folder / "steps"));
+  INGOT_ASSIGN_OR_RETURN(const bool has_steps, files.Has("steps"));
   if (has_steps) return absl::InvalidArgumentError("it has several steps");
   return absl::OkStatus();
 }
 
 absl::StatusOr<v1::Task> ReadTask(const fs::path& folder, HarborToml& toml) {
   if (!text::IsValidUtf8(folder.string())) return absl::InvalidArgumentError("its path is not UTF-8");
-  const auto text = base::ReadFile((folder / "task.toml").string(), kLargestText);
+  INGOT_ASSIGN_OR_RETURN(const TaskFolder files, TaskFolder::Open(folder.string()));
+  const auto text = files.Read("task.toml", kLargestToml);
   if (absl::IsNotFound(text.status())) return absl::InvalidArgumentError("it has no task.toml");
   INGOT_RETURN_IF_ERROR(text.status());
   INGOT_RETURN_IF_ERROR(ReadHarborToml(*text, toml));
-  INGOT_RETURN_IF_ERROR(CheckFiles(folder));
-  INGOT_ASSIGN_OR_RETURN(const std::string instruction, ReadInstruction(folder));
-  INGOT_ASSIGN_OR_RETURN(const bool is_judged, Exists(folder / "tests" / "test.sh"));
+  INGOT_RETURN_IF_ERROR(CheckFiles(files));
+  INGOT_ASSIGN_OR_RETURN(const std::string instruction, ReadInstruction(files));
+  INGOT_ASSIGN_OR_RETURN(const bool is_judged, files.HasFile("tests/test.sh"));
   if (!is_judged) return absl::InvalidArgumentError("it has no tests/test.sh");
-  INGOT_ASSIGN_OR_RETURN(const std::string image, ImageOf(folder, toml.docker_image));
-  base::json::object payload{{"instruction", instruction},
-                             {"task_dir", folder.string()},
-                             {"tests_dir", (folder / "tests").string()},
-                             {"image", image}};
+  INGOT_ASSIGN_OR_RETURN(const std::string tests, files.PathOf("tests"));
+  INGOT_ASSIGN_OR_RETURN(const std::string image, ImageOf(files, toml.docker_image));
+  base::json::object payload{
+      {"instruction", instruction}, {"task_dir", folder.string()}, {"tests_dir", tests}, {"image", image}};
   for (auto& [name, value] : toml.payload) payload[name] = std::move(value);
   v1::Task made;
   made.set_task_id(folder.filename().string());
@@ -85,11 +86,13 @@ void Add(const fs::path& folder, HarborFolder& read) {
   read.refused.push_back({.name = name, .text = base::Printable(std::string(task.status().message()))});
 }
 
-// A folder that cannot be looked into may be one.
+// A folder that cannot be looked into may be one, and a link in place of its files leads to no other answer.
 bool MayBeTask(const fs::path& folder) {
   for (const char* const file : {"task.toml", "instruction.md"}) {
-    const auto exists = Exists(folder / file);
-    if (!exists.ok() || *exists) return true;
+    std::error_code error;
+    const fs::file_status found = fs::symlink_status(folder / file, error);
+    const bool is_missing = found.type() == fs::file_type::not_found || error == std::errc::not_a_directory;
+    if (!is_missing) return true;
   }
   return false;
 }
@@ -106,7 +109,7 @@ absl::StatusOr<HarborFolder> ReadHarborFolder(const std::string& path) {
   const fs::path root = fs::canonical(path, error);
   if (error) return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", error.message()));
   std::vector<fs::path> folders;
-  const bool is_task = fs::exists(root / "task.toml", error);
+  const bool is_task = fs::exists(fs::symlink_status(root / "task.toml", error));
   if (is_task) folders.push_back(root);
   for (fs::directory_iterator it(root, error), end; !is_task && !error && it != end; it.increment(error)) {
     if (MayBeTask(it->path())) folders.push_back(it->path());

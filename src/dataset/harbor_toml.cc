@@ -1,13 +1,13 @@
 #include "dataset/harbor_toml.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -15,10 +15,32 @@
 #include "absl/strings/str_split.h"
 #include "base/nearest_key.h"
 #include "base/printable.h"
+#include "dataset/toml_depth.h"
 
 namespace ingot::dataset {
 namespace {
 
+// An assertion of toml++ that does not hold.
+struct BrokenToml {};
+[[noreturn]] void ThrowBrokenToml() { throw BrokenToml(); }
+
+}  // namespace
+}  // namespace ingot::dataset
+
+// toml++ 3.3 takes some malformed texts, such as "[" before the end of a line, for faults of its own. By an assertion they would
+// end the process, and without one go on in undefined behavior.
+#pragma push_macro("NDEBUG")
+#undef NDEBUG
+#define TOML_EXCEPTIONS 1
+#define TOML_ASSERT(expr) ((expr) ? static_cast<void>(0) : ::ingot::dataset::ThrowBrokenToml())
+#include <toml++/toml.h>
+#pragma pop_macro("NDEBUG")
+
+namespace ingot::dataset {
+namespace {
+
+constexpr size_t kMostUnknown = 50;        // keys that are noted one by one
+constexpr int kDeepestKey = 16;            // dots of a key
 constexpr double kMost = 1e9;              // reward/harbor_task.h refuses more
 constexpr size_t kShownBytes = 60;         // of a value, in an error
 constexpr double kLongestBuildSec = 1800;  // of sandbox/image.cc
@@ -54,6 +76,7 @@ void NoteUnknown(const std::string& section, const toml::table& table, std::vect
     const bool has_keys = std::ranges::any_of(Keys(), is_inside);
     if (is_known && has_keys && node.is_table()) NoteUnknown(key, *node.as_table(), notes);
     if (is_known) continue;
+    if (notes.size() >= kMostUnknown) return;
     const std::string nearest = base::NearestKey(key, Keys());
     notes.push_back(absl::StrCat(key, ": not read, as Harbor has no such ", node.is_table() ? "section" : "key",
                                  nearest.empty() ? "" : absl::StrCat("; the nearest is '", nearest, "'")));
@@ -323,9 +346,34 @@ void ReadFields(const Sections& task, HarborToml& read) {
   for (const Section* const section : {&task.environment, &task.agent, &task.verifier}) CheckNetwork(*section);
 }
 
+// Whether the text breaks the parser, which reads from the front.
+bool Breaks(std::string_view text) {
+  try {
+    static_cast<void>(toml::parse(text));
+  } catch (const toml::parse_error&) {
+    return false;
+  } catch (const BrokenToml&) {
+    return true;
+  }
+  return false;
+}
+
+// The line with which a text breaks the parser. REQUIRES: it does.
+int64_t BrokenLine(std::string_view text) {
+  std::vector<size_t> ends;  // of lines
+  for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1)) ends.push_back(at + 1);
+  const auto broken =
+      std::partition_point(ends.begin(), ends.end(), [&](size_t end) { return !Breaks(text.substr(0, end)); });
+  return 1 + (broken - ends.begin());
+}
+
 }  // namespace
 
 absl::Status ReadHarborToml(const std::string& text, HarborToml& read) {
+  if (const auto line = LineOfDeepKey(text, kDeepestKey)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task.toml, line ", *line, ": a key has more than ", kDeepestKey, " dots: no key of Harbor has"));
+  }
   try {
     const toml::table table = toml::parse(text);
     NoteUnknown("", table, read.notes);
@@ -335,6 +383,9 @@ absl::Status ReadHarborToml(const std::string& text, HarborToml& read) {
   } catch (const toml::parse_error& error) {
     return absl::InvalidArgumentError(
         absl::StrCat("task.toml, line ", error.source().begin.line, ": ", std::string(error.description())));
+  } catch (const BrokenToml&) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("task.toml, line ", BrokenLine(text), ": it is no TOML: check its brackets and quotation marks"));
   }
 }
 

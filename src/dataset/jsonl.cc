@@ -1,10 +1,12 @@
 #include "dataset/jsonl.h"
 
+#include <unistd.h>
+
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 #include <vector>
+
+#include "base/open_file.h"
 
 namespace ingot::dataset {
 namespace {
@@ -75,21 +77,17 @@ absl::Status JsonlOptions::Validate() const {
 
 absl::Status ReadJsonl(const std::string& path, const JsonlOptions& options, const LineFn& line) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (file == nullptr) {
-    if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
-    return absl::UnavailableError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
-  }
+  const auto file = base::OpenToRead(path);
+  if (absl::IsNotFound(file.status())) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+  INGOT_RETURN_IF_ERROR(file.status());
   LineReader reader(path, options, line);
   std::vector<char> chunk(kChunkBytes);
   while (true) {
-    const size_t got = std::fread(chunk.data(), 1, chunk.size(), file.get());
-    if (std::ferror(file.get())) {
-      if (errno == EISDIR) return absl::InvalidArgumentError(path + " is a folder, not a file");
-      return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-    }
-    INGOT_RETURN_IF_ERROR(reader.Push(std::string_view(chunk.data(), got)));
-    if (std::feof(file.get())) return reader.Finish();
+    const ssize_t got = read(file->get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+    if (got == 0) return reader.Finish();
+    INGOT_RETURN_IF_ERROR(reader.Push(std::string_view(chunk.data(), static_cast<size_t>(got))));
   }
 }
 

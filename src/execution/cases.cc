@@ -87,18 +87,13 @@ absl::StatusOr<Batch> ParseNewRoomBatch(const value& request, const sandbox::Gro
 
 absl::StatusOr<Batch> ParseSessionBatch(const value& request) { return ParseBatch(request, SessionKeys()); }
 
-absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::ImageStore& images, const Batch& batch,
+absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, const sandbox::Image& image, const Batch& batch,
                                     const sandbox::Cancellation& cancel) {
-  sandbox::Image image;
   sandbox::RoomOptions options;
-  if (!batch.image.empty()) {
-    INGOT_ASSIGN_OR_RETURN(image, images.Resolve(batch.image));
-    INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
-    options.image = image.rootfs;
-  }
+  options.image = image.rootfs;
   options.totals = batch.totals;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate.Prepare(options));
-  const SteadyClock::time_point end = SteadyClock::now() + batch.total;  // an image may take long to pull
+  const SteadyClock::time_point end = SteadyClock::now() + batch.total;
   for (const auto& [path, text] : batch.files)
     INGOT_RETURN_IF_ERROR(base::Annotate(room->WriteFile(path, text), "files"));
   sandbox::Command command{.argv = batch.code.argv, .env = image.env, .working_dir = room->work(), .stdin_text = ""};
@@ -114,8 +109,10 @@ absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::Imag
 
 absl::StatusOr<object> RunInSession(Session& session, const Batch& batch, const sandbox::Cancellation& cancel) {
   const SteadyClock::time_point end = SteadyClock::now() + batch.total;
-  for (const auto& [path, text] : batch.files)
+  for (const auto& [path, text] : batch.files) {
+    INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
     INGOT_RETURN_IF_ERROR(base::Annotate(WriteWhole(session, path, text), "files"));
+  }
   return RunCases(batch, end, cancel, [&](const std::string& in, const sandbox::Limits& limits) {
     Program program;
     program.argv = batch.code.argv;

@@ -36,7 +36,8 @@ absl::StatusOr<Batch> ParseSessionBatch(const base::json::value& request);
 // Batch::total is over, the case that runs ends as "total_timeout", and the cases behind it are "not_run".
 
 // In a room of its own, which is removed behind the last case; nothing of a case outlives it but its files.
-absl::StatusOr<base::json::object> RunInNewRoom(sandbox::Substrate& substrate, sandbox::ImageStore& images,
+// `image`: the unpacked one of batch.image, or nothing.
+absl::StatusOr<base::json::object> RunInNewRoom(sandbox::Substrate& substrate, const sandbox::Image& image,
                                                 const Batch& batch, const sandbox::Cancellation& cancel);
 
 // In a session. Daemons of a case go on.

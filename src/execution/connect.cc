@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/numbers.h"
+#include "execution/fields.h"
 #include "execution/utf8.h"
 
 namespace ingot::execution {
@@ -71,7 +72,9 @@ absl::StatusOr<std::vector<value>> ReadEnvelopes(std::string_view body) {
     uint32_t size = 0;
     for (int i = 1; i < 5; ++i) size = size << 8 | static_cast<uint8_t>(body[i]);
     if (body.size() - 5 < size) return absl::InvalidArgumentError("the last envelope is cut");
-    INGOT_ASSIGN_OR_RETURN(value message, base::ParseJson(body.substr(5, size)));
+    if (messages.size() == kMostMessages)
+      return absl::InvalidArgumentError(absl::StrCat("a request has ", kMostMessages, " messages at most"));
+    INGOT_ASSIGN_OR_RETURN(value message, ParseBody(body.substr(5, size)));
     if ((body[0] & kEndOfStream) == 0) messages.push_back(std::move(message));
     body.remove_prefix(5 + size_t{size});
   }

@@ -21,7 +21,8 @@ inline constexpr char kEndOfStream = 2;
 std::string Envelope(const base::json::value& message, char flags = 0);
 // The end of a stream, with the error that ended it.
 std::string EndEnvelope(const absl::Status& status);
-// The messages of a request's body. INVALID_ARGUMENT: a compressed or a cut envelope, or no JSON.
+// The messages of a request's body. INVALID_ARGUMENT: a compressed or a cut envelope, no JSON, or more than kMostMessages.
+inline constexpr size_t kMostMessages = 4096;
 absl::StatusOr<std::vector<base::json::value>> ReadEnvelopes(std::string_view body);
 
 http::Reply ConnectReply(const absl::StatusOr<base::json::object>& answer);

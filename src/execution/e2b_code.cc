@@ -86,8 +86,8 @@ absl::StatusOr<object> AddContext(Held& held, const std::string& body) {
   return ContextJson(name, *held.FindInterpreter(name), *held.session);
 }
 
-http::Reply AnswerContexts(Held& held, const std::string& method, const std::vector<std::string>& parts,
-                           const std::string& body) {
+http::Reply AnswerContexts(SessionStore& store, Held& held, const std::string& method,
+                           const std::vector<std::string>& parts, const std::string& body) {
   if (parts.size() == 1 && method == "GET") {
     held.FindInterpreter("");
     array list;
@@ -97,7 +97,12 @@ http::Reply AnswerContexts(Held& held, const std::string& method, const std::vec
   }
   if (parts.size() == 1 && method == "POST") {
     const auto added = AddContext(held, body);
-    return added.ok() ? JsonReply(200, *added) : E2bError(added.status());
+    if (!added.ok()) return E2bError(added.status());
+    http::Reply reply = JsonReply(200, *added);
+    reply.unread = [&store, id = held.id, name = std::string(added->at("id").get_string())] {
+      if (const auto found = store.Find(id)) found->RemoveInterpreter(name);
+    };
+    return reply;
   }
   const auto interpreter = InterpreterOf(held, parts.size() > 1 ? parts[1] : "");
   if (!interpreter.ok()) return E2bError(interpreter.status());
@@ -120,7 +125,7 @@ std::variant<http::Reply, std::shared_ptr<Feed>> E2bCode::Open(const http::Reque
   if (!held.ok()) return E2bError(held.status());
   if (path != "/execute") {
     const std::vector<std::string> parts = absl::StrSplit(path, '/', absl::SkipEmpty());
-    return AnswerContexts(**held, head.method, parts, body);
+    return AnswerContexts(store_, **held, head.method, parts, body);
   }
   if (head.method != "POST") return E2bError(absl::InvalidArgumentError("code is executed by POST"));
   auto feed = Execute(*std::move(held), body, std::move(wake));

@@ -73,7 +73,11 @@ absl::StatusOr<std::vector<FormFile>> ReadForm(std::string_view content_type, st
   if (!body.starts_with(line)) return absl::InvalidArgumentError("the form does not begin with its boundary");
   body.remove_prefix(line.size());
   std::vector<FormFile> files;
-  while (!body.starts_with("--")) {
+  for (int parts = 0; !body.starts_with("--"); ++parts) {
+    if (parts == kMostParts) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the form has over ", kMostParts, " parts: send the files in several forms"));
+    }
     const size_t headers_end = body.find("\r\n\r\n");
     const size_t end = headers_end == std::string_view::npos ? headers_end : body.find(between, headers_end + 2);
     if (end == std::string_view::npos || !body.starts_with("\r\n"))

@@ -42,7 +42,8 @@ struct FormFile {
   std::string name;  // its filename
   std::string_view bytes;
 };
-// INVALID_ARGUMENT: the body is cut, or has no file. The views are of `body`.
+// INVALID_ARGUMENT: the body is cut, has no file, or has more than kMostParts parts. The views are of `body`. In linear time.
+inline constexpr int kMostParts = 4096;
 absl::StatusOr<std::vector<FormFile>> ReadForm(std::string_view content_type, std::string_view body);
 
 }  // namespace ingot::execution

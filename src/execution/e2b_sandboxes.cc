@@ -79,8 +79,8 @@ absl::Status CheckWishes(const value& request) {
   return absl::OkStatus();
 }
 
-Held::Clock::time_point After(double seconds) {
-  return Held::Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
 bool HasMetadata(const Held& held, const std::string& wanted) {
@@ -91,6 +91,8 @@ bool HasMetadata(const Held& held, const std::string& wanted) {
   }
   return true;
 }
+
+http::Reply NoContent() { return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""}; }
 
 // Of an owned path: "sandboxes", and the words behind it.
 std::vector<std::string> WordsOf(const Target& target) {
@@ -138,9 +140,24 @@ bool E2bSandboxes::Opens(const http::RequestHead& head, const Target& target) {
   return head.method == "POST" && Owns(target) && WordsOf(target).size() == 1;
 }
 
-http::Reply E2bSandboxes::Open(const std::string& body, const sandbox::Cancellation& cancel) {
-  const auto created = Create(body, cancel);
-  return created.ok() ? JsonReply(201, *created) : E2bError(created.status());
+http::Reply E2bSandboxes::Open(OpenRequest request, const sandbox::Cancellation& cancel) {
+  const auto held = store_.Open(std::move(request), cancel);
+  if (!held.ok()) return E2bError(held.status());
+  http::Reply reply = JsonReply(201, Tokens(**held));
+  reply.unread = [&store = store_, id = (*held)->id] { store.RemoveUnused(id); };
+  return reply;
+}
+
+std::string E2bSandboxes::Ends(const http::RequestHead& head, const Target& target) {
+  if (head.method != "DELETE" || !Owns(target)) return "";
+  const std::vector<std::string> words = WordsOf(target);
+  return words.size() == 2 ? words[1] : "";
+}
+
+http::Reply E2bSandboxes::Ended() { return NoContent(); }
+
+http::Reply E2bSandboxes::NoSandbox(const std::string& id) {
+  return E2bError(absl::NotFoundError(absl::StrCat("the sandbox ", ValidUtf8(id), " was not found")));
 }
 
 http::Reply E2bSandboxes::Answer(const http::RequestHead& head, const Target& target, const std::string& body) {
@@ -151,7 +168,7 @@ http::Reply E2bSandboxes::Answer(const http::RequestHead& head, const Target& ta
   return E2bError(absl::UnimplementedError(absl::StrCat("there is no ", head.method, " ", target.path)));
 }
 
-absl::StatusOr<object> E2bSandboxes::Create(const std::string& body, const sandbox::Cancellation& cancel) {
+absl::StatusOr<OpenRequest> E2bSandboxes::Parse(const std::string& body) {
   INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
   INGOT_RETURN_IF_ERROR(CheckWishes(request));
   OpenRequest open;
@@ -166,10 +183,9 @@ absl::StatusOr<object> E2bSandboxes::Create(const std::string& body, const sandb
   INGOT_ASSIGN_OR_RETURN(open.env, MapField(request, "envVars"));
   INGOT_ASSIGN_OR_RETURN(open.metadata, MapField(request, "metadata"));
   INGOT_ASSIGN_OR_RETURN(const double seconds, SecondsOf(request, "timeout", kUsualSeconds));
-  open.lifetime = std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(seconds * 1000)));
+  open.lifetime = std::max(std::chrono::milliseconds(1), Milliseconds(seconds));
   open.idle = std::chrono::nanoseconds(-1);
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Held> held, store_.Open(std::move(open), cancel));
-  return Tokens(*held);
+  return open;
 }
 
 http::Reply E2bSandboxes::List(const Target& target) {
@@ -199,18 +215,12 @@ http::Reply E2bSandboxes::List(const Target& target) {
 
 http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string& id, const std::string& action,
                                     const std::string& body) {
-  std::shared_ptr<Held> held = store_.Find(id);
-  if (held == nullptr)
-    return E2bError(absl::NotFoundError(absl::StrCat("the sandbox ", ValidUtf8(id), " was not found")));
+  const std::shared_ptr<Held> held = store_.Find(id);
+  if (held == nullptr) return NoSandbox(id);
   if (action.empty() && method == "GET") {
     object detail = Detail(*held);
     detail["envdAccessToken"] = held->token;
     return JsonReply(200, detail);
-  }
-  if (action.empty() && method == "DELETE") {
-    held.reset();  // so that Remove waits for the room
-    store_.Remove(id);
-    return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""};
   }
   if (method == "POST" && (action == "timeout" || action == "connect" || action == "refreshes")) {
     const auto request = ParseObject(body);
@@ -218,10 +228,10 @@ http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string
     const auto seconds = SecondsOf(*request, action == "refreshes" ? "duration" : "timeout", kUsualSeconds);
     if (!seconds.ok()) return E2bError(seconds.status());
     // To connect never shortens the time.
-    const Held::Clock::time_point end = After(*seconds);
+    const Held::Clock::time_point end = store_.now() + Milliseconds(*seconds);
     held->SetEnd(action == "timeout" ? end : std::max(end, held->ends_at()));
     if (action == "connect") return JsonReply(200, Tokens(*held));
-    return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""};
+    return NoContent();
   }
   return E2bError(absl::UnimplementedError(absl::StrCat("sandboxes here have no ", method, " ", action)));
 }

@@ -40,13 +40,18 @@ class E2bSandboxes {
   static bool Owns(const Target& target);
   // The request is Open's.
   static bool Opens(const http::RequestHead& head, const Target& target);
-  // Blocks while an image is pulled and the room opens. A cancelled request leaves no sandbox.
-  http::Reply Open(const std::string& body, const sandbox::Cancellation& cancel);
-  // Of other requests. Blocks while rooms end.
+  // What a body asks for, its image not unpacked.
+  static absl::StatusOr<OpenRequest> Parse(const std::string& body);
+  // Blocks while the room opens. A cancelled request leaves no sandbox, nor does an answer that is not read.
+  http::Reply Open(OpenRequest request, const sandbox::Cancellation& cancel);
+  // Of requests other than to open and to end. Does not block.
   http::Reply Answer(const http::RequestHead& head, const Target& target, const std::string& body);
+  // The sandbox that the request ends; "" = it ends none.
+  static std::string Ends(const http::RequestHead& head, const Target& target);
+  static http::Reply Ended();
+  static http::Reply NoSandbox(const std::string& id);
 
  private:
-  absl::StatusOr<base::json::object> Create(const std::string& body, const sandbox::Cancellation& cancel);
   http::Reply List(const Target& target);
   http::Reply AnswerOne(const std::string& method, const std::string& id, const std::string& action,
                         const std::string& body);

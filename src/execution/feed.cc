@@ -1,25 +1,21 @@
 #include "execution/feed.h"
 
-#include <optional>
-#include <utility>
-
-#include "base/mutex.h"
-
 namespace ingot::execution {
 namespace {
 
 class FeedExchange final : public http::Exchange, public std::enable_shared_from_this<FeedExchange> {
  public:
-  FeedExchange(base::Executor& threads, Opener open, http::Reply busy)
-      : threads_(threads), open_(std::move(open)), busy_(std::move(busy)) {}
+  FeedExchange(Poster post, Opener open, http::Reply busy)
+      : post_(std::move(post)), open_(std::move(open)), busy_(std::move(busy)) {}
 
   void Body(std::string body, std::function<void()> wake) override {
-    const absl::Status posted = threads_.TryPost([self = shared_from_this(), body = std::move(body), wake]() mutable {
+    const bool posted = post_([self = shared_from_this(), body = std::move(body), wake]() mutable {
+      if (self->is_closed()) return;
       auto opened = self->open_(std::move(body), wake);
       self->Set(std::move(opened));
       wake();
     });
-    if (posted.ok()) return;
+    if (posted) return;
     Set(std::move(busy_));
     wake();
   }
@@ -36,31 +32,36 @@ class FeedExchange final : public http::Exchange, public std::enable_shared_from
 
   void Closed(http::Side) override {
     std::shared_ptr<Feed> feed;
+    std::optional<http::Reply> reply;
     {
       base::MutexLock lock(mu_);
       closed_ = true;
       feed = std::exchange(feed_, nullptr);
+      reply = std::exchange(reply_, std::nullopt);
     }
     if (feed != nullptr) feed->Closed();
+    if (reply.has_value()) http::DropReply(*reply);
   }
 
  private:
+  bool is_closed() {
+    base::MutexLock lock(mu_);
+    return closed_;
+  }
   void Set(std::variant<http::Reply, std::shared_ptr<Feed>> opened) {
-    std::shared_ptr<Feed> unwanted;
     {
       base::MutexLock lock(mu_);
-      if (auto* const reply = std::get_if<http::Reply>(&opened)) {
-        reply_ = std::move(*reply);
-      } else if (closed_) {
-        unwanted = std::get<std::shared_ptr<Feed>>(opened);
-      } else {
-        feed_ = std::get<std::shared_ptr<Feed>>(std::move(opened));
+      if (!closed_) {
+        if (auto* const reply = std::get_if<http::Reply>(&opened)) reply_ = std::move(*reply);
+        if (auto* const feed = std::get_if<std::shared_ptr<Feed>>(&opened)) feed_ = std::move(*feed);
+        return;
       }
     }
-    if (unwanted != nullptr) unwanted->Closed();
+    if (auto* const reply = std::get_if<http::Reply>(&opened)) http::DropReply(*reply);
+    if (auto* const feed = std::get_if<std::shared_ptr<Feed>>(&opened)) (*feed)->Closed();
   }
 
-  base::Executor& threads_;
+  const Poster post_;
   const Opener open_;
   http::Reply busy_;  // of the connection's thread
   base::Mutex mu_;
@@ -69,45 +70,40 @@ class FeedExchange final : public http::Exchange, public std::enable_shared_from
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-class PostedFeed final : public Feed {
- public:
-  explicit PostedFeed(std::shared_ptr<sandbox::Cancellation> cancel) : cancel_(std::move(cancel)) {}
-
-  bool is_unwanted() const { return cancel_->cancelled(); }
-  void Set(http::Reply reply) {
-    base::MutexLock lock(mu_);
-    reply_ = std::move(reply);
-  }
-  http::Output Next() override {
-    base::MutexLock lock(mu_);
-    http::Output output;
-    output.done = reply_.has_value();
-    output.reply = std::exchange(reply_, std::nullopt);
-    return output;
-  }
-  void Closed() override { cancel_->Cancel(); }
-
- private:
-  const std::shared_ptr<sandbox::Cancellation> cancel_;
-  base::Mutex mu_;
-  std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
-};
-
 }  // namespace
 
-std::shared_ptr<Feed> MakePostedFeed(base::Executor& threads, std::shared_ptr<sandbox::Cancellation> cancel,
-                                     std::function<http::Reply()> answer, std::function<void()> wake) {
-  const auto feed = std::make_shared<PostedFeed>(std::move(cancel));
-  const absl::Status posted = threads.TryPost([feed, answer = std::move(answer), wake = std::move(wake)] {
-    if (feed->is_unwanted()) return;
-    feed->Set(answer());
-    wake();
-  });
-  return posted.ok() ? feed : nullptr;
+void PostedFeed::Set(http::Reply reply) {
+  bool closed;
+  {
+    base::MutexLock lock(mu_);
+    closed = closed_;
+    if (!closed) reply_ = std::move(reply);
+  }
+  if (closed) return http::DropReply(reply);
+  wake_();
 }
 
-std::shared_ptr<http::Exchange> MakeFeedExchange(base::Executor& threads, Opener open, http::Reply busy) {
-  return std::make_shared<FeedExchange>(threads, std::move(open), std::move(busy));
+http::Output PostedFeed::Next() {
+  base::MutexLock lock(mu_);
+  http::Output output;
+  output.done = reply_.has_value();
+  output.reply = std::exchange(reply_, std::nullopt);
+  return output;
+}
+
+void PostedFeed::Closed() {
+  std::optional<http::Reply> reply;
+  {
+    base::MutexLock lock(mu_);
+    closed_ = true;
+    reply = std::exchange(reply_, std::nullopt);
+  }
+  cancel_->Cancel();
+  if (reply.has_value()) http::DropReply(*reply);
+}
+
+std::shared_ptr<http::Exchange> MakeFeedExchange(Poster post, Opener open, http::Reply busy) {
+  return std::make_shared<FeedExchange>(std::move(post), std::move(open), std::move(busy));
 }
 
 }  // namespace ingot::execution

@@ -3,10 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "http/handler.h"
 #include "sandbox/process.h"
 
@@ -21,16 +24,39 @@ class Feed {
   virtual void Closed() {}
 };
 
+using Answer = std::variant<http::Reply, std::shared_ptr<Feed>>;
+
 // Begins an answer, on a thread of the service's, where it may block. `wake`: to be called when Next has something new.
-using Opener =
-    std::function<std::variant<http::Reply, std::shared_ptr<Feed>>(std::string body, std::function<void()> wake)>;
+using Opener = std::function<Answer(std::string body, std::function<void()> wake)>;
 
-// An answer that `answer` makes on one of `threads`. A client that goes away cancels `cancel`; once it is cancelled, `answer` is
-// not begun. Null = the threads take no more work.
-std::shared_ptr<Feed> MakePostedFeed(base::Executor& threads, std::shared_ptr<sandbox::Cancellation> cancel,
-                                     std::function<http::Reply()> answer, std::function<void()> wake);
+// An answer that is made as a whole on some thread. A client that goes away cancels `cancel`.
+class PostedFeed final : public Feed {
+ public:
+  PostedFeed(std::shared_ptr<sandbox::Cancellation> cancel, std::function<void()> wake)
+      : cancel_(std::move(cancel)), wake_(std::move(wake)) {}
 
-// An exchange that `open` answers. `busy`: the answer where `threads` takes no more work. The threads outlive it.
-std::shared_ptr<http::Exchange> MakeFeedExchange(base::Executor& threads, Opener open, http::Reply busy);
+  const sandbox::Cancellation& cancel() const { return *cancel_; }
+  // Nobody waits for the answer any more.
+  bool is_unwanted() const { return cancel_->cancelled(); }
+  // On any thread, once.
+  void Set(http::Reply reply);
+
+  http::Output Next() override;
+  void Closed() override;
+
+ private:
+  const std::shared_ptr<sandbox::Cancellation> cancel_;
+  const std::function<void()> wake_;
+  base::Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
+};
+
+// Gives a task to a thread where it may block. It must not block itself. False: there is none, and the task is dropped.
+using Poster = std::function<bool(base::Task task)>;
+
+// An exchange that `open` answers, on a thread of `post`. `busy`: the answer where there is none. A request whose client has
+// gone before is not opened.
+std::shared_ptr<http::Exchange> MakeFeedExchange(Poster post, Opener open, http::Reply busy);
 
 }  // namespace ingot::execution

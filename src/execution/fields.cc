@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "base/json_text.h"
 #include "base/nearest_key.h"
 
 namespace ingot::execution {
@@ -49,9 +50,15 @@ absl::Status CheckNames(const object& json, const std::string& prefix, const std
 
 }  // namespace
 
+absl::StatusOr<value> ParseBody(std::string_view body) {
+  if (body.size() / 2 > kMostValues && base::CountJsonValues(body) > kMostValues)
+    return absl::InvalidArgumentError(absl::StrCat("the body has over ", kMostValues, " JSON values"));
+  return base::ParseJson(body);
+}
+
 absl::StatusOr<value> ParseObject(const std::string& body) {
   if (body.empty()) return object();
-  INGOT_ASSIGN_OR_RETURN(value request, base::ParseJson(body));
+  INGOT_ASSIGN_OR_RETURN(value request, ParseBody(body));
   if (request.is_object()) return request;
   return absl::InvalidArgumentError(absl::StrCat("a request is a JSON object, and this one is ", Describe(request)));
 }
@@ -86,8 +93,13 @@ absl::StatusOr<std::map<std::string, std::string>> MapField(const value& request
   const value* const found = base::Find(request, name);
   if (found == nullptr || found->is_null()) return map;
   if (!found->is_object()) return WrongType(name, *found, "an object of strings");
+  if (found->get_object().size() > kMostNames) {
+    return absl::InvalidArgumentError(absl::StrCat("'", base::View(name), "' has ", found->get_object().size(),
+                                                   " entries: ", kMostNames, " at most"));
+  }
   for (const auto& [key, text] : found->get_object()) {
-    INGOT_ASSIGN_OR_RETURN(map[std::string(key)], TextOf(text, absl::StrCat(base::View(name), ".", std::string(key))));
+    INGOT_ASSIGN_OR_RETURN(map[std::string(key)],
+                           TextOf(text, absl::StrCat(base::View(name), ".", Cut(std::string_view(key)))));
   }
   return map;
 }

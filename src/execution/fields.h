@@ -11,8 +11,13 @@
 
 namespace ingot::execution {
 
+// A value of at most kMostValues values: they take memory, not bytes.
+absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 // A body that is an object; "" = an empty one.
 absl::StatusOr<base::json::value> ParseObject(const std::string& body);
+
+inline constexpr size_t kMostValues = 1'000'000;
+inline constexpr size_t kMostNames = 4096;  // of an object of strings: files, variables
 
 // The keys that one kind of request may have, and those of its object "limits".
 struct Keys {
@@ -25,7 +30,7 @@ absl::Status CheckKeys(const base::json::value& request, const Keys& keys);
 // "'NAME' is VALUE: it must be WANTED"
 absl::Status WrongType(std::string_view name, const base::json::value& found, std::string_view wanted);
 
-// A missing field and null are the same.
+// A missing field and null are the same. An object of strings has at most kMostNames.
 absl::StatusOr<std::string> TextOf(const base::json::value& json, std::string_view name);
 absl::StatusOr<std::string> TextField(const base::json::value& request, std::string_view name, std::string otherwise);
 absl::StatusOr<std::map<std::string, std::string>> MapField(const base::json::value& request, std::string_view name);

@@ -116,6 +116,7 @@ class Process {
   std::chrono::steady_clock::time_point deadline_{};
   int deadline_signal_ = 0;  // 0 = there is no deadline
   bool timed_out_ = false;
+  bool was_killed_ = false;  // the deadline is that of its end
 };
 
 }  // namespace ingot::execution

@@ -28,8 +28,8 @@ absl::StatusOr<Code> CodeOf(const base::json::value& request);
 // The stdin of each case, which is {"stdin": TEXT} or TEXT alone; one without stdin where the request has no "cases".
 absl::StatusOr<std::vector<std::string>> CasesOf(const base::json::value& request);
 
-// The image that a request names; "" = none. A client names archives, registries and digests; the machine's folders, and
-// builds on it, are not the client's to name.
+// The image that a request names; "" = none. A client names registries, digests and the archives in the service's folders; other
+// folders of the machine, and builds on it, are not the client's to name.
 absl::StatusOr<std::string> ImageOf(const base::json::value& request);
 
 std::string_view EndingName(sandbox::Ending ending);

@@ -4,15 +4,11 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
-#include "base/clock.h"
 #include "base/secret.h"
 #include "execution/cases.h"
 #include "execution/fields.h"
-#include "execution/files_api.h"
-#include "execution/program_feeds.h"
 #include "execution/requests.h"
-#include "execution/utf8.h"
+#include "execution/session_requests.h"
 
 namespace ingot::execution {
 namespace {
@@ -23,132 +19,19 @@ using base::json::value;
 
 constexpr std::string_view kPrefix = "/ingot/v1/";
 constexpr int64_t kLargestBody = 64 << 20;
-constexpr double kLongestSeconds = 24 * 3600;
+constexpr int64_t kSmallBody = 1 << 20;  // of requests that are read on a quick thread
 constexpr int kQuickThreads = 4;
 constexpr size_t kMostQuick = 1024;
-// Sessions that open at a time: each may wait for its image.
-constexpr int kOpeningThreads = 16;
+constexpr int kBodyThreads = 2;
+constexpr int kOpeningThreads = 16;  // sessions that open at a time
+constexpr int kPullingThreads = 16;  // openings that wait for their image at a time
 
-http::Reply Busy() { return ErrorReply(429, "too_many", "all slots are taken, and as many requests wait: try again"); }
+http::Reply Busy() {
+  return ErrorReply(429, "too_many", "as many requests run and wait as may: try again when some have ended");
+}
 
 http::Reply NoSession() {
   return ErrorReply(404, "not_found", "there is no such session: it ended, or nobody used it for too long");
-}
-
-// `most`: of a room, for processes and CPUs. The store bounds the memory of all sessions together.
-absl::StatusOr<OpenRequest> OpenRequestOf(const value& request, const sandbox::GroupLimits& most) {
-  static const Keys kKeys{.kind = "a session",
-                          .request = {"image", "env", "limits"},
-                          .limits = {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}};
-  INGOT_RETURN_IF_ERROR(CheckKeys(request, kKeys));
-  OpenRequest open;
-  INGOT_ASSIGN_OR_RETURN(open.image, ImageOf(request));
-  INGOT_ASSIGN_OR_RETURN(open.env, MapField(request, "env"));
-  INGOT_ASSIGN_OR_RETURN(open.totals, TotalsOf(request, {.processes = most.processes, .cpus = most.cpus}));
-  INGOT_ASSIGN_OR_RETURN(const double idle, LimitField(request, "idle_s", 0, {.most = kLongestSeconds}));
-  INGOT_ASSIGN_OR_RETURN(const double lifetime, LimitField(request, "lifetime_s", 0, {.most = kLongestSeconds}));
-  open.idle = base::FromSeconds(idle);
-  open.lifetime = base::FromSeconds(lifetime);
-  return open;
-}
-
-Program ProgramOf(const Code& code, const std::map<std::string, std::string>& env, const sandbox::Limits& limits) {
-  return {.argv = code.argv,
-          .env = env,
-          .memory_bytes = limits.memory_bytes,
-          .cpu_seconds = limits.cpu_seconds,
-          .wall_time = limits.wall_time};
-}
-
-// Writes the files of a request, and what its code needs.
-absl::StatusOr<Code> PlaceCode(Session& session, const value& request) {
-  INGOT_ASSIGN_OR_RETURN(const auto files, MapField(request, "files"));
-  for (const auto& [path, text] : files)
-    INGOT_RETURN_IF_ERROR(base::Annotate(WriteWhole(session, path, text), "files"));
-  INGOT_ASSIGN_OR_RETURN(Code code, CodeOf(request));
-  if (!code.file.empty()) INGOT_RETURN_IF_ERROR(WriteWhole(session, code.file, code.text));
-  return code;
-}
-
-absl::StatusOr<std::shared_ptr<Feed>> StreamProgram(std::shared_ptr<Held> held, const value& request,
-                                                    std::function<void()> wake) {
-  static const Keys kKeys{.kind = "a stream",
-                          .request = {"language", "code", "command", "files", "env", "stream", "limits"},
-                          .limits = {"wall_s", "memory_bytes", "cpu_s"}};
-  INGOT_RETURN_IF_ERROR(CheckKeys(request, kKeys));
-  INGOT_ASSIGN_OR_RETURN(const sandbox::Limits limits, LimitsOf(request));
-  INGOT_ASSIGN_OR_RETURN(const auto env, MapField(request, "env"));
-  INGOT_ASSIGN_OR_RETURN(const Code code, PlaceCode(*held->session, request));
-  INGOT_ASSIGN_OR_RETURN(Session::Started started, held->session->Start(ProgramOf(code, env, limits), std::move(wake)));
-  return MakeProgramFeed(std::move(held), std::move(started), OwnProgramWords());
-}
-
-absl::StatusOr<std::shared_ptr<Feed>> RunCell(std::shared_ptr<Held> held, const std::string& body,
-                                              std::function<void()> wake) {
-  static const Keys kWhole{
-      .kind = "a cell", .request = {"code", "env", "stream", "limits"}, .limits = {"wall_s", "output_bytes"}};
-  static const Keys kStreamed{.kind = "a cell with a stream", .request = kWhole.request, .limits = {"wall_s"}};
-  INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
-  INGOT_ASSIGN_OR_RETURN(const bool streams, FlagField(request, "stream"));
-  INGOT_RETURN_IF_ERROR(CheckKeys(request, streams ? kStreamed : kWhole));
-  INGOT_ASSIGN_OR_RETURN(const sandbox::Limits limits, LimitsOf(request));
-  CellRequest cell;
-  const value* const code = base::Find(request, "code");
-  if (code == nullptr) return absl::InvalidArgumentError("a cell needs 'code'");
-  INGOT_ASSIGN_OR_RETURN(cell.code, TextOf(*code, "code"));
-  INGOT_ASSIGN_OR_RETURN(cell.env, MapField(request, "env"));
-  cell.wall_time = limits.wall_time;
-  auto interpreter = held->FindInterpreter("");
-  if (streams)
-    return MakeCellFeed(std::move(held), std::move(interpreter), std::move(cell), OwnCellWords(), std::move(wake));
-  return MakeWholeCell(std::move(held), std::move(interpreter), std::move(cell),
-                       static_cast<size_t>(limits.output_bytes), std::move(wake));
-}
-
-object Describe(Held& held) {
-  return {{"id", held.id},
-          {"folder", held.session->folder()},
-          {"started_at", absl::FormatTime(absl::RFC3339_sec, absl::FromChrono(held.started_at), absl::UTCTimeZone())},
-          {"ends_at", absl::FormatTime(absl::RFC3339_sec, absl::FromChrono(held.ends_at()), absl::UTCTimeZone())},
-          {"memory_bytes", held.request.totals.memory_bytes},
-          {"programs", held.session->Processes().size()}};
-}
-
-std::variant<http::Reply, std::shared_ptr<Feed>> PartsOf(absl::StatusOr<std::shared_ptr<Feed>> feed) {
-  if (!feed.ok()) return ErrorReply(feed.status());
-  return *std::move(feed);
-}
-
-object EntryJson(const Entry& entry) {
-  const char* const type = entry.type == 'd'   ? "folder"
-                           : entry.type == 'f' ? "file"
-                           : entry.type == 'l' ? "link"
-                                               : "other";
-  object json = {{"path", ValidUtf8(entry.path)}, {"type", type}, {"size", entry.size}, {"mode", entry.permissions()}};
-  if (entry.type == 'l') json["target"] = ValidUtf8(entry.target);
-  return json;
-}
-
-std::variant<http::Reply, std::shared_ptr<Feed>> AnswerFile(std::shared_ptr<Held> held, const std::string& method,
-                                                            const std::string& path, const std::string& body,
-                                                            std::function<void()> wake) {
-  Session& session = *held->session;
-  if (method == "PUT") {
-    const absl::Status written = WriteWhole(session, path, body);
-    return written.ok() ? JsonReply(200, object{{"path", session.Absolute(path)}}) : ErrorReply(written);
-  }
-  if (method == "DELETE") {
-    const absl::Status removed = session.Ask(FileOp::kRemove, {}, path).status;
-    return removed.ok() ? JsonReply(200, object()) : ErrorReply(removed);
-  }
-  const auto entry = StatFile(session, path);
-  if (!entry.ok()) return ErrorReply(entry.status());
-  if (entry->type != 'd') return PartsOf(MakeDownload(std::move(held), path, std::move(wake)));
-  const auto entries = ListFolder(session, path, 1);
-  if (!entries.ok()) return ErrorReply(entries.status());
-  array list;
-  for (const Entry& each : *entries) list.push_back(EntryJson(each));
-  return JsonReply(200, object{{"entries", std::move(list)}});
 }
 
 }  // namespace
@@ -156,55 +39,58 @@ std::variant<http::Reply, std::shared_ptr<Feed>> AnswerFile(std::shared_ptr<Held
 Service::Service(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions options)
     : substrate_(std::move(substrate)),
       options_(std::move(options)),
-      images_(options_.images),
-      store_(*substrate_, images_, options_.store),
+      images_(options_.images, {.folders = options_.image_folders}),
+      store_(*substrate_, options_.store),
       e2b_sandboxes_(store_),
       e2b_process_(store_),
       e2b_files_(store_),
       e2b_code_(store_),
       slots_({.name = "execution", .threads = options_.slots, .max_queued = static_cast<size_t>(options_.slots)}),
       opens_({.name = "opening", .threads = kOpeningThreads, .max_queued = kMostQuick}),
+      pulls_({.name = "pulling", .threads = kPullingThreads, .max_queued = kMostQuick}),
+      bodies_({.name = "bodies", .threads = kBodyThreads, .max_queued = kMostQuick}),
       quick_({.name = "sessions", .threads = kQuickThreads, .max_queued = kMostQuick}) {}
 
 Service::~Service() {
   // Programs and image tools that requests wait for end, and the requests with them.
   requests_.CancelAll();
   images_.Stop();
-  opens_.Shutdown();
-  for (const auto& held : store_.List()) store_.Remove(held->id);
+  for (base::Executor* const threads : {&bodies_, &pulls_, &opens_}) threads->Shutdown();
+  store_.Close();
   slots_.Shutdown();
   quick_.Shutdown();
 }
 
-http::Opening Service::Whole(base::Executor& threads, std::function<http::Reply(std::string)> answer) {
-  http::Work work{.post = [&threads](std::function<void()> job) { return threads.TryPost(std::move(job)).ok(); },
+http::Opening Service::Quick(std::function<http::Reply(std::string)> answer) {
+  http::Work work{.post = [this](std::function<void()> job) { return quick_.TryPost(std::move(job)).ok(); },
                   .answer = std::move(answer),
                   .busy = Busy};
-  return {.exchange = http::MakeExchange(std::move(work)), .refusal = {}, .max_body_bytes = kLargestBody};
+  return {.exchange = http::MakeExchange(std::move(work)), .refusal = {}, .max_body_bytes = kSmallBody};
 }
 
-http::Opening Service::Parts(Opener open) {
-  return {.exchange = MakeFeedExchange(quick_, std::move(open), Busy()), .refusal = {}, .max_body_bytes = kLargestBody};
+http::Opening Service::Parts(Poster post, Opener open, int64_t max_body_bytes) {
+  return {.exchange = MakeFeedExchange(std::move(post), std::move(open), Busy()),
+          .refusal = {},
+          .max_body_bytes = max_body_bytes};
+}
+
+Poster Service::On(base::Executor& threads) {
+  return [&threads](base::Task task) { return threads.TryPost(std::move(task)).ok(); };
+}
+
+Poster Service::OnSession(std::function<std::shared_ptr<Held>()> find) {
+  return [this, find = std::move(find)](base::Task task) {
+    const std::shared_ptr<Held> held = find();
+    if (held == nullptr) return quick_.TryPost(std::move(task)).ok();
+    return held->orders.TryPost([held, task = std::move(task)]() mutable { task(); });
+  };
 }
 
 http::Opening Service::Head(http::RequestHead head) {
   const Target target = ParseTarget(head.target);
   // A sandbox's own token opens these.
-  if (E2bFiles::Owns(head, target.path)) {
-    return Parts([this, head, target](const std::string& body, std::function<void()> wake) {
-      return e2b_files_.Open(head, target, body, std::move(wake));
-    });
-  }
-  if (E2bProcess::Owns(target.path)) {
-    return Parts([this, head, path = target.path](const std::string& body, std::function<void()> wake) {
-      return e2b_process_.Open(head, path, body, std::move(wake));
-    });
-  }
-  if (E2bCode::Owns(target.path)) {
-    return Parts([this, head, path = target.path](const std::string& body, std::function<void()> wake) {
-      return e2b_code_.Open(head, path, body, std::move(wake));
-    });
-  }
+  if (E2bFiles::Owns(head, target.path) || E2bProcess::Owns(target.path) || E2bCode::Owns(target.path))
+    return OpenSandbox(head, target);
   if (target.path == "/health") {
     const std::string rung(sandbox::RungName(substrate_->grant().rung));
     return {.exchange =
@@ -217,29 +103,66 @@ http::Opening Service::Head(http::RequestHead head) {
             .refusal = is_e2b ? E2bError(why)
                               : ErrorReply(401, "invalid_key", "show the service's key as Authorization: Bearer")};
   }
-  if (E2bSandboxes::Opens(head, target)) {
-    return Parts([this](const std::string& body, std::function<void()> wake) {
-      return Post(
-          opens_, [this, body](const auto& cancel) { return e2b_sandboxes_.Open(body, cancel); }, std::move(wake));
-    });
-  }
-  if (is_e2b) {
-    return Whole(quick_,
-                 [this, head, target](const std::string& body) { return e2b_sandboxes_.Answer(head, target, body); });
-  }
+  if (is_e2b) return OpenControl(head, target);
   if (target.path.starts_with(kPrefix)) return OpenOwn(head);
   return {.exchange = nullptr,
           .refusal = ErrorReply(404, "not_found", "there is /ingot/v1/execute, /ingot/v1/sessions and E2B's API")};
 }
 
+http::Reply Service::Refuse(std::string_view, const http::Refusal& why) {
+  http::Reply reply = ErrorReply(why.status, why.code, why.message);
+  if (why.status == 503) reply.fields.emplace_back("Retry-After", "1");
+  return reply;
+}
+
+http::Opening Service::OpenSandbox(const http::RequestHead& head, const Target& target) {
+  const bool is_health = target.path == "/health";  // whether the sandbox lives, though its threads wait
+  Poster post =
+      is_health ? On(quick_) : OnSession([this, head] { return FindSandbox(store_, head).value_or(nullptr); });
+  const auto open = [this, head, target](const std::string& body, std::function<void()> wake) -> Answer {
+    if (E2bFiles::Owns(head, target.path)) return e2b_files_.Open(head, target, body, std::move(wake));
+    if (E2bProcess::Owns(target.path)) return e2b_process_.Open(head, target.path, body, std::move(wake));
+    return e2b_code_.Open(head, target.path, body, std::move(wake));
+  };
+  return Parts(std::move(post), open, kLargestBody);
+}
+
+http::Opening Service::OpenControl(const http::RequestHead& head, const Target& target) {
+  if (E2bSandboxes::Opens(head, target)) {
+    const auto open = [this](const std::string& body, std::function<void()> wake) -> Answer {
+      const auto request = E2bSandboxes::Parse(body);
+      if (!request.ok()) return E2bError(request.status());
+      const auto answer = [this, request = *request](const Image& image, const sandbox::Cancellation& cancel) {
+        if (!image.ok()) return E2bError(image.status());
+        OpenRequest with_image = request;
+        with_image.unpacked = *image;
+        return e2b_sandboxes_.Open(std::move(with_image), cancel);
+      };
+      return Post(On(opens_), request->image, answer, std::move(wake));
+    };
+    return Parts(On(quick_), open, kSmallBody);
+  }
+  if (const std::string id = E2bSandboxes::Ends(head, target); !id.empty()) {
+    const auto end = [this, id](const std::string&, std::function<void()> wake) {
+      return End(id, E2bSandboxes::Ended(), E2bSandboxes::NoSandbox(id), std::move(wake));
+    };
+    return Parts(On(quick_), end, kSmallBody);
+  }
+  return Quick([this, head, target](const std::string& body) { return e2b_sandboxes_.Answer(head, target, body); });
+}
+
 http::Opening Service::OpenOwn(const http::RequestHead& head) {
   const std::string path = ParseTarget(head.target).path.substr(kPrefix.size());
-  if (path == "execute" && head.method == "POST")
-    return Parts([this](const std::string& body, auto wake) { return Execute(body, std::move(wake)); });
-  if (path == "sessions" && head.method == "POST")
-    return Parts([this](const std::string& body, auto wake) { return AddSession(body, std::move(wake)); });
+  if (path == "execute" && head.method == "POST") {
+    const auto open = [this](const std::string& body, auto wake) { return Execute(body, std::move(wake)); };
+    return Parts(On(bodies_), open, kLargestBody);
+  }
+  if (path == "sessions" && head.method == "POST") {
+    const auto open = [this](const std::string& body, auto wake) { return AddSession(body, std::move(wake)); };
+    return Parts(On(quick_), open, kSmallBody);
+  }
   if (path == "sessions" && head.method == "GET") {
-    return Whole(quick_, [this](const std::string&) {
+    return Quick([this](const std::string&) {
       array list;
       for (const auto& held : store_.List()) list.push_back(Describe(*held));
       return JsonReply(200, object{{"sessions", std::move(list)}});
@@ -250,77 +173,108 @@ http::Opening Service::OpenOwn(const http::RequestHead& head) {
           .refusal = ErrorReply(404, "not_found", absl::StrCat("there is no ", head.method, " ", head.target))};
 }
 
-Service::Answer Service::Post(base::Executor& threads,
-                              std::function<http::Reply(const sandbox::Cancellation& cancel)> answer,
-                              std::function<void()> wake) {
-  const std::shared_ptr<sandbox::Cancellation> cancel = requests_.New();
-  auto feed = MakePostedFeed(
-      threads, cancel, [cancel, answer = std::move(answer)] { return answer(*cancel); }, std::move(wake));
-  if (feed == nullptr) return Busy();
+Answer Service::Post(Poster post, const std::string& image,
+                     std::function<http::Reply(const Image&, const sandbox::Cancellation&)> answer,
+                     std::function<void()> wake) {
+  const auto feed = std::make_shared<PostedFeed>(requests_.New(), std::move(wake));
+  const auto make = [feed, answer = std::move(answer)](const Image& unpacked) {
+    if (!feed->is_unwanted()) feed->Set(answer(unpacked, feed->cancel()));
+  };
+  if (image.empty()) {
+    if (!post([make] { make(sandbox::Image()); })) return Busy();
+    return feed;
+  }
+  const bool posted = On(pulls_)([this, post = std::move(post), feed, make, image] {
+    if (feed->is_unwanted()) return;
+    const Image unpacked = images_.ResolveStrangers(image);
+    if (!unpacked.ok()) return make(unpacked);
+    if (!post([make, unpacked] { make(unpacked); })) feed->Set(Busy());
+  });
+  if (!posted) return Busy();
   return feed;
 }
 
-Service::Answer Service::Execute(const std::string& body, std::function<void()> wake) {
-  const auto request = base::ParseJson(body);
+Answer Service::End(const std::string& id, const http::Reply& ended, const http::Reply& none,
+                    std::function<void()> wake) {
+  if (store_.Find(id) == nullptr) return none;  // its end may have come
+  const auto feed = std::make_shared<PostedFeed>(std::make_shared<sandbox::Cancellation>(), std::move(wake));
+  if (!store_.Remove(id, [feed, ended] { feed->Set(ended); })) return none;
+  return feed;
+}
+
+Answer Service::Execute(const std::string& body, std::function<void()> wake) {
+  const auto request = ParseBody(body);
   if (!request.ok()) return ErrorReply(request.status());
   auto batch = ParseNewRoomBatch(*request, substrate_->options().totals);
   if (!batch.ok()) return ErrorReply(batch.status());
-  const auto answer = [this, batch = std::make_shared<const Batch>(*std::move(batch))](const auto& cancel) {
-    return ReplyOf(RunInNewRoom(*substrate_, images_, *batch, cancel));
+  const auto shared = std::make_shared<const Batch>(*std::move(batch));
+  const auto answer = [this, shared](const Image& image, const sandbox::Cancellation& cancel) {
+    return image.ok() ? ReplyOf(RunInNewRoom(*substrate_, *image, *shared, cancel)) : ErrorReply(image.status());
   };
-  return Post(slots_, answer, std::move(wake));
+  return Post(On(slots_), shared->image, answer, std::move(wake));
 }
 
-Service::Answer Service::AddSession(const std::string& body, std::function<void()> wake) {
+Answer Service::AddSession(const std::string& body, std::function<void()> wake) {
   const auto request = ParseObject(body);
   if (!request.ok()) return ErrorReply(request.status());
-  auto open = OpenRequestOf(*request, substrate_->options().totals);
+  const auto open = OpenRequestOf(*request, substrate_->options().totals);
   if (!open.ok()) return ErrorReply(open.status());
-  const auto answer = [this, open = *std::move(open)](const auto& cancel) {
-    const auto held = store_.Open(open, cancel);
+  const auto answer = [this, open = *open](const Image& image, const sandbox::Cancellation& cancel) {
+    if (!image.ok()) return ErrorReply(image.status());
+    OpenRequest with_image = open;
+    with_image.unpacked = *image;
+    const auto held = store_.Open(std::move(with_image), cancel);
     if (!held.ok()) return ErrorReply(held.status());
-    return JsonReply(200, object{{"id", (*held)->id}, {"folder", (*held)->session->folder()}});
+    http::Reply reply = JsonReply(200, object{{"id", (*held)->id}, {"folder", (*held)->session->folder()}});
+    reply.unread = [this, id = (*held)->id] { store_.RemoveUnused(id); };
+    return reply;
   };
-  return Post(opens_, answer, std::move(wake));
+  return Post(On(opens_), open->image, answer, std::move(wake));
 }
 
-Service::Answer Service::OpenExecute(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake) {
-  const auto request = base::ParseJson(body);
+Answer Service::OpenExecute(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake) {
+  const auto request = ParseBody(body);
   if (!request.ok()) return ErrorReply(request.status());
   const auto streams = FlagField(*request, "stream");
   if (!streams.ok()) return ErrorReply(streams.status());
-  if (*streams) return PartsOf(StreamProgram(std::move(held), *request, std::move(wake)));
+  if (*streams) return StreamProgram(std::move(held), *request, std::move(wake));
   auto batch = ParseSessionBatch(*request);
   if (!batch.ok()) return ErrorReply(batch.status());
-  const auto answer = [held, batch = std::make_shared<const Batch>(*std::move(batch))](const auto& cancel) {
+  const auto answer = [held, batch = std::make_shared<const Batch>(*std::move(batch))](
+                          const Image&, const sandbox::Cancellation& cancel) {
     return ReplyOf(RunInSession(*held->session, *batch, cancel));
   };
-  return Post(slots_, answer, std::move(wake));
+  const Poster post = [&lane = held->batches](base::Task task) { return lane.TryPost(std::move(task)); };
+  return Post(post, "", answer, std::move(wake));
 }
 
 http::Opening Service::OpenSession(const http::RequestHead& head, const std::string& rest) {
   const std::vector<std::string> parts = absl::StrSplit(rest, absl::MaxSplits('/', 2));
   const std::string id = parts[0], action = parts.size() > 1 ? parts[1] : "", &method = head.method;
   if (action.empty() && method == "GET") {
-    return Whole(quick_, [this, id](const std::string&) {
+    return Quick([this, id](const std::string&) {
       const auto held = store_.Find(id);
       return held == nullptr ? NoSession() : JsonReply(200, Describe(*held));
     });
   }
   if (action.empty() && method == "DELETE") {
-    return Whole(quick_,
-                 [this, id](const std::string&) { return store_.Remove(id) ? JsonReply(200, object()) : NoSession(); });
+    const auto end = [this, id](const std::string&, std::function<void()> wake) {
+      return End(id, JsonReply(200, object()), NoSession(), std::move(wake));
+    };
+    return Parts(On(quick_), end, kSmallBody);
   }
+  const Poster post = OnSession([this, id] { return store_.Find(id); });
   if (action == "files" && parts.size() == 3 && (method == "GET" || method == "PUT" || method == "DELETE")) {
     const std::string path = PercentDecode(parts[2]);
-    return Parts([this, id, method, path](const std::string& body, std::function<void()> wake) -> Answer {
+    const auto open = [this, id, method, path](const std::string& body, std::function<void()> wake) -> Answer {
       auto held = store_.Find(id);
       if (held == nullptr) return NoSession();
       return AnswerFile(std::move(held), method, path, body, std::move(wake));
-    });
+    };
+    return Parts(post, open, kLargestBody);
   }
   if (method == "POST" && parts.size() == 2 && (action == "interrupt" || action == "restart")) {
-    return Whole(quick_, [this, id, action](const std::string&) {
+    return Quick([this, id, action](const std::string&) {
       const auto held = store_.Find(id);
       if (held == nullptr) return NoSession();
       const auto interpreter = held->FindInterpreter("");
@@ -330,12 +284,13 @@ http::Opening Service::OpenSession(const http::RequestHead& head, const std::str
   }
   if (method == "POST" && parts.size() == 2 && (action == "cells" || action == "execute")) {
     const bool is_cell = action == "cells";
-    return Parts([this, id, is_cell](const std::string& body, std::function<void()> wake) -> Answer {
+    const auto open = [this, id, is_cell](const std::string& body, std::function<void()> wake) -> Answer {
       auto held = store_.Find(id);
       if (held == nullptr) return NoSession();
-      if (is_cell) return PartsOf(RunCell(std::move(held), body, std::move(wake)));
+      if (is_cell) return RunCell(std::move(held), body, std::move(wake));
       return OpenExecute(std::move(held), body, std::move(wake));
-    });
+    };
+    return Parts(post, open, kLargestBody);
   }
   return {.exchange = nullptr,
           .refusal = ErrorReply(404, "not_found", absl::StrCat("a session has no ", method, " ", rest))};

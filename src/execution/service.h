@@ -35,12 +35,21 @@
 // Errors are {"error": {"code", "message"}}: 400 for the request, unknown keys and wrong types too, 401 without the key, 404, 429 while all slots are taken, 503
 // if the sandbox failed. Answers are JSON, so bytes that are not UTF-8 become '?'.
 //
-// Thread safe. Programs of requests that answer as a whole run on `slots` threads. Sessions open on threads of their own, as
-// they may wait for an image. Everything else runs on threads that wait for neither.
+// Thread safe. No thread that requests share waits for a client, an attendant or an image. Who waits for what:
+//
+//   slots    batches in rooms of their own, each for its room and its cases
+//   Lane     of each session: for its attendant, and another one for its batches
+//   opens    sessions, for their rooms
+//   pulls    both kinds of openings that name an image, for that image, before they get a thread above
+//   bodies   nothing; they parse bodies of batches, which may be large
+//   quick    nothing; everything else
+//
+// A session's end is not waited for by a thread: its room goes on a thread of the session's.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/executor.h"
 #include "execution/cancellations.h"
@@ -61,7 +70,8 @@ struct ServiceOptions {
   std::string key;  // clients show it as a bearer, or as X-API-Key; empty = nobody has to
   int slots = 4;    // whole requests that run at a time
   StoreOptions store;
-  std::string images;  // the folder of images
+  std::string images;                      // the folder of images
+  std::vector<std::string> image_folders;  // with archives that clients may name (sandbox/image_source.h)
 };
 
 class Service final : public http::Handler {
@@ -70,21 +80,33 @@ class Service final : public http::Handler {
   ~Service() override;
 
   http::Opening Head(http::RequestHead head) override;
+  http::Reply Refuse(std::string_view target, const http::Refusal& why) override;
 
   // Removes sessions whose end has come.
   void RemoveEnded() { store_.RemoveEnded(); }
 
  private:
-  using Answer = std::variant<http::Reply, std::shared_ptr<Feed>>;
+  using Image = absl::StatusOr<sandbox::Image>;
 
+  http::Opening OpenSandbox(const http::RequestHead& head, const Target& target);
+  http::Opening OpenControl(const http::RequestHead& head, const Target& target);
   http::Opening OpenOwn(const http::RequestHead& head);
   http::Opening OpenSession(const http::RequestHead& head, const std::string& rest);
-  http::Opening Whole(base::Executor& threads, std::function<http::Reply(std::string body)> answer);
-  http::Opening Parts(Opener open);
+  // An answer that needs no wait, to a small body.
+  http::Opening Quick(std::function<http::Reply(std::string body)> answer);
+  http::Opening Parts(Poster post, Opener open, int64_t max_body_bytes);
 
-  // An answer that `answer` makes on one of `threads`. The client's departure and the service's end cancel it.
-  Answer Post(base::Executor& threads, std::function<http::Reply(const sandbox::Cancellation& cancel)> answer,
+  Poster On(base::Executor& threads);
+  // The threads of a session. Without it the quick ones say that there is none.
+  Poster OnSession(std::function<std::shared_ptr<Held>()> find);
+
+  // An answer that `answer` makes on a thread of `post`, with the image unpacked; "" = none. The client's departure and the
+  // service's end cancel it.
+  Answer Post(Poster post, const std::string& image,
+              std::function<http::Reply(const Image& image, const sandbox::Cancellation& cancel)> answer,
               std::function<void()> wake);
+  // Ends a session, and answers once its room is gone.
+  Answer End(const std::string& id, const http::Reply& ended, const http::Reply& none, std::function<void()> wake);
   Answer Execute(const std::string& body, std::function<void()> wake);
   Answer AddSession(const std::string& body, std::function<void()> wake);
   Answer OpenExecute(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake);
@@ -98,7 +120,7 @@ class Service final : public http::Handler {
   E2bFiles e2b_files_;
   E2bCode e2b_code_;
   Cancellations requests_;
-  base::Executor slots_, opens_, quick_;  // last: requests end before the rest goes
+  base::Executor slots_, opens_, pulls_, bodies_, quick_;  // last: requests end before the rest goes
 };
 
 }  // namespace ingot::execution

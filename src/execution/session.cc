@@ -14,8 +14,6 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::chrono::seconds kPatience(30);  // of one order to the attendant
-
 std::string StartPayload(const Program& program, const std::map<std::string, std::string>& env) {
   const StartFacts facts{static_cast<uint32_t>(program.argv.size()), static_cast<uint32_t>(env.size()),
                          static_cast<uint64_t>(program.memory_bytes), static_cast<uint64_t>(program.cpu_seconds)};
@@ -101,14 +99,14 @@ absl::StatusOr<Session::Started> Session::Start(Program program, std::function<v
     INGOT_RETURN_IF_ERROR(outbox_->Add(FrameKind::kStart, id, flags, payload));
     processes_[id] = started.process;
     starting_[id] = &starting;
-    const auto deadline = SteadyClock::now() + kPatience;
+    const auto deadline = SteadyClock::now() + options_.patience;
     while (!starting.answer.has_value() && SteadyClock::now() < deadline)
       changed_.WaitFor(mu_, deadline - SteadyClock::now());
     starting_.erase(id);
     if (!starting.answer.has_value()) {
       processes_.erase(id);
       outbox_->Add(FrameKind::kSignal, id, SIGKILL, "").IgnoreError();
-      return absl::UnavailableError("the session's attendant does not answer");
+      return absl::UnavailableError(kNoAnswer);
     }
   }
   INGOT_RETURN_IF_ERROR(*starting.answer);
@@ -142,6 +140,7 @@ void Session::Signal(const Process& process, int signal) {
 void Session::SetDeadline(Process& process, nanoseconds after, int signal) {
   {
     base::MutexLock lock(mu_);
+    if (process.was_killed_) return;  // its deadline is that of its end
     process.deadline_ = SteadyClock::now() + after;
     process.deadline_signal_ = signal;
   }
@@ -193,7 +192,7 @@ void Session::Order(FileOp op, const FileFacts& facts, const std::string& first,
     base::MutexLock lock(mu_);
     if (why_.has_value()) status = absl::UnavailableError(*why_);
     if (status.ok()) status = outbox_->Add(FrameKind::kFile, next_id_, static_cast<uint32_t>(op), payload);
-    if (status.ok()) files_[next_id_++] = done;
+    if (status.ok()) files_[next_id_++] = {done, SteadyClock::now() + options_.patience};
   }
   if (!status.ok()) done({status, ""});
 }
@@ -211,12 +210,8 @@ FileAnswer Session::Ask(FileOp op, const FileFacts& facts, const std::string& fi
     waiting->answer = std::move(answer);
     waiting->changed.SignalAll();
   });
-  const auto deadline = SteadyClock::now() + kPatience;
   base::MutexLock lock(waiting->mu);
-  while (!waiting->answer.has_value()) {
-    if (SteadyClock::now() >= deadline) return {absl::UnavailableError("the session's attendant does not answer"), ""};
-    waiting->changed.WaitFor(waiting->mu, deadline - SteadyClock::now());
-  }
+  while (!waiting->answer.has_value()) waiting->changed.Wait(waiting->mu);
   FileAnswer answer = *std::move(waiting->answer);
   if (absl::StartsWith(answer.status.message(), "the file: ")) {
     const std::string name = second.empty() ? first : absl::StrCat(first, " to ", second);
@@ -242,6 +237,14 @@ bool Session::has_ended() const {
 std::string Session::why() const {
   base::MutexLock lock(mu_);
   return why_.value_or("");
+}
+
+void Session::WhenGone(std::function<void()> call) {
+  {
+    base::MutexLock lock(mu_);
+    if (!gone_) return when_gone_.push_back(std::move(call));
+  }
+  call();
 }
 
 }  // namespace ingot::execution

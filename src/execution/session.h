@@ -7,7 +7,9 @@
 //
 // The session ends by End, with the last pointer that Open gave out, when the attendant is gone (programs of the room may
 // kill it), when it breaks the protocol, and when the room's disk is full. Its processes then end with Ending::kCancelled
-// and the reason. The last pointer's end blocks until the room's last process is gone. Thread safe.
+// and the reason. Programs of the room may also stop the attendant. An order that it does not answer fails after
+// SessionOptions::patience, and the session ends if a program that was killed does not end within that time. The last
+// pointer's end blocks until the room's last process is gone. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -37,7 +39,8 @@ struct SessionOptions {
   std::string home = {};                        // "" = the room's
   // The longest life.
   std::chrono::nanoseconds lifetime = std::chrono::hours(24);
-  int processes = 64;  // programs at a time
+  int processes = 64;                                            // programs at a time
+  std::chrono::nanoseconds patience = std::chrono::seconds(30);  // of one order to the attendant
 };
 
 // The answer to a file order.
@@ -46,6 +49,9 @@ struct FileAnswer {
       status;  // NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED, INVALID_ARGUMENT, UNAVAILABLE
   std::string bytes;
 };
+
+// A program of the room may stop the attendant, or keep it busy.
+inline constexpr char kNoAnswer[] = "the session's attendant does not answer";
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -69,8 +75,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::vector<std::shared_ptr<Process>> Processes() const;  // that run, oldest first
   std::shared_ptr<Process> FindPid(uint32_t pid) const;     // null = none such runs
 
-  // `first` and `second` are paths as commands see them; relative ones begin in folder(). Ask blocks; Order calls `done` on
-  // the loop thread, or at once where the session has ended.
+  // `first` and `second` are paths as commands see them; relative ones begin in folder(). Ask blocks; Order calls `done` once,
+  // on the loop thread, or at once where the session has ended. UNAVAILABLE: the attendant does not answer.
   FileAnswer Ask(FileOp op, const FileFacts& facts, const std::string& first, const std::string& second = "",
                  std::string_view bytes = "");
   void Order(FileOp op, const FileFacts& facts, const std::string& first, const std::string& second,
@@ -84,6 +90,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void End(const std::string& why);
   bool has_ended() const;
   std::string why() const;  // it has ended
+  // Calls `call` once the room is gone, on the keeper thread, or at once if it is gone already.
+  void WhenGone(std::function<void()> call);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
@@ -91,12 +99,17 @@ class Session : public std::enable_shared_from_this<Session> {
     std::shared_ptr<Process> process;
     std::optional<absl::Status> answer;
   };
+  struct FileOrder {
+    std::function<void(FileAnswer)> done;
+    SteadyClock::time_point deadline;
+  };
 
   explicit Session(SessionOptions options) : options_(std::move(options)) {}
   absl::Status Begin(std::unique_ptr<sandbox::Room> room);
 
   void Join();
   void Keep();  // the keeper thread
+  void RunAttendant();
   void Loop();  // the loop thread
   // Takes the bytes that came. False: the socket has ended.
   bool Read();
@@ -106,6 +119,9 @@ class Session : public std::enable_shared_from_this<Session> {
   bool TakeOutput(const FrameHeader& header, std::string_view payload);
   // Fires deadlines, and returns the milliseconds until the next one; -1 = none.
   int FireDeadlines();
+  // Each fires those of its kind, and returns the next one.
+  SteadyClock::time_point FireProcesses(SteadyClock::time_point now);
+  SteadyClock::time_point FireOrders(SteadyClock::time_point now);
   void FinishAll(const std::string& why);
 
   std::shared_ptr<Process> Find(uint32_t id) const;
@@ -125,7 +141,9 @@ class Session : public std::enable_shared_from_this<Session> {
   uint32_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<uint32_t, Starting*> starting_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, std::shared_ptr<Process>> processes_ ABSL_GUARDED_BY(mu_);
-  std::map<uint32_t, std::function<void(FileAnswer)>> files_ ABSL_GUARDED_BY(mu_);
+  std::map<uint32_t, FileOrder> files_ ABSL_GUARDED_BY(mu_);  // by id, so by deadline too
+  bool gone_ ABSL_GUARDED_BY(mu_) = false;                    // the room is
+  std::vector<std::function<void()>> when_gone_ ABSL_GUARDED_BY(mu_);
   std::optional<std::string> why_ ABSL_GUARDED_BY(mu_);  // set: it has ended
   std::thread keeper_, loop_;
 };

@@ -95,11 +95,20 @@ std::string EndOfRoom(const absl::StatusOr<sandbox::Outcome>& outcome) {
 }  // namespace
 
 void Session::Keep() {
-  if (ProgramFile() < 0) {
-    End("cannot make a file in memory for the attendant of a session");
-    far_link_.Reset();
-    return;
+  RunAttendant();
+  far_link_.Reset();  // the loop sees the end
+  room_.reset();
+  std::vector<std::function<void()>> calls;
+  {
+    base::MutexLock lock(mu_);
+    gone_ = true;
+    calls.swap(when_gone_);
   }
+  for (const auto& call : calls) call();
+}
+
+void Session::RunAttendant() {
+  if (ProgramFile() < 0) return End("cannot make a file in memory for the attendant of a session");
   const sandbox::Command command{.argv = {"attendant"},
                                  .env = {},
                                  .working_dir = room_->work(),
@@ -111,8 +120,6 @@ void Session::Keep() {
   limits.term_grace = nanoseconds(0);
   const auto outcome = room_->Run(command, limits, &cancel_);
   End(EndOfRoom(outcome));
-  far_link_.Reset();  // the loop sees the end
-  room_.reset();
 }
 
 void Session::Loop() {
@@ -193,7 +200,7 @@ bool Session::Take(const FrameHeader& header, std::string_view payload) {
         base::MutexLock lock(mu_);
         const auto found = files_.find(header.id);
         if (found == files_.end()) return true;
-        done = std::move(found->second);
+        done = std::move(found->second.done);
         files_.erase(found);
       }
       done({FileStatus(header.number, "the file"), std::string(payload)});
@@ -252,26 +259,55 @@ bool Session::TakeEnd(const FrameHeader& header, std::string_view payload) {
 
 int Session::FireDeadlines() {
   const SteadyClock::time_point now = SteadyClock::now();
-  SteadyClock::time_point next = SteadyClock::time_point::max();
-  base::MutexLock lock(mu_);
-  for (const auto& [id, process] : processes_) {
-    if (process->deadline_signal_ == 0) continue;
-    if (process->deadline_ <= now) {
-      const int signal = process->deadline_signal_;
-      process->timed_out_ = signal == SIGKILL;
-      outbox_->Add(FrameKind::kSignal, id, static_cast<uint32_t>(signal), "").IgnoreError();
-      process->deadline_signal_ = signal == SIGKILL ? 0 : SIGKILL;
-      process->deadline_ = now + kSignalGrace;
-    }
-    if (process->deadline_signal_ != 0) next = std::min(next, process->deadline_);
-  }
+  const SteadyClock::time_point next = std::min(FireProcesses(now), FireOrders(now));
   if (next == SteadyClock::time_point::max()) return -1;
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next - now).count());
 }
 
+Session::SteadyClock::time_point Session::FireProcesses(SteadyClock::time_point now) {
+  SteadyClock::time_point next = SteadyClock::time_point::max();
+  bool is_deaf = false;
+  {
+    base::MutexLock lock(mu_);
+    for (const auto& [id, process] : processes_) {
+      if (process->deadline_signal_ == 0) continue;
+      if (process->deadline_ <= now && process->was_killed_) {
+        process->deadline_signal_ = 0;
+        is_deaf = true;
+        continue;
+      }
+      if (process->deadline_ <= now) {
+        const int signal = process->deadline_signal_;
+        process->timed_out_ = process->was_killed_ = signal == SIGKILL;
+        outbox_->Add(FrameKind::kSignal, id, static_cast<uint32_t>(signal), "").IgnoreError();
+        process->deadline_signal_ = SIGKILL;
+        process->deadline_ = now + (signal == SIGKILL ? options_.patience : nanoseconds(kSignalGrace));
+      }
+      next = std::min(next, process->deadline_);
+    }
+  }
+  if (is_deaf) End(kNoAnswer);
+  return next;
+}
+
+Session::SteadyClock::time_point Session::FireOrders(SteadyClock::time_point now) {
+  std::vector<std::function<void(FileAnswer)>> late;
+  SteadyClock::time_point next = SteadyClock::time_point::max();
+  {
+    base::MutexLock lock(mu_);
+    while (!files_.empty() && files_.begin()->second.deadline <= now) {
+      late.push_back(std::move(files_.begin()->second.done));
+      files_.erase(files_.begin());
+    }
+    if (!files_.empty()) next = files_.begin()->second.deadline;
+  }
+  for (const auto& done : late) done({absl::UnavailableError(kNoAnswer), ""});
+  return next;
+}
+
 void Session::FinishAll(const std::string& why) {
   std::map<uint32_t, std::shared_ptr<Process>> processes;
-  std::map<uint32_t, std::function<void(FileAnswer)>> files;
+  std::map<uint32_t, FileOrder> files;
   {
     base::MutexLock lock(mu_);
     processes.swap(processes_);
@@ -284,7 +320,7 @@ void Session::FinishAll(const std::string& why) {
   end.ending = sandbox::Ending::kCancelled;
   end.why = why;
   for (const auto& [id, process] : processes) process->Finish(end);
-  for (const auto& [id, done] : files) done({absl::UnavailableError(why), ""});
+  for (const auto& [id, order] : files) order.done({absl::UnavailableError(why), ""});
 }
 
 }  // namespace ingot::execution

@@ -16,8 +16,13 @@ constexpr char kHome[] = "/home/user";
 
 }  // namespace
 
-Held::Held(std::string id, OpenRequest request, std::shared_ptr<Session> session)
-    : id(std::move(id)), token(base::RandomHex(24)), request(std::move(request)), session(std::move(session)) {}
+Held::Held(std::string id, OpenRequest request, std::shared_ptr<Session> session, Clock::time_point now)
+    : id(std::move(id)),
+      token(base::RandomHex(24)),
+      request(std::move(request)),
+      started_at(now),
+      session(std::move(session)),
+      used_(now) {}
 
 std::shared_ptr<Interpreter> Held::FindInterpreter(const std::string& name) {
   base::MutexLock lock(mu_);
@@ -63,9 +68,20 @@ void Held::SetEnd(Clock::time_point end) {
   ends_at_ = end;
 }
 
-void Held::Use() {
+void Held::Use(Clock::time_point now) {
   base::MutexLock lock(mu_);
-  used_ = Clock::now();
+  used_ = now;
+}
+
+void SessionStore::Close() {
+  for (const auto& held : List()) Remove(held->id);
+  RemoveEnded();
+  base::MutexLock lock(mu_);
+  while (owned_ > 0) changed_.Wait(mu_);
+}
+
+Held::Clock::time_point SessionStore::now() const {
+  return Held::Clock::time_point(std::chrono::nanoseconds(options_.clock->UnixNanos()));
 }
 
 absl::StatusOr<std::shared_ptr<Held>> SessionStore::Open(OpenRequest request, const sandbox::Cancellation& cancel) {
@@ -76,72 +92,90 @@ absl::StatusOr<std::shared_ptr<Held>> SessionStore::Open(OpenRequest request, co
   const int64_t bytes = request.totals.memory_bytes;
   {
     base::MutexLock lock(mu_);
-    if (std::ssize(held_) + opening_ >= options_.sessions)
+    if (rooms_ >= options_.sessions)
       return absl::ResourceExhaustedError(absl::StrCat(options_.sessions, " sessions are open: end one first"));
     if (options_.memory_bytes > 0 && promised_bytes_ + bytes > options_.memory_bytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("open sessions may use ", promised_bytes_, " of ", options_.memory_bytes,
                        " bytes of memory, and this one asks for ", bytes, ": end one, or ask for less"));
     }
-    ++opening_;
+    ++rooms_;
     promised_bytes_ += bytes;
   }
   auto session = OpenRoom(request, cancel);
   base::MutexLock lock(mu_);
-  --opening_;
   if (!session.ok()) {
+    --rooms_;
     promised_bytes_ -= bytes;
     return session.status();
   }
-  const auto held = std::make_shared<Held>(base::RandomHex(10), std::move(request), *std::move(session));
+  const auto held = Own(std::make_unique<Held>(base::RandomHex(10), std::move(request), *std::move(session), now()));
   held->SetEnd(held->started_at + std::chrono::duration_cast<Held::Clock::duration>(held->request.lifetime));
-  held->Use();
   held_[held->id] = held;
   return held;
 }
 
+// The last pointer may go on a thread that serves all sockets, or on one of the session's own.
+std::shared_ptr<Held> SessionStore::Own(std::unique_ptr<Held> held) {
+  ++owned_;
+  return std::shared_ptr<Held>(held.release(), [this](Held* last) {
+    ends_.Post([this, last] {
+      delete last;
+      base::MutexLock lock(mu_);
+      --owned_;
+      changed_.SignalAll();
+    });
+  });
+}
+
 absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenRoom(const OpenRequest& request,
                                                                 const sandbox::Cancellation& cancel) {
-  sandbox::Image image;
-  if (!request.image.empty()) {
-    INGOT_ASSIGN_OR_RETURN(image, images_.Resolve(request.image));
-  }
   SessionOptions options;
-  options.room.image = image.rootfs;
+  options.room.image = request.unpacked.rootfs;
   options.room.totals = request.totals;
-  options.env = image.env;
+  options.env = request.unpacked.env;
   for (const auto& [name, text] : request.env) options.env[name] = text;
   options.lifetime = options_.longest;
+  options.patience = options_.patience;
   if (substrate_.grant().root_folder) {
     options.room.binds = {{.folder = "work", .at = kHome}};
     options.folder = options.home = kHome;
   }
-  INGOT_RETURN_IF_ERROR(CheckWanted(cancel));  // an image may take long to pull
+  INGOT_RETURN_IF_ERROR(CheckWanted(cancel));  // others may have opened for long
   INGOT_ASSIGN_OR_RETURN(auto session, Session::Open(substrate_, std::move(options)));
   INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
   return session;
 }
 
-std::shared_ptr<Held> SessionStore::Find(const std::string& id) {
-  base::MutexLock lock(mu_);
-  const auto found = held_.find(id);
-  if (found == held_.end() || found->second->session->has_ended()) return nullptr;
-  const std::shared_ptr<Held> held = found->second;
-  held->Use();
-  return std::shared_ptr<Held>(held.get(), [this, held](Held*) mutable { LetGo(std::move(held)); });
+bool SessionStore::IsOver(const std::shared_ptr<Held>& held) {
+  const Held::Clock::time_point moment = now();
+  base::MutexLock lock(held->mu_);
+  const bool is_idle =
+      held->request.idle.count() > 0 && held->used_ + held->request.idle < moment && held.use_count() == 1;
+  return is_idle || held->ends_at_ <= moment || held->session->has_ended();
 }
 
-void SessionStore::LetGo(std::shared_ptr<Held> held) {
-  held->Use();
+std::shared_ptr<Held> SessionStore::Find(const std::string& id) {
   {
     base::MutexLock lock(mu_);
-    if (held_.contains(held->id)) return held.reset();  // the store's own pointer is left
+    const auto found = held_.find(id);
+    if (found == held_.end()) return nullptr;
+    if (!IsOver(found->second)) {
+      std::shared_ptr<Held> held = found->second;
+      base::MutexLock one(held->mu_);
+      held->used_ = now();
+      held->found_ = true;
+      return std::shared_ptr<Held>(held.get(), [this, held](Held*) mutable {
+        held->Use(now());
+        held.reset();
+      });
+    }
   }
-  // The last pointer's end waits for the room, and here may be a thread that serves all sockets.
-  ends_.Post([held = std::move(held)]() mutable { held.reset(); });
+  Remove(id);
+  return nullptr;
 }
 
-bool SessionStore::Remove(const std::string& id) {
+bool SessionStore::Remove(const std::string& id, std::function<void()> gone) {
   std::shared_ptr<Held> removed;
   {
     base::MutexLock lock(mu_);
@@ -149,22 +183,36 @@ bool SessionStore::Remove(const std::string& id) {
     if (found == held_.end()) return false;
     removed = std::move(found->second);
     held_.erase(found);
-    promised_bytes_ -= removed->request.totals.memory_bytes;
   }
   removed->session->End("the session was ended by its client, or its time was over");
+  removed->session->WhenGone([this, bytes = removed->request.totals.memory_bytes, gone = std::move(gone)] {
+    {
+      base::MutexLock lock(mu_);
+      --rooms_;
+      promised_bytes_ -= bytes;
+    }
+    if (gone) gone();
+  });
   return true;
 }
 
+void SessionStore::RemoveUnused(const std::string& id) {
+  {
+    base::MutexLock lock(mu_);
+    const auto found = held_.find(id);
+    if (found == held_.end()) return;
+    base::MutexLock one(found->second->mu_);
+    if (found->second->found_) return;
+  }
+  Remove(id);
+}
+
 void SessionStore::RemoveEnded() {
-  const Held::Clock::time_point now = Held::Clock::now();
   std::vector<std::string> ended;
   {
     base::MutexLock lock(mu_);
     for (const auto& [id, held] : held_) {
-      base::MutexLock one(held->mu_);
-      const bool is_idle =
-          held->request.idle.count() > 0 && held->used_ + held->request.idle < now && held.use_count() == 1;
-      if (is_idle || held->ends_at_ <= now || held->session->has_ended()) ended.push_back(id);
+      if (IsOver(held)) ended.push_back(id);
     }
   }
   for (const std::string& id : ended) Remove(id);
@@ -174,7 +222,7 @@ std::vector<std::shared_ptr<Held>> SessionStore::List() {
   base::MutexLock lock(mu_);
   std::vector<std::shared_ptr<Held>> list;
   for (const auto& [id, held] : held_) {
-    if (!held->session->has_ended()) list.push_back(held);
+    if (!IsOver(held)) list.push_back(held);
   }
   return list;
 }

@@ -1,16 +1,20 @@
-// The sessions that stay between requests, of every API. Each has an end: a moment, or a time without use. Thread safe.
+// The sessions that stay between requests, of every API. Each has an end: a moment, or a time without use. Past it nobody
+// finds the session any more. It counts until its room is gone, and no thread of a request waits for that. Thread safe.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "execution/interpreter.h"
+#include "execution/lane.h"
 #include "execution/session.h"
 #include "sandbox/image.h"
 #include "sandbox/process.h"
@@ -24,10 +28,13 @@ struct StoreOptions {
   int64_t session_bytes = int64_t{1} << 30;  // a session's share, unless its opener asks for another one
   std::chrono::nanoseconds idle = std::chrono::seconds(600);
   std::chrono::nanoseconds longest = std::chrono::hours(24);  // life of a session
+  std::chrono::nanoseconds patience = SessionOptions().patience;
+  const base::Clock* clock = &base::Clock::Real();  // of the ends
 };
 
 struct OpenRequest {
-  std::string image;  // sandbox/image.h; empty = the machine's programs
+  std::string image;        // sandbox/image.h; empty = the machine's programs
+  sandbox::Image unpacked;  // that image
   std::map<std::string, std::string> env;
   sandbox::GroupLimits totals;           // 0 = the store's share, or the substrate's
   std::chrono::nanoseconds idle{0};      // 0 = the store's; negative = it may be idle
@@ -40,12 +47,12 @@ struct OpenRequest {
 class Held {
  public:
   using Clock = std::chrono::system_clock;
-  Held(std::string id, OpenRequest request, std::shared_ptr<Session> session);
+  Held(std::string id, OpenRequest request, std::shared_ptr<Session> session, Clock::time_point now);
 
   const std::string id;
   const std::string token;  // shows that a client may use this session
   const OpenRequest request;
-  const Clock::time_point started_at = Clock::now();
+  const Clock::time_point started_at;
   const std::shared_ptr<Session> session;
 
   // "" = the first one, which is made when it is asked for. Null = there is none.
@@ -56,45 +63,58 @@ class Held {
 
   Clock::time_point ends_at();
   void SetEnd(Clock::time_point end);
-  void Use();  // now
 
  private:
   friend class SessionStore;
+  void Use(Clock::time_point now);
+
   base::Mutex mu_;
   Clock::time_point ends_at_ ABSL_GUARDED_BY(mu_), used_ ABSL_GUARDED_BY(mu_);
+  bool found_ ABSL_GUARDED_BY(mu_) = false;  // a request has found it
   std::map<std::string, std::shared_ptr<Interpreter>> interpreters_ ABSL_GUARDED_BY(mu_);
+
+ public:
+  // Where requests of this session wait. Batches have their own, as they may take hours. Last: their tasks use the rest.
+  Lane orders{4, 64}, batches{4, 16};
 };
 
 class SessionStore {
  public:
-  SessionStore(sandbox::Substrate& substrate, sandbox::ImageStore& images, StoreOptions options)
-      : substrate_(substrate), images_(images), options_(options) {}
+  SessionStore(sandbox::Substrate& substrate, StoreOptions options) : substrate_(substrate), options_(options) {}
+  ~SessionStore() { Close(); }
 
-  // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; INVALID_ARGUMENT, NOT_FOUND: the image;
-  // CANCELLED: nobody waits for the session any more, and it is gone.
+  // Ends all sessions, and blocks until the last pointer to one is gone, and its room. Open is not called any more.
+  void Close();
+
+  // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; CANCELLED: nobody waits for the session any
+  // more, and it is gone.
   absl::StatusOr<std::shared_ptr<Held>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
-  // A use from now until the pointer's last copy goes, which never blocks. The store outlives it. Null = there is no such
-  // session, or it has ended.
+  // A use from now until the pointer's last copy goes. The store outlives it. Null = there is no such session, or its end has
+  // come. None of the functions below blocks, nor does the end of a pointer.
   std::shared_ptr<Held> Find(const std::string& id);
-  // False: there is none. Blocks until its room is gone, unless a request still uses it.
-  bool Remove(const std::string& id);
+  // False: there is none. Calls `gone`, on any thread, once the session's room is gone too; null = nobody asks.
+  bool Remove(const std::string& id, std::function<void()> gone = nullptr);
+  // Removes a session that no request has found yet: its opener did not get its id.
+  void RemoveUnused(const std::string& id);
   // Removes sessions whose end has come.
   void RemoveEnded();
   std::vector<std::shared_ptr<Held>> List();  // by id
+  Held::Clock::time_point now() const;
 
  private:
   absl::StatusOr<std::shared_ptr<Session>> OpenRoom(const OpenRequest& request, const sandbox::Cancellation& cancel);
-  // At the end of a use.
-  void LetGo(std::shared_ptr<Held> held);
+  std::shared_ptr<Held> Own(std::unique_ptr<Held> held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsOver(const std::shared_ptr<Held>& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   sandbox::Substrate& substrate_;
-  sandbox::ImageStore& images_;
   const StoreOptions options_;
   base::Mutex mu_;
+  base::CondVar changed_;
   std::map<std::string, std::shared_ptr<Held>> held_ ABSL_GUARDED_BY(mu_);
-  int opening_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of the held sessions and the opening ones
-  // Waits for rooms of removed sessions. Last: it ends before the rest.
+  int owned_ ABSL_GUARDED_BY(mu_) = 0;               // Held that are not destroyed
+  int rooms_ ABSL_GUARDED_BY(mu_) = 0;               // that open, are open, or end
+  int64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of these rooms
+  // Destroys sessions, which waits for their threads. Last: it ends before the rest.
   base::Executor ends_{{.name = "session ends", .threads = 1}};
 };
 

@@ -89,6 +89,10 @@ absl::StatusOr<GatewayRequest> Answer::Read() {
 
 absl::Status Answer::Run() {
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.find());
+  {
+    base::MutexLock lock(mu_);
+    episode_ = episode;
+  }
   INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, Read());
   if (episode == nullptr) {
     INGOT_ASSIGN_OR_RETURN(episode, hooks_.open());
@@ -246,6 +250,12 @@ void Answer::Abort(absl::Status why) {
 }
 
 void Answer::Finish(absl::Status status) {
+  std::shared_ptr<Episode> episode;
+  {
+    base::MutexLock lock(mu_);
+    episode = episode_;
+  }
+  if (!status.ok() && hooks_.confirm) status = hooks_.confirm(episode, std::move(status));
   int reserved = 0;
   {
     base::MutexLock lock(mu_);

@@ -36,6 +36,9 @@ class Answer : public std::enable_shared_from_this<Answer> {
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> open;
     // Reserves room for so many calls beside the first one; RESOURCE_EXHAUSTED: there is none.
     std::function<absl::Status(int)> reserve;
+    // An error that an answer of the episode would end with, or the error that takes its place. May block. `episode`: null =
+    // none was found.
+    std::function<absl::Status(const std::shared_ptr<Episode>& episode, absl::Status why)> confirm;
     // Called once, when the answer is over, with the number of reserved calls.
     std::function<void(const std::shared_ptr<Answer>&, int)> on_done;
     // Called from any thread whenever Take may return something new, possibly before StartAnswer returns. It must not
@@ -111,6 +114,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   int open_calls_ ABSL_GUARDED_BY(mu_) = 0;
   int reserved_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<Episode> entered_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<Episode> episode_ ABSL_GUARDED_BY(mu_);  // null = not found yet
   absl::Status abort_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);    // of the first call that failed
   bool begun_ ABSL_GUARDED_BY(mu_) = false;      // Take returned an event

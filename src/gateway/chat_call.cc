@@ -293,6 +293,7 @@ absl::Status ChatCall::Append(const v1::Call& record, const std::vector<Piece>& 
   for (const Piece& piece : sampled) *request.add_segments() = *piece.segment;
   const absl::Status appended = core_.parts.pool->AppendCall(request);
   if (absl::IsAborted(appended)) setup_.episode->MarkTaken();
+  number_used_ = absl::IsAlreadyExists(appended);
   return appended;
 }
 
@@ -310,7 +311,7 @@ void ChatCall::Done(const absl::Status& status) {
     delivers_ = status.ok();
     woken_ = true;
   }
-  if (sequence_ >= 0) setup_.episode->EndCall(shared_from_this(), core_.parts.clock->Now());
+  if (sequence_ >= 0) setup_.episode->EndCall(shared_from_this(), sequence_, number_used_, core_.parts.clock->Now());
   setup_.on_done(status);
   setup_.wake();
 }

@@ -93,6 +93,8 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   v1::SamplingParams sampling_;
   bool queued_ = false;  // it was handed to the engine
 
+  bool number_used_ = false;  // of the thread that records the call: the pool holds another one with its number
+
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kWaiting;
   bool claimed_ ABSL_GUARDED_BY(mu_) = false;  // a thread runs Complete

@@ -3,11 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/printable.h"
 #include "gateway/api/api_error.h"
-#include "gateway/api/conversation_builder.h"
-#include "tree/reward_bounds.h"
-#include "tree/signal_bounds.h"
 
 namespace ingot::gateway {
 namespace {
@@ -15,45 +11,6 @@ namespace {
 // The longest wait for the record of a call that a request may continue: a few writes of the pool.
 constexpr std::chrono::milliseconds kMaxFinishingWait(500);
 constexpr char kLimit[] = "episode_limit";  // sent with 400: clients repeat a 409 or 429
-
-constexpr char kRefusedMark[] = "; the gateway's last refusal: ";
-constexpr size_t kMaxRefusal = 600;  // bytes
-
-absl::Status CheckName(const char* of, const std::string& name) {
-  if (tree::IsSignalName(name)) return absl::OkStatus();
-  return BadRequest(of, absl::StrCat("a name of '", of, "' must have 1 to ", tree::kMaxSignalName,
-                                     " bytes without control characters or marks of direction: '",
-                                     base::Printable(name, {.max_bytes = 80}), "'"));
-}
-
-absl::Status CheckFacts(const v1::EpisodeRewardRequest& posted) {
-  for (const auto& [name, json] : posted.facts()) {
-    INGOT_RETURN_IF_ERROR(CheckName("facts", name));
-    const auto parsed = base::ParseJson(json);
-    if (!parsed.ok()) {
-      return BadRequest("facts", absl::StrCat("fact '", name, "' is no JSON: ", parsed.status().message()));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
-  if (const std::string fault = tree::RewardFault(posted.reward()); !fault.empty()) {
-    return BadRequest("reward", "'reward' " + fault);
-  }
-  for (const auto& [name, number] : posted.signals()) {
-    INGOT_RETURN_IF_ERROR(CheckName("signals", name));
-    if (const std::string fault = tree::SignalFault(number); !fault.empty()) {
-      return BadRequest("signals", absl::StrCat("signal '", name, "' ", fault));
-    }
-  }
-  for (const v1::CallReward& named : posted.call_rewards()) {
-    if (const std::string fault = tree::RewardFault(named.reward()); !fault.empty()) {
-      return BadRequest("reward", "the reward of a call " + fault);
-    }
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -72,12 +29,6 @@ absl::Status EpisodeSealed(const std::string& episode_id) {
                   absl::StrCat("episode ", episode_id, " was ended while this call was in flight"));
 }
 
-std::string WithRefusal(const std::string& detail, const std::string& refusal) {
-  return refusal.empty() ? detail : absl::StrCat(detail, kRefusedMark, refusal);
-}
-
-std::string WithoutRefusal(const std::string& detail) { return detail.substr(0, detail.find(kRefusedMark)); }
-
 Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
                  std::chrono::nanoseconds opened, const base::Clock& clock)
     : Episode(std::move(record), std::move(limits), admitted, false, opened, clock) {
@@ -88,6 +39,8 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Ea
   recorded_ = std::move(recorded.calls);
   trunk_calls_ = std::move(recorded.trunk_calls);
   first_sequence_ = recorded.first_sequence;
+  first_turn_ = recorded.first_turn;
+  unrecorded_ = recorded.unrecorded;
   if (record_.has_reward()) earned_.set_reward(record_.reward());
   *earned_.mutable_signals() = record_.signals();
   *earned_.mutable_facts() = record_.facts();
@@ -99,7 +52,7 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
   base::MutexLock lock(mu_);
   if (state_ != State::kOpen) return EpisodeOver(id());
   const int max_calls = limits_.max_calls();
-  if (next_sequence_ >= max_calls && !session_) {
+  if (CallsMade() >= max_calls && !session_) {
     return ApiError(400, kLimit, "",
                     absl::StrCat("episode ", id(), " has made ", max_calls,
                                  " calls, its limit (max_calls): it takes no more, end it"));
@@ -107,10 +60,12 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
   if (session_ && (static_cast<int>(history_.size()) >= max_calls || history_.tokens() >= limits_.max_tokens())) {
     history_ = History();
     ++epoch_;
+    first_turn_ += static_cast<int32_t>(recorded_.size());
     recorded_.clear();
   }
   in_flight_.emplace(call, std::nullopt);
   last_activity_ = now;
+  pending_.insert(next_sequence_);
   return next_sequence_++;
 }
 
@@ -120,11 +75,18 @@ void Episode::FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key1
   if (found != in_flight_.end()) found->second = asked;  // otherwise another thread has recorded it meanwhile
 }
 
-void Episode::EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now) {
+void Episode::EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, bool used,
+                      std::chrono::nanoseconds now) {
+  Resumed resumed;
   base::MutexLock lock(mu_);
   in_flight_.erase(call);
   last_activity_ = now;
   changed_.SignalAll();
+  if (pending_.erase(sequence) == 0) return;  // it was recorded
+  ++unrecorded_;
+  if (!used) returned_.insert(sequence);
+  for (; returned_.erase(next_sequence_ - 1) > 0; --next_sequence_) --unrecorded_;
+  resumed.requests = TakeWaiting();  // a trunk may stand before its fork again
 }
 
 bool Episode::AnyFinishing(const std::set<base::Key128>& asked) const {
@@ -213,183 +175,7 @@ absl::StatusOr<int64_t> Episode::TakeTokens(int64_t prompt) {
 void Episode::CountRecorded(const std::string& call_id, int32_t sequence) {
   base::MutexLock lock(mu_);
   recorded_[sequence] = call_id;
-}
-
-absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const {
-  if (named.call_case() == v1::CallReward::kTurn) {
-    const auto found = recorded_.find(named.turn());
-    if (found != recorded_.end()) return found->second;
-    return ApiError(404, "call_not_found", "turn",
-                    absl::StrCat("episode ", id(), " has recorded no call with the number ", named.turn()));
-  }
-  const std::string& sent = named.call_id();
-  const std::string inside = CallIdIn(sent);
-  for (const auto& [sequence, call_id] : recorded_) {
-    if (call_id == sent || call_id == inside || sent.ends_with("-" + call_id)) return call_id;
-  }
-  return ApiError(
-      404, "call_not_found", "call_id",
-      absl::StrCat("episode ", id(), " has recorded no call '", base::Printable(sent, {.max_bytes = 80}), "'"));
-}
-
-absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
-  const auto added = [](const auto& to, const auto& from) {
-    return std::count_if(from.begin(), from.end(), [&](const auto& one) { return !to.contains(one.first); });
-  };
-  if (earned_.signals().size() + added(earned_.signals(), posted.signals()) > tree::kMaxSignals) {
-    return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
-  }
-  google::protobuf::Map<std::string, std::string> facts = earned_.facts();
-  for (const auto& [name, json] : posted.facts()) facts[name] = json;
-  if (facts.size() > tree::kMaxFacts || tree::FactBytes(facts) > tree::kMaxFactBytes) {
-    return BadRequest(
-        "facts", absl::StrCat("an episode has at most ", tree::kMaxFacts, " facts, of at most ", tree::kMaxFactBytes,
-                              " bytes in all; it would have ", facts.size(), " of ", tree::FactBytes(facts)));
-  }
-  // Only a session can pass this limit, since it begins new histories.
-  const auto calls = earned_.call_rewards().size() + added(earned_.call_rewards(), posted.call_rewards());
-  if (calls > static_cast<size_t>(limits_.max_calls())) {
-    return BadRequest("calls", absl::StrCat("an episode has rewards for at most ", limits_.max_calls(),
-                                            " calls, its limit (max_calls)"));
-  }
-  return absl::OkStatus();
-}
-
-void Episode::NoteAnswer(const absl::Status& status) {
-  if (absl::IsCancelled(status)) return;
-  std::string refusal;
-  if (!status.ok()) {
-    const std::string code = ErrorCodeOf(status);
-    refusal = absl::StrCat(HttpStatusOf(status), code.empty() ? "" : " ", code, ": ",
-                           base::Printable(std::string(status.message()), {.max_bytes = kMaxRefusal}));
-  }
-  base::MutexLock lock(mu_);
-  if (state_ != State::kOpen) return;
-  if (status.ok()) {
-    ++answered_since_;
-  } else {
-    refusal_ = std::move(refusal);
-    answered_since_ = 0;
-  }
-}
-
-absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
-                                                              std::chrono::nanoseconds timeout) {
-  INGOT_RETURN_IF_ERROR(CheckNumbers(posted));
-  INGOT_RETURN_IF_ERROR(CheckFacts(posted));
-  v1::RewardEpisodeRequest started;
-  started.set_episode_id(id());
-  started.set_gateway_token(gateway_token());
-  if (posted.has_reward()) started.set_reward(posted.reward());
-  *started.mutable_signals() = posted.signals();
-  *started.mutable_facts() = posted.facts();
-  base::MutexLock lock(mu_);
-  if (state_ == State::kOpen) INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
-  if (state_ != State::kOpen) return EpisodeOver(id());
-  for (const v1::CallReward& named : posted.call_rewards()) {
-    INGOT_ASSIGN_OR_RETURN(const std::string call, FindCall(named));
-    (*started.mutable_call_rewards())[call] = named.reward();
-  }
-  INGOT_RETURN_IF_ERROR(CheckRoom(started));
-  storing_ = true;
-  return started;
-}
-
-void Episode::FinishReward(const v1::RewardEpisodeRequest& started, bool stored) {
-  base::MutexLock lock(mu_);
-  if (stored) earned_.MergeFrom(started);
-  storing_ = false;
-  changed_.SignalAll();
-}
-
-absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
-  const auto deadline = clock_.Now() + timeout;
-  while (storing_) {
-    if (clock_.Now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("another request's reward or end of episode ", id(), " is still being stored: try again later"));
-    }
-    clock_.WaitUntil(changed_, mu_, deadline);
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout) {
-  Resumed resumed;
-  base::MutexLock lock(mu_);
-  INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
-  const bool judged = state_ == State::kOpen && asked.finish_if_judged && earned_.has_reward();
-  const v1::EpisodeState state = judged ? v1::EPISODE_FINISHED : asked.state;
-  const std::string detail = judged ? asked.detail + "; its reward had been posted" : asked.detail;
-  if (state_ != State::kOpen && (end_.state() != state || end_detail_ != detail)) {
-    return ApiError(409, "episode_over", "",
-                    absl::StrCat("episode ", id(), " was ended as ", v1::EpisodeState_Name(end_.state()), " (",
-                                 end_detail_, "): it cannot be ended otherwise"));
-  }
-  std::string refusal = refusal_;
-  if (!refusal.empty() && answered_since_ > 0) {
-    absl::StrAppend(&refusal, " (later requests that were answered: ", answered_since_, ")");
-  }
-  if (state_ == State::kEnded) return End{.already = true, .refusal = refusal, .request = {}, .in_flight = {}};
-  if (state_ == State::kOpen) {
-    const bool rewarded = earned_.has_reward() || !earned_.call_rewards().empty();
-    if (state == v1::EPISODE_FINISHED && !rewarded && record_.purpose() != v1::PURPOSE_SERVE) {
-      return ApiError(409, "no_reward", "",
-                      absl::StrCat("episode ", id(), " has no reward: set one before it is ended as finished"));
-    }
-    state_ = State::kEnding;
-    end_.set_episode_id(id());
-    end_.set_gateway_token(gateway_token());
-    end_.set_state(state);
-    if (state == v1::EPISODE_FINISHED) {  // otherwise the pool keeps what was posted
-      end_.set_reward(earned_.reward());
-      *end_.mutable_signals() = earned_.signals();
-      *end_.mutable_facts() = earned_.facts();
-      *end_.mutable_call_rewards() = earned_.call_rewards();
-    }
-    end_detail_ = detail;
-    end_.set_cause(judged ? "" : asked.cause);
-    end_.set_detail(WithRefusal(detail, refusal));
-    end_.set_ended_unix_ns(UnixNanosAt(clock_.Now()));
-    resumed.requests = TakeWaiting();
-    changed_.SignalAll();
-  }
-  storing_ = true;
-  End end{.already = false, .refusal = std::move(refusal), .request = end_, .in_flight = {}};
-  for (const auto& [call, asked] : in_flight_) end.in_flight.push_back(call);
-  return end;
-}
-
-absl::Status Episode::WaitForCalls(std::chrono::nanoseconds timeout) {
-  const auto deadline = clock_.Now() + timeout;
-  base::MutexLock lock(mu_);
-  while (!in_flight_.empty()) {
-    if (clock_.Now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(in_flight_.size(), " calls of episode ", id(), " are still being recorded: end it again later"));
-    }
-    clock_.WaitUntil(changed_, mu_, deadline);
-  }
-  return absl::OkStatus();
-}
-
-void Episode::FinishEnd(bool ok) {
-  History ended;  // destroyed after the lock is released
-  base::MutexLock lock(mu_);
-  storing_ = false;
-  changed_.SignalAll();
-  if (!ok) {
-    ++end_tries_;
-    return;
-  }
-  state_ = State::kEnded;
-  std::swap(ended, history_);
-}
-
-std::optional<Episode::UnfinishedEnd> Episode::unfinished_end() const {
-  base::MutexLock lock(mu_);
-  if (state_ != State::kEnding || storing_) return std::nullopt;
-  return UnfinishedEnd{{.state = end_.state(), .detail = end_detail_, .cause = end_.cause()}, end_tries_};
+  pending_.erase(sequence);
 }
 
 bool Episode::past_deadline(std::chrono::nanoseconds now) const {

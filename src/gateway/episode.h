@@ -52,6 +52,8 @@ class Episode {
     History history;
     int32_t next_sequence = 0;
     int32_t first_sequence = 0;            // behind the trunk's calls, if the episode has a trunk
+    int32_t first_turn = 0;                // number of the trunk's calls
+    int32_t unrecorded = 0;                // sequence numbers below next_sequence that no recorded call has
     int64_t tokens = 0;                    // of all prompts and samples, the trunk's too
     std::map<int32_t, std::string> calls;  // ids of recorded calls by sequence number
     std::set<std::string> trunk_calls;     // ids of the calls in `history` that are recorded in the trunk
@@ -71,8 +73,9 @@ class Episode {
   }
   // Episode.gateway_token, for the pool's mutations.
   int64_t gateway_token() const { return record_.gateway_token(); }
-  // The pool refused a mutation: another gateway serves the episode by now. Nothing more is written here.
-  void MarkTaken() { taken_ = true; }
+  // Another gateway serves the episode by now. Nothing more is written here, and requests at the gate go on, so that they
+  // are sent there.
+  void MarkTaken();
   bool taken() const { return taken_; }
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
@@ -96,12 +99,15 @@ class Episode {
   // The place at which the trunk is to be forked: once, when a request waits there and nothing is in flight.
   std::optional<Place> TakeForkPlace();
 
-  // Admits a call and returns its sequence number. 410: the episode is ending. 400 episode_limit: it has made max_calls
-  // calls (a session begins a new history instead).
+  // Admits a call and returns its sequence number: behind those of all calls that are recorded or in flight. 410: the
+  // episode is ending. 400 episode_limit: it has made max_calls calls (a session begins a new history instead). Calls that
+  // end without a record count neither here nor for the fork.
   absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   // The call samples no more, and is now being recorded. `asked`: AskedKey::key of its request.
   void FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked);
-  void EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
+  // A call that was not recorded gives its number back. `used`: the pool says that another call has the number, such as one
+  // whose record is there although its answer was lost.
+  void EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, bool used, std::chrono::nanoseconds now);
   // Counts a call's prompt and returns the number of tokens that it may sample; 400 episode_limit: none. Each of
   // several concurrent calls may sample all tokens that are left when it begins.
   absl::StatusOr<int64_t> TakeTokens(int64_t prompt);
@@ -146,8 +152,14 @@ class Episode {
     // True = if its own reward was posted, the episode is finished with it instead: somebody judged it, and whoever was
     // to end it is gone.
     bool finish_if_judged = false;
-    std::string cause = {};  // Episode.cause
+    std::string cause = {};                                  // Episode.cause
+    std::optional<v1::DefaultOutcome> unless_rewarded = {};  // EpisodeEndRequest.unless_rewarded
   };
+  // Whether the episode is open, and no reward of it or of one of its calls is known to be stored.
+  bool lacks_reward() const;
+  // What the pool holds of the episode under this gateway's token. A reward counts that was stored although its answer was
+  // lost.
+  void NoteStored(const v1::Episode& stored);
   // Moves to kEnding with the asked end. Waits for another end or reward that is being stored, at most `timeout`. 409
   // episode_over: it ended with another outcome. 409 no_reward: it cannot be finished without a reward.
   struct End {
@@ -183,7 +195,12 @@ class Episode {
     }
   };
   bool AtFork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return limits_.fork_at() > 0 && next_sequence_ >= limits_.fork_at();
+    return limits_.fork_at() > 0 && CallsMade() >= limits_.fork_at();
+  }
+  // Recorded calls and those in flight, with the trunk's.
+  int32_t CallsMade() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return next_sequence_ - unrecorded_; }
+  bool Rewarded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return earned_.has_reward() || !earned_.call_rewards().empty();
   }
   Place PlaceNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The requests that may go on now.
@@ -198,6 +215,8 @@ class Episode {
     tokens_ += count;
   }
   absl::StatusOr<std::string> FindCall(const v1::CallReward& named) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The recorded call at this place (CallReward.turn); empty: there is none. Calls in flight have places already.
+  std::string CallAt(int32_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 400: with `posted` the episode would have too many signals or rewarded calls.
   absl::Status CheckRoom(const v1::RewardEpisodeRequest& posted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // DEADLINE_EXCEEDED: a reward or an end is still being stored after `timeout`.
@@ -223,7 +242,11 @@ class Episode {
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;                       // of all prompts and samples
+  int32_t unrecorded_ ABSL_GUARDED_BY(mu_) = 0;      // numbers below it that no recorded call has, nor one in flight
+  std::set<int32_t> returned_ ABSL_GUARDED_BY(mu_);  // those that are given out again once none behind them is used
+  std::set<int32_t> pending_ ABSL_GUARDED_BY(mu_);   // numbers of calls that are neither recorded nor over
+  int32_t first_turn_ ABSL_GUARDED_BY(mu_) = 0;      // the place of the first of recorded_ and pending_
+  int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;          // of all prompts and samples
   std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence number
   std::set<std::string> trunk_calls_ ABSL_GUARDED_BY(mu_);        // EarlierCalls::trunk_calls
   int32_t first_sequence_ ABSL_GUARDED_BY(mu_) = 0;               // behind the trunk's calls

@@ -5,9 +5,16 @@
 
 namespace ingot::gateway {
 
+void Episode::MarkTaken() {
+  Resumed resumed;
+  base::MutexLock lock(mu_);
+  taken_ = true;
+  resumed.requests = std::exchange(waiting_, {});
+}
+
 bool Episode::Pass(std::function<void()> resume) {
   base::MutexLock lock(mu_);
-  if (state_ == State::kOpen && (shut_ > 0 || AtFork())) {
+  if (state_ == State::kOpen && !taken_ && (shut_ > 0 || AtFork())) {
     waiting_.push_back(std::move(resume));
     last_activity_ = clock_.Now();
     return false;

@@ -25,14 +25,14 @@ void Digest(const std::string& text, unsigned char (&digest)[kDigestBytes]) {
 }  // namespace
 
 std::string OwnerKeyOf(const std::string& idempotency_key) {
-  return "ingot-" + base::Hex(base::ContentKey("episode of " + idempotency_key));
+  return std::string(kKeyPrefix) + base::Hex(base::ContentKey("episode of " + idempotency_key));
 }
 
 std::string CallKeyOf(const std::string& owner_key) {
   const std::string text = "calls of " + owner_key;
   unsigned char digest[kDigestBytes];
   Digest(text, digest);
-  return "ingot-" + base::Hex(std::string_view(reinterpret_cast<const char*>(digest), 24));
+  return std::string(kKeyPrefix) + base::Hex(std::string_view(reinterpret_cast<const char*>(digest), 24));
 }
 
 KeyHashes::KeyHashes(const std::string& key)

@@ -4,8 +4,13 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace ingot::gateway {
+
+// Keys of episodes begin so, and no id does: a part of a URL is one or the other.
+inline constexpr std::string_view kKeyPrefix = "ingot-";
+inline bool LooksLikeKey(std::string_view text) { return text.starts_with(kKeyPrefix); }
 
 // The owner's key of the episode that was opened with an idempotency key.
 std::string OwnerKeyOf(const std::string& idempotency_key);

@@ -35,6 +35,7 @@
 #include "gateway/core.h"
 #include "gateway/episode.h"
 #include "gateway/incarnations.h"
+#include "gateway/key_search.h"
 #include "gateway/options.h"
 #include "gateway/snapshot_desk.h"
 #include "gateway/snapshot_files.h"
@@ -42,7 +43,8 @@
 
 namespace ingot::gateway {
 
-// The sender of a request, known by an API key or by an episode's unguessable id in the URL. Both must agree.
+// The sender of a request, known by an API key. An episode's id in the URL must be that of the key's episode: ids stand in logs,
+// pages and records, and open nothing.
 struct Caller {
   std::string api_key;  // empty = none was sent
   std::string episode;  // from /s/{episode}/v1; empty = none
@@ -84,11 +86,12 @@ class Gateway {
   // for its end. Gateway notes answers of models by itself.
   void NoteAnswer(const Caller& caller, const absl::Status& status);
 
-  // Takes over the pool's open episodes of earlier processes of this role, and of gateways that are not there, with the
-  // history of their calls: agents go on under the same keys and URLs. Call it before all other functions, and when a
-  // gateway is gone; then Scheduler::Reconcile. Calls that were in flight are lost, and clients send them again. An
-  // episode that cannot be read ends as lost.
-  absl::Status Recover();
+  // Takes over the pool's open episodes of earlier processes of this role, with the history of their calls: agents go on
+  // under the same keys and URLs. With another role as `gone` it takes that one's. Episodes of a role
+  // that the run no longer has come along. All others stay where they are until a request asks for them. Call it before all
+  // other functions, and when a gateway is gone; then Scheduler::Reconcile. Calls that were in flight are lost, and clients
+  // send them again. An episode that cannot be read ends as lost.
+  absl::Status Recover(const std::string& gone = "");
 
   // With several gateways (GatewayParts::peers), each episode has one that serves it. Whether the caller's may be another
   // one; does not block.
@@ -136,7 +139,10 @@ class Gateway {
   };
 
   Gateway(GatewayOptions options, GatewayParts parts)
-      : snapshots_(*parts.clock), transfers_(*parts.clock), core_(std::move(options), std::move(parts)) {}
+      : snapshots_(*parts.clock),
+        transfers_(*parts.clock),
+        key_search_(parts.pool),
+        core_(std::move(options), std::move(parts)) {}
 
   // The episode that the caller may use; null: none yet, but a session may be opened for its key.
   absl::StatusOr<std::shared_ptr<Episode>> FindForCall(const Caller& caller);
@@ -197,25 +203,42 @@ class Gateway {
   std::shared_ptr<Episode> FindOpen(const std::string& episode_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Episode> FindOpenByHash(const std::string& key_hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Episode> UnlessTaken(const std::shared_ptr<Episode>& episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Episodes that other gateways took from this one, so far. One that is lost between its placing and its use is no unknown
+  // one.
+  int64_t Losses() const;
   absl::StatusOr<std::string> PlaceByKey(const std::string& key);
   struct KeyPlace {
     std::string role;           // that answers that it serves the episode of the key; empty: none does
+    std::string episode_id;     // of that episode
     bool all_answered = false;  // all other gateways of the run
   };
   KeyPlace AskForKey(const std::string& key);
-  // Takes the open episode of this owner's key over, if the pool holds one. UNAVAILABLE: another gateway was faster.
-  absl::Status TakeOpened(const std::string& owner_key);
+  // The role of the gateway that serves the pool's open episode of this key, as PlaceById. Empty: there is none.
+  absl::StatusOr<std::string> PlaceByPool(const std::string& key);
   absl::StatusOr<std::string> PlaceById(const std::string& episode_id);
   absl::StatusOr<std::string> FindPlace(const std::string& episode_id);
   // Asks a gateway; UNAVAILABLE at once, if it did not answer a moment ago.
   absl::StatusOr<v1::ServesResponse> Ask(const std::string& role, const v1::ServesRequest& question);
   // Whether a gateway answers that it serves the episode.
   bool AnswersFor(const std::string& role, const std::string& episode_id);
-  // Makes this gateway the one that serves the pool's open episode. FAILED_PRECONDITION: it has ended, or another one was
-  // faster.
+  // Makes this gateway the one that serves the pool's open episode, unless it has taken it since that was read.
+  // FAILED_PRECONDITION: it has ended, or another one was faster.
   absl::Status Take(const v1::Episode& episode);
+  // REQUIRES: placing_ holds the episode, so that no token has two Episodes in this process.
+  absl::Status TakeAlone(const v1::Episode& episode);
+  // Waits until nobody else finds the place of the episode, or takes it; LeavePlacing must follow.
+  void EnterPlacing(const std::string& episode_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LeavePlacing(const std::string& episode_id);
   // Forgets an episode that another gateway took, and returns the error of its requests.
   absl::Status GiveUp(const std::shared_ptr<Episode>& episode);
+  // gateway_fencing.cc: OK = the pool says that this gateway still serves the episode. Blocks for the pool.
+  absl::Status CheckServed(const std::shared_ptr<Episode>& episode);
+  // The refusal, if its client would believe it and the pool confirms it; else the error that sends the request again.
+  absl::Status Confirmed(const std::shared_ptr<Episode>& episode, absl::Status refusal);
+  // Whether an ask for a snapshot of the episode may go out; forgets one of an episode that is not here any more.
+  bool IsServed(const std::string& episode_id);
+  // Before an end that an earlier reward decides: reads from the pool whether there is one, where none is known.
+  absl::Status ReadReward(const std::shared_ptr<Episode>& episode);
   // Serves an open episode from its stored tree on.
   absl::Status GoOn(v1::EpisodeTree tree);
   absl::Status GoOnAlone(const std::string& episode_id);
@@ -249,13 +272,14 @@ class Gateway {
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                      // hashes of keys
   Incarnations incarnations_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);   // ids of episodes that Tick is ending
-  std::set<std::string> placing_ ABSL_GUARDED_BY(mu_);  // ids of episodes that PlaceById is looking for
+  int64_t losses_ ABSL_GUARDED_BY(mu_) = 0;             // Losses()
+  std::set<std::string> placing_ ABSL_GUARDED_BY(mu_);  // ids of episodes that are looked for, or taken
   // Gateways that did not answer, by role: until then they are not asked again, and their episodes are taken over.
   std::map<std::string, std::chrono::nanoseconds> silent_until_ ABSL_GUARDED_BY(mu_);
-  std::chrono::nanoseconds recovered_at_ ABSL_GUARDED_BY(mu_){0};  // the last Recover for a key that nobody knew
 
   SnapshotDesk snapshots_;   // own synchronisation
   FileTransfers transfers_;  // own synchronisation
+  KeySearch key_search_;     // own synchronisation
 
   Core core_;  // last: its workers use all members above, and are joined first
 };

@@ -12,6 +12,7 @@ namespace ingot::gateway {
 bool Gateway::IsAdmin(const std::string& key) const { return !admin_key_.empty() && base::SameSecret(key, admin_key_); }
 
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& episode_id, const std::string& key) {
+  const int64_t losses = Losses();
   const auto known = [&] {
     base::MutexLock lock(mu_);
     return by_id_.contains(episode_id) || ended_keys_.contains(episode_id);
@@ -23,6 +24,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& e
   const auto found = by_id_.find(episode_id);
   const auto ended = ended_keys_.find(episode_id);
   if (found == by_id_.end() && ended == ended_keys_.end()) {
+    if (losses != losses_) return EpisodeElsewhere(episode_id);  // perhaps lost since it was placed
     return ApiError(404, "episode_not_found", "", "there is no such episode");
   }
   if (key.empty()) {
@@ -44,6 +46,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
   if (IsAdmin(caller.api_key)) {
     return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
   }
+  const int64_t losses = Losses();
   INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, Place(caller));
   if (!elsewhere.empty()) return EpisodeElsewhere(caller.episode, elsewhere);
   const KeyHashes hashes(caller.api_key);
@@ -54,12 +57,17 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
       const auto found = by_id_.find(caller.episode);
       const auto ended = ended_keys_.find(caller.episode);
       if (found == by_id_.end() && ended == ended_keys_.end()) {
+        if (losses != losses_) return EpisodeElsewhere(caller.episode);
         return ApiError(404, "episode_not_found", "", "the URL names no open episode");
       }
+      if (caller.api_key.empty()) {
+        return ApiError(401, "invalid_api_key", "",
+                        "no API key was sent: send the episode's key (Authorization: Bearer KEY), or call /s/KEY/v1");
+      }
       const std::string& own = found != by_id_.end() ? found->second->key_hash() : ended->second;
-      if (!caller.api_key.empty() && hashes.as_owner != own && hashes.as_caller != own) {
+      if (hashes.as_owner != own && hashes.as_caller != own) {
         return ApiError(403, "invalid_api_key", "",
-                        "the API key is not that of the URL's episode: send that episode's key, or none");
+                        "the API key is not that of the URL's episode: send that episode's key");
       }
       if (found == by_id_.end()) return EpisodeOver(caller.episode);
       return found->second;
@@ -70,12 +78,13 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
       const auto ended = ended_by_key_.find(hash);
       if (ended != ended_by_key_.end()) return EpisodeOver(ended->second.episode_id);
     }
+    if (losses != losses_) return EpisodeElsewhere("of this key");
   }
   if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) {
     return nullptr;
   }
   if (caller.api_key.empty()) {
-    return ApiError(401, "invalid_api_key", "", "no API key was sent: an episode's key, or its URL /s/{episode}/v1");
+    return ApiError(401, "invalid_api_key", "", "no API key was sent: send an episode's key, or call /s/KEY/v1");
   }
   return ApiError(401, "invalid_api_key", "",
                   "the API key is that of no open episode: open one with POST /ingot/v1/episodes");
@@ -92,6 +101,8 @@ std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect
              base::MutexLock lock(mu_);
              return Reserve(calls);
            },
+       .confirm = [this](const std::shared_ptr<Episode>& episode,
+                         absl::Status why) { return Confirmed(episode, std::move(why)); },
        .on_done = [this, caller](const std::shared_ptr<Answer>& done, int extra) { OnDone(caller, done, extra); },
        .wake = std::move(wake)});
   absl::Status refused;
@@ -127,6 +138,10 @@ void Gateway::NoteAnswer(const Caller& caller, const absl::Status& status) {
     if (!caller.episode.empty()) {
       const auto found = by_id_.find(caller.episode);
       if (found != by_id_.end()) episode = found->second;
+      // Others who know the id tell nothing of its agent.
+      const std::string own = episode != nullptr ? episode->key_hash() : "";
+      const bool is_own = own == hashes.as_owner || own == hashes.as_caller;
+      if (caller.api_key.empty() ? HttpStatusOf(status) == 401 : !is_own && !IsAdmin(caller.api_key)) return;
     } else if (!caller.api_key.empty()) {
       auto found = by_key_.find(hashes.as_caller);
       if (found == by_key_.end()) found = by_key_.find(hashes.as_owner);

@@ -29,6 +29,15 @@ bool IsRefusal(const absl::Status& status) {
   }
 }
 
+// The outcome that the pool holds.
+void SetOutcome(const v1::Episode& stored, v1::EndEpisodeRequest& end) {
+  end.clear_unless_rewarded();
+  end.set_state(stored.state());
+  end.set_detail(stored.detail());
+  if (stored.has_reward()) end.set_reward(stored.reward());
+  *end.mutable_call_rewards() = stored.call_rewards();
+}
+
 v1::EpisodeEndResponse ResponseTo(const std::string& refusal) {
   v1::EpisodeEndResponse response;
   response.set_last_refusal(refusal);
@@ -42,12 +51,13 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
     return BadRequest("reward", "there is neither 'reward' nor 'signals' nor 'facts' nor the reward of a call");
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
-  INGOT_ASSIGN_OR_RETURN(const auto earned, episode->StartReward(request, base::FromSeconds(core_.options.end_wait_s)));
+  const auto earned = episode->StartReward(request, base::FromSeconds(core_.options.end_wait_s));
+  if (!earned.ok()) return Confirmed(episode, earned.status());
   absl::Status stored;
   if (core_.parts.pool != nullptr) {
-    stored = base::Annotate(core_.parts.pool->RewardEpisode(earned), "the reward could not be stored");
+    stored = base::Annotate(core_.parts.pool->RewardEpisode(*earned), "the reward could not be stored");
   }
-  episode->FinishReward(earned, stored.ok());
+  episode->FinishReward(*earned, stored.ok());
   return absl::IsAborted(stored) ? GiveUp(episode) : stored;
 }
 
@@ -72,27 +82,47 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
     base::MutexLock lock(mu_);
     const auto key = ended_keys_.find(request.episode_id());
     const auto ended = key == ended_keys_.end() ? ended_by_key_.end() : ended_by_key_.find(key->second);
-    const bool same =
-        ended != ended_by_key_.end() && ended->second.state == request.state() && ended->second.detail == detail;
-    if (same) return ResponseTo(ended->second.refusal);
+    const bool same = ended != ended_by_key_.end() && ended->second.state == request.state();
+    const bool by_default = request.has_unless_rewarded() && same &&
+                            ended->second.detail == base::CutText(request.unless_rewarded().detail(), kMaxDetail);
+    if (by_default || (same && ended->second.detail == detail)) return ResponseTo(ended->second.refusal);
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
   if (request.state() == v1::EPISODE_FORKED && (*episode)->record().limits().fork_at() == 0) {
     return BadRequest("status", "only a trunk ends as forked, and this episode is none");
   }
-  return End(*episode, {.state = request.state(), .detail = detail, .cause = base::CutText(request.cause(), kMaxCause)},
-             false);
+  Episode::AskedEnd asked{
+      .state = request.state(), .detail = detail, .cause = base::CutText(request.cause(), kMaxCause)};
+  if (request.has_unless_rewarded()) {
+    if (request.state() != v1::EPISODE_FINISHED) {
+      return BadRequest("unless_rewarded", "only a finished episode has an outcome in place of a reward");
+    }
+    asked.unless_rewarded = request.unless_rewarded();
+    asked.unless_rewarded->set_detail(base::CutText(request.unless_rewarded().detail(), kMaxDetail));
+  }
+  return End(*episode, asked, false);
 }
 
 absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused) {
-  if (core_.parts.pool == nullptr) return absl::OkStatus();
+  if (core_.parts.pool == nullptr) {
+    if (end.has_unless_rewarded()) {
+      end.set_reward(end.unless_rewarded().reward());
+      end.set_detail(end.unless_rewarded().detail());
+    }
+    return absl::OkStatus();
+  }
   constexpr char kNotStored[] = "the episode's end could not be stored";
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(end.episode_id());
   const absl::Status stored = core_.parts.pool->EndEpisode(end);
+  if (stored.ok() && end.has_unless_rewarded()) {  // the pool alone knows which outcome it was
+    const auto outcome = core_.parts.pool->GetEpisode(get);
+    if (!outcome.ok()) return base::Annotate(outcome.status(), "the outcome of an end could not be read");
+    SetOutcome(outcome->episode(), end);
+  }
   if (!IsRefusal(stored)) return base::Annotate(stored, kNotStored);
   refused = std::string(stored.message());
   const bool has_outcome = end.state() != v1::EPISODE_FENCED;
-  v1::GetEpisodeRequest get;
-  get.set_episode_id(end.episode_id());
   const auto held = core_.parts.pool->GetEpisode(get);
   if (!held.ok() && !IsRefusal(held.status())) return base::Annotate(held.status(), kNotStored);
   end.set_state(v1::EPISODE_FENCED);
@@ -101,6 +131,7 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   end.clear_facts();
   end.clear_call_rewards();
   end.clear_cause();
+  end.clear_unless_rewarded();
   end.set_detail("its end was refused: " + refused);
   if (!held.ok()) return absl::OkStatus();
   const v1::Episode& episode = held->episode();
@@ -116,10 +147,7 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
     end.set_detail(absl::StrCat(refused, ", which does not count"));
     return absl::OkStatus();
   }
-  end.set_state(episode.state());
-  end.set_detail(episode.detail());
-  if (episode.has_reward()) end.set_reward(episode.reward());
-  *end.mutable_call_rewards() = episode.call_rewards();
+  SetOutcome(episode, end);
   return absl::OkStatus();
 }
 
@@ -137,7 +165,11 @@ absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequ
 absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episode>& episode,
                                                     const Episode::AskedEnd& asked, bool free_key) {
   const auto patience = base::FromSeconds(core_.options.end_wait_s);
-  INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(asked, patience));
+  const bool finishes = asked.state == v1::EPISODE_FINISHED && !asked.unless_rewarded.has_value();
+  if (finishes || asked.finish_if_judged) INGOT_RETURN_IF_ERROR(ReadReward(episode));
+  absl::StatusOr<Episode::End> started = episode->StartEnd(asked, patience);
+  if (!started.ok()) return Confirmed(episode, started.status());
+  Episode::End end = *std::move(started);
   if (end.already) return ResponseTo(end.refusal);
   for (const auto& call : end.in_flight) {
     call->Abort(EpisodeSealed(episode->id()));

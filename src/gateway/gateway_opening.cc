@@ -365,15 +365,21 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenOnce(const v1::EpisodeOpenRequest& request,
                                                            const std::string& owner_key, bool session) {
   const std::string hash = KeyHashes(owner_key).as_owner;
+  std::shared_ptr<Episode> opened_before;
   {
     base::MutexLock lock(mu_);
     while (opening_keys_.contains(hash)) changed_.Wait(mu_);
-    if (const auto found = by_key_.find(hash); found != by_key_.end()) return found->second;
-    if (const auto ended = ended_by_key_.find(hash); ended != ended_by_key_.end()) {
+    opened_before = FindOpenByHash(hash);
+    const auto ended = ended_by_key_.find(hash);
+    if (opened_before == nullptr && ended != ended_by_key_.end()) {
       return absl::AlreadyExistsError(
           absl::StrCat("this opened episode ", ended->second.episode_id, ", which is over: open another"));
     }
-    opening_keys_.insert(hash);
+    if (opened_before == nullptr) opening_keys_.insert(hash);
+  }
+  if (opened_before != nullptr) {
+    INGOT_RETURN_IF_ERROR(CheckServed(opened_before));
+    return opened_before;
   }
   auto opened = Open(request, hash, session);
   base::MutexLock lock(mu_);

@@ -55,22 +55,38 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Gateway::SnapshotEpisode(const v1::E
                     "only episodes of training are forked: no other may join the group of this one");
   }
   const auto patience = base::FromSeconds(core_.options.end_wait_s);
-  INGOT_ASSIGN_OR_RETURN(const Episode::Place place, episode->ShutGate(patience));
+  const absl::StatusOr<Episode::Place> place = episode->ShutGate(patience);
+  if (!place.ok()) return Confirmed(episode, place.status());
   v1::NextSnapshotResponse ask;
   ask.set_episode_id(episode->id());
-  ask.set_snapshot_id(SnapshotId(episode->id(), place.calls));
+  ask.set_snapshot_id(SnapshotId(episode->id(), place->calls));
   snapshots_.Post(episode->record().runner(), ask);
   const absl::Status taken = snapshots_.Await(ask.snapshot_id(), core_.parts.clock->Now() + patience);
+  // While another gateway serves the episode, the shut gate keeps no call from it.
+  const absl::Status served = CheckServed(episode);
   episode->OpenGate();
+  INGOT_RETURN_IF_ERROR(served);
   if (absl::IsFailedPrecondition(taken)) {
     return ApiError(409, "no_snapshot", "", absl::StrCat("there is no snapshot of the episode: ", taken.message()));
   }
   INGOT_RETURN_IF_ERROR(taken);
   v1::EpisodeSnapshotResponse response;
   response.mutable_snapshot()->set_episode_id(episode->id());
-  response.mutable_snapshot()->set_call_id(place.call_id);
+  response.mutable_snapshot()->set_call_id(place->call_id);
   response.mutable_snapshot()->set_snapshot_id(ask.snapshot_id());
   return response;
+}
+
+bool Gateway::IsServed(const std::string& episode_id) {
+  std::shared_ptr<Episode> episode;
+  {
+    base::MutexLock lock(mu_);
+    episode = FindOpen(episode_id);
+  }
+  if (episode != nullptr) (void)CheckServed(episode);  // without an answer the ask goes out: the end carries the token
+  if (episode != nullptr && !episode->taken()) return true;
+  snapshots_.Forget(episode_id);
+  return false;
 }
 
 absl::StatusOr<v1::NextSnapshotResponse> Gateway::NextSnapshot(const v1::NextSnapshotRequest& request) {
@@ -81,7 +97,8 @@ absl::StatusOr<v1::NextSnapshotResponse> Gateway::NextSnapshot(const v1::NextSna
     const auto left = std::max(deadline - core_.parts.clock->Now(), std::chrono::nanoseconds(0));
     const auto ask = snapshots_.Next(request.runner(), left);
     if (!ask.has_value()) return v1::NextSnapshotResponse();
-    if (ask->transfer_id().empty() || transfers_.Find(ask->transfer_id()) != nullptr) return *ask;
+    if (ask->transfer_id().empty() && IsServed(ask->episode_id())) return *ask;
+    if (!ask->transfer_id().empty() && transfers_.Find(ask->transfer_id()) != nullptr) return *ask;
     snapshots_.ForgetTransfer(ask->transfer_id());  // its reader went away
   }
 }

@@ -84,7 +84,8 @@ HttpRequest RequestOf(const http::RequestHead& head) {
   HttpRequest request;
   for (const auto& [name, text] : head.fields) request.headers.Add(name, text);
   request.route = HttpRoute::Of(head.target, request.headers);
-  request.key = head.Key();
+  // A client that can be told nothing but a URL may send any word for its key.
+  request.key = request.route.path_key.empty() ? head.Key() : request.route.path_key;
   if (request.key.empty()) request.key = request.route.key;
   if (const std::string role = TakeRole(request.key); !role.empty()) request.headers.Add(kRoleHeader, role);
   request.method = head.method;

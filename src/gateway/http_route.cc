@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "gateway/episode_key.h"
+
 namespace ingot::gateway {
 namespace {
 
 constexpr size_t kMaxEpisodeId = 64;
+constexpr size_t kMaxPathKey = 256;  // a role may stand behind the key
 constexpr std::string_view kVersions[] = {"/v1", "/v1beta", "/v1alpha", "/v1beta1"};
 
 // Replaces each %XX by the byte that it stands for. Other percent signs stay.
@@ -56,8 +59,10 @@ HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
   }
   path.remove_prefix(3);
   const size_t end = std::min(path.find('/'), path.size());
-  route.episode = std::string(path.substr(0, end));
-  if (!route.episode.empty() && route.episode.size() <= kMaxEpisodeId) route.Match(path.substr(end));
+  const bool is_key = LooksLikeKey(path.substr(0, end));
+  (is_key ? route.path_key : route.episode) =
+      is_key ? PercentDecoded(path.substr(0, end)) : std::string(path.substr(0, end));
+  if (end > 0 && end <= (is_key ? kMaxPathKey : kMaxEpisodeId)) route.Match(path.substr(end));
   return route;
 }
 

@@ -28,6 +28,7 @@ struct HttpRoute {
   const char* method = "GET";
   const Dialect* dialect = nullptr;  // of kDialect; otherwise the one that words errors
   std::string episode;               // of /s/{episode} or /ingot/v1/episodes/{id}
+  std::string path_key;              // of /s/{key}, for clients that can send no header
   std::string name;                  // the model's, of /v1/models/{name} and of paths like /v1/models/{name}:method
   std::string query;                 // behind the question mark
   std::string key;                   // of the query's key=

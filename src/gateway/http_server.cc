@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "http/site_check.h"
+
 namespace ingot::gateway {
 namespace {
 
@@ -28,7 +30,10 @@ std::string ReachedAt(const http::Server& server, const http::Options& options, 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const http::Options& options, Gateway& gateway,
                                                               const std::string& own_host) {
   auto made = std::unique_ptr<HttpServer>(new HttpServer(gateway));
-  auto listening = http::Server::Listen(options, made->api_);
+  http::Options with_url = options;
+  if (const std::string& url = gateway.options().public_url; !url.empty())
+    with_url.allow_hosts.emplace_back(http::HostOfUrl(url));
+  auto listening = http::Server::Listen(with_url, made->api_);
   if (!listening.ok()) return NameKeys(listening.status());
   made->server_ = *std::move(listening);
   made->base_url_ = gateway.options().public_url;

@@ -25,7 +25,8 @@ class Peers {
   using OnPart = std::function<void(absl::StatusOr<v1::ForwardResponse>)>;
 
   virtual ~Peers() = default;
-  // The roles of the gateways that are there, by the registry. Blocks. An error: nobody knows.
+  // The roles of the gateways that are there, as the registry told last. Does not block: it is asked on the way of requests.
+  // An error: nobody knows.
   virtual absl::StatusOr<std::vector<std::string>> Present() = 0;
   // The roles of all other gateways of the run, also of those that are not there now.
   virtual std::vector<std::string> Others() const = 0;

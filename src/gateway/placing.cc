@@ -14,14 +14,14 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr std::chrono::seconds kSilence(5);   // no further question to a gateway that did not answer
-constexpr std::chrono::seconds kRecovery(2);  // between two searches for the episode of an unknown key
-constexpr int kTries = 3;                     // to take an episode over that others take at the same time
+constexpr std::chrono::seconds kSilence(5);  // no further question to a gateway that did not answer
+constexpr int kTries = 3;                    // to take an episode over that others take at the same time
 
 }  // namespace
 
 std::shared_ptr<Episode> Gateway::UnlessTaken(const std::shared_ptr<Episode>& episode) {
   if (!episode->taken()) return episode;
+  ++losses_;
   const auto by_id = by_id_.find(episode->id());
   if (by_id != by_id_.end() && by_id->second == episode) by_id_.erase(by_id);
   const auto by_key = by_key_.find(episode->key_hash());
@@ -39,12 +39,9 @@ std::shared_ptr<Episode> Gateway::FindOpenByHash(const std::string& key_hash) {
   return found == by_key_.end() ? nullptr : UnlessTaken(std::shared_ptr<Episode>(found->second));
 }
 
-absl::Status Gateway::GiveUp(const std::shared_ptr<Episode>& episode) {
-  episode->MarkTaken();
-  INGOT_LOG(warn, "episode {} goes on at another gateway; this one was silent for too long", episode->id());
+int64_t Gateway::Losses() const {
   base::MutexLock lock(mu_);
-  (void)UnlessTaken(episode);
-  return EpisodeElsewhere(episode->id());
+  return losses_;
 }
 
 bool Gateway::MayBeElsewhere(const Caller& caller) {
@@ -65,17 +62,29 @@ absl::StatusOr<std::string> Gateway::Place(const Caller& caller) {
   return caller.episode.empty() ? PlaceByKey(caller.api_key) : PlaceById(caller.episode);
 }
 
-absl::StatusOr<std::string> Gateway::PlaceById(const std::string& episode_id) {
-  {
-    base::MutexLock lock(mu_);
-    while (placing_.contains(episode_id)) changed_.Wait(mu_);
-    if (FindOpen(episode_id) != nullptr || ended_keys_.contains(episode_id)) return std::string();
-    placing_.insert(episode_id);
-  }
-  absl::StatusOr<std::string> place = FindPlace(episode_id);
+void Gateway::EnterPlacing(const std::string& episode_id) {
+  while (placing_.contains(episode_id)) changed_.Wait(mu_);
+  placing_.insert(episode_id);
+}
+
+void Gateway::LeavePlacing(const std::string& episode_id) {
   base::MutexLock lock(mu_);
   placing_.erase(episode_id);
   changed_.SignalAll();
+}
+
+absl::StatusOr<std::string> Gateway::PlaceById(const std::string& episode_id) {
+  {
+    base::MutexLock lock(mu_);
+    EnterPlacing(episode_id);
+    if (FindOpen(episode_id) != nullptr || ended_keys_.contains(episode_id)) {
+      placing_.erase(episode_id);
+      changed_.SignalAll();
+      return std::string();
+    }
+  }
+  absl::StatusOr<std::string> place = FindPlace(episode_id);
+  LeavePlacing(episode_id);
   return place;
 }
 
@@ -93,7 +102,7 @@ absl::StatusOr<std::string> Gateway::FindPlace(const std::string& episode_id) {
     }
     std::string role = RoleOfGateway(episode.gateway());
     if (role != RoleOfGateway(core_.parts.name) && AnswersFor(role, episode_id)) return role;
-    const absl::Status taken = Take(episode);
+    const absl::Status taken = TakeAlone(episode);
     if (taken.ok()) return std::string();
     if (!absl::IsFailedPrecondition(taken)) return taken;
   }
@@ -131,63 +140,64 @@ absl::StatusOr<std::string> Gateway::PlaceOpening(const std::string& idempotency
   const std::string key = OwnerKeyOf(idempotency_key);
   if (!MayBeElsewhere({.api_key = key, .episode = {}})) return std::string();
   const KeyPlace place = AskForKey(key);
-  if (place.role.empty() && !place.all_answered) INGOT_RETURN_IF_ERROR(TakeOpened(key));
-  return place.role;
-}
-
-// A gateway that gives no answer may have opened the episode before: without this its next process, or the gateway itself
-// when it goes on, would serve an episode that nobody runs.
-absl::Status Gateway::TakeOpened(const std::string& owner_key) {
-  if (core_.parts.pool == nullptr) return absl::OkStatus();
-  const std::string hash = KeyHashes(owner_key).as_owner;
-  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
-    for (datapool::EpisodePages pages(*core_.parts.pool, purpose, 0, -1, true); !pages.done();) {
-      INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
-      for (const v1::Episode& episode : page.episodes()) {
-        if (episode.key_hash() != hash || episode.gateway() == core_.parts.name) continue;
-        const absl::Status taken = Take(episode);
-        // Callers would read FAILED_PRECONDITION as the end of the run.
-        return absl::IsFailedPrecondition(taken) ? EpisodeElsewhere("of this idempotency key") : taken;
-      }
-    }
-  }
-  return absl::OkStatus();
+  // A gateway that gives no answer may have opened the episode before: without this its next process, or the gateway itself
+  // when it goes on, would serve an episode that nobody runs.
+  return place.role.empty() && !place.all_answered ? PlaceByPool(key) : place.role;
 }
 
 Gateway::KeyPlace Gateway::AskForKey(const std::string& key) {
+  const std::vector<std::string> others = core_.parts.peers->Others();
+  if (others.empty()) return {.role = "", .episode_id = "", .all_answered = true};
   const auto present = core_.parts.peers->Present();
-  if (!present.ok()) return {.role = "", .all_answered = false};
   const KeyHashes hashes(key);
-  KeyPlace place{.role = "", .all_answered = true};
-  for (const std::string& role : core_.parts.peers->Others()) {
-    bool answers = std::find(present->begin(), present->end(), role) != present->end();
+  KeyPlace place{.role = "", .episode_id = "", .all_answered = true};
+  for (const std::string& role : others) {
+    bool answers = !present.ok() || std::find(present->begin(), present->end(), role) != present->end();
     for (const std::string& hash : {hashes.as_caller, hashes.as_owner}) {
       if (!answers) break;
       v1::ServesRequest question;
       question.set_key_hash(hash);
       const auto answer = Ask(role, question);
       answers = answer.ok();
-      if (answers && !answer->episode_id().empty()) return {.role = role, .all_answered = true};
+      if (answers && !answer->episode_id().empty()) {
+        return {.role = role, .episode_id = answer->episode_id(), .all_answered = true};
+      }
     }
     place.all_answered = place.all_answered && answers;
   }
   return place;
 }
 
+// Another gateway answers from its memory, so that the pool has the last word on the episode that it names. An answer "none"
+// is true of a gateway that answers: an episode that it lost is in the memory of the one that took it.
 absl::StatusOr<std::string> Gateway::PlaceByKey(const std::string& key) {
-  if (std::string role = AskForKey(key).role; !role.empty()) return role;
-  // It may be a gateway's that is gone. The pool knows episodes by their ids alone.
-  {
-    base::MutexLock lock(mu_);
-    const auto now = core_.parts.clock->Now();
-    if (recovered_at_ != std::chrono::nanoseconds(0) && now - recovered_at_ < kRecovery) return std::string();
-    recovered_at_ = now;
-  }
-  INGOT_RETURN_IF_ERROR(Recover());
-  return std::string();
+  const KeyPlace place = AskForKey(key);
+  if (!place.episode_id.empty()) return PlaceById(place.episode_id);
+  return place.all_answered ? std::string() : PlaceByPool(key);
+}
+
+absl::StatusOr<std::string> Gateway::PlaceByPool(const std::string& key) {
+  const KeyHashes hashes(key);
+  INGOT_ASSIGN_OR_RETURN(const std::string episode_id, key_search_.Find({hashes.as_owner, hashes.as_caller}));
+  return episode_id.empty() ? std::string() : PlaceById(episode_id);
 }
 
 absl::Status Gateway::Take(const v1::Episode& episode) {
+  {
+    base::MutexLock lock(mu_);
+    EnterPlacing(episode.episode_id());
+  }
+  const absl::Status taken = TakeAlone(episode);
+  LeavePlacing(episode.episode_id());
+  return taken;
+}
+
+absl::Status Gateway::TakeAlone(const v1::Episode& episode) {
+  {
+    base::MutexLock lock(mu_);
+    const auto here = FindOpen(episode.episode_id());
+    if (here != nullptr && here->gateway_token() > episode.gateway_token()) return absl::OkStatus();
+  }
   v1::TakeEpisodeRequest take;
   take.set_episode_id(episode.episode_id());
   take.set_gateway(core_.parts.name);

@@ -146,6 +146,8 @@ absl::StatusOr<Episode::EarlierCalls> EarlierCallsOf(datapool::Client& pool, v1:
     recorded.first_sequence = recorded.next_sequence;
     recorded.trunk_calls.insert(call.call_id());
   }
+  recorded.first_turn = of_trunk;
+  recorded.unrecorded = recorded.next_sequence - tree.calls_size();
   auto history = HistoryOf(tree);
   if (!history.ok()) {
     INGOT_LOG(error, "the history of open episode {}: {}", tree.episode().episode_id(), history.status().ToString());

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "gateway/gateway.h"
@@ -10,32 +11,35 @@
 namespace ingot::gateway {
 namespace {
 
-// The Unix time that an episode has reached, for sure: its own records' times are of the clock that opened it, and this
-// gateway's clock may be another machine's, behind it.
-int64_t ReachedUnixNanos(const v1::EpisodeTree& tree, int64_t now_unix_ns) {
+// The age that an episode has reached, for sure: the times of its own calls are counted from its opening by clocks that
+// nobody sets. This machine's wall clock may have been set since, or be another one than the opener's.
+std::chrono::nanoseconds AgeOf(const v1::EpisodeTree& tree) {
+  const int64_t opened = tree.episode().opened_unix_ns();
+  int64_t reached = opened;
   for (const v1::Call& call : tree.calls()) {
-    now_unix_ns = std::max({now_unix_ns, call.times().arrival_unix_ns(), call.times().end_unix_ns()});
+    reached = std::max({reached, call.times().arrival_unix_ns(), call.times().end_unix_ns()});
   }
-  return std::max(now_unix_ns, tree.episode().opened_unix_ns());
+  return std::chrono::nanoseconds(reached - opened);
 }
 
 }  // namespace
 
-absl::Status Gateway::Recover() {
+absl::Status Gateway::Recover(const std::string& gone) {
   if (core_.parts.pool == nullptr || core_.parts.admission == nullptr) return absl::OkStatus();
-  std::vector<std::string> others;
-  if (core_.parts.peers != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(others, core_.parts.peers->Present());
-    std::erase(others, RoleOfGateway(core_.parts.name));
-  }
+  const bool alone = core_.parts.peers == nullptr;
+  const std::string own = RoleOfGateway(core_.parts.name);
+  std::vector<std::string> elsewhere;  // the roles whose episodes stay where they are
+  if (!alone) elsewhere = core_.parts.peers->Others();
+  std::erase(elsewhere, gone);
+  if (!gone.empty() && gone != own) elsewhere.push_back(own);
   int taken = 0, lost = 0;
   for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
     for (datapool::EpisodePages pages(*core_.parts.pool, purpose, 0, -1, true); !pages.done();) {
       INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
       for (const v1::Episode& episode : page.episodes()) {
-        const bool alone = core_.parts.peers == nullptr;
-        const bool served = std::find(others.begin(), others.end(), RoleOfGateway(episode.gateway())) != others.end();
-        if (!alone && (served || episode.gateway() == core_.parts.name)) continue;
+        const std::string role = RoleOfGateway(episode.gateway());
+        const bool stays = std::find(elsewhere.begin(), elsewhere.end(), role) != elsewhere.end();
+        if (!alone && (stays || episode.gateway() == core_.parts.name)) continue;
         const absl::Status status = alone ? GoOnAlone(episode.episode_id()) : Take(episode);
         if (!alone && absl::IsFailedPrecondition(status)) continue;  // it has ended, or another gateway was faster
         ++(status.ok() ? taken : lost);
@@ -73,20 +77,21 @@ absl::Status Gateway::GoOnAlone(const std::string& episode_id) {
 }
 
 absl::Status Gateway::GoOn(v1::EpisodeTree tree) {
+  const std::chrono::nanoseconds age = AgeOf(tree);  // before a trunk's calls are among its own
   INGOT_ASSIGN_OR_RETURN(Episode::EarlierCalls recorded, EarlierCallsOf(*core_.parts.pool, tree));
-  const auto now = core_.parts.clock->Now();
-  const std::chrono::nanoseconds age(ReachedUnixNanos(tree, core_.parts.clock->UnixNanos()) -
-                                     tree.episode().opened_unix_ns());
   v1::EpisodeLimits limits = LimitsFor(tree.episode().limits());
   limits.set_fork_at(tree.episode().limits().fork_at());
   const bool admitted = tree.episode().purpose() != v1::PURPOSE_SERVE;
   auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, std::move(recorded),
-                                           now - age, *core_.parts.clock);
-  base::MutexLock lock(mu_);
-  // This gateway may have had it before another one took it for a while.
-  if (const auto earlier = by_id_.find(episode->id()); earlier != by_id_.end()) earlier->second->MarkTaken();
-  by_id_[episode->id()] = episode;
-  by_key_[episode->key_hash()] = episode;
+                                           core_.parts.clock->Now() - age, *core_.parts.clock);
+  std::shared_ptr<Episode> earlier;  // this gateway may have had it before another one took it for a while
+  {
+    base::MutexLock lock(mu_);
+    if (const auto found = by_id_.find(episode->id()); found != by_id_.end()) earlier = found->second;
+    by_id_[episode->id()] = episode;
+    by_key_[episode->key_hash()] = episode;
+  }
+  if (earlier != nullptr) earlier->MarkTaken();
   return absl::OkStatus();
 }
 

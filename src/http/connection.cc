@@ -21,7 +21,8 @@ using boost::system::error_code;
 
 constexpr size_t kReadAheadBytes = 16 * 1024;
 constexpr char kProcessing[] = "HTTP/1.1 102 Processing\r\n\r\n";
-constexpr double kLingerSeconds = 2;  // for a client that does not end its side of TLS
+constexpr double kLingerSeconds = 2;        // for a client that does not end its side of TLS
+constexpr std::chrono::seconds kUnread(5);  // a reset within them says that the client closed with the answer unread
 
 }  // namespace
 
@@ -202,7 +203,8 @@ void Connection::TurnAway(const Refusal& why) {
   socket_.close(ignored);
 }
 
-LoopTask<void> Connection::Run() {
+LoopTask<void> Connection::Run(std::shared_ptr<Place> place) {
+  place_ = std::move(place);
   try {
     co_await Serve();
   } catch (const std::exception& error) {
@@ -225,8 +227,8 @@ LoopTask<void> Connection::Serve() {
     BodyCharge charge(shared_.bodies);
     Request request;
     const Next next = co_await ReadRequest(request, charge);
-    if (next == Next::kClose) break;
-    answering_ = true;
+    if (next == Next::kClose || !place_->Set(Stage::kAnswer)) break;
+    answering_ = served_ = true;
     const bool again = co_await Answer(std::move(request));
     answering_ = false;
     if (!again) break;
@@ -242,7 +244,7 @@ LoopTask<void> Connection::Serve() {
 }
 
 LoopTask<bool> Connection::Handshake() {
-  Arm(options_.request_timeout_s);
+  Arm(HeadSeconds());
   auto [error] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kAwaitTuple);
   Disarm();
   if (error) INGOT_LOG(debug, "a TLS handshake failed: {}", error.message());
@@ -312,7 +314,19 @@ LoopTask<bool> Connection::AnswerStream(Exchange& exchange, Output output, unsig
 LoopTask<bool> Connection::WriteReply(Reply reply, unsigned version, bool keep_alive, bool is_head) {
   const std::string bytes = ReplyText(reply, version, keep_alive, is_head);
   const bool sent = co_await WriteBytes(bytes);
-  co_return sent&& keep_alive;
+  if (!sent || (reply.unread && IsReset())) {
+    DropReply(reply);
+    co_return false;
+  }
+  unread_ = std::move(reply.unread);
+  unread_until_ = Clock::now() + kUnread;
+  co_return keep_alive;
+}
+
+bool Connection::IsReset() {
+  char byte = 0;
+  const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
 }
 
 // Nearly always the system takes all bytes at once: then there is nothing to wait for, and no deadline to set.

@@ -11,6 +11,7 @@
 // before anything waits for the socket.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -27,6 +28,8 @@
 #include "http/limits.h"
 #include "http/loop.h"
 #include "http/options.h"
+#include "http/places.h"
+#include "http/site_check.h"
 
 namespace ingot::http {
 
@@ -35,6 +38,7 @@ struct ServerShared {
   const Options& options;
   Handler& handler;
   BodyBudget& bodies;
+  const SiteCheck& site;
   boost::asio::ssl::context* tls;  // null = plain text
 };
 
@@ -43,8 +47,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // `loop` is the socket's. A wake keeps it alive for as long as it runs.
   Connection(std::weak_ptr<Loop> loop, LoopSocket socket, const ServerShared& shared);
 
-  // Serves requests until either side is done. Never throws.
-  LoopTask<void> Run();
+  // Serves requests until either side is done. Never throws. `place` is told of each stage; whoever evicts it calls Close.
+  LoopTask<void> Run(std::shared_ptr<Place> place);
 
   // Instead of Run: answers with `why` and closes. Does not wait for the client.
   void TurnAway(const Refusal& why);
@@ -77,6 +81,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // ---- Reading (connection_read.cc) ----
   LoopTask<Next> ReadRequest(Request& request, BodyCharge& charge);
   LoopTask<Error> WaitForRequest();
+  // Whether the client reset the connection, as far as the system knows.
+  bool IsReset();
+  // Seconds for a request's head.
+  double HeadSeconds() const { return std::min(options_.head_timeout_s, options_.request_timeout_s); }
   LoopTask<Error> ReadHeader(Parser& parser);
   // Asks the handler about the head that `parser` has.
   void Open(const Parser& parser, Request& request);
@@ -142,8 +150,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   LoopSignal signal_;                      // wakes the coroutine for all but the socket's operations
   std::shared_ptr<Waker> waker_;           // null = nobody was given one
   boost::beast::flat_buffer buffer_;
-  std::string probe_;  // bytes for a client that closed its sending side. Empty = such a client is gone
-  Error read_error_;   // of ReadAhead, or of Watch
+  std::shared_ptr<Place> place_;
+  bool served_ = false;             // a request before this one
+  std::function<void()> unread_;    // Reply::unread of the last answer; null = nobody asks
+  Clock::time_point unread_until_;  // a reset before it says that the answer was not read
+  std::string probe_;               // bytes for a client that closed its sending side. Empty = such a client is gone
+  Error read_error_;                // of ReadAhead, or of Watch
   bool timed_out_ = false;
   bool silent_ = false;     // silence_ has passed
   bool answering_ = false;  // from a request's last byte to its answer's

@@ -36,7 +36,7 @@ std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
 // Waits for the first byte of a request.
 LoopTask<error_code> Connection::WaitForRequest() {
   if (!reading_ && buffer_.capacity() > kIdleBytes) buffer_.shrink_to_fit();
-  Arm(options_.idle_timeout_s);
+  Arm(served_ ? options_.idle_timeout_s : std::min(options_.idle_timeout_s, options_.head_timeout_s));
   waiting_ = true;
   error_code error;
   if (!tls_.has_value()) error = co_await WaitReadable();  // an idle connection needs no buffer
@@ -196,10 +196,15 @@ LoopTask<error_code> Connection::ReadBody(Parser& parser, Request& request, Body
 
 LoopTask<Connection::Next> Connection::ReadRequest(Request& request, BodyCharge& charge) {
   if (buffer_.size() == 0) {
+    if (served_ && !place_->Set(Stage::kIdle)) co_return Next::kClose;
     const error_code error = co_await WaitForRequest();
+    const auto unread = std::exchange(unread_, nullptr);
+    if (unread && error == asio::error::connection_reset && Clock::now() < unread_until_) unread();
     if (error) co_return Next::kClose;
   }
-  Arm(options_.request_timeout_s);
+  unread_ = nullptr;
+  if (!place_->Set(Stage::kHead)) co_return Next::kClose;
+  Arm(HeadSeconds());
   request.max_body_bytes = options_.max_body_bytes;
   Parser parser;
   parser.header_limit(options_.max_header_bytes);
@@ -207,12 +212,14 @@ LoopTask<Connection::Next> Connection::ReadRequest(Request& request, BodyCharge&
   error_code error = co_await ReadHeader(parser);
   if (!error) Open(parser, request);
   const bool more = !error && !parser.is_done();
+  if (more && !place_->Set(Stage::kBody)) co_return Next::kClose;
   if (more && !request.reads_body) {
     Disarm();
     co_await Reject(std::move(request.refusal), request.is_head);
     co_return Next::kClose;
   }
   std::optional<Refusal> refused;
+  if (more) Arm(options_.request_timeout_s);
   if (more) error = co_await ReadBody(parser, request, charge, refused);
   Disarm();
   if (!refused.has_value() && !error) co_return Next::kAnswer;
@@ -239,6 +246,11 @@ void Connection::Open(const Parser& parser, Request& request) {
   }
   head.fields.reserve(static_cast<size_t>(std::distance(parsed.begin(), parsed.end())));
   for (const auto& field : parsed) head.fields.emplace_back(Text(field.name_string()), Text(field.value()));
+  if (const std::optional<Refusal> why = shared_.site.Check(head)) {
+    request.refusal = shared_.handler.Refuse(head.target, *why);
+    request.reads_body = false;
+    return;
+  }
   Opening opening = shared_.handler.Head(std::move(head));
   request.exchange = std::move(opening.exchange);
   request.refusal = std::move(opening.refusal);
@@ -252,7 +264,8 @@ std::optional<Refusal> Connection::WhyUnread(const error_code& error, const Pars
                                              const Request& request) const {
   if (timed_out_) {
     return Refusal{408, "request_timeout",
-                   absl::StrCat("the request did not arrive within ", options_.request_timeout_s, " s")};
+                   absl::StrCat("the request did not arrive within ",
+                                parser.is_header_done() ? options_.request_timeout_s : HeadSeconds(), " s")};
   }
   if (error == beast_http::error::body_limit) {
     return Refusal{413, "body_too_large",

@@ -23,6 +23,7 @@ absl::Status Options::Validate() const {
     return absl::InvalidArgumentError("tls: a certificate needs its key, and a key its certificate: name both or none");
   }
   INGOT_RETURN_IF_ERROR(base::Positive("idle_timeout_s", idle_timeout_s));
+  INGOT_RETURN_IF_ERROR(base::Positive("head_timeout_s", head_timeout_s));
   INGOT_RETURN_IF_ERROR(base::Positive("request_timeout_s", request_timeout_s));
   INGOT_RETURN_IF_ERROR(base::Positive("write_timeout_s", write_timeout_s));
   INGOT_RETURN_IF_ERROR(base::NotNegative("keepalive_s", keepalive_s));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -13,19 +14,25 @@ struct Options {
   int32_t port = 8080;             // 0 = the system chooses; Server::port() tells
   std::string unix_socket;         // path of a socket file for this user alone, in place of host and port; empty = none
   int32_t io_threads = 1;          // threads for sockets; >= 1
-  // Beyond: 503 and closed. Each takes a file descriptor. 0 = 10240, or as many as the hard limit of open files leaves.
+  // Beyond, a new connection takes the place of one that has sent no whole head, or is idle, of whoever has the most
+  // (http/places.h). Where there is none: 503 and closed. Each takes a file descriptor. 0 = 10240, or as many as the hard limit
+  // of open files leaves.
   int32_t max_connections = 0;
   int64_t max_body_bytes = 64 * 1024 * 1024;      // of one request; beyond: 413
   int64_t max_buffered_bytes = int64_t{1} << 30;  // of all bodies whose answers have not ended; beyond: 503
   int32_t max_header_bytes = 64 * 1024;           // of a request's head; beyond: 431
   double idle_timeout_s = 120;                    // seconds a kept-alive connection may stay silent between requests
-  double request_timeout_s = 60;                  // seconds from a request's first byte to its last; beyond: 408
+  double head_timeout_s = 20;                     // seconds from a first byte, or a new connection, to the head's end
+  double request_timeout_s = 60;                  // seconds of the body, and at most of the head; beyond: 408
   double write_timeout_s = 60;   // seconds one write may wait for a slow reader; beyond: it counts as gone
   double keepalive_s = 15;       // seconds of silence in a stream after which its filler is sent. 0 = never
   double shutdown_grace_s = 5;   // seconds that Stop leaves requests in flight before it closes their connections
   std::string tls_certificate;   // PEM file of the certificate and its chain. Empty = plain text
   std::string tls_key;           // PEM file of the certificate's private key
   bool allow_plaintext = false;  // `host` may be an address that other machines reach, without TLS
+  // Names under which a server on a loopback address answers, beside localhost and addresses; "*" = every one. And origins,
+  // such as "http://localhost:3000", whose pages may ask any server; "*" = every one (http/site_check.h).
+  std::vector<std::string> allow_hosts, allow_origins;
 
   absl::Status Validate() const;
 };

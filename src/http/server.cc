@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -11,6 +12,7 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -21,6 +23,8 @@
 #include "base/mutex.h"
 #include "http/connection.h"
 #include "http/limits.h"
+#include "http/places.h"
+#include "http/site_check.h"
 #include "http/tls.h"
 #include "http/unix_socket.h"
 
@@ -43,15 +47,30 @@ std::vector<std::shared_ptr<Loop>> NewLoops(int count) {
 
 // A socket that connections come through. Used on the first loop's thread.
 struct Door {
-  explicit Door(Loop& loop) : acceptor(loop), pause(loop) {}
+  // `name`: of a socket that was handed in, as a source of connections; "" = the server's own.
+  Door(Loop& loop, std::string name) : name(std::move(name)), acceptor(loop), pause(loop) {}
   void Close() {
     error_code ignored;
     acceptor.close(ignored);
     pause.cancel();
   }
+  const std::string name;
   LoopAcceptor acceptor;
   LoopTimer pause;
 };
+
+// Who opened a connection: its address, of version 6 the first half, which one machine may have to itself.
+std::string SourceOf(const LoopSocket& socket) {
+  error_code error;
+  const stream_protocol::endpoint peer = socket.remote_endpoint(error);
+  if (error || (peer.data()->sa_family != AF_INET && peer.data()->sa_family != AF_INET6)) return "";
+  tcp::endpoint address;
+  std::memcpy(address.data(), peer.data(), std::min(address.capacity(), peer.size()));
+  if (address.address().is_v4()) return address.address().to_string();
+  const asio::ip::address_v6 v6 = address.address().to_v6();
+  const auto bytes = v6.to_bytes();
+  return "v6 " + std::string(bytes.begin(), v6.is_v4_mapped() ? bytes.end() : bytes.begin() + bytes.size() / 2);
+}
 
 }  // namespace
 
@@ -61,17 +80,19 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       : options_(options),
         handler_(handler),
         bodies_(options.max_buffered_bytes),
+        site_(options_),
         loops_(NewLoops(options.io_threads)),
-        own_(std::make_shared<Door>(*loops_[0])) {
+        own_(std::make_shared<Door>(*loops_[0], "")) {
     for (const auto& loop : loops_) work_.push_back(asio::make_work_guard(*loop));
   }
 
   absl::Status Listen() {
     INGOT_RETURN_IF_ERROR(ReserveFiles());
+    places_.emplace(max_connections_);
     if (!options_.tls_certificate.empty()) {
       INGOT_ASSIGN_OR_RETURN(tls_, NewTlsContext(options_.tls_certificate, options_.tls_key));
     }
-    shared_ = std::make_unique<const ServerShared>(ServerShared{options_, handler_, bodies_, tls_.get()});
+    shared_ = std::make_unique<const ServerShared>(ServerShared{options_, handler_, bodies_, site_, tls_.get()});
     return options_.unix_socket.empty() ? ListenAt() : ListenFile();
   }
 
@@ -85,7 +106,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   absl::StatusOr<std::shared_ptr<void>> AcceptOn(int fd, bool is_v6) {
-    auto door = std::make_shared<Door>(*loops_[0]);
+    auto door = std::make_shared<Door>(*loops_[0], absl::StrCat("socket ", ++sockets_));
     error_code error;
     door->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd, error);
     if (error) close(fd);
@@ -220,12 +241,15 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     return true;
   }
 
-  // False if the server is full or stopping.
-  bool Enter(const std::shared_ptr<Connection>& connection) {
+  // Null if the server is full or stopping.
+  std::shared_ptr<Place> Enter(const std::shared_ptr<Connection>& connection, const std::string& source, int most) {
     base::MutexLock lock(mu_);
-    if (stopped_ || static_cast<int>(connections_.size()) >= max_connections_) return false;
-    connections_.insert(connection);
-    return true;
+    if (stopped_) return nullptr;
+    auto place = places_->Enter(source, most, [weak = std::weak_ptr<Connection>(connection)] {
+      if (const auto evicted = weak.lock()) evicted->Close();
+    });
+    if (place != nullptr) connections_.insert(connection);
+    return place;
   }
   void Leave(const std::shared_ptr<Connection>& connection) {
     base::MutexLock lock(mu_);
@@ -244,18 +268,23 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         co_await door->pause.async_wait(kAwaitTuple);
         continue;
       }
-      self->Serve(loop, std::move(socket));
+      self->Serve(loop, std::move(socket), *door);
     }
   }
 
-  void Serve(const std::shared_ptr<Loop>& loop, LoopSocket socket) {
+  void Serve(const std::shared_ptr<Loop>& loop, LoopSocket socket, const Door& door) {
+    const bool is_own = door.name.empty();
+    const std::string source = is_own ? SourceOf(socket) : door.name;
     auto connection = std::make_shared<Connection>(loop, std::move(socket), *shared_);
-    asio::co_spawn(*loop, Hold(shared_from_this(), connection), asio::detached);
+    auto place = Enter(connection, source, is_own ? 0 : places_->share());
+    asio::co_spawn(*loop, Hold(shared_from_this(), connection, std::move(place)), asio::detached);
   }
 
-  static LoopTask<void> Hold(std::shared_ptr<Impl> self, std::shared_ptr<Connection> connection) {
-    if (self->Enter(connection)) {
-      co_await connection->Run();
+  static LoopTask<void> Hold(std::shared_ptr<Impl> self, std::shared_ptr<Connection> connection,
+                             std::shared_ptr<Place> place) {
+    if (place != nullptr) {
+      co_await connection->Run(place);
+      self->places_->Leave(place);
       self->Leave(connection);
     } else {
       connection->TurnAway({503, "too_many_connections", "the server has max_connections open ones"});
@@ -277,7 +306,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   const Options options_;
   Handler& handler_;
   BodyBudget bodies_;
+  const SiteCheck site_;
   int32_t max_connections_ = 0;              // constant once it listens
+  std::optional<Places> places_;             // the same
+  std::atomic<int> sockets_{0};              // that were handed in so far
   std::unique_ptr<asio::ssl::context> tls_;  // null = plain text
   std::unique_ptr<const ServerShared> shared_;
   // One for each thread; they share nothing. The first one accepts connections for all of them in turn.

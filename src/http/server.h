@@ -6,6 +6,8 @@
 //   - A client that goes away ends its exchange. A client that closes its sending side only still gets its answer.
 //   - A send is tried at once, on the connection's thread; only the rest waits for the socket.
 //   - With a certificate the server speaks TLS 1.2 and 1.3 only.
+//   - Where all places are taken, whoever opens many connections and sends little loses its own ones (places.h).
+//   - A web page that comes under a foreign name, or from another origin, is refused (site_check.h).
 //   - With Options::unix_socket it listens on a file that only this user can open; Stop removes it.
 //
 // Listen fails with

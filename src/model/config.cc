@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/file.h"
+#include "base/written_files.h"
 #include "model/adapter_targets.h"
 #include "model/config_json.h"
 #include "model/config_rope.h"
@@ -185,6 +186,7 @@ absl::StatusOr<ModelConfig> ModelConfig::FromJson(const value& json) {
 absl::StatusOr<ModelConfig> ModelConfig::FromFile(const std::string& path) {
   const absl::StatusOr<std::string> text = base::ReadFile(path);
   if (!text.ok()) return base::Annotate(text.status(), "a model folder needs a config.json");
+  INGOT_RETURN_IF_ERROR(base::CheckWritten(path, *text));
   auto json = base::ParseJson(*text);
   if (!json.ok()) return base::Annotate(json.status(), path);
   auto config = FromJson(*json);

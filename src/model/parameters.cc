@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "base/rng.h"
+#include "base/written_files.h"
 #include "model/families/family.h"
 #include "model/layer_spec.h"
 #include "model/served_types.h"
@@ -154,6 +155,12 @@ std::string WeightsOf(const std::string& dir) {
   return !Exists(path) && Exists(index) ? index : path;
 }
 
+// Whether the folder's files of weights are as they were written.
+absl::Status CheckWeightsFiles(const std::string& dir) {
+  INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(dir));
+  return written.CheckContents([](std::string_view name) { return name.starts_with("model"); });
+}
+
 }  // namespace
 
 std::map<std::string, std::vector<int64_t>> Parameters::Shapes(const ModelConfig& config) {
@@ -276,7 +283,10 @@ absl::StatusOr<ModelFolder> LoadModelDir(const std::string& dir) {
   ModelFolder model;
   INGOT_ASSIGN_OR_RETURN(model.config, ModelConfig::FromFile(dir + "/config.json"));
   const std::string path = WeightsOf(dir);
-  INGOT_RETURN_IF_ERROR(CheckModelFile(path, model.config, base::AvailableMemory()));
+  if (const absl::Status fits = CheckModelFile(path, model.config, base::AvailableMemory()); !fits.ok()) {
+    INGOT_RETURN_IF_ERROR(CheckWeightsFiles(dir));  // damage to a name or a shape shows as a tensor that does not fit
+    return fits;
+  }
   INGOT_ASSIGN_OR_RETURN(auto tensors, LoadSafetensors(path));
   try {
     INGOT_ASSIGN_OR_RETURN(model.parameters, FromFile(path, model.config, std::move(tensors)));
@@ -291,6 +301,7 @@ absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, con
   if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) {
     return absl::ErrnoToStatus(errno, dir + ": creating the folder");
   }
+  INGOT_RETURN_IF_ERROR(base::RemoveChecksums(dir));
   std::map<std::string, at::Tensor> tensors = parameters.tensors();
   const Family* const family = FindFamily(config.model_type);
   if (family->to_file != nullptr) family->to_file(config, &tensors);

@@ -43,8 +43,8 @@ class Parameters {
 // Reading and writing of safetensors (https://github.com/huggingface/safetensors, format section).
 //
 // Load reads one file, or the shards that a model.safetensors.index.json names. It checks every offset, shape and dtype
-// against the file's size before it uses a byte; INVALID_ARGUMENT names the file and the tensor. Save writes to a
-// temporary name, calls fsync and renames.
+// against the file's size before it uses a byte; INVALID_ARGUMENT names the file and the tensor. DATA_LOSS: it is not as it
+// was written (base/written_files.h). Save writes to a temporary name, calls fsync and renames.
 absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path);
 // Reads the tensors of `into` that the file has into their memory, converted where type or device differ. Returns the
 // names of all tensors of the file. INVALID_ARGUMENT also for a tensor of another shape; tensors read before it keep

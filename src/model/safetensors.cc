@@ -9,6 +9,8 @@
 #include <optional>
 #include <set>
 
+#include "base/checksum.h"
+#include "base/written_files.h"
 #include "model/parameters.h"
 #include "model/safetensors_format.h"
 #include "model/stored_tensors.h"
@@ -32,6 +34,28 @@ absl::Status ReadAt(const File& file, const std::string& path, uint64_t offset, 
     at += got;
     offset += got;
     count -= got;
+  }
+  return absl::OkStatus();
+}
+
+// The digest of a file that is read in the order of its bytes.
+struct Digested {
+  base::StreamingChecksum checksum;
+  uint64_t bytes = 0;
+};
+
+// ReadAt that digests what it reads, unless `digested` is null. In blocks, so that they are in the processor's cache.
+absl::Status ReadDigested(const File& file, const std::string& path, uint64_t offset, void* to, uint64_t count,
+                          Digested* digested) {
+  constexpr uint64_t kBlock = 1 << 20;
+  if (digested == nullptr) return ReadAt(file, path, offset, to, count);
+  char* const begin = static_cast<char*>(to);
+  for (uint64_t done = 0; done < count;) {
+    const uint64_t next = std::min(kBlock, count - done);
+    INGOT_RETURN_IF_ERROR(ReadAt(file, path, offset + done, begin + done, next));
+    digested->checksum.Update(std::string_view(begin + done, next));
+    digested->bytes += next;
+    done += next;
   }
   return absl::OkStatus();
 }
@@ -121,8 +145,9 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
 }
 
 // Calls `visit(entry, read)` for every tensor of the file until it returns an error. read(to) reads the tensor's bytes.
+// `digested`: if it is not null, each tensor is to be read once, and then it has the digest of the whole file.
 template <typename Visit>
-absl::Status VisitFile(const std::string& path, const Visit& visit) {
+absl::Status VisitFile(const std::string& path, Digested* digested, const Visit& visit) {
   const File file(OpenToRead(path));
   if (file.get() < 0) return System(path, "opening");
   struct stat info;
@@ -131,31 +156,34 @@ absl::Status VisitFile(const std::string& path, const Visit& visit) {
   const uint64_t size = static_cast<uint64_t>(info.st_size);
   uint64_t header_bytes = 0;
   if (size < sizeof(header_bytes)) return Bad(path, absl::StrCat("only ", size, " bytes long"));
-  INGOT_RETURN_IF_ERROR(ReadAt(file, path, 0, &header_bytes, sizeof(header_bytes)));
+  INGOT_RETURN_IF_ERROR(ReadDigested(file, path, 0, &header_bytes, sizeof(header_bytes), digested));
   if (header_bytes > kMaxHeaderBytes || header_bytes > size - sizeof(header_bytes)) {
     return Bad(path, absl::StrCat("its header claims ", header_bytes, " bytes of a file of ", size));
   }
   std::string header(header_bytes, '\0');
-  INGOT_RETURN_IF_ERROR(ReadAt(file, path, sizeof(header_bytes), header.data(), header_bytes));
+  INGOT_RETURN_IF_ERROR(ReadDigested(file, path, sizeof(header_bytes), header.data(), header_bytes, digested));
   const uint64_t data_begin = sizeof(header_bytes) + header_bytes;
   INGOT_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ParseHeader(path, header, size - data_begin));
 
   for (const Entry& entry : entries) {
     const auto read = [&](const at::Tensor& to) {
       const uint64_t bytes = entry.end - entry.begin;
-      return bytes == 0 ? absl::OkStatus() : ReadAt(file, path, data_begin + entry.begin, to.mutable_data_ptr(), bytes);
+      if (bytes == 0) return absl::OkStatus();
+      return ReadDigested(file, path, data_begin + entry.begin, to.mutable_data_ptr(), bytes, digested);
     };
     INGOT_RETURN_IF_ERROR(visit(entry, read));
   }
   return absl::OkStatus();
 }
 
-// Adds the tensors of a file, of `names` alone unless that is null; with their contents, or on the meta device.
-absl::Status AddFile(const std::string& path, const std::set<std::string>* names, bool contents, StoredTensors* to) {
-  return VisitFile(path, [&](const Entry& entry, const auto& read) -> absl::Status {
-    if (names != nullptr && !names->contains(entry.name)) return absl::OkStatus();
+absl::Status AddTensors(const std::string& path, const std::set<std::string>* names, bool contents, Digested* digested,
+                        StoredTensors* to) {
+  return VisitFile(path, digested, [&](const Entry& entry, const auto& read) -> absl::Status {
+    const bool wanted = names == nullptr || names->contains(entry.name);
+    if (!wanted && digested == nullptr) return absl::OkStatus();
     at::Tensor tensor = at::empty(entry.shape, at::dtype(entry.type).device(contents ? at::kCPU : at::kMeta));
     if (contents) INGOT_RETURN_IF_ERROR(read(tensor));
+    if (!wanted) return absl::OkStatus();
     to->tensors[entry.name] = std::move(tensor);
     to->files[entry.name] = path;
     to->bytes += entry.end - entry.begin;
@@ -163,11 +191,27 @@ absl::Status AddFile(const std::string& path, const std::set<std::string>* names
   });
 }
 
+// Adds the tensors of a file, of `names` alone unless that is null; with their contents, or on the meta device. DATA_LOSS:
+// the file is damaged, as far as it was read, or for another error as a whole.
+absl::Status AddFile(const std::string& path, const std::set<std::string>* names, bool contents, StoredTensors* to) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash), file = path.substr(slash + 1);
+  INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(folder));
+  std::optional<Digested> digested;
+  if (contents && written.lists(file)) digested.emplace();
+  const absl::Status added = AddTensors(path, names, contents, digested.has_value() ? &*digested : nullptr, to);
+  if (added.ok() && !digested.has_value()) return added;
+  if (added.ok()) return written.Check(file, {digested->bytes, digested->checksum.Digest()});
+  // A damaged header is found as any other fault. Then the damage is what to tell.
+  const absl::Status intact = written.CheckContents([&](std::string_view name) { return name == file; });
+  return intact.ok() ? added : intact;
+}
+
 absl::StatusOr<std::set<std::string>> LoadFileInto(const std::string& path,
                                                    const std::map<std::string, at::Tensor>& into) {
   const at::NoGradGuard no_history;
   std::set<std::string> names;
-  INGOT_RETURN_IF_ERROR(VisitFile(path, [&](const Entry& entry, const auto& read) -> absl::Status {
+  INGOT_RETURN_IF_ERROR(VisitFile(path, nullptr, [&](const Entry& entry, const auto& read) -> absl::Status {
     names.insert(entry.name);
     const auto found = into.find(entry.name);
     if (found == into.end()) return absl::OkStatus();
@@ -199,6 +243,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t most) {
 
 absl::Status AddShards(const std::string& path, bool contents, StoredTensors* to) {
   INGOT_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxHeaderBytes));
+  INGOT_RETURN_IF_ERROR(base::CheckWritten(path, text));
   auto json = base::ParseJson(text);
   if (!json.ok()) return base::Annotate(json.status(), path);
   const auto* weights = base::Find(*json, "weight_map");

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/outage.h"
 #include "base/random.h"
 #include "registry/arguments.h"
 #include "registry/grpc_etcd_client.h"
 #include "registry/lease_keeper.h"
-#include "registry/outage.h"
 #include "registry/view.h"
 
 namespace ingot::registry {
@@ -48,7 +48,7 @@ class EtcdWatcher final : public Watcher {
         prefix_(prefix),
         observer_(std::move(observer)),
         list_(std::move(list)),
-        outage_(absl::StrCat("the watch of ", prefix, " in ", client.Describe()), base::Clock::Real()),
+        outage_(absl::StrCat("the watch of ", prefix), base::Clock::Real()),
         thread_([this, first] { Run(first); }) {}
 
   ~EtcdWatcher() override {
@@ -149,9 +149,9 @@ class EtcdWatcher final : public Watcher {
   const std::string prefix_;
   const Registry::Observer observer_;
   const std::function<absl::StatusOr<Listing>()> list_;
-  Outage outage_;     // the thread's own
-  View view_;         // the thread's own
-  int64_t next_ = 0;  // the thread's own: the first revision that is not told yet
+  base::Outage outage_;  // the thread's own
+  View view_;            // the thread's own
+  int64_t next_ = 0;     // the thread's own: the first revision that is not told yet
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

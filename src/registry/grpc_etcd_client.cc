@@ -64,6 +64,16 @@ absl::Status EtcdOptions::Validate() const {
   return absl::OkStatus();
 }
 
+namespace {
+
+// The cause of a silence, without the address before it: the line names that already.
+std::string WithoutAddress(const std::string& said, const std::string& address) {
+  const size_t at = said.rfind(address + ": ");
+  return at == std::string::npos ? said : said.substr(at + address.size() + 2);
+}
+
+}  // namespace
+
 EtcdClient::EtcdClient(EtcdOptions options) : options_(std::move(options)) {
   for (const std::string& endpoint : options_.endpoints) {
     const auto channel = grpc::CreateCustomChannel(endpoint, Credentials(options_), ChannelArguments());
@@ -86,7 +96,7 @@ absl::Status EtcdClient::Explain(const grpc::Status& status, const EtcdMember& m
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return absl::UnavailableError(absl::StrCat(place, said));
+      return absl::UnavailableError(absl::StrCat(place, WithoutAddress(said, member.address)));
     case grpc::StatusCode::INVALID_ARGUMENT:  // arguments are checked before they are sent: it is the user
     case grpc::StatusCode::UNAUTHENTICATED:
       return absl::UnauthenticatedError(absl::StrCat(place, said, " (", user, "): check the user and the password"));
@@ -194,16 +204,22 @@ absl::Status EtcdClient::Call(const Rpc& rpc, milliseconds deadline) {
       const milliseconds share = std::max(deadline / static_cast<int>(members_.size()), milliseconds(100));
       last = Try(rpc, *members_[chosen], std::min({left, share, kMemberDeadline}), other);
       if (last.ok() || !other) return last;
-      wait.Because(absl::StrCat(Describe(), " (", last.message(), ")"));
+      wait.Because(absl::StrCat(Describe(), " (", CauseOf(last), ")"));
       base::MutexLock lock(mu_);
       if (current_ == chosen) current_ = (chosen + 1) % members_.size();
     }
     if (std::chrono::steady_clock::now() + kPause >= end) break;
     Pause();
   }
-  return absl::UnavailableError(absl::StrCat(
-      Describe(), ": nobody answered within ", deadline.count(), " ms; the last: ", last.message(),
-      ": check the endpoints, and that most of the members run (`etcdctl endpoint health` at each of them)"));
+  return absl::UnavailableError(
+      absl::StrCat("etcd: nobody answered within ", deadline.count(), " ms; the last: ", CauseOf(last)));
+}
+
+std::string EtcdClient::CauseOf(const absl::Status& status) const {
+  std::string text(status.message());
+  const std::string place = "etcd at ", single = absl::StrCat(place, options_.endpoints.front(), ": ");
+  if (members_.size() == 1 && text.starts_with(single)) return text.substr(single.size());
+  return text.starts_with(place) ? text.substr(place.size()) : text;
 }
 
 absl::Status EtcdClient::Probe() {
@@ -222,7 +238,11 @@ absl::Status EtcdClient::Probe() {
     if (!status.ok() && !other) return status;
     any = any || status.ok();
   }
-  return any ? absl::OkStatus() : Call(rpc, options_.deadline);  // an election may be going on
+  const absl::Status answered = any ? absl::OkStatus() : Call(rpc, options_.deadline);  // an election may be going on
+  if (!absl::IsUnavailable(answered)) return answered;
+  return absl::UnavailableError(absl::StrCat(
+      "the endpoints are ", absl::StrJoin(options_.endpoints, ", "), "; ", answered.message(),
+      ": check the endpoints, and that most of the members run (`etcdctl endpoint health` at each of them)"));
 }
 
 absl::StatusOr<api::RangeResponse> EtcdClient::Range(const api::RangeRequest& request) {

@@ -55,6 +55,7 @@ class EtcdClient {
   // An error that no other member would answer differently: etcd's words with the place and the thing to mend.
   absl::Status Explain(const grpc::Status& status, const EtcdMember& member) const;
 
+  // With the endpoints. Errors of calls name one member at most, as many of them may be told in one line.
   std::string Describe() const;
   const EtcdOptions& options() const { return options_; }
 
@@ -64,6 +65,8 @@ class EtcdClient {
       std::function<grpc::Status(EtcdMember& member, grpc::ClientContext* context, api::ResponseHeader* header)>;
 
   absl::Status Call(const Rpc& rpc, std::chrono::milliseconds deadline);
+  // An error without the words "etcd at", and without the address of a single member.
+  std::string CauseOf(const absl::Status& status) const;
   // One try at one member, with a new login if the old one is refused. False by `other`: no other member need be asked.
   absl::Status Try(const Rpc& rpc, EtcdMember& member, std::chrono::milliseconds deadline, bool& other);
   absl::Status Login(EtcdMember& member, std::chrono::milliseconds deadline, bool& other);

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/outage.h"
 #include "base/random.h"
 #include "proto/registry.pb.h"
 #include "registry/arguments.h"
@@ -345,13 +346,12 @@ class LocalWatcher final : public Watcher {
  private:
   void Run(const Listing& first) {
     View view;
+    base::Outage outage(absl::StrCat("the watch of ", prefix_), registry_.clock());
     absl::StatusOr<Listing> listing = first;
     do {
-      if (listing.ok()) {
-        for (const Event& event : view.Replace(*listing)) observer_(event);
-      } else {
-        INGOT_LOG(warn, "watching {}: {}", prefix_, std::string(listing.status().message()));
-      }
+      outage.Note(listing.status());
+      if (!listing.ok()) continue;
+      for (const Event& event : view.Replace(*listing)) observer_(event);
     } while (Wait() && (listing = registry_.List(prefix_), true));
   }
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/outage.h"
 #include "base/waits.h"
-#include "registry/outage.h"
 
 namespace ingot::registry {
 namespace {
@@ -47,11 +47,15 @@ absl::Status Registration::Begin() {
     base::MutexLock lock(mu_);
     if (clock_.Now() >= end) {
       return absl::AlreadyExistsError(
-          absl::StrCat(options_.key, " in ", registry_.Describe(), " is another process's: ", holder.value));
+          absl::StrCat(options_.key, " in ", registry_.Describe(), " is another process's: ", Described(holder)));
     }
-    wait.Because(absl::StrCat("the end of another process's lease of ", options_.key, ": ", holder.value));
+    wait.Because(absl::StrCat("the end of another process's lease of ", options_.key, ": ", Described(holder)));
     Wait(kLook);
   }
+}
+
+std::string Registration::Described(const Entry& holder) const {
+  return options_.describe ? options_.describe(holder) : holder.value;
 }
 
 absl::Status Registration::Establish(bool take_over, Entry& holder) {
@@ -119,7 +123,7 @@ absl::Status Registration::Renew() {
 }
 
 void Registration::Run() {
-  Outage outage("the registration of " + options_.key, clock_);
+  base::Outage outage("the registration of " + options_.key, clock_);
   base::MutexLock lock(mu_);
   while (!stopping_) {
     if (!lost_ && !next_.has_value()) {

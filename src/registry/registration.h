@@ -23,6 +23,8 @@ struct RegistrationOptions {
   std::optional<std::chrono::milliseconds> patience;
   // True: the entry that Start takes over is deleted and made anew, so that token() is greater than its holder's.
   bool leads = false;
+  // The process that has an entry, for people: "process 7 on box". Null = the entry's value.
+  std::function<std::string(const Entry& holder)> describe;
   // The entry is another process's by now, and this registration is over. Called at most once, by a thread of its own;
   // must not destroy the registration.
   std::function<void(const Entry& holder)> on_taken;
@@ -30,7 +32,7 @@ struct RegistrationOptions {
 
 class Registration {
  public:
-  // Writes the entry. ALREADY_EXISTS: another process still has it after `patience`; names its value. Other errors are the
+  // Writes the entry. ALREADY_EXISTS: another process still has it after `patience`; names it. Other errors are the
   // registry's. REQUIRES: the registry outlives it.
   static absl::StatusOr<std::unique_ptr<Registration>> Start(Registry& registry, RegistrationOptions options,
                                                              const base::Clock& clock = base::Clock::Real());
@@ -50,6 +52,7 @@ class Registration {
   // `holder` than this process: nothing was written.
   absl::Status Establish(bool take_over, Entry& holder);
   absl::Status Begin();
+  std::string Described(const Entry& holder) const;
   void Run();
   // Writes the value of Update, if there is one, under the present lease. An error: it is to be written later.
   absl::Status Renew();

@@ -3,6 +3,7 @@
 #include <re2/re2.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "absl/strings/ascii.h"
@@ -31,6 +32,7 @@ using sandbox::Template;
 constexpr int64_t kLargestAnswer = 16 << 20;
 constexpr size_t kLongestPattern = 4096;
 constexpr int64_t kVerifierOutputBytes = 1 << 20;
+constexpr int kMostBreaks = 8;  // of a command that has judged no episode yet, which count as their agents'
 
 Tolerance ToleranceOf(const VerifierOptions& options) {
   return {.absolute = options.tolerance, .relative = options.relative_tolerance};
@@ -227,14 +229,22 @@ class CommandVerifier final : public AnswerVerifier {
     if (input.room == nullptr) return absl::InternalError("the verifier's command has no room to run in");
     const auto outcome = input.room->Run(command, limits_, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the verifier's command did not run");
-    return options_.reward_from == "json" ? FromJson(*outcome) : FromExitCode(*outcome);
+    auto verdict = options_.reward_from == "json" ? FromJson(*outcome) : FromExitCode(*outcome);
+    if (verdict.ok()) has_judged_ = true;
+    return verdict;
   }
 
   absl::Status Broken(const sandbox::Outcome& outcome) const {
-    if (outcome.ending == sandbox::Ending::kCancelled)
-      return absl::CancelledError("the verifier's command was cancelled");
-    return absl::InternalError(absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_),
-                                            "; its stderr: ", Quoted(Trimmed(outcome.err))));
+    const std::string what = absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_));
+    if (outcome.ending == sandbox::Ending::kCancelled) return absl::CancelledError(what);
+    if (outcome.ending == sandbox::Ending::kNoSpace) return absl::InternalError(what);
+    return BrokenContract(absl::StrCat(what, "; its stderr: ", Quoted(Trimmed(outcome.err))));
+  }
+  // Nobody can tell the agent's files from a wrong command but by other episodes.
+  absl::Status BrokenContract(const std::string& what) const {
+    if (has_judged_ || ++breaks_ <= kMostBreaks) return absl::DataLossError(what);
+    return absl::InternalError(
+        absl::StrCat(what, "; it broke in each of the first ", breaks_.load(), " episodes: mend verifier.command"));
   }
   bool TimedOutAsZero(const sandbox::Outcome& outcome) const {
     return options_.timeout_is_zero && outcome.ending == sandbox::Ending::kTimedOut;
@@ -251,8 +261,7 @@ class CommandVerifier final : public AnswerVerifier {
     const size_t newline = out.rfind('\n');
     auto report = ParseReport(newline == std::string::npos ? out : out.substr(newline + 1));
     if (!report.ok()) {
-      return absl::InternalError(
-          absl::StrCat("the last line of the verifier's command is ", report.status().message()));
+      return BrokenContract(absl::StrCat("the last line of the verifier's command is ", report.status().message()));
     }
     if (report->detail.empty()) report->detail = "scored by the verifier's command";
     return report;
@@ -260,6 +269,8 @@ class CommandVerifier final : public AnswerVerifier {
 
   const std::vector<Template> argv_;
   sandbox::Limits limits_;
+  mutable std::atomic<bool> has_judged_{false};
+  mutable std::atomic<int> breaks_{0};  // before it has judged an episode
 };
 
 class PostedVerifier final : public Verifier {

@@ -6,7 +6,11 @@
 //   the agent's     The answer is missing, malformed or too long. The verdict is reward 0, with the reason in `detail`
 //                   and the signal `answer_malformed`.
 //   the verifier's  The task lacks the expected field, or its value has the wrong kind; a pattern does not compile; a
-//                   command cannot run or breaks its contract. Verify returns an error, never a 0 to train on.
+//                   command cannot run. Verify returns an error, never a 0 to train on.
+//
+// A command that runs among the agent's files and breaks its contract (an unknown exit code, a signal, no time left) may do so for
+// them: the error is a room fault (DATA_LOSS, sandbox/room_fault.h), and the agent has failed. One that has broken in its first
+// episodes and judged none of them is the verifier's fault.
 #pragma once
 
 #include <cstdint>

@@ -3,17 +3,17 @@
 //   version 1   one folder per controller: memory/OWN/ingot-PID-K/N, pids/OWN/ingot-PID-K/N, cpu/OWN/ingot-PID-K/N
 //   version 2   one folder: OWN/ingot-PID-K/N, where OWN's controllers are delegated to this user
 //
-// OWN is this process's own group. Groups of processes that are gone are removed by the next Make.
+// Groups of processes that are gone are removed by the next Make (group_tree.h).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "sandbox/group_tree.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -36,19 +36,15 @@ class ControlGroup {
   const std::vector<Fd>& entrances() const { return entrances_; }
   // Times that the kernel killed a process because memory_bytes were used; 0 where it does not tell.
   int64_t MemoryKills() const;
+  // Of version 2, else "".
+  const std::string& folder2() const { return folder2_; }
 
  private:
   friend class ControlGroups;
   ControlGroup() = default;
   std::vector<std::string> folders_;
   std::vector<Fd> entrances_;
-  std::string memory_folder_;
-};
-
-// For tests: a tree of plain files in place of the kernel's.
-struct GroupTree {
-  std::string root = {};                                     // put before the paths of /proc and /sys
-  std::function<void(const std::string& folder)> fill = {};  // gives each new folder its files
+  std::string memory_folder_, folder2_;
 };
 
 class ControlGroups {
@@ -69,9 +65,6 @@ class ControlGroups {
   explicit ControlGroups(GroupTree tree) : tree_(std::move(tree)) {}
   absl::Status FindVersion1();
   absl::Status FindVersion2();
-  // False, with errno: it cannot be made.
-  bool MakeFolder(const std::string& folder) const;
-  absl::StatusOr<std::string> MakeOwnGroup(const std::string& folder) const;
 
   const GroupTree tree_;
   int version_ = 0;

@@ -12,12 +12,15 @@ namespace ingot::sandbox {
 namespace {
 
 constexpr uint64_t kLeastFreeBytes = 1 << 20;
+// Whoever passes a descriptor on receives it at once. A look may meet one by chance.
+constexpr int kMostLooksInFlight = 3;
 
 // Folders that come and go meanwhile are no error.
 class TreeCounter : public TreeVisitor {
  public:
   // `opens`: also counts what is in folders that their user has closed.
-  TreeCounter(const DiskLimits& limits, bool opens) : limits_(limits), opens_(opens) {}
+  TreeCounter(const DiskLimits& limits, bool opens, const DeletedFiles& deleted)
+      : limits_(limits), opens_(opens), bytes_(deleted.bytes), files_(deleted.files) {}
 
   absl::Status File(int /*folder*/, const std::string& /*name*/, const struct stat& info) override {
     return Count(info);
@@ -32,18 +35,20 @@ class TreeCounter : public TreeVisitor {
     return absl::OkStatus();
   }
   absl::Status Failed(const std::string& /*name*/) override { return absl::OkStatus(); }
+  bool exceeds() const {
+    return (limits_.bytes > 0 && bytes_ > limits_.bytes) || (limits_.files > 0 && files_ > limits_.files);
+  }
 
  private:
   absl::Status Count(const struct stat& info) {
     bytes_ += int64_t{info.st_blocks} * 512;
     ++files_;
-    const bool exceeds = (limits_.bytes > 0 && bytes_ > limits_.bytes) || (limits_.files > 0 && files_ > limits_.files);
-    return exceeds ? absl::ResourceExhaustedError("more than the limit") : absl::OkStatus();
+    return exceeds() ? absl::ResourceExhaustedError("more than the limit") : absl::OkStatus();
   }
 
   const DiskLimits limits_;
   const bool opens_;
-  int64_t bytes_ = 0, files_ = 0;
+  int64_t bytes_, files_;
 };
 
 }  // namespace
@@ -58,18 +63,21 @@ bool IsFull(const std::string& folder) {
 
 std::optional<Ending> DiskWatch::Fault(SteadyClock::time_point now) {
   if (now < next_) return std::nullopt;
-  const auto fault = Look(false);
+  const bool is_limited = limits_.bytes > 0 || limits_.files > 0;
+  const DeletedFiles deleted = is_limited ? FindDeletedFiles(room_, folder_.c_str()) : DeletedFiles();
+  looks_in_flight_ = deleted.in_flight > 0 ? looks_in_flight_ + 1 : 0;
+  const auto fault = looks_in_flight_ >= kMostLooksInFlight ? std::optional(Ending::kDiskFull) : Look(false, deleted);
   const auto took = SteadyClock::now() - now;
   next_ = SteadyClock::now() + std::max<SteadyClock::duration>(std::chrono::seconds(1), 5 * took);
   return fault;
 }
 
-std::optional<Ending> DiskWatch::FaultAtEnd() const { return Look(true); }
+std::optional<Ending> DiskWatch::FaultAtEnd() const { return Look(true, {}); }
 
-std::optional<Ending> DiskWatch::Look(bool opens) const {
+std::optional<Ending> DiskWatch::Look(bool opens, const DeletedFiles& deleted) const {
   if (limits_.bytes > 0 || limits_.files > 0) {
-    TreeCounter counter(limits_, opens);
-    if (!WalkTree(folder_, counter).ok()) return Ending::kDiskFull;
+    TreeCounter counter(limits_, opens, deleted);
+    if (counter.exceeds() || !WalkTree(folder_, counter).ok()) return Ending::kDiskFull;
   }
   return IsFull(folder_) ? std::optional(Ending::kNoSpace) : std::nullopt;
 }

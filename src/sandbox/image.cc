@@ -14,10 +14,11 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/checksum.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/waits.h"
+#include "sandbox/egress_list.h"
+#include "sandbox/image_build.h"
 #include "sandbox/image_inventory.h"
 #include "sandbox/image_tools.h"
 #include "sandbox/remove_tree.h"
@@ -85,29 +86,6 @@ std::string PlaceIn(const std::string& rootfs, const std::string& path) {
 
 namespace {
 
-// Of a registry's image: "//NAME". Of others: names, sizes and times of a file, or of all files of a folder.
-std::string Fingerprint(const std::string& kind, const std::string& path) {
-  std::vector<std::string> facts;
-  const auto add = [&facts](const fs::path& each) {
-    struct stat info;
-    if (lstat(each.c_str(), &info) != 0) return;
-    facts.push_back(
-        absl::StrCat(each.string(), " ", info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec));
-  };
-  std::error_code error;
-  if (kind == "docker") {
-    facts.push_back(path);
-  } else {
-    add(path);
-    if (fs::is_directory(path, error)) {
-      for (fs::recursive_directory_iterator it(path, error), end; !error && it != end; it.increment(error))
-        add(it->path());
-    }
-  }
-  std::sort(facts.begin(), facts.end());
-  return base::Hex(base::ContentKey(absl::StrCat(kind, "\n", absl::StrJoin(facts, "\n"))));
-}
-
 // The digest of the one manifest of an OCI layout.
 absl::StatusOr<std::string> DigestOf(const std::string& layout) {
   INGOT_ASSIGN_OR_RETURN(const base::json::value index, base::ParseJson(ReadText(layout + "/index.json")));
@@ -129,21 +107,6 @@ absl::StatusOr<std::string> AskRegistry(const std::string& name, const ImageTool
     if (IsImageDigest(std::string(line))) return std::string(line);
   }
   return absl::InvalidArgumentError("skopeo inspect printed no digest");
-}
-
-// Returns the archive of the image that buildah made.
-absl::StatusOr<std::string> Build(const std::string& folder, const ImageTools& tools) {
-  const std::string& scratch = tools.folder();
-  const std::string archive = scratch + "/built.tar";
-  const std::vector<std::string> buildah = {"buildah",   "--storage-driver", "vfs", "--root", scratch + "/storage",
-                                            "--runroot", scratch + "/run"};
-  std::vector<std::string> build = buildah;
-  build.insert(build.end(), {"bud", "--isolation", "chroot", "--tag", "ingot-image", folder});
-  INGOT_RETURN_IF_ERROR(tools.Run(build).status());
-  std::vector<std::string> push = buildah;
-  push.insert(push.end(), {"push", "ingot-image", "oci-archive:" + archive});
-  INGOT_RETURN_IF_ERROR(tools.Run(push).status());
-  return "oci-archive:" + archive;
 }
 
 }  // namespace
@@ -175,16 +138,22 @@ absl::StatusOr<Image> ImageStore::Load(const std::string& digest) const {
   return image;
 }
 
-absl::StatusOr<std::string> ImageStore::Unpack(const std::string& source, const ImageTools& tools) const {
-  const std::string layout = tools.folder() + "/layout", bundle = tools.folder() + "/bundle";
+absl::StatusOr<std::string> ImageStore::Unpack(const std::string& archive, const ImageTools& tools) const {
+  const std::string layout = tools.folder() + "/layout", unpacked = tools.folder() + "/unpacked",
+                    bundle = unpacked + "/bundle";
   INGOT_RETURN_IF_ERROR(
-      tools.Run({"skopeo", "--insecure-policy", "copy", source, "oci:" + layout + ":image"}).status());
+      tools.Run({"skopeo", "--insecure-policy", "copy", archive, "oci:" + layout + ":image"}).status());
   INGOT_ASSIGN_OR_RETURN(std::string digest, DigestOf(layout));
   const std::string place = ImageFolder(root_, digest);
   std::error_code error;
   if (fs::is_directory(place, error)) return digest;
+  fs::create_directory(unpacked, error);
+  const int64_t archive_bytes = std::max(SizeOf(layout), SizeOf(archive.substr(archive.find(':') + 1)));
+  const UnpackBound bound{.folder = unpacked, .archive_bytes = archive_bytes};
   // Without owners: rooms show all files as their own root's.
-  INGOT_RETURN_IF_ERROR(tools.Run({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}).status());
+  INGOT_RETURN_IF_ERROR(
+      tools.Run({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}, kToolPatience, bound)
+          .status());
   INGOT_RETURN_IF_ERROR(DropPrivilegeBits(bundle + "/rootfs"));
   fs::rename(bundle + "/config.json", bundle + "/image.json", error);
   for (fs::directory_iterator it(bundle, error), end; !error && it != end; it.increment(error)) {
@@ -197,33 +166,6 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& source, const 
     return absl::UnavailableError(absl::StrCat("cannot put an image into ", place, ": ", error.message()));
   }
   return digest;
-}
-
-absl::StatusOr<ImageStore::Source> ImageStore::ParseSource(const std::string& text) const {
-  const size_t colon = text.find(':');
-  Source source;
-  source.kind = text.substr(0, colon);
-  source.path = colon == std::string::npos ? "" : text.substr(colon + 1);
-  static const std::vector<std::string> kinds = {"oci-archive", "docker-archive", "oci",
-                                                 "dockerfile",  "folder",         "docker"};
-  const bool is_remote = source.kind == "docker";
-  if (source.path.empty() || std::find(kinds.begin(), kinds.end(), source.kind) == kinds.end() ||
-      (is_remote && (!source.path.starts_with("//") || source.path.size() == 2))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the image '", text, "' is none of oci-archive:FILE, docker-archive:FILE, ",
-                     "oci:FOLDER, dockerfile:FOLDER, folder:FOLDER, docker://NAME and sha256:HEX"));
-  }
-  std::error_code error;
-  if (!is_remote && !fs::exists(source.path, error)) {
-    return absl::NotFoundError(absl::StrCat("there is no ", source.path, ", which the image '", text, "' names"));
-  }
-  if (is_remote) {
-    source.moves = !IsImageDigest(source.path.substr(source.path.rfind('@') + 1));
-  } else {
-    source.path = fs::absolute(source.path).string();
-  }
-  if (source.kind != "folder") source.record = absl::StrCat(root_, "/sources/", Fingerprint(source.kind, source.path));
-  return source;
 }
 
 ImageStore::Record ImageStore::ReadRecord(const Source& source) {
@@ -322,7 +264,7 @@ absl::StatusOr<Image> ImageStore::Fetch(const Source& source) {
     return !std::exchange(swept_, true);
   }();
   if (is_first) RemoveStaleScratch(root_);
-  const absl::StatusOr<ImageTools> tools = ImageTools::Make(root_, limits_, cancel_);
+  const absl::StatusOr<ImageTools> tools = ImageTools::Make(root_, options_.limits, cancel_);
   Record record = ReadRecord(source);
   if (source.moves) {
     INGOT_ASSIGN_OR_RETURN(auto last, Compare(source, tools, record));
@@ -331,7 +273,8 @@ absl::StatusOr<Image> ImageStore::Fetch(const Source& source) {
   INGOT_RETURN_IF_ERROR(tools.status());
   std::string archive = source.Name();
   if (source.kind == "dockerfile") {
-    INGOT_ASSIGN_OR_RETURN(archive, Build(source.path, *tools));
+    INGOT_ASSIGN_OR_RETURN(const EgressList hosts, EgressList::Parse(options_.build_hosts));
+    INGOT_ASSIGN_OR_RETURN(archive, BuildImage(source.path, hosts, *tools));
   }
   INGOT_ASSIGN_OR_RETURN(record.digest, Unpack(archive, *tools));
   INGOT_RETURN_IF_ERROR(WriteRecord(source, record, *tools));
@@ -340,12 +283,26 @@ absl::StatusOr<Image> ImageStore::Fetch(const Source& source) {
 }
 
 absl::StatusOr<Image> ImageStore::Resolve(const std::string& text) {
-  if (IsImageDigest(text)) {
-    Hold();
-    return Load(text);
-  }
-  INGOT_ASSIGN_OR_RETURN(const Source source, ParseSource(text));
+  if (IsImageDigest(text)) return Held(text);
+  INGOT_ASSIGN_OR_RETURN(const ImageSource named, ParseImageSource(text));
+  return ResolveSource(text, named);
+}
+
+absl::StatusOr<Image> ImageStore::ResolveStrangers(const std::string& text) {
+  if (IsImageDigest(text)) return Held(text);
+  INGOT_ASSIGN_OR_RETURN(const ImageSource named, ParseStrangersSource(text, options_.folders));
+  return ResolveSource(text, named);
+}
+
+absl::StatusOr<Image> ImageStore::Held(const std::string& digest) {
+  Hold();
+  return Load(digest);
+}
+
+absl::StatusOr<Image> ImageStore::ResolveSource(const std::string& text, const ImageSource& named) {
+  Source source{named, ""};
   if (source.kind == "folder") return Image{.digest = "", .rootfs = source.path, .env = {}, .working_dir = "/"};
+  source.record = absl::StrCat(root_, "/sources/", Fingerprint(source));
   Hold();
   if (auto image = Find(source)) return *std::move(image);
   INGOT_RETURN_IF_ERROR(TakeTurn(source));

@@ -10,8 +10,8 @@
 // A registry's digest of a name is of its manifest, or of its list of manifests for several platforms. An image's digest is of
 // the manifest in the unpacked layout, in OCI's form. They differ for one and the same image.
 //
-// An image is a stranger's: the tools keep its members below rootfs/, whatever links and names it has, and check digests.
-// Files lose the bits setuid and setgid and their capabilities, which would count outside of rooms.
+// An image is a stranger's: the tools keep its members below rootfs/, whatever links and names it has, and check digests. What it
+// may take of the disk, sandbox/image_limits.h says. The steps of a Dockerfile run in a sandbox (sandbox/build_sandbox.h). Files lose the bits setuid and setgid and their capabilities, which would count outside of rooms.
 //
 // Threads and processes may share a store: an unpacked image is put in its place by a rename. Thread safe: sources are unpacked
 // beside each other, and threads with the same source wait for one unpacking. If that fails, all who waited get its error.
@@ -22,11 +22,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "sandbox/disk_watch.h"
+#include "sandbox/image_limits.h"
+#include "sandbox/image_source.h"
 #include "sandbox/process.h"
 #include "sandbox/spawn.h"
 
@@ -45,13 +47,19 @@ std::string PlaceIn(const std::string& rootfs, const std::string& path);
 
 class ImageTools;
 
+struct ImageStoreOptions {
+  ImageLimits limits = {};
+  // Hosts that builds of Dockerfiles may reach, as EgressList has them.
+  std::vector<std::string> build_hosts = {};
+  // Where images lie that strangers may name (ParseStrangersSource).
+  std::vector<std::string> folders = {};
+};
+
 class ImageStore {
  public:
-  // `limits`: of one image while it is unpacked or built, with the archive's copy. `clock`: of the hours between questions to
-  // registries.
-  explicit ImageStore(std::string root, const DiskLimits& limits = {.bytes = int64_t{64} << 30, .files = 4'000'000},
-                      const base::Clock& clock = base::Clock::Real())
-      : root_(std::move(root)), limits_(limits), clock_(clock) {}
+  // `clock`: of the hours between questions to registries.
+  explicit ImageStore(std::string root, ImageStoreOptions options = {}, const base::Clock& clock = base::Clock::Real())
+      : root_(std::move(root)), options_(std::move(options)), clock_(clock) {}
 
   // `source` is one of
   //   oci-archive:FILE, docker-archive:FILE    an archive, as `podman save` and `docker save` write it
@@ -65,8 +73,11 @@ class ImageStore {
   // object. Without an answer the copy pulled last is used, with a warning. A name with "@sha256:" at its end is never asked for.
   //
   // INVALID_ARGUMENT: another word, or not an image; NOT_FOUND: no such file, or a tool is not installed; RESOURCE_EXHAUSTED:
-  // larger than the limits; CANCELLED: see Stop. The message has the last line of the tool that failed.
+  // larger than the limits, or the disk is full; FAILED_PRECONDITION: this machine or user cannot build Dockerfiles; CANCELLED: see Stop. The message has the last line of the tool that failed.
   absl::StatusOr<Image> Resolve(const std::string& source);
+  // The same for a text that somebody else wrote: data of a task, a request of a client. PERMISSION_DENIED: it names a path that is
+  // in none of ImageStoreOptions::folders, or nothing.
+  absl::StatusOr<Image> ResolveStrangers(const std::string& source);
 
   // Ends the tools that run, and from here on any that begins: their callers get CANCELLED. An image that needs none
   // resolves as before.
@@ -75,12 +86,8 @@ class ImageStore {
   const std::string& root() const { return root_; }
 
  private:
-  struct Source {
-    std::string kind;
-    std::string path;    // absolute; of a registry's image "//NAME"
+  struct Source : ImageSource {
     std::string record;  // the file in sources/
-    bool moves = false;  // the registry may name another image by it later
-    std::string Name() const { return absl::StrCat(kind, ":", path); }
   };
   // The content of a Source's file. Older files have the first line alone.
   struct Record {
@@ -88,7 +95,9 @@ class ImageStore {
     std::string registry_digest;  // empty = of no registry, or pinned
   };
 
-  absl::StatusOr<Source> ParseSource(const std::string& text) const;
+  absl::StatusOr<Image> Held(const std::string& digest);
+  // `text`: as it was written, for errors.
+  absl::StatusOr<Image> ResolveSource(const std::string& text, const ImageSource& named);
   static Record ReadRecord(const Source& source);
   static absl::Status WriteRecord(const Source& source, const Record& record, const ImageTools& tools);
   absl::StatusOr<Image> Load(const std::string& digest) const;
@@ -100,7 +109,7 @@ class ImageStore {
   // which is to be pulled.
   absl::StatusOr<std::optional<Image>> Compare(const Source& source, const absl::StatusOr<ImageTools>& tools,
                                                Record& record);
-  absl::StatusOr<std::string> Unpack(const std::string& source, const ImageTools& tools) const;
+  absl::StatusOr<std::string> Unpack(const std::string& archive, const ImageTools& tools) const;
 
   struct Turn {
     bool has_ended = false;
@@ -115,7 +124,7 @@ class ImageStore {
   void Hold();
 
   const std::string root_;
-  const DiskLimits limits_;
+  const ImageStoreOptions options_;
   const base::Clock& clock_;
   Cancellation cancel_;
   base::Mutex mu_;  // of moments alone; no tool runs under it

@@ -8,13 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_split.h"
 #include "base/log.h"
@@ -25,10 +24,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string ReadText(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
+// The end of a log: a build may write without an end.
+std::string ReadTail(int fd) {
+  constexpr off_t kMost = 64 * 1024;
+  struct stat info;
+  if (fstat(fd, &info) != 0) return "";
+  std::string text(static_cast<size_t>(std::min(info.st_size, kMost)), '\0');
+  const ssize_t got = pread(fd, text.data(), text.size(), std::max<off_t>(0, info.st_size - kMost));
+  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  return text;
 }
 
 std::string LastLineOf(const std::string& text) {
@@ -36,11 +40,51 @@ std::string LastLineOf(const std::string& text) {
   return lines.empty() ? "it said nothing" : lines.back();
 }
 
-// Of a fault of the disk while an image is unpacked.
-absl::Status StatusOf(Ending fault) {
-  return absl::ResourceExhaustedError(fault == Ending::kNoSpace ? "the disk of the image store is full"
-                                                                : "the image is larger than the store's limits");
-}
+std::string Bytes(int64_t bytes) { return absl::StrCat(bytes, " bytes"); }
+
+// The bounds of a tool that runs.
+class Bounds {
+ public:
+  Bounds(const ImageLimits& limits, const std::string& folder, const std::optional<UnpackBound>& unpack)
+      : limits_(limits), folder_(folder), disk_(folder, limits.disk) {
+    if (!unpack.has_value()) return;
+    archive_bytes_ = unpack->archive_bytes;
+    unpacked_.emplace(unpack->folder, DiskLimits{.bytes = MostUnpacked(limits, archive_bytes_), .files = 0});
+  }
+
+  absl::Status Check(DiskWatch::SteadyClock::time_point now) {
+    INGOT_RETURN_IF_ERROR(CheckReserve(limits_, folder_));
+    INGOT_RETURN_IF_ERROR(OfDisk(disk_.Fault(now)));
+    return unpacked_.has_value() ? OfRatio(unpacked_->Fault(now)) : absl::OkStatus();
+  }
+  // Once the tool has ended.
+  absl::Status CheckAtEnd() const {
+    INGOT_RETURN_IF_ERROR(CheckReserve(limits_, folder_));
+    INGOT_RETURN_IF_ERROR(OfDisk(disk_.FaultAtEnd()));
+    return unpacked_.has_value() ? OfRatio(unpacked_->FaultAtEnd()) : absl::OkStatus();
+  }
+
+ private:
+  absl::Status OfDisk(const std::optional<Ending>& fault) const {
+    if (!fault.has_value()) return absl::OkStatus();
+    if (*fault == Ending::kNoSpace) return absl::ResourceExhaustedError("the disk of the image store is full");
+    return absl::ResourceExhaustedError(absl::StrCat("the image is larger than the store's limits, ",
+                                                     Bytes(limits_.disk.bytes), " and ", limits_.disk.files, " files"));
+  }
+  absl::Status OfRatio(const std::optional<Ending>& fault) const {
+    if (fault != Ending::kDiskFull) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the image unpacks to more than ", Bytes(MostUnpacked(limits_, archive_bytes_)),
+                     ", the bound of an archive of ", Bytes(archive_bytes_), " (", limits_.ratio,
+                     " times its size, at least ", Bytes(limits_.free_bytes), ")"));
+  }
+
+  const ImageLimits& limits_;
+  const std::string& folder_;
+  DiskWatch disk_;
+  int64_t archive_bytes_ = 0;
+  std::optional<DiskWatch> unpacked_;
+};
 
 // Invalid: a sweep took the folder before it was locked. A file system without locks has no sweeps either.
 Fd LockScratch(const std::string& folder) {
@@ -54,11 +98,12 @@ Fd LockScratch(const std::string& folder) {
 
 }  // namespace
 
-absl::StatusOr<ImageTools> ImageTools::Make(const std::string& root, const DiskLimits& limits,
+absl::StatusOr<ImageTools> ImageTools::Make(const std::string& root, const ImageLimits& limits,
                                             const Cancellation& cancel) {
   constexpr int kMostSweeps = 5;
   std::error_code error;
   fs::create_directories(root, error);
+  INGOT_RETURN_IF_ERROR(CheckReserve(limits, root));
   std::string why = error ? error.message() : "";
   for (int i = 0; i < kMostSweeps && why.empty(); ++i) {
     std::string path = absl::StrCat(root, "/", kScratchPrefix, "XXXXXX");
@@ -79,38 +124,52 @@ ImageTools::~ImageTools() {
     INGOT_LOG(warn, "the scratch folder {} stays in part: {}", folder_, std::string(removed.message()));
 }
 
-absl::StatusOr<std::string> ImageTools::Run(const std::vector<std::string>& argv, std::chrono::seconds patience) const {
-  const std::string log = folder_ + "/log";
+absl::StatusOr<std::string> ImageTools::Run(const std::vector<std::string>& argv, std::chrono::seconds patience,
+                                            const std::optional<UnpackBound>& bound) const {
   const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Fd out(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
-  if (!null.valid() || !out.valid()) return ErrnoStatus(errno, absl::StrCat("cannot write ", log));
+  if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
   Command command{.argv = argv,
                   .env = InheritedEnvironment({"PATH", "HOME", "HTTPS_PROXY", "SSL_CERT_FILE"}),
                   .working_dir = "/",
                   .stdin_text = ""};
   command.env["XDG_RUNTIME_DIR"] = folder_;
   command.env["TMPDIR"] = folder_;
-  // The parent of the tool is this thread, which waits for it.
-  const absl::StatusOr<pid_t> pid = Spawn(command, {null.get(), out.get(), out.get()}, {.dies_with_its_thread = true});
-  if (!pid.ok()) {
+  const auto start = [&](int out) -> absl::StatusOr<pid_t> {
+    // The parent of the tool is this thread, which waits for it.
+    const absl::StatusOr<pid_t> pid = Spawn(command, {null.get(), out, out}, {.dies_with_its_thread = true});
+    if (pid.ok()) return pid;
     return base::Annotate(pid.status(),
                           absl::StrCat("images need ", argv[0], " (scripts/setup.sh services installs it)"));
-  }
-  INGOT_ASSIGN_OR_RETURN(const int status, Await(*pid, argv[0], patience));
-  std::string output = ReadText(log);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
-  return absl::InvalidArgumentError(absl::StrCat(argv[0], " failed: ", LastLineOf(output)));
+  };
+  return RunStarted(argv[0], start, patience, bound);
 }
 
-absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::chrono::seconds patience) const {
+absl::StatusOr<std::string> ImageTools::RunStarted(const std::string& name,
+                                                   const std::function<absl::StatusOr<pid_t>(int out)>& start,
+                                                   std::chrono::seconds patience,
+                                                   const std::optional<UnpackBound>& bound) const {
+  const std::string log = folder_ + "/log";
+  const Fd out(open(log.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+  if (!out.valid()) return ErrnoStatus(errno, absl::StrCat("cannot write ", log));
+  // Nobody reads by the descriptor that others write to.
+  const Fd written(open(log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  INGOT_ASSIGN_OR_RETURN(const pid_t pid, start(written.get()));
+  INGOT_ASSIGN_OR_RETURN(const int status, Await(pid, name, patience, bound));
+  std::string output = ReadTail(out.get());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
+  return absl::InvalidArgumentError(absl::StrCat(name, " failed: ", LastLineOf(output)));
+}
+
+absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::chrono::seconds patience,
+                                      const std::optional<UnpackBound>& bound) const {
   const auto deadline = DiskWatch::SteadyClock::now() + patience;
-  DiskWatch disk(folder_, limits_);
+  Bounds bounds(limits_, folder_, bound);
   const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   absl::Status ended;
   pollfd events[] = {{process.get(), POLLIN, 0}, {cancel_.fd(), POLLIN, 0}};
   while (ended.ok() && poll(events, 2, 200) <= 0) {
     const auto now = DiskWatch::SteadyClock::now();
-    if (const auto fault = disk.Fault(now)) ended = StatusOf(*fault);
+    ended = bounds.Check(now);
     if (now >= deadline) {
       ended = absl::DeadlineExceededError(
           absl::StrCat(name, " has not ended within ", patience.count(), " s, and was killed"));
@@ -121,7 +180,7 @@ absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::c
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   INGOT_RETURN_IF_ERROR(ended);
-  if (const auto fault = disk.FaultAtEnd()) return StatusOf(*fault);
+  INGOT_RETURN_IF_ERROR(bounds.CheckAtEnd());
   return status;
 }
 

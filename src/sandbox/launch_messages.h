@@ -24,17 +24,18 @@ enum WallPart : uint32_t {
   kMountNamespace = 1 << 3,
   kPrivateProc = 1 << 4,
   kKeepsCapabilities = 1 << 5,  // no part but a hole: commands keep capabilities and may gain more
-  kNetNamespace = 1 << 6,       // with IPC and host name; the loopback interface has one listener, the gateway's
-  kRootFolder = 1 << 7,         // a root folder with what SetUp shows, read-only, and nothing else
-  kSeccomp = 1 << 8,            // SetUp's filter of system calls
-  kLandlock = 1 << 9,           // files, TCP ports, signals and abstract sockets, where there are no namespaces
+  kNetNamespace = 1 << 6,       // the loopback interface has one listener, the gateway's
+  kRootFolder =
+      1 << 7,  // a root folder with what SetUp shows, read-only, and nothing else; IPC and host name are the room's
+  kSeccomp = 1 << 8,   // SetUp's filter of system calls
+  kLandlock = 1 << 9,  // files, TCP ports, signals and abstract sockets, where there are no namespaces
 };
 
 // The steps of a start, in order. A failure names its step.
 enum class LaunchStep : int32_t {
   kNone,           // no failure
   kMessage,        // the message or its file is malformed
-  kGroup,          // a control group; `index` counts them
+  kGroup,          // a control group; `index` counts them, -1 = the one that commands enter
   kNamespaces,     // clone or unshare
   kIdMap,          // ids of a user namespace
   kMounts,         // mounts of the own mount namespace
@@ -60,12 +61,15 @@ struct LaunchFailure {
   int32_t index = 0;
 };
 
-// Follows: the work root; `hidden` strings, "d" + path of a folder or "f" + path of a file; `visible` paths; the filter.
+// Follows: the work root; `hidden` strings, "d" + path of a folder or "f" + path of a file; `visible` paths; `sources` paths;
+// the filter.
 struct SetUpHeader {
   uint32_t walls = 0;
   uint32_t hidden = 0;
   uint32_t visible = 0;       // paths that rooms see, read-only
+  uint32_t sources = 0;       // paths at or below which root folders of images may lie
   uint32_t filter_bytes = 0;  // a program of struct sock_filter
+  uint32_t left_out = 0;      // a Measure, for tests; 0 = none
 };
 // Descriptors of a SetUp: the file.
 inline constexpr int kSetUpDescriptors = 1;
@@ -84,9 +88,12 @@ struct RoomHeader {
   uint32_t layered = 0;    // 1 = work/ and home/ are overlays, also without a layer
   uint32_t binds = 0;      // folders of the room that are seen at another path too
   uint32_t shm_bytes = 0;  // of /dev/shm
+  uint32_t freezer = 0;    // version of the control group that commands enter and that makes them stand still; 0 = none
 };
-// Descriptors of an Open: the file, the room's socket, then up to four files that the first process writes itself into.
+// Descriptors of an Open: the file, the room's socket, then up to four files that the first process writes itself into. With a
+// freezer two more: the file that each command writes itself into, and the one that lets frozen commands run on.
 inline constexpr int kMostGroups = 4;
+inline constexpr int kFreezerDescriptors = 2;
 inline constexpr int kOpenDescriptors = 2;
 
 struct LaunchLimit {
@@ -123,9 +130,6 @@ inline constexpr int kMostReportDescriptors = 3;
 // Bytes that Ingot sends over the socket of a start.
 inline constexpr char kTerminate = 'T';  // SIGTERM to every process of the room
 inline constexpr char kKill = 'K';       // the end of all of them; the report follows
-// Bytes that Ingot sends over the socket of a room while a command runs.
-inline constexpr char kFreeze = 'F';  // SIGSTOP to every process of the room; kFreeze comes back
-inline constexpr char kThaw = 'C';    // SIGCONT
 // A byte that Ingot sends over the socket of a room between commands: kSocket comes back, with a TCP socket of the room's
 // network that is neither bound nor connected.
 inline constexpr char kSocket = 'N';

@@ -15,49 +15,25 @@
 
 #include "base/log.h"
 #include "base/waits.h"
-
-// The linker's names of the embedded program (CMakeLists.txt).
-extern "C" const char _binary_ingot_launcher_start[];
-extern "C" const char _binary_ingot_launcher_end[];
+#include "sandbox/launch_socket.h"
 
 namespace ingot::sandbox {
 namespace {
 
-// A launcher answers its SetUp within milliseconds; a machine under load may need more.
-constexpr int kSetUpPatienceMs = 10'000;
+// A launcher answers its SetUp within milliseconds, or seconds where it looks through shown folders.
+constexpr int kSetUpPatienceMs = 60'000;
 constexpr int kOpenPatienceMs = 60'000;
 constexpr std::chrono::seconds kEndPatience{10};
 constexpr int kSocketPatienceMs = 10'000;
-constexpr int kMostDescriptors = kOpenDescriptors + kMostGroups;
-
-absl::StatusOr<Fd> MemoryFile(const char* name, std::string_view content) {
-  Fd file(memfd_create(name, MFD_CLOEXEC));
-  if (!file.valid()) return ErrnoStatus(errno, "cannot make a file in memory");
-  while (!content.empty()) {
-    const ssize_t wrote = write(file.get(), content.data(), content.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return ErrnoStatus(errno, "cannot write a file in memory");
-    content.remove_prefix(static_cast<size_t>(wrote));
-  }
-  return file;
-}
-
-template <typename Header>
-std::string Parcel(const Header& header) {
-  return std::string(reinterpret_cast<const char*>(&header), sizeof(header));
-}
-
-void AddString(std::string& parcel, std::string_view text) {
-  parcel += text;
-  parcel += '\0';
-}
 
 std::string SetUpParcel(const LauncherOptions& options) {
   std::string strings;
   SetUpHeader header{.walls = options.walls,
                      .hidden = 0,
                      .visible = static_cast<uint32_t>(options.visible.size()),
-                     .filter_bytes = static_cast<uint32_t>(options.filter.size())};
+                     .sources = static_cast<uint32_t>(options.sources.size()),
+                     .filter_bytes = static_cast<uint32_t>(options.filter.size()),
+                     .left_out = static_cast<uint32_t>(options.left_out)};
   AddString(strings, options.work_root);
   for (const std::string& path : options.hidden) {
     struct stat info;
@@ -65,7 +41,9 @@ std::string SetUpParcel(const LauncherOptions& options) {
     AddString(strings, absl::StrCat(S_ISDIR(info.st_mode) ? "d" : "f", path));
     ++header.hidden;
   }
-  for (const std::string& path : options.visible) AddString(strings, path);
+  for (const auto* paths : {&options.visible, &options.sources}) {
+    for (const std::string& path : *paths) AddString(strings, path);
+  }
   return Parcel(header) + strings + options.filter;
 }
 
@@ -75,7 +53,8 @@ std::string OpenParcel(const OpenOptions& room) {
                           .layers = static_cast<uint32_t>(room.layers.size()),
                           .layered = room.layered ? 1u : 0u,
                           .binds = static_cast<uint32_t>(room.binds.size()),
-                          .shm_bytes = static_cast<uint32_t>(room.shm_bytes)};
+                          .shm_bytes = static_cast<uint32_t>(room.shm_bytes),
+                          .freezer = room.freezer != nullptr ? static_cast<uint32_t>(room.freezer->version()) : 0};
   std::string parcel = Parcel(header);
   for (const std::string* text : {&room.work_root, &room.room, &room.image}) AddString(parcel, *text);
   for (const auto* strings : {&room.layers, &room.binds}) {
@@ -100,39 +79,6 @@ std::string StartParcel(const StartOptions& start) {
     for (const std::string& text : *strings) AddString(parcel, text);
   }
   return parcel;
-}
-
-// One byte with descriptors. False: the other end is gone (errno).
-bool SendDescriptors(int socket, const std::vector<int>& fds) {
-  char byte = 0;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kMostDescriptors)] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = buffer;
-  message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-  cmsghdr* const control = CMSG_FIRSTHDR(&message);
-  control->cmsg_level = SOL_SOCKET;
-  control->cmsg_type = SCM_RIGHTS;
-  control->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-  memcpy(CMSG_DATA(control), fds.data(), sizeof(int) * fds.size());
-  ssize_t sent;
-  do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
-  while (sent < 0 && errno == EINTR);
-  return sent >= 0;
-}
-
-struct SocketPair {
-  Fd ours, theirs;
-};
-
-absl::StatusOr<SocketPair> MakeSocketPair() {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return ErrnoStatus(errno, "cannot make a pair of sockets");
-  }
-  return SocketPair{Fd(ends[0]), Fd(ends[1])};
 }
 
 // Whether messages that come over `socket` have the process that sent them.
@@ -261,16 +207,15 @@ void Launcher::End() {
 }
 
 absl::Status Launcher::Begin(LaunchFailure& failure) {
-  const std::string_view program(_binary_ingot_launcher_start,
-                                 static_cast<size_t>(_binary_ingot_launcher_end - _binary_ingot_launcher_start));
-  INGOT_ASSIGN_OR_RETURN(const Fd file, MemoryFile("ingot-launcher", program));
+  INGOT_ASSIGN_OR_RETURN(const Fd file, LauncherProgram());
   INGOT_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
   INGOT_ASSIGN_OR_RETURN(const Fd set_up, MemoryFile("ingot-launcher-set-up", SetUpParcel(options_)));
   const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
   const Command command{.argv = {"ingot-launcher"}, .env = {}, .working_dir = "/", .stdin_text = ""};
+  // Rooms limit the core files of their commands. The launcher writes none, as it cannot be traced.
   const absl::StatusOr<pid_t> pid =
-      Spawn(command, {pair.theirs.get(), null.get(), null.get()}, {.program_fd = file.get()});
+      Spawn(command, {pair.theirs.get(), null.get(), null.get()}, {.dumps_core = true, .program_fd = file.get()});
   if (!pid.ok()) {
     return base::Annotate(pid.status(),
                           "cannot start the launcher of agents, a file in memory (the sysctl vm.memfd_noexec must not "
@@ -296,6 +241,7 @@ absl::StatusOr<OpenedRoom> Launcher::Open(const OpenOptions& options, LaunchFail
   INGOT_ASSIGN_OR_RETURN(SocketPair pair, MakeSocketPair());
   std::vector<int> fds = {parcel.get(), pair.theirs.get()};
   fds.insert(fds.end(), options.groups.begin(), options.groups.end());
+  if (options.freezer != nullptr) fds.insert(fds.end(), {options.freezer->entrance(), options.freezer->state()});
   OpenedRoom room;
   room.socket = std::move(pair.ours);
   NameSenders(room.socket, true);

@@ -17,7 +17,9 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "sandbox/freezer.h"
 #include "sandbox/launch_messages.h"
+#include "sandbox/measures.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -25,9 +27,11 @@ namespace ingot::sandbox {
 struct LauncherOptions {
   uint32_t walls = 0;  // WallPart
   std::string work_root;
-  std::vector<std::string> hidden;   // with kMountNamespace: absolute paths; missing ones are skipped
-  std::vector<std::string> visible;  // with kRootFolder or kLandlock: absolute paths that rooms see
-  std::string filter;                // with kSeccomp: struct sock_filter's bytes
+  std::vector<std::string> hidden;    // with kMountNamespace: absolute paths; missing ones are skipped
+  std::vector<std::string> visible;   // with kRootFolder or kLandlock: absolute paths that rooms see
+  std::vector<std::string> sources;   // with kRootFolder: paths at or below which root folders of images may lie
+  std::string filter;                 // with kSeccomp: struct sock_filter's bytes
+  Measure left_out = Measure::kNone;  // for tests
 };
 
 // One room, as RoomHeader has it.
@@ -40,6 +44,7 @@ struct OpenOptions {
   std::vector<std::string> layers;
   std::vector<std::string> binds;  // "FOLDER=PATH"
   std::vector<int> groups;         // descriptors of ControlGroup's entrances
+  const Freezer* freezer = nullptr;
 };
 
 // An open room. Its first process ends when `socket` is closed.

@@ -2,81 +2,81 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
-#include <system_error>
 
-#include "sandbox/link_tree.h"
-#include "sandbox/remove_tree.h"
-#include "sandbox/spawn.h"
+#include "sandbox/copy_tree.h"
+#include "sandbox/open_below.h"
 
 namespace ingot::sandbox {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::minutes kCopyPatience{30};
-
-absl::Status RunCopier(const std::vector<std::string>& argv) {
-  const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  const Command command{.argv = argv, .env = {{"PATH", "/usr/bin:/bin"}}, .working_dir = "/", .stdin_text = ""};
-  INGOT_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, {null.get(), null.get(), null.get()}, {}));
-  INGOT_ASSIGN_OR_RETURN(const int status, AwaitChild(pid, argv.front(), kCopyPatience));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("cannot copy all of ", argv[argv.size() - 2], " to ", argv.back()));
-}
-
-// The folder `to` gets the owner and mode of `from`, which is another layer's; nothing of it can be read by links.
-absl::Status MakeLike(const fs::path& from, const fs::path& to) {
+// Makes the folder `name` with the owner and mode of `from`, which is another layer's; nothing of it can be read by links. An agent
+// that closed `from` does not close the way through the copy.
+absl::StatusOr<Fd> MakeLike(const Fd& from, int parent, const std::string& name) {
   struct stat info;
-  if (lstat(from.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot look at ", from.string()));
-  if (mkdir(to.c_str(), 0700) != 0 || lchown(to.c_str(), info.st_uid, info.st_gid) != 0 ||
-      chmod(to.c_str(), info.st_mode & 0777) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("cannot make ", to.string()));
+  if (fstat(from.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot look at '", name, "' of a layer"));
+  Fd made;
+  if (mkdirat(parent, name.c_str(), 0700) == 0) made = OpenBelow(parent, name, kOpenFolder);
+  if (made.valid() && fchown(made.get(), info.st_uid, info.st_gid) == 0 &&
+      fchmod(made.get(), (info.st_mode & 0777) | 0555) == 0) {
+    return made;
   }
-  return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("cannot make '", name, "' of a layer"));
 }
 
-// Removes from `to` what the entries of `layer` hide without replacing it: a copy merges folders and replaces files.
-absl::Status RemoveHidden(const fs::path& layer, const fs::path& to) {
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(layer, error), end; !error && it != end; it.increment(error)) {
-    const fs::path below = to / fs::relative(it->path(), layer);
-    const bool is_folder = it->is_directory() && !it->is_symlink();
-    const fs::file_status there = fs::symlink_status(below, error);
-    error.clear();  // nothing is there
-    if (!fs::exists(there)) continue;
-    const bool merges = is_folder && there.type() == fs::file_type::directory && !IsOpaque(it->path().string());
-    if (!merges && (is_folder || there.type() == fs::file_type::directory))
-      INGOT_RETURN_IF_ERROR(RemoveTree(below.string()));
+// The way down in a layer to one of its folders. Nothing on it need be there.
+class Descent {
+ public:
+  explicit Descent(Fd top) : top_(std::move(top)), at_(fcntl(top_.get(), F_DUPFD_CLOEXEC, 3)) {}
+
+  // False: the layer has nothing there, and hides nothing of lower ones.
+  bool GoDown(const std::string& name) {
+    const bool was_there = is_there_;
+    Fd next = was_there ? OpenBelow(at_.get(), name, O_PATH | O_DIRECTORY | O_CLOEXEC) : Fd();
+    const bool is_missing = !was_there || (!next.valid() && errno == ENOENT);
+    if (is_missing && !hides_) return false;
+    is_there_ = next.valid();
+    hides_ = hides_ || !is_there_ || IsOpaque(next.get());
+    if (is_there_) parent_ = std::exchange(at_, std::move(next));
+    name_ = name;
+    return true;
   }
-  if (!error) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("cannot merge the layer ", layer.string(), ": ", error.message()));
-}
+  const Fd& like() const { return is_there_ ? at_ : top_; }  // whose owner and mode a copy of this place gets
+  bool is_there() const { return is_there_; }
+  bool hides() const { return hides_; }  // what lower layers have there
+  int parent() const { return parent_.get(); }
+  const std::string& name() const { return name_; }
+
+ private:
+  const Fd top_;
+  Fd parent_, at_;
+  std::string name_;
+  bool is_there_ = true, hides_ = false;
+};
 
 }  // namespace
 
-bool IsOpaque(const std::string& folder) {
+bool IsOpaque(int folder) {
+  const std::string path = absl::StrCat("/proc/self/fd/", folder);
   for (const char* const name : {kOpaqueOfRoot, kOpaqueOfUsers}) {
     char mark = 0;
-    if (lgetxattr(folder.c_str(), name, &mark, 1) == 1 && mark == 'y') return true;
+    if (getxattr(path.c_str(), name, &mark, 1) == 1 && mark == 'y') return true;
   }
   return false;
 }
 
-absl::Status CopyFiles(const std::string& from, const std::string& to) {
-  return RunCopier({"cp", "-a", "--reflink=auto", "--remove-destination", from + "/.", to});
-}
-
-absl::Status MergeLayers(const std::vector<std::string>& layers, const std::string& to) {
-  for (const std::string& layer : layers) {
-    INGOT_RETURN_IF_ERROR(RemoveHidden(layer, to));
-    INGOT_RETURN_IF_ERROR(CopyFiles(layer, to));
+absl::Status MergeLayers(const std::vector<std::shared_ptr<const Layer>>& layers, const std::string& part, int to) {
+  for (const auto& layer : layers) {
+    INGOT_ASSIGN_OR_RETURN(const Fd folder, layer->Open());
+    struct stat info;
+    if (fstatat(folder.get(), part.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) continue;
+    INGOT_RETURN_IF_ERROR(CopyTree(folder.get(), part, to, {.links = true, .merges = true}));
   }
   return absl::OkStatus();
 }
@@ -87,30 +87,26 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
   INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(work_root, std::nullopt));
   // It goes before the layer that it leads to.
   const std::shared_ptr<const Layer> one(new Layer(std::move(made)), [layer](const Layer* each) { delete each; });
-  chmod(one->path().c_str(), 0711);  // overlays of rooms read through it
   for (const char* const part : {"/work", "/home"}) {
     rmdir((one->path() + part).c_str());
     if (symlink((layer->path() + part).c_str(), (one->path() + part).c_str()) != 0)
       return ErrnoStatus(errno, absl::StrCat("cannot make ", one->path(), part));
   }
-  fs::path from = layer->path() + "/root", to = one->path() + "/root";
-  INGOT_RETURN_IF_ERROR(MakeLike(from, to));
+  INGOT_ASSIGN_OR_RETURN(const Fd source, layer->Open());
+  INGOT_ASSIGN_OR_RETURN(Fd to, one->Open());
+  Fd root = OpenBelow(source.get(), "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (!root.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", layer->path(), "/root"));
+  INGOT_ASSIGN_OR_RETURN(to, MakeLike(root, to.get(), "root"));
   if (folder.empty()) return one;
-  bool hides = false, is_there = true;
+  Descent from(std::move(root));
   for (const fs::path& name : fs::path(folder).lexically_normal().relative_path()) {
     if (name.empty()) continue;  // behind a last slash
-    from /= name;
-    to /= name;
-    std::error_code error;
-    const fs::file_type type = is_there ? fs::symlink_status(from, error).type() : fs::file_type::not_found;
-    if (type == fs::file_type::not_found && !hides) return one;  // `layer` changed nothing there
-    is_there = type == fs::file_type::directory;
-    hides = hides || !is_there || IsOpaque(from.string());
-    INGOT_RETURN_IF_ERROR(MakeLike(is_there ? from : fs::path(layer->path() + "/root"), to));
+    if (!from.GoDown(name.string())) return one;
+    INGOT_ASSIGN_OR_RETURN(to, MakeLike(from.like(), to.get(), name.string()));
   }
-  if (is_there) INGOT_RETURN_IF_ERROR(LinkTree(from.string(), to.string()));
-  if (hides && setxattr(to.c_str(), mark, "y", 1, 0) != 0)
-    return ErrnoStatus(errno, absl::StrCat("cannot hide what lies below ", to.string()));
+  if (from.is_there()) INGOT_RETURN_IF_ERROR(CopyTree(from.parent(), from.name(), to.get(), {.links = true}));
+  if (from.hides() && fsetxattr(to.get(), mark, "y", 1, 0) != 0)
+    return ErrnoStatus(errno, absl::StrCat("cannot hide what lies below ", folder));
   return one;
 }
 

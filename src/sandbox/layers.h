@@ -25,19 +25,16 @@ using Layer = WorkDir;
 inline constexpr char kOpaqueOfRoot[] = "trusted.overlay.opaque";
 inline constexpr char kOpaqueOfUsers[] = "user.overlay.opaque";
 
-// True: the folder of a layer hides that of lower layers.
-bool IsOpaque(const std::string& folder);
+// True: the folder of a layer hides that of lower layers. `folder`: a descriptor, of O_PATH too.
+bool IsOpaque(int folder);
 
-// Copies the entries of a folder with owners, modes and times into another one, as clones where the file system has them.
-absl::Status CopyFiles(const std::string& from, const std::string& to);
-
-// `layers`: folders, bottom first. `to`: an empty folder; it gets owners, modes and times with the files. RESOURCE_EXHAUSTED
-// or the error of the file system: `to` is then in no defined state.
-absl::Status MergeLayers(const std::vector<std::string>& layers, const std::string& to);
+// `layers`: bottom first; `part`: a folder of each. `to`: an empty folder that no agent can enter; it gets owners, modes and times
+// with the files, which are linked, not copied. The errors are those of CopyTree: `to` is then in no defined state.
+absl::Status MergeLayers(const std::vector<std::shared_ptr<const Layer>>& layers, const std::string& part, int to);
 
 // A layer with the same work/ and home/, whose root/ has the entries of `layer` in `folder` alone. The folder hides what lower
 // layers have in it where that of `layer` did, or where `layer` has something else in its place or above it. Files are linked, not
-// copied. `folder`: absolute, in the image; empty = root/ is empty. `mark`: kOpaqueOfRoot or kOpaqueOfUsers. DATA_LOSS: as of LinkTree.
+// copied. `folder`: absolute, in the image; empty = root/ is empty. `mark`: kOpaqueOfRoot or kOpaqueOfUsers. DATA_LOSS: as of CopyTree.
 absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<const Layer>& layer,
                                                          const std::string& folder, const std::string& work_root,
                                                          const char* mark);

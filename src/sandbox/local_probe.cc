@@ -68,6 +68,11 @@ std::string PartName(uint32_t part) {
   return part == kMountNamespace ? "a mount namespace" : "PID and mount namespaces";
 }
 
+// Landlock holds TCP alone. A root folder comes with an IPC namespace.
+FilterOptions FilterOf(uint32_t walls) {
+  return {.tcp_only = (walls & kLandlock) != 0, .denies_ipc = (walls & kRootFolder) == 0};
+}
+
 // The sets to try, strongest first, without those that `options` rule out.
 std::vector<uint32_t> SetsOf(const SubstrateOptions& options, bool is_root) {
   const bool own = options.agent_uid != "shared" && is_root;
@@ -131,9 +136,8 @@ absl::Status LocalSubstrate::NoteGrant(uint32_t walls, uint32_t refused) {
   grant.seccomp = (walls & kSeccomp) != 0;
   grant.landlock = (walls & kLandlock) != 0 ? launcher::LandlockVersion() : 0;
   grant.rung = grant.root_folder ? Rung::kNamespaces : grant.landlock > 0 ? Rung::kLandlock : Rung::kProcess;
-  if (!grant.root_folder) return absl::OkStatus();
   const std::string& most = ground_.options.rung;
-  if ((most == "auto" || most == "full") && (refused & kGroupsRefused) == 0) {
+  if (grant.root_folder && (most == "auto" || most == "full") && (refused & kGroupsRefused) == 0) {
     auto groups = ControlGroups::Make();
     if (groups.ok()) {
       ground_.groups = *std::move(groups);
@@ -143,6 +147,8 @@ absl::Status LocalSubstrate::NoteGrant(uint32_t walls, uint32_t refused) {
       grant.refused.push_back(absl::StrCat("the rung full (", groups.status().message(), ")"));
     }
   }
+  TryFreezers(refused);
+  if (!grant.root_folder) return absl::OkStatus();
   // Overlayfs, with a room that is layered.
   grant.layers = true;
   RoomOptions layered;
@@ -154,6 +160,47 @@ absl::Status LocalSubstrate::NoteGrant(uint32_t walls, uint32_t refused) {
   return LocalRoom::Make(ground_, RoomOptions()).status();
 }
 
+void LocalSubstrate::TryFreezers(uint32_t refused) {
+  const bool try1 = (refused & kFreezer1Refused) == 0, try2 = (refused & kFreezer2Refused) == 0;
+  absl::StatusOr<std::unique_ptr<Freezers>> made = absl::FailedPreconditionError("refused");
+  if (try1 || try2) made = Freezers::Make(ground_.grant.groups, try1 && try2 ? 0 : try1 ? 1 : 2);
+  const absl::Status tried = made.ok() ? TryFreezer(**made) : made.status();
+  if (tried.ok()) {
+    ground_.freezers = *std::move(made);
+    ground_.grant.freezer = ground_.freezers->version();
+  } else {
+    ground_.grant.refused.push_back(absl::StrCat("snapshots of running commands (", tried.message(), ")"));
+  }
+}
+
+absl::Status LocalSubstrate::TryFreezer(Freezers& freezers) {
+  std::optional<ControlGroup> group;
+  if (ground_.groups != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(ControlGroup made, ground_.groups->NewGroup({}));
+    group.emplace(std::move(made));
+  }
+  INGOT_ASSIGN_OR_RETURN(const auto freezer, freezers.NewFreezer(group.has_value() ? &*group : nullptr));
+  LaunchFailure failure;
+  OpenOptions open{
+      .uid = 0, .work_root = ground_.work_root, .room = "", .image = "", .layers = {}, .binds = {}, .groups = {}};
+  if (ground_.uids != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(open.uid, ground_.uids->Take());
+  }
+  const UidLease lease(ground_.uids.get(), open.uid);
+  if (group.has_value()) {
+    for (const Fd& entrance : group->entrances()) open.groups.push_back(entrance.get());
+  }
+  open.freezer = freezer.get();
+  INGOT_ASSIGN_OR_RETURN(const OpenedRoom room, ground_.launcher->Open(open, failure));
+  const StartOptions start{
+      .checks = true, .working_dir = "", .path = "", .arguments = {"r/"}, .variables = {}, .limits = {}};
+  if (failure.step == LaunchStep::kNone) {
+    INGOT_RETURN_IF_ERROR(RunInOpenRoom(room.socket, start, Command(), CheckLimits(), nullptr, {}, failure).status());
+  }
+  if (failure.step != LaunchStep::kNone) return ErrnoStatus(failure.error, DescribeFailure(failure));
+  return freezer->Freeze().status();
+}
+
 absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::Try(uint32_t walls) {
   std::optional<int64_t> uid;
   if ((walls & kOwnUid) != 0) {
@@ -161,12 +208,18 @@ absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::Try(uint32_t walls) {
     INGOT_ASSIGN_OR_RETURN(uid, ground_.uids->Take());
   }
   const SubstrateOptions& options = ground_.options;
-  LauncherOptions wall{
-      .walls = walls, .work_root = ground_.work_root, .hidden = options.hidden, .visible = {}, .filter = ""};
+  LauncherOptions wall{.walls = walls,
+                       .work_root = ground_.work_root,
+                       .hidden = options.hidden,
+                       .visible = {},
+                       .sources = {},
+                       .filter = "",
+                       .left_out = ground_.left_out};
   if ((walls & (kRootFolder | kLandlock)) != 0) wall.visible = ShownPaths(options);
+  if ((walls & kRootFolder) != 0) wall.sources = ImageSources(options);
   if ((walls & kLandlock) != 0) wall.visible = WithoutHidden(wall.visible, options.hidden);
   if ((walls & kSeccomp) != 0) {
-    INGOT_ASSIGN_OR_RETURN(wall.filter, MakeFilter({.tcp_only = (walls & kLandlock) != 0}));
+    INGOT_ASSIGN_OR_RETURN(wall.filter, MakeFilter(FilterOf(walls)));
   }
   LaunchFailure failure;
   auto launcher = Launcher::Make(std::move(wall), failure);

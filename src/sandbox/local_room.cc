@@ -9,12 +9,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "sandbox/image.h"
 #include "sandbox/layers.h"
+#include "sandbox/room_fault.h"
 #include "sandbox/running_command.h"
 
 namespace ingot::sandbox {
@@ -23,7 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kEndPatienceMs = 5'000;
-constexpr size_t kMostLayers = 32;  // more are merged into one: every layer costs each look at a file
 
 std::vector<LaunchLimit> LaunchLimits(const Limits& limits, int64_t processes) {
   std::vector<LaunchLimit> list = {{RLIMIT_CORE, 0}};
@@ -43,8 +46,8 @@ absl::Status FailureStatus(const LaunchFailure& failure, const Command& command)
   const std::string& name = command.argv[0];
   switch (failure.step) {
     case LaunchStep::kWorkingFolder:
-      return ErrnoStatus(failure.error, absl::StrCat("cannot enter the working folder '", command.working_dir,
-                                                     "' to run '", name, "'"));
+      return AsRoomFault(ErrnoStatus(failure.error, absl::StrCat("cannot enter the working folder '",
+                                                                 command.working_dir, "' to run '", name, "'")));
     case LaunchStep::kExec:
       if (name.find('/') != std::string::npos)
         return ErrnoStatus(failure.error, absl::StrCat("cannot execute '", name, "'"));
@@ -67,25 +70,7 @@ void AwaitEnd(const Fd& socket) {
   }
 }
 
-absl::Status ChownTree(const std::string& folder, uid_t uid) {
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (lchown(it->path().c_str(), uid, uid) != 0)
-      return ErrnoStatus(errno, absl::StrCat("cannot give away ", it->path().string()));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-absl::Status LocalSnapshot::WriteTar(const ByteSink& sink) const {
-  std::vector<TarPart> parts = {{.name = "work", .layers = {}}, {.name = "home", .layers = {}}};
-  if (!image.empty()) parts.push_back({.name = "root", .layers = {}, .marks_deleted = true});
-  for (TarPart& part : parts) {
-    for (const auto& layer : layers) part.layers.push_back(absl::StrCat(layer->path(), "/", part.name));
-  }
-  return sandbox::WriteTar(parts, {.file_bytes = disk_bytes}, sink);
-}
 
 absl::StatusOr<std::unique_ptr<LocalRoom>> LocalRoom::Make(LocalGround& ground, const RoomOptions& options) {
   std::unique_ptr<LocalRoom> room(new LocalRoom(ground, options));
@@ -117,7 +102,7 @@ absl::Status LocalRoom::MakeFolders() {
     uid_ = snapshot->uid;  // the files are this uid's
   } else if (ground_.uids != nullptr) {
     INGOT_ASSIGN_OR_RETURN(const int64_t uid, ground_.uids->Take());
-    uid_ = std::make_shared<UidLease>(*ground_.uids, uid);
+    uid_ = std::make_shared<UidLease>(ground_.uids.get(), uid);
   }
   const auto owner = uid_ != nullptr ? std::optional(static_cast<uid_t>(uid_->uid())) : std::nullopt;
   INGOT_ASSIGN_OR_RETURN(WorkDir folder, WorkDir::Create(ground_.work_root, owner));
@@ -135,19 +120,18 @@ absl::Status LocalRoom::MakeFolders() {
     if (bind.folder != "work") INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/", bind.folder)));
   }
   if (layered_) INGOT_RETURN_IF_ERROR(MakeUpper());
+  return MakeGroups();
+}
+
+absl::Status LocalRoom::MakeGroups() {
   if (ground_.groups != nullptr) {
     INGOT_ASSIGN_OR_RETURN(ControlGroup group, ground_.groups->NewGroup(totals()));
     group_.emplace(std::move(group));
   }
+  if (ground_.freezers != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(freezer_, ground_.freezers->NewFreezer(group_.has_value() ? &*group_ : nullptr));
+  }
   return absl::OkStatus();
-}
-
-const char* LocalRoom::MarkOfOpaque() const { return ground_.grant.user_namespace ? kOpaqueOfUsers : kOpaqueOfRoot; }
-
-std::vector<std::string> LocalRoom::LayerParts() const {
-  std::vector<std::string> parts = {"work", "home"};
-  if (!image_.empty()) parts.push_back("root");
-  return parts;
 }
 
 DiskLimits LocalRoom::disk_limits() const {
@@ -164,44 +148,12 @@ GroupLimits LocalRoom::totals() const {
   return limits;
 }
 
-absl::Status LocalRoom::MakeUpper() {
-  for (const char* const folder : {"/upper", "/overlay", "/empty"}) {
-    if (mkdir((path_ + folder).c_str(), 0755) != 0 && errno != EEXIST)
-      return ErrnoStatus(errno, absl::StrCat("cannot make ", path_, folder));
-  }
-  for (const std::string& part : LayerParts()) {
-    INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/upper/", part)));
-    if (part == "root") chmod((path_ + "/upper/root").c_str(), 0755);
-    const std::string scratch = absl::StrCat(path_, "/overlay/", part);
-    if (mkdir(scratch.c_str(), 0700) != 0 && errno != EEXIST)
-      return ErrnoStatus(errno, absl::StrCat("cannot make ", scratch));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LocalRoom::FillFromSnapshot(const LocalSnapshot& snapshot) {
-  layers_ = snapshot.layers;
-  if (!image_.empty() && options_.is_pristine) {
-    for (auto& layer : layers_) {
-      INGOT_ASSIGN_OR_RETURN(layer, OneFolderOf(layer, options_.kept_folder, ground_.work_root, MarkOfOpaque()));
-    }
-  }
-  if (layered_) return absl::OkStatus();
-  for (const std::string part : {"work", "home"}) {
-    const std::string to = absl::StrCat(path_, "/", part);
-    INGOT_RETURN_IF_ERROR(CopyFiles(absl::StrCat(layers_[0]->path(), "/", part), to));
-    if (uid_ != nullptr) INGOT_RETURN_IF_ERROR(ChownTree(to, static_cast<uid_t>(uid_->uid())));
-    if (uid_ != nullptr && lchown(to.c_str(), uid_->uid(), uid_->uid()) != 0)
-      return ErrnoStatus(errno, "cannot give away a folder");
-  }
-  return absl::OkStatus();
-}
-
 LocalRoom::~LocalRoom() {
   {
     base::MutexLock lock(mu_);
     Close();
   }
+  freezer_.reset();
   group_.reset();
   opened_ = {};
   folder_.reset();  // before another room gets the uid
@@ -216,7 +168,8 @@ absl::Status LocalRoom::Open() {
                    .image = image_,
                    .layers = {},
                    .binds = {},
-                   .groups = {}};
+                   .groups = {},
+                   .freezer = freezer_.get()};
   for (const auto& layer : layers_) {
     if (layered_) open.layers.push_back(layer->path());
   }
@@ -268,85 +221,11 @@ absl::StatusOr<std::string> LocalRoom::ReadBound(const std::string& folder, cons
 }
 
 absl::Status LocalRoom::FillBound(const std::string& folder, const std::string& source) {
-  const std::string target = absl::StrCat(path_, "/", folder);
-  INGOT_RETURN_IF_ERROR(folder_->Empty(target));
-  INGOT_RETURN_IF_ERROR(CopyFiles(source, target));
-  return uid_ != nullptr ? ChownTree(target, static_cast<uid_t>(uid_->uid())) : absl::OkStatus();
+  return folder_->Fill(folder, source);
 }
 
-absl::Status LocalRoom::Stop(char order) {
-  char answer = 0;
-  pollfd ready{opened_.socket.get(), POLLIN, 0};
-  if (send(opened_.socket.get(), &order, 1, MSG_NOSIGNAL) == 1 && poll(&ready, 1, kEndPatienceMs) == 1 &&
-      recv(opened_.socket.get(), &answer, 1, 0) == 1 && answer == order) {
-    return absl::OkStatus();
-  }
-  return absl::UnavailableError("the room's first process does not answer");
-}
-
-absl::Status LocalRoom::FillLayer(const Layer& layer) {
-  if (runs_ || !layered_) {
-    if (runs_) INGOT_RETURN_IF_ERROR(Stop(kFreeze));
-    absl::Status copied;
-    for (const std::string& part : LayerParts()) {
-      const std::string to = absl::StrCat(layer.path(), "/", part);
-      mkdir(to.c_str(), 0755);
-      if (copied.ok()) copied = CopyFiles(absl::StrCat(path_, layered_ ? "/upper/" : "/", part), to);
-    }
-    if (runs_) INGOT_RETURN_IF_ERROR(Stop(kThaw));
-    return copied;
-  }
-  Close();
-  opened_ = {};
-  for (const std::string& part : LayerParts()) {
-    const std::string from = absl::StrCat(path_, "/upper/", part), to = absl::StrCat(layer.path(), "/", part);
-    if (rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot freeze ", from));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
-  auto snapshot = std::make_shared<LocalSnapshot>();
-  snapshot->uid = uid_;
-  snapshot->image = image_;
-  snapshot->disk_bytes = disk_limits().bytes;
-  INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
-  const auto layer = std::make_shared<const Layer>(std::move(made));
-  chmod(layer->path().c_str(), 0711);  // overlays of rooms read through it
-  base::MutexLock lock(mu_);
-  const bool moves = layered_ && !runs_;
-  const absl::Status filled = FillLayer(*layer);
-  if (filled.ok()) {
-    snapshot->layers.push_back(layer);
-    if (layered_) snapshot->layers.insert(snapshot->layers.end(), layers_.begin(), layers_.end());
-  }
-  absl::Status merged;
-  if (filled.ok() && snapshot->layers.size() > kMostLayers) merged = Merge(snapshot->layers);
-  if (moves) {
-    if (filled.ok()) layers_ = snapshot->layers;  // all of them, if they could not be merged
-    INGOT_RETURN_IF_ERROR(MakeUpper());
-    INGOT_RETURN_IF_ERROR(Open());
-  }
-  INGOT_RETURN_IF_ERROR(filled);
-  INGOT_RETURN_IF_ERROR(merged);
-  return snapshot;
-}
-
-absl::Status LocalRoom::Merge(std::vector<std::shared_ptr<const Layer>>& layers) const {
-  INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
-  const auto whole = std::make_shared<const Layer>(std::move(made));
-  chmod(whole->path().c_str(), 0711);  // as of other layers
-  for (const std::string& part : LayerParts()) {
-    const std::string to = absl::StrCat(whole->path(), "/", part);
-    mkdir(to.c_str(), 0755);
-    std::vector<std::string> folders;
-    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-      folders.push_back(absl::StrCat((*layer)->path(), "/", part));
-    }
-    INGOT_RETURN_IF_ERROR(MergeLayers(folders, to));
-  }
-  layers = {whole};
-  return absl::OkStatus();
+absl::Status LocalRoom::ClearBound(const std::string& folder, const std::string& inner) {
+  return folder_->ClearFolder(folder, inner);
 }
 
 absl::Status LocalRoom::EnsureOpen() {
@@ -377,12 +256,13 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
   INGOT_RETURN_IF_ERROR(CheckCommand(command));
   if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
   const StartOptions start = StartOf(command, limits);
-  DiskWatch disk(path_, disk_limits());
   {
     base::MutexLock lock(mu_);
     INGOT_RETURN_IF_ERROR(EnsureOpen());
     runs_ = true;
   }
+  DiskWatch disk(path_, disk_limits(),
+                 {.first = opened_.first, .uid = uid_ != nullptr ? std::optional(uid_->uid()) : std::nullopt});
   // The kernel holds the total of a control group.
   MemoryWatch memory(group_.has_value() ? 0 : opened_.first, totals().memory_bytes);
   const int64_t kills = group_.has_value() ? group_->MemoryKills() : 0;
@@ -394,10 +274,39 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
   }
   {
     base::MutexLock lock(mu_);
-    runs_ = false;
+    runs_ = has_companions_ = false;
   }
-  if (outcome.ok() && failure.step != LaunchStep::kNone) return FailureStatus(failure, command);
+  if (outcome.ok() && failure.step != LaunchStep::kNone) return NotStarted(failure, command);
   return outcome;
+}
+
+// Whether the room's commands may have changed the program: it lies in the room's folders, or the image had it.
+bool LocalRoom::MayHaveChanged(const Command& command) const {
+  const std::string& name = command.argv[0];
+  std::vector<std::string> places;
+  if (name.find('/') != std::string::npos) {
+    places.push_back(name.starts_with('/') ? name : absl::StrCat(command.working_dir, "/", name));
+  } else {
+    for (const absl::string_view folder : absl::StrSplit(SearchPath(command.env), ':'))
+      places.push_back(absl::StrCat(folder, "/", name));
+  }
+  std::error_code none;
+  return std::any_of(places.begin(), places.end(), [&](const std::string& place) {
+    const auto is_below = [&](const std::string& folder) { return place.starts_with(folder + "/"); };
+    const bool is_bound = std::any_of(options_.binds.begin(), options_.binds.end(),
+                                      [&](const Bind& bind) { return bind.folder == "work" && is_below(bind.at); });
+    return is_bound || is_below(path_) || (!image_.empty() && fs::exists(image_ + PlaceIn(image_, place), none));
+  });
+}
+
+absl::Status LocalRoom::NotStarted(const LaunchFailure& failure, const Command& command) const {
+  absl::Status status = FailureStatus(failure, command);
+  return failure.step == LaunchStep::kExec && MayHaveChanged(command) ? AsRoomFault(std::move(status)) : status;
+}
+
+absl::StatusOr<std::string> LocalRoom::AddFolder(const std::string& name) {
+  auto made = folder_->AddFolder(name);
+  return made.ok() ? std::move(made) : absl::StatusOr<std::string>(AsRoomFault(made.status()));
 }
 
 absl::StatusOr<Companion> LocalRoom::StartCompanion(const Command& command, const Limits& limits) {
@@ -422,6 +331,7 @@ absl::StatusOr<Companion> LocalRoom::StartCompanion(const Command& command, cons
     return absl::UnavailableError("the first process of the agent's room was killed");
   }
   if (report.failure.step != LaunchStep::kNone) return FailureStatus(report.failure, command);
+  has_companions_ = true;
   return companion;
 }
 

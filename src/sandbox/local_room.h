@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "sandbox/control_groups.h"
+#include "sandbox/freezer.h"
 #include "sandbox/launcher.h"
 #include "sandbox/layers.h"
 #include "sandbox/substrate.h"
@@ -21,14 +22,17 @@ namespace ingot::sandbox {
 // A uid that goes back to its range with the last room or snapshot that has it.
 class UidLease {
  public:
-  UidLease(UidRange& range, int64_t uid) : range_(range), uid_(uid) {}
-  ~UidLease() { range_.Give(uid_); }
+  // `range`: null = it goes nowhere.
+  UidLease(UidRange* range, int64_t uid) : range_(range), uid_(uid) {}
+  ~UidLease() {
+    if (range_ != nullptr) range_->Give(uid_);
+  }
   UidLease(const UidLease&) = delete;
   UidLease& operator=(const UidLease&) = delete;
   int64_t uid() const { return uid_; }
 
  private:
-  UidRange& range_;
+  UidRange* const range_;
   const int64_t uid_;
 };
 
@@ -36,7 +40,7 @@ class LocalSnapshot final : public Snapshot {
  public:
   absl::Status WriteTar(const ByteSink& sink) const override;
 
-  // Files of the layers belong to this uid. Gone after the layers are.
+  // Files of the layers belong to this uid; those that do not are in no archive. Gone after the layers are.
   std::shared_ptr<const UidLease> uid;
   std::string image;
   int64_t disk_bytes = 0;                            // the room's limit, and that of an archive; 0 = none
@@ -51,7 +55,9 @@ struct LocalGround {
   Grant grant;
   std::unique_ptr<UidRange> uids;         // null: rooms have Ingot's uid
   std::unique_ptr<ControlGroups> groups;  // null: rooms have no totals
+  std::unique_ptr<Freezers> freezers;     // null: a running command cannot be stopped for a snapshot
   std::unique_ptr<Launcher> launcher;
+  Measure left_out = Measure::kNone;  // of the walls, for tests
 };
 
 class LocalRoom final : public Room {
@@ -65,11 +71,12 @@ class LocalRoom final : public Room {
   std::string InsideUrl(const std::string& url) const override;
   absl::Status WriteFile(const std::string& relative, std::string_view content) override;
   absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) override;
-  absl::StatusOr<std::string> AddFolder(const std::string& name) override { return folder_->AddFolder(name); }
+  absl::StatusOr<std::string> AddFolder(const std::string& name) override;
   Fd TakeListener() override { return std::move(opened_.listener); }
   absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
                                         int64_t limit_bytes) override;
   absl::Status FillBound(const std::string& folder, const std::string& source) override;
+  absl::Status ClearBound(const std::string& folder, const std::string& inner) override;
   absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() override;
   absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) override;
   absl::StatusOr<Companion> StartCompanion(const Command& command, const Limits& limits) override;
@@ -80,20 +87,28 @@ class LocalRoom final : public Room {
   LocalRoom(LocalGround& ground, RoomOptions options) : ground_(ground), options_(std::move(options)) {}
 
   absl::Status MakeFolders();
+  absl::Status MakeGroups();
   absl::Status FillFromSnapshot(const LocalSnapshot& snapshot);
   // Starts the first process. A room whose first process died gets another one.
   absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Opens the room again if its first process died.
   absl::Status EnsureOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   StartOptions StartOf(const Command& command, const Limits& limits) const;
+  // The status of a command that did not start.
+  absl::Status NotStarted(const LaunchFailure& failure, const Command& command) const;
+  bool MayHaveChanged(const Command& command) const;
   // Ends the first process and waits for its end.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeUpper();
-  // Gives the layer the files of upper/: moved if nothing runs, else copied while everything is stopped.
-  absl::Status FillLayer(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Processes of the room may run, and change its files.
+  bool IsBusy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return runs_ || has_companions_; }
+  // Gives the layer the files of upper/ by a rename. REQUIRES: !IsBusy().
+  absl::Status MoveInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gives the layer copies. The room's processes stand still meanwhile.
+  absl::Status CopyInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CopyParts(const Layer& layer) const;
   // Makes one layer of all of them, top first. On an error they stay.
   absl::Status Merge(std::vector<std::shared_ptr<const Layer>>& layers) const;
-  absl::Status Stop(char order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::string> LayerParts() const;
   DiskLimits disk_limits() const;
   GroupLimits totals() const;
@@ -109,12 +124,14 @@ class LocalRoom final : public Room {
   std::string path_, work_, home_, tmp_;
   std::optional<WorkDir> folder_;
   std::optional<ControlGroup> group_;
+  std::unique_ptr<Freezer> freezer_;  // before its control group goes
   mutable int gateway_port_ = 0;
   int companions_ = 0;  // started so far
 
   // Guards the first process against a snapshot that is taken while a command runs or begins.
   base::Mutex mu_;
   bool runs_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_companions_ ABSL_GUARDED_BY(mu_) = false;  // they end with the next command
   OpenedRoom opened_;  // its socket is guarded by mu_; the rest changes between commands alone
 };
 

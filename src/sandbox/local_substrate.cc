@@ -1,9 +1,11 @@
 #include "sandbox/local_substrate.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -15,26 +17,45 @@ namespace ingot::sandbox {
 
 namespace fs = std::filesystem;
 
-absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const SubstrateOptions& options,
-                                                                     uint32_t refused) {
+namespace {
+
+// Makes the folder if it is missing. Another user may have put a folder or a link of its name there before, below /tmp say.
+// FAILED_PRECONDITION: somebody else could swap what is put into it.
+absl::Status MakeOwnFolder(const char* key, const std::string& path, mode_t mode) {
+  const auto refuse = [&](const std::string& why) {
+    return absl::FailedPreconditionError(absl::StrCat(key, " ", path, " ", why));
+  };
+  const std::string clean = path.substr(0, path.find_last_not_of('/') + 1);
+  std::error_code error;
+  fs::create_directories(fs::path(clean).parent_path(), error);
+  if (mkdir(clean.c_str(), mode) != 0 && errno != EEXIST)
+    return refuse(absl::StrCat("cannot be made: ", strerror(errno)));
+  const Fd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat named, info;
+  if (!folder.valid() || lstat(clean.c_str(), &named) != 0 || fstat(folder.get(), &info) != 0)
+    return refuse(absl::StrCat("cannot be opened: ", strerror(errno)));
+  for (const uid_t owner : {named.st_uid, info.st_uid}) {
+    if (owner == geteuid() || owner == 0) continue;
+    return refuse(absl::StrCat("belongs to uid ", owner, ", who could change agents' files: name another"));
+  }
+  const bool is_open = (info.st_mode & S_IWOTH) != 0 || ((info.st_mode & S_IWGRP) != 0 && info.st_gid != getegid());
+  if (!is_open || (info.st_mode & S_ISVTX) != 0) return absl::OkStatus();
+  return refuse(absl::StrCat("is open to other users, who could change agents' files: `chmod go-w ", path, "`"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const SubstrateOptions& options, uint32_t refused,
+                                                                     Measure left_out) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_RETURN_IF_ERROR(CheckNotHidden(options));
-  std::error_code error;
-  fs::create_directories(options.work_root, error);
-  if (error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot make agents.work_root ", options.work_root, ": ", error.message()));
-  }
-  if (!options.images.empty()) fs::create_directories(options.images, error);
+  INGOT_RETURN_IF_ERROR(MakeOwnFolder("agents.work_root", options.work_root, 0700));
+  if (!options.images.empty()) INGOT_RETURN_IF_ERROR(MakeOwnFolder("agents.image_store", options.images, 0755));
   if (const int removed = RemoveStale(options.work_root); removed > 0) {
     INGOT_LOG(info, "removed {} work folders that an earlier run left in {}", removed, options.work_root);
   }
-  struct stat info;
-  if (stat(options.work_root.c_str(), &info) == 0 && info.st_uid != geteuid() && info.st_uid != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("agents.work_root ", options.work_root, " belongs to uid ",
-                                                      info.st_uid, ", who could change agents' files: name another"));
-  }
   std::unique_ptr<LocalSubstrate> substrate(new LocalSubstrate(options));
+  substrate->ground_.left_out = left_out;
   substrate->ground_.work_root = Canonical(options.work_root);
   std::ifstream users("/etc/passwd");
   for (std::string line; std::getline(users, line);) absl::StrAppend(&substrate->ground_.known_users, line, "\n");

@@ -23,13 +23,17 @@
 
 namespace ingot::sandbox {
 
-// Beside the WallParts, for `refused`: control groups.
+// Beside the WallParts, for `refused`: control groups of rooms' totals, and those of each version that freeze commands.
 inline constexpr uint32_t kGroupsRefused = 1u << 31;
+inline constexpr uint32_t kFreezer1Refused = 1u << 30;
+inline constexpr uint32_t kFreezer2Refused = 1u << 29;
 
 class LocalSubstrate final : public Substrate {
  public:
-  // `refused`: a WallPart set that counts as refused by the machine, for tests of weaker ones.
-  static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t refused = 0);
+  // For tests: `refused` is a WallPart set that counts as refused by the machine, and `left_out` a measure that the launcher
+  // leaves out.
+  static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t refused = 0,
+                                                              Measure left_out = Measure::kNone);
   const Grant& grant() const override { return ground_.grant; }
   const SubstrateOptions& options() const override { return ground_.options; }
   using Substrate::Prepare;
@@ -53,6 +57,9 @@ class LocalSubstrate final : public Substrate {
   absl::StatusOr<Refusal> CheckReach(uint32_t walls, int64_t uid);
   // Records the set that the machine grants, and tries control groups and overlays.
   absl::Status NoteGrant(uint32_t walls, uint32_t refused);
+  // Tries control groups that freeze commands: with a room whose command enters one.
+  void TryFreezers(uint32_t refused);
+  absl::Status TryFreezer(Freezers& freezers);
   absl::Status OpenUids();
 
   LocalGround ground_;  // outlives the rooms of the pool

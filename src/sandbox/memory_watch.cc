@@ -3,49 +3,25 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sandbox/room_processes.h"
 
 namespace ingot::sandbox {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::chrono::milliseconds kPeriod(500);
 constexpr std::chrono::milliseconds kSecondLook(20);
 constexpr int kLeastRest = 20;  // times the time that a look took
-// Processes that come and go may be found twice. This many are no room's any more.
-constexpr size_t kMostProcesses = 65536;
 
 std::string FileOf(pid_t pid, const char* name) { return absl::StrCat("/proc/", pid, "/", name); }
-
-// The children that each thread of `pid` has. Some may be missed while others end: a later look finds them.
-void AddChildren(pid_t pid, std::vector<pid_t>& found) {
-  std::error_code error;
-  for (fs::directory_iterator it(FileOf(pid, "task"), error), end; !error && it != end; it.increment(error)) {
-    std::ifstream children(it->path() / "children");
-    for (pid_t child; found.size() < kMostProcesses && children >> child;) found.push_back(child);
-  }
-}
-
-// `first` is the nearest subreaper above every process of its room, so that orphans are its children.
-std::vector<pid_t> TreeOf(pid_t first) {
-  std::vector<pid_t> found = {first};
-  for (size_t i = 0; i < found.size(); ++i) AddChildren(found[i], found);
-  // A child whose thread ended meanwhile is found with the next thread too.
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
-  return found;
-}
 
 int64_t ResidentBytes(pid_t pid) {
   static const int64_t page_bytes = sysconf(_SC_PAGESIZE);
@@ -102,12 +78,12 @@ MemoryWatch::MemoryWatch(pid_t first, int64_t limit_bytes)
 
 bool MemoryWatch::IsExceeded(SteadyClock::time_point now) {
   if (now < next_) return false;
-  const std::vector<pid_t> tree = TreeOf(first_);
+  const std::vector<pid_t> tree = ProcessesOf(first_);
   bool is_exceeded = UseMore(tree, limit_bytes_);
   if (is_exceeded) {
     // A child between vfork and exec shows its parent's memory as its own: what comes and goes does not count.
     std::this_thread::sleep_for(kSecondLook);
-    const std::vector<pid_t> now_there = TreeOf(first_);
+    const std::vector<pid_t> now_there = ProcessesOf(first_);
     std::vector<pid_t> stayed;
     std::set_intersection(tree.begin(), tree.end(), now_there.begin(), now_there.end(), std::back_inserter(stayed));
     is_exceeded = UseMore(stayed, limit_bytes_);

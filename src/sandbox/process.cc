@@ -67,7 +67,8 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
     case Ending::kMemoryFull:
       return "used more memory than its room may (sandbox.memory_bytes)";
     case Ending::kDiskFull:
-      return "used more disk than its room may (sandbox.disk_bytes, sandbox.files)";
+      return "used more disk than its room may (sandbox.disk_bytes, sandbox.files; descriptors that nobody receives "
+             "count)";
     case Ending::kNoSpace:
       return "ran while the disk of agents.work_root was full";
     case Ending::kCancelled:

@@ -144,6 +144,16 @@ std::vector<std::string> ShownPaths(const SubstrateOptions& options) {
   return fewest;
 }
 
+std::vector<std::string> ImageSources(const SubstrateOptions& options) {
+  std::vector<std::string> sources = options.visible;
+  if (!options.images.empty()) sources.push_back(options.images);
+  std::erase_if(sources, [](const std::string& path) {
+    std::error_code error;
+    return !path.starts_with('/') || path == "/" || !fs::is_directory(path, error);
+  });
+  return sources;
+}
+
 std::vector<std::string> WithoutHidden(const std::vector<std::string>& shown, const std::vector<std::string>& hidden) {
   std::vector<std::string> kept;
   for (const std::string& path : shown) {

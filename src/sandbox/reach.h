@@ -25,7 +25,10 @@ absl::Status CheckNotHidden(const SubstrateOptions& options);
 // options.visible. A folder that holds this user's files is never shown for a program in it: then the file alone is.
 std::vector<std::string> ShownPaths(const SubstrateOptions& options);
 
-// The same without hidden paths, for rules that cannot take a part out of a folder: a folder that holds one is replaced by
+// The paths of options at or below which root folders of images may lie.
+std::vector<std::string> ImageSources(const SubstrateOptions& options);
+
+// ShownPaths without hidden paths, for rules that cannot take a part out of a folder: a folder that holds one is replaced by
 // its other entries.
 std::vector<std::string> WithoutHidden(const std::vector<std::string>& shown, const std::vector<std::string>& hidden);
 

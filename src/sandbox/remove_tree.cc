@@ -39,18 +39,20 @@ class TreeRemover : public TreeVisitor {
 
 }  // namespace
 
-absl::Status RemoveTree(const std::string& path) {
+absl::Status RemoveTree(int parent, const std::string& name) {
   TreeRemover remover;
   struct stat info;
-  if (lstat(path.c_str(), &info) != 0) {
-    remover.Failed(path).IgnoreError();
+  if (fstatat(parent, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    remover.Failed(name).IgnoreError();
   } else if (S_ISDIR(info.st_mode)) {
-    const absl::Status walked = WalkTree(path, remover);
-    if (!walked.ok()) return absl::UnavailableError(absl::StrCat("cannot remove '", path, "': ", walked.message()));
+    const absl::Status walked = WalkTree(parent, name, remover);
+    if (!walked.ok()) return absl::UnavailableError(absl::StrCat("cannot remove '", name, "': ", walked.message()));
   } else {
-    remover.File(AT_FDCWD, path, info).IgnoreError();
+    remover.File(parent, name, info).IgnoreError();
   }
   return remover.first();
 }
+
+absl::Status RemoveTree(const std::string& path) { return RemoveTree(AT_FDCWD, path); }
 
 }  // namespace ingot::sandbox

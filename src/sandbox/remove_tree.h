@@ -9,5 +9,7 @@ namespace ingot::sandbox {
 
 // `path`: a folder or a file; nothing there is no error. Removes all that it can. UNAVAILABLE names the first thing that stays.
 absl::Status RemoveTree(const std::string& path);
+// The same of `name` in `parent`.
+absl::Status RemoveTree(int parent, const std::string& name);
 
 }  // namespace ingot::sandbox

@@ -1,6 +1,6 @@
 // The system calls that commands of a room may not make, as a program for seccomp(2). A deny list: agents run compilers,
-// npm and git. Denied calls fail with EPERM; clone3 fails with ENOSYS, so that the C library falls back to clone, whose
-// flags a filter can see.
+// npm and git. Denied calls fail with EPERM, or with the error of a kernel without the feature where programs then use
+// something else: clone3 fails with ENOSYS, so that the C library falls back to clone, whose flags a filter can see.
 #pragma once
 
 #include <string>
@@ -10,14 +10,21 @@
 namespace ingot::sandbox {
 
 struct FilterOptions {
-  // True: sockets of the internet protocols are TCP only, as Landlock holds no others.
+  // True: sockets of the internet protocols are TCP, and connect by connect(2) alone, as Landlock sees nothing else. No socket
+  // listens: listen(2) takes a free port for a socket without one, which Landlock does not see either.
   bool tcp_only = false;
+  // True: no shared memory, semaphores or message queues of System V, and no POSIX message queues. For rooms without an IPC
+  // namespace, where these objects outlive the room and belong to the machine.
+  bool denies_ipc = false;
+  // True: of a build of an image (sandbox/build_sandbox.h), which mounts, and makes mount and host-name namespaces, where it has
+  // the right to.
+  bool makes_containers = false;
 };
 
 // Denied: new user, mount and other namespaces, mounts, modules, kexec, keys, io_uring, bpf, perf events, userfaultfd,
 // handles of files, descriptors of other processes, clocks, swap, typing into a terminal (TIOCSTI), and sockets but those
-// of unix and the internet protocols: AF_VSOCK reaches the hypervisor whatever the namespace. Returns struct sock_filter's
-// bytes.
+// of unix, TCP and UDP: AF_VSOCK reaches the hypervisor whatever the namespace. seccomp_rules.h has the rules. Returns
+// struct sock_filter's bytes.
 absl::StatusOr<std::string> MakeFilter(const FilterOptions& options);
 
 }  // namespace ingot::sandbox

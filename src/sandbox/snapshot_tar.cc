@@ -1,5 +1,6 @@
 #include "sandbox/snapshot_tar.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,17 +11,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
+#include <memory>
 #include <numeric>
-#include <system_error>
+#include <utility>
 
 #include "sandbox/layers.h"
-#include "sandbox/spawn.h"
+#include "sandbox/open_below.h"
 
 namespace ingot::sandbox {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kBlock = 512;
 constexpr size_t kReadBytes = 256 << 10;
@@ -81,10 +80,17 @@ struct Child {
   bool deleted = false;  // that layer hides it
 };
 
+// A layer's own folder of that name.
+struct Part {
+  size_t layer = 0;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
 // A folder whose children are being written.
 struct Folder {
-  size_t path_bytes = 0;       // of TarWriter::path_
-  std::vector<size_t> layers;  // that have it, top first, down to one that hides the others
+  size_t path_bytes = 0;    // of TarWriter::path_
+  std::vector<Part> parts;  // of the layers that have it and may be read, top first, down to one that hides the others
   std::vector<Child> children;
   size_t next = 0;  // of the children
   int64_t held_bytes = 0;
@@ -94,26 +100,30 @@ class TarWriter {
  public:
   TarWriter(const TarLimits& limits, const ByteSink& sink) : limits_(limits), sink_(sink) {}
 
-  // An agent decides how deep its folders are, so they are on no thread's stack.
+  // An agent decides how deep its folders are, so they are on no thread's stack. Of each layer one folder is open.
   absl::Status Write(const TarPart& part) {
     part_ = &part;
     path_.clear();
+    at_.clear();
+    at_.resize(part.layers.size());
     std::vector<size_t> all(part.layers.size());
     std::iota(all.begin(), all.end(), size_t{0});
-    INGOT_RETURN_IF_ERROR(Enter(all));
+    INGOT_RETURN_IF_ERROR(Enter(all, ""));
     while (!folders_.empty()) {
       Folder& folder = folders_.back();
       path_.resize(folder.path_bytes);
       if (folder.next == folder.children.size()) {
-        held_bytes_ -= folder.held_bytes;
-        folders_.pop_back();
+        INGOT_RETURN_IF_ERROR(Leave());
         continue;
       }
       const Child& child = folder.children[folder.next++];
       if (child.deleted) continue;
       path_ += "/" + child.name;
-      const auto first = std::find(folder.layers.begin(), folder.layers.end(), child.layer);
-      INGOT_RETURN_IF_ERROR(WriteChild({first, folder.layers.end()}));
+      std::vector<size_t> layers;
+      for (const Part& each : folder.parts) {
+        if (each.layer >= child.layer) layers.push_back(each.layer);
+      }
+      INGOT_RETURN_IF_ERROR(WriteChild(layers, child.name));
     }
     return absl::OkStatus();
   }
@@ -125,7 +135,7 @@ class TarWriter {
     return absl::UnavailableError(why.message());
   }
 
-  std::string PathIn(size_t layer) const { return part_->layers[layer] + path_; }
+  std::string PathIn(size_t layer) const { return part_->layers[layer] + path_; }  // for errors
   std::string Name() const { return part_->name + path_; }
 
   absl::Status WriteHead(std::string name, const std::string& link, Kind kind, const struct stat& info, int64_t size) {
@@ -148,14 +158,14 @@ class TarWriter {
     return WriteHead(absl::StrCat(Name(), "/", name), "", Kind::kFile, info, 0);
   }
 
-  // Writes whatever is at path_. `layers`: those of its folder, from the highest one that has it.
-  absl::Status WriteChild(const std::vector<size_t>& layers) {
-    const std::string path = PathIn(layers.front());
+  // Writes `name`, which is at path_. `layers`: those of its folder, from the highest one that has it.
+  absl::Status WriteChild(const std::vector<size_t>& layers, const std::string& name) {
+    const size_t layer = layers.front();
     struct stat info;
-    if (lstat(path.c_str(), &info) != 0) return LeaveOutOr(path);
-    if (S_ISDIR(info.st_mode)) return Enter(layers);
-    if (S_ISREG(info.st_mode)) return WriteFile(path, info);
-    if (S_ISLNK(info.st_mode)) return WriteLink(path, info);
+    if (fstatat(at_[layer].get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return LeaveOutOr(PathIn(layer));
+    if (S_ISDIR(info.st_mode)) return Enter(layers, name);
+    if (S_ISREG(info.st_mode)) return WriteFile(layer, name);
+    if (S_ISLNK(info.st_mode)) return WriteLink(layer, name, info);
     return absl::OkStatus();
   }
 
@@ -164,22 +174,39 @@ class TarWriter {
     return errno == EACCES ? absl::OkStatus() : Unreadable(path);
   }
 
-  // Begins the folder at path_, unless none of `layers` has one there.
-  absl::Status Enter(const std::vector<size_t>& layers) {
+  // The layer's folder at path_. The part's own one lies in a folder of Ingot's.
+  Fd OpenFolder(size_t layer, const std::string& name) const {
+    return name.empty() ? Fd(open(part_->layers[layer].c_str(), kOpenFolder))
+                        : OpenBelow(at_[layer].get(), name, kOpenFolder);
+  }
+  int Look(size_t layer, const std::string& name, struct stat& info) const {
+    return name.empty() ? lstat(part_->layers[layer].c_str(), &info)
+                        : fstatat(at_[layer].get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW);
+  }
+
+  // Begins the folder `name` at path_, unless none of `layers` has one there. A folder that Ingot may not list or pass is empty.
+  absl::Status Enter(const std::vector<size_t>& layers, const std::string& name) {
     Folder folder;
     folder.path_bytes = path_.size();
+    std::vector<Fd> opened;
     struct stat top = {};
-    bool hides = false;  // a folder below all layers
+    bool is_there = false, hides = false;  // a folder below all layers
     for (const size_t layer : layers) {
       struct stat info;
-      if (lstat(PathIn(layer).c_str(), &info) != 0) continue;
+      if (Look(layer, name, info) != 0) continue;
       if (!S_ISDIR(info.st_mode)) break;
-      if (folder.layers.empty()) top = info;
-      folder.layers.push_back(layer);
-      hides = IsOpaque(PathIn(layer));
+      if (!std::exchange(is_there, true)) top = info;
+      Fd each = OpenFolder(layer, name);
+      if (!each.valid() && errno != EACCES) return Unreadable(PathIn(layer));
+      hides = each.valid() && IsOpaque(each.get());
+      if (each.valid() && fstat(each.get(), &info) == 0 && Fd(openat(each.get(), ".", kOpenFolder)).valid()) {
+        folder.parts.push_back({layer, info.st_dev, info.st_ino});
+        opened.push_back(std::move(each));
+      }
       if (hides) break;
     }
-    if (folder.layers.empty()) return absl::OkStatus();  // such as of early layers of a room that had no such part
+    if (!is_there) return absl::OkStatus();  // such as of early layers of a room that had no such part
+    for (size_t i = 0; i < opened.size(); ++i) at_[folder.parts[i].layer] = std::move(opened[i]);
     INGOT_RETURN_IF_ERROR(WriteHead(Name(), "", Kind::kFolder, top, 0));
     INGOT_RETURN_IF_ERROR(List(folder));
     if (part_->marks_deleted && hides) INGOT_RETURN_IF_ERROR(WriteMark(kOpaque));
@@ -190,30 +217,29 @@ class TarWriter {
     return absl::OkStatus();
   }
 
-  // Finds the children of the folder at path_, by name.
-  absl::Status List(Folder& folder) {
-    for (const size_t layer : folder.layers) {
-      const std::string path = PathIn(layer);
-      std::error_code error;
-      for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-        Child child{.name = it->path().filename().string(), .layer = layer};
-        if (part_->marks_deleted && child.name.starts_with(kDeleted)) continue;  // it would read as a mark
-        struct stat info;
-        if (it->is_character_file(error)) {
-          if (lstat(it->path().c_str(), &info) != 0) return Unreadable(it->path().string());
-          child.deleted = info.st_rdev == 0;
-        }
-        error.clear();
-        folder.held_bytes += static_cast<int64_t>(sizeof(Child) + child.name.size());
-        if (held_bytes_ + folder.held_bytes > limits_.name_bytes) {
-          return absl::ResourceExhaustedError(absl::StrCat(Name(), " has too many files for an archive"));
-        }
-        folder.children.push_back(std::move(child));
-      }
-      if (error && error != std::errc::permission_denied) {
-        return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", error.message()));
+  // Goes up again in each layer, to the folder that it came from and no other.
+  absl::Status Leave() {
+    const Folder folder = std::move(folders_.back());
+    folders_.pop_back();
+    held_bytes_ -= folder.held_bytes;
+    if (folders_.empty()) return absl::OkStatus();
+    for (const Part& left : folder.parts) {
+      Fd& at = at_[left.layer];
+      at = Fd(openat(at.get(), "..", kOpenFolder));
+      const auto is_it = [&](const Part& each) { return each.layer == left.layer; };
+      const Part& parent = *std::ranges::find_if(folders_.back().parts, is_it);
+      struct stat info;
+      if (!at.valid() || fstat(at.get(), &info) != 0) return Unreadable(PathIn(left.layer));
+      if (info.st_ino != parent.inode || info.st_dev != parent.device) {
+        return absl::UnavailableError(absl::StrCat(PathIn(left.layer), " of a snapshot was moved"));
       }
     }
+    return absl::OkStatus();
+  }
+
+  // Finds the children of the folder at path_, by name.
+  absl::Status List(Folder& folder) {
+    for (const Part& part : folder.parts) INGOT_RETURN_IF_ERROR(ListPart(part.layer, folder));
     std::vector<Child>& children = folder.children;
     std::ranges::stable_sort(children, {}, &Child::name);
     const auto lower = std::ranges::unique(children, {}, &Child::name);
@@ -222,16 +248,43 @@ class TarWriter {
     return absl::OkStatus();
   }
 
-  absl::Status WriteLink(const std::string& path, const struct stat& info) {
+  absl::Status ListPart(size_t layer, Folder& folder) {
+    const int at = at_[layer].get();
+    const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(openat(at, ".", kOpenFolder)), closedir);
+    if (entries == nullptr) return Unreadable(PathIn(layer));
+    for (errno = 0; const dirent* const entry = readdir(entries.get()); errno = 0) {
+      Child child{.name = entry->d_name, .layer = layer};
+      if (child.name == "." || child.name == "..") continue;
+      if (part_->marks_deleted && child.name.starts_with(kDeleted)) continue;  // it would read as a mark
+      struct stat info;
+      if (entry->d_type == DT_CHR || entry->d_type == DT_UNKNOWN) {
+        child.deleted =
+            fstatat(at, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode) && info.st_rdev == 0;
+      }
+      folder.held_bytes += static_cast<int64_t>(sizeof(Child) + child.name.size());
+      if (held_bytes_ + folder.held_bytes > limits_.name_bytes) {
+        return absl::ResourceExhaustedError(absl::StrCat(Name(), " has too many files for an archive"));
+      }
+      folder.children.push_back(std::move(child));
+    }
+    return errno == 0 ? absl::OkStatus() : Unreadable(PathIn(layer));
+  }
+
+  absl::Status WriteLink(size_t layer, const std::string& name, const struct stat& info) {
     char target[PATH_MAX];
-    const ssize_t length = readlink(path.c_str(), target, sizeof(target));
-    if (length < 0) return LeaveOutOr(path);
+    const ssize_t length = readlinkat(at_[layer].get(), name.c_str(), target, sizeof(target));
+    if (length < 0) return LeaveOutOr(PathIn(layer));
     return WriteHead(Name(), std::string(target, static_cast<size_t>(length)), Kind::kLink, info, 0);
   }
 
-  absl::Status WriteFile(const std::string& path, const struct stat& info) {
-    const Fd file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!file.valid()) return LeaveOutOr(path);
+  absl::Status WriteFile(size_t layer, const std::string& name) {
+    const Fd file = OpenBelow(at_[layer].get(), name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat info;
+    if (!file.valid() || fstat(file.get(), &info) != 0) return LeaveOutOr(PathIn(layer));
+    if (!S_ISREG(info.st_mode) || (limits_.only_of.has_value() && info.st_uid != *limits_.only_of)) {
+      return absl::OkStatus();
+    }
+    const std::string path = PathIn(layer);
     const int64_t size = info.st_size;
     if (limits_.file_bytes > 0 &&
         size > limits_.file_bytes - file_bytes_) {  // holes count: a reader gets them as zeros
@@ -257,6 +310,7 @@ class TarWriter {
   const TarLimits limits_;
   const ByteSink& sink_;
   const TarPart* part_ = nullptr;
+  std::vector<Fd> at_;           // of each layer, the deepest folder of folders_ that it has
   std::string path_;             // below the part's folder: empty, or it begins with a slash
   std::vector<Folder> folders_;  // from the part's one down to that at hand
   int64_t held_bytes_ = 0;       // of all their children

@@ -1,8 +1,11 @@
 // The files of layers as one tar archive (POSIX pax), in which the layers are merged as an overlay shows them.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,12 +28,14 @@ struct TarPart {
 struct TarLimits {
   int64_t file_bytes = 0;            // of all files, holes included; 0 = no limit
   int64_t name_bytes = 128ll << 20;  // of memory for the names in one folder and those above it
+  // Files of other users are left out: an agent may have linked to one that it cannot read. Empty = none are.
+  std::optional<uid_t> only_of = std::nullopt;
 };
 
 // Writes folders, files and links with their modes and times, owned by root. Left out are: sockets, pipes and devices; files
 // that Ingot may not read; setuid and setgid, which would act for whoever unpacks as root; further attributes; and, where
-// deleted files are marked, files whose own name is such a mark. A hard link becomes a file of its own. REQUIRES: nobody
-// changes the layers meanwhile. The errors are those of the sink, RESOURCE_EXHAUSTED for a limit, and UNAVAILABLE for a layer
+// deleted files are marked, files whose own name is such a mark. A hard link becomes a file of its own. The way goes by
+// descriptors (open_below.h): layers that change meanwhile spoil the archive, and never lead out of them. The errors are those of the sink, RESOURCE_EXHAUSTED for a limit, and UNAVAILABLE for a layer
 // that cannot be read.
 absl::Status WriteTar(const std::vector<TarPart>& parts, const TarLimits& limits, const ByteSink& sink);
 

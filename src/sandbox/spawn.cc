@@ -158,11 +158,6 @@ absl::StatusOr<Fd> AboveStdio(int fd) {
 
 }  // namespace
 
-void Fd::Reset(int fd) {
-  if (fd_ >= 0) close(fd_);
-  fd_ = fd;
-}
-
 absl::Status ErrnoStatus(int errno_value, const std::string& what) {
   const std::string text = absl::StrCat(what, ": ", strerror(errno_value));
   switch (errno_value) {

@@ -7,30 +7,13 @@
 #include <chrono>
 #include <string>
 
+#include "base/fd.h"
 #include "base/status.h"
 #include "sandbox/process.h"
 
 namespace ingot::sandbox {
 
-// An Fd owns a descriptor.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() { Reset(); }
-  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
-  Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) Reset(other.Release());
-    return *this;
-  }
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }
-  void Reset(int fd = -1);
-
- private:
-  int fd_ = -1;
-};
+using base::Fd;
 
 // `errno_value` as a status, by its cause: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED,
 // otherwise UNAVAILABLE.

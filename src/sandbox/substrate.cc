@@ -69,7 +69,8 @@ std::string Grant::Json() const {
                           {"own_network", own_network},
                           {"seccomp", seccomp},
                           {"landlock", landlock},
-                          {"groups", groups}});
+                          {"groups", groups},
+                          {"freezer", freezer}});
 }
 
 absl::Status SubstrateOptions::Validate() const {

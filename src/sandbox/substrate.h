@@ -62,6 +62,7 @@ struct Grant {
   bool seccomp = false;          // a filter of system calls
   int landlock = 0;              // version of the kernel's Landlock where it is the wall, else 0
   int groups = 0;                // version of the control groups that hold a room's totals; 0 = none
+  int freezer = 0;               // version of those that make a running command stand still for a snapshot; 0 = none
   bool layers = false;           // snapshots and forks by overlayfs, not by copies
   int64_t first_uid = 0;         // own_uid: the rooms' uids begin here
   // Parts that the machine refused, each with the reason: "PID and mount namespaces (clone: Operation not permitted)".
@@ -191,14 +192,19 @@ class Room {
                                                 int64_t limit_bytes) = 0;
   // Copies the files of `source`, a folder outside, into a Bind's folder, which is emptied first.
   virtual absl::Status FillBound(const std::string& folder, const std::string& source) = 0;
+  // Empties a Bind's folder and makes one folder in it. The room alone can enter them.
+  virtual absl::Status ClearBound(const std::string& folder, const std::string& inner) = 0;
 
-  // Keeps the files as they are now. Thread safe beside Run: a command that runs is stopped meanwhile, and goes on.
+  // Keeps the files as they are now. Thread safe beside Run: a command that runs is frozen meanwhile, and runs on. Between commands
+  // it needs nothing of the machine. FAILED_PRECONDITION: a command or companion runs, and Grant::freezer is 0. UNAVAILABLE: the
+  // command was ended meanwhile, or did not stand still.
   virtual absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() = 0;
 
   // Runs one command in the room. An error means that it did not run, or that the substrate broke under it: NOT_FOUND
   // (no such program or folder), PERMISSION_DENIED, INVALID_ARGUMENT (empty argv, a NUL byte, too large, not an
   // executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the room's
-  // first process died). A command that ran has an Outcome, however it ended. `cancel` may be null.
+  // first process died). It is a room fault (sandbox/room_fault.h) where an earlier command can be its cause. A command that ran
+  // has an Outcome, however it ended. `cancel` may be null.
   virtual absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) = 0;
 
   // Starts a command that runs until the next Run has ended. Its output counts as disk of the room. Errors are those of Run.

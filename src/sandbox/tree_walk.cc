@@ -9,17 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "sandbox/spawn.h"
+#include "sandbox/open_below.h"
 
 namespace ingot::sandbox {
 namespace {
 
-constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int64_t kMostReopened = 1'000'000;  // folders, to find the way back
 
 class TreeWalk {
  public:
-  explicit TreeWalk(TreeVisitor& visitor) : visitor_(visitor) {}
+  TreeWalk(int parent, TreeVisitor& visitor) : parent_(parent), visitor_(visitor), at_(Parent()) {}
 
   absl::Status Walk(const std::string& top) {
     INGOT_RETURN_IF_ERROR(Enter(top));
@@ -48,11 +47,18 @@ class TreeWalk {
     return fstat(folder, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev;
   }
 
+  Fd Parent() const { return Fd(parent_ == AT_FDCWD ? AT_FDCWD : fcntl(parent_, F_DUPFD_CLOEXEC, 3)); }
+
+  static Fd OpenIn(const Fd& folder, const std::string& name) {
+    if (folder.get() == AT_FDCWD) return Fd(open(name.c_str(), kOpenFolder));
+    return OpenBelow(folder.get(), name, kOpenFolder);
+  }
+
   absl::Status Enter(const std::string& name) {
     Level level{.name = name, .info = {}, .folders = {}};
     if (fstatat(at_.get(), name.c_str(), &level.info, AT_SYMLINK_NOFOLLOW) != 0) return visitor_.Failed(name);
     INGOT_RETURN_IF_ERROR(visitor_.Enter(at_.get(), name, level.info));
-    Fd folder(openat(at_.get(), name.c_str(), kOpenFolder));
+    Fd folder = OpenIn(at_, name);
     if (!folder.valid()) return visitor_.Failed(name);
     if (!IsSame(folder.get(), level.info)) {
       errno = ESTALE;
@@ -93,7 +99,7 @@ class TreeWalk {
   // The parent is opened before a visitor may close the way to it.
   absl::Status Leave() {
     const bool is_top = levels_.size() == 1;
-    Fd parent(is_top ? AT_FDCWD : openat(at_.get(), "..", kOpenFolder));
+    Fd parent = is_top ? Parent() : Fd(openat(at_.get(), "..", kOpenFolder));
     const Level level = std::move(levels_.back());
     levels_.pop_back();
     const bool moved = !is_top && (!parent.valid() || !IsSame(parent.get(), levels_.back().info));
@@ -111,9 +117,9 @@ class TreeWalk {
   absl::Status FindCurrent() {
     reopened_ += static_cast<int64_t>(levels_.size());
     if (reopened_ > kMostReopened) return absl::ResourceExhaustedError("folders move too often to walk through them");
-    Fd at(AT_FDCWD);
+    Fd at = Parent();
     for (size_t i = 0; i < levels_.size(); ++i) {
-      Fd next(openat(at.get(), levels_[i].name.c_str(), kOpenFolder));
+      Fd next = OpenIn(at, levels_[i].name);
       if (next.valid() && IsSame(next.get(), levels_[i].info)) {
         at = std::move(next);
         continue;
@@ -128,8 +134,9 @@ class TreeWalk {
     return absl::OkStatus();
   }
 
+  const int parent_;
   TreeVisitor& visitor_;
-  Fd at_{AT_FDCWD};  // the current folder
+  Fd at_;  // the current folder
   std::vector<Level> levels_;
   int64_t reopened_ = 0;
 };
@@ -138,6 +145,10 @@ class TreeWalk {
 
 bool IsClosed(const struct stat& info) { return (info.st_mode & 0500) != 0500 && geteuid() != 0; }
 
-absl::Status WalkTree(const std::string& top, TreeVisitor& visitor) { return TreeWalk(visitor).Walk(top); }
+absl::Status WalkTree(int parent, const std::string& name, TreeVisitor& visitor) {
+  return TreeWalk(parent, visitor).Walk(name);
+}
+
+absl::Status WalkTree(const std::string& top, TreeVisitor& visitor) { return WalkTree(AT_FDCWD, top, visitor); }
 
 }  // namespace ingot::sandbox

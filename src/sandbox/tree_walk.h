@@ -19,7 +19,7 @@ class TreeVisitor {
   virtual absl::Status File(int folder, const std::string& name, const struct stat& info) = 0;
   // A folder, not the top, met with the files beside it.
   virtual absl::Status Found(const struct stat& /*folder*/) { return absl::OkStatus(); }
-  // Before a folder is opened. The top: AT_FDCWD and the path of the walk. Whoever changes its mode by name must follow no link: an
+  // Before a folder is opened. The top: the walk's own parent and name. Whoever changes its mode by name must follow no link: an
   // agent may put one there at any time.
   virtual absl::Status Enter(int parent, const std::string& name, const struct stat& info) = 0;
   // After everything in `folder`, from within and then from above. A folder that was moved meanwhile is not left.
@@ -32,7 +32,9 @@ class TreeVisitor {
 // True: its user, who is not root, must change the mode of the folder `info` to walk through it.
 bool IsClosed(const struct stat& info);
 
-// RESOURCE_EXHAUSTED: folders moved so often that the walk would not end.
+// Walks `name`, a folder in `parent`. RESOURCE_EXHAUSTED: folders moved so often that the walk would not end.
+absl::Status WalkTree(int parent, const std::string& name, TreeVisitor& visitor);
+// Of a path whose folders belong to this process: the visitor gets AT_FDCWD and the path.
 absl::Status WalkTree(const std::string& top, TreeVisitor& visitor);
 
 }  // namespace ingot::sandbox

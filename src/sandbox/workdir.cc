@@ -1,5 +1,6 @@
 #include "sandbox/workdir.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -10,12 +11,14 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
+#include <memory>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "sandbox/copy_tree.h"
+#include "sandbox/open_below.h"
 #include "sandbox/remove_tree.h"
-#include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -48,16 +51,14 @@ absl::Status CheckRelative(const std::string& relative) {
       absl::StrCat("'", relative, "' is no file below the work folder: give a relative path without '..'"));
 }
 
-// Opens the folder of `relative`, one part of the path at a time and never through a link. Missing folders are made for
-// `maker`; null: they are an error.
-absl::StatusOr<Fd> OpenParent(const std::string& work, const fs::path& relative,
+// Opens the folder of `relative` below `base`. Missing folders are made, and given to `maker`; null: they are an error.
+absl::StatusOr<Fd> OpenParent(const Fd& base, const fs::path& relative,
                               const std::function<absl::Status(int fd)>& maker) {
-  Fd folder(open(work.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", work));
+  Fd folder(fcntl(base.get(), F_DUPFD_CLOEXEC, 3));
   for (const fs::path& part : relative.parent_path()) {
     if (part == "." || part.empty()) continue;
     const bool made = maker != nullptr && mkdirat(folder.get(), part.c_str(), 0755) == 0;
-    Fd next(openat(folder.get(), part.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    Fd next = OpenBelow(folder.get(), part.string(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (!next.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open the folder of ", relative.string()));
     if (made) INGOT_RETURN_IF_ERROR(maker(next.get()));
     folder = std::move(next);
@@ -75,28 +76,16 @@ absl::Status WriteAll(int fd, std::string_view content, const std::string& name)
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadBelow(const std::string& base, const std::string& relative, int64_t limit_bytes) {
-  INGOT_RETURN_IF_ERROR(CheckRelative(relative));
-  const fs::path path(relative);
-  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(base, path, nullptr));
-  const Fd file(openat(folder.get(), path.filename().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
-  struct stat info;
-  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(relative, " is no regular file"));
+// Removes the entries of a folder.
+absl::Status Empty(const Fd& folder, const std::string& name) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(openat(folder.get(), ".", kOpenFolder)), closedir);
+  if (entries == nullptr) return ErrnoStatus(errno, absl::StrCat("cannot read ", name));
+  while (const dirent* const entry = readdir(entries.get())) {
+    const std::string each = entry->d_name;
+    if (each == "." || each == "..") continue;
+    INGOT_RETURN_IF_ERROR(base::Annotate(RemoveTree(folder.get(), each), absl::StrCat("cannot empty ", name)));
   }
-  std::string content;
-  char buffer[16384];
-  while (true) {
-    const ssize_t got = read(file.get(), buffer, sizeof(buffer));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
-    if (got == 0) return content;
-    content.append(buffer, got);
-    if (static_cast<int64_t>(content.size()) > limit_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(relative, " is longer than ", limit_bytes, " bytes"));
-    }
-  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -121,7 +110,7 @@ absl::StatusOr<WorkDir> WorkDir::Create(const std::string& root, std::optional<u
 
 absl::Status WorkDir::MakeFolder(const std::string& path) const {
   if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", path));
-  if (!owner_.has_value() || chown(path.c_str(), *owner_, *owner_) == 0) return absl::OkStatus();
+  if (!owner_.has_value() || lchown(path.c_str(), *owner_, *owner_) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("cannot give ", path, " to uid ", *owner_));
 }
 
@@ -148,11 +137,52 @@ void WorkDir::Remove() {
   path_.clear();
 }
 
+absl::StatusOr<Fd> WorkDir::Open() const {
+  Fd folder(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_));
+  return folder;
+}
+
+absl::StatusOr<Fd> WorkDir::OpenWork() const {
+  const std::string path = work_view_.empty() ? work() : work_view_;
+  Fd folder(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
+  return folder;
+}
+
+absl::StatusOr<std::string> WorkDir::ReadBelow(const Fd& base, const std::string& relative, int64_t limit_bytes) const {
+  INGOT_RETURN_IF_ERROR(CheckRelative(relative));
+  const fs::path path(relative);
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(base, path, nullptr));
+  const Fd file = OpenBelow(folder.get(), path.filename().string(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
+  struct stat info;
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(relative, " is no regular file"));
+  }
+  if (owner_.has_value() && info.st_uid != *owner_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(relative, " belongs to uid ", info.st_uid, ", not to the agent, which may have linked to it"));
+  }
+  std::string content;
+  char buffer[16384];
+  while (true) {
+    const ssize_t got = read(file.get(), buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
+    if (got == 0) return content;
+    content.append(buffer, static_cast<size_t>(got));
+    if (static_cast<int64_t>(content.size()) > limit_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(relative, " is longer than ", limit_bytes, " bytes"));
+    }
+  }
+}
+
 absl::Status WorkDir::WriteFile(const std::string& relative, std::string_view content) const {
   INGOT_RETURN_IF_ERROR(CheckRelative(relative));
   const fs::path path(relative);
-  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work_view_.empty() ? work() : work_view_, path,
-                                                     [&](int fd) { return GiveToOwner(fd, relative); }));
+  INGOT_ASSIGN_OR_RETURN(const Fd work, OpenWork());
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work, path, [&](int fd) { return GiveToOwner(fd, relative); }));
   const std::string name = path.filename().string();
   unlinkat(folder.get(), name.c_str(), 0);
   const mode_t mode = content.starts_with("#!") ? 0755 : 0644;
@@ -163,22 +193,44 @@ absl::Status WorkDir::WriteFile(const std::string& relative, std::string_view co
 }
 
 absl::StatusOr<std::string> WorkDir::ReadFile(const std::string& relative, int64_t limit_bytes) const {
-  return ReadBelow(work_view_.empty() ? work() : work_view_, relative, limit_bytes);
+  INGOT_ASSIGN_OR_RETURN(const Fd work, OpenWork());
+  return ReadBelow(work, relative, limit_bytes);
 }
 
 absl::StatusOr<std::string> WorkDir::ReadFileOf(const std::string& folder, const std::string& relative,
                                                 int64_t limit_bytes) const {
-  return ReadBelow(absl::StrCat(path_, "/", folder), relative, limit_bytes);
+  INGOT_ASSIGN_OR_RETURN(const Fd around, Open());
+  const Fd base = OpenBelow(around.get(), folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (!base.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/", folder));
+  return ReadBelow(base, relative, limit_bytes);
 }
 
 void WorkDir::SetView(int work) { work_view_ = absl::StrCat("/proc/self/fd/", work, "/."); }
 
-absl::Status WorkDir::Empty(const std::string& path) const {
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    if (!RemoveOrWarn(it->path().string())) return absl::UnavailableError(absl::StrCat("cannot empty ", path));
-  }
-  return absl::OkStatus();
+absl::Status WorkDir::Fill(const std::string& name, const std::string& source) const {
+  INGOT_ASSIGN_OR_RETURN(const Fd around, Open());
+  const Fd folder = OpenBelow(around.get(), name, kOpenFolder);
+  if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/", name));
+  const Fd files(open(source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!files.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", source));
+  INGOT_RETURN_IF_ERROR(Empty(folder, name));
+  return base::Annotate(CopyTree(files.get(), ".", folder.get(), {.gives_to = owner_}), source);
+}
+
+absl::Status WorkDir::ClearFolder(const std::string& folder, const std::string& inner) const {
+  const std::string path = absl::StrCat(path_, "/", folder);
+  const Fd outer(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info;
+  if (!outer.valid() || fstat(outer.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
+  if (info.st_uid != owner_.value_or(geteuid()))
+    return absl::FailedPreconditionError(absl::StrCat(path, " belongs to uid ", info.st_uid, ", not to its room"));
+  if (fchmod(outer.get(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot close ", path));
+  INGOT_RETURN_IF_ERROR(Empty(outer, path));
+  if (mkdirat(outer.get(), inner.c_str(), 0700) != 0)
+    return ErrnoStatus(errno, absl::StrCat("cannot make ", path, "/", inner));
+  const Fd made(openat(outer.get(), inner.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path, "/", inner));
+  return GiveToOwner(made.get(), absl::StrCat(path, "/", inner));
 }
 
 absl::Status WorkDir::WriteBeside(const std::string& name, std::string_view content) const {

@@ -8,7 +8,8 @@
 // With an owner, home/, work/ and tmp/ belong to that uid, and the folder around them to this process. The owner cannot
 // enter other folders of `root`. Detach() renames the folder to root/kept-<name> instead of removing it. RemoveStale removes folders of killed
 // processes, which it knows by the pid in their names: a root belongs to one machine and one PID namespace at a time.
-// No symbolic link is followed, neither by a removal nor by a write. Not thread safe; different objects are
+// No symbolic link is followed, neither by a removal nor by a read or write. What belongs to another uid than the owner is not
+// read: an agent may have linked to a file that it cannot read. Not thread safe; different objects are
 // independent.
 #pragma once
 
@@ -19,6 +20,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
 
@@ -36,6 +38,9 @@ class WorkDir {
   std::string work() const { return path_ + "/work"; }
   std::string tmp() const { return path_ + "/tmp"; }
 
+  // The folder itself, to reach what is in it (open_below.h). UNAVAILABLE: it is gone.
+  absl::StatusOr<Fd> Open() const;
+
   // Writes work/`relative` and makes the folders on the way; replaces a file, link or pipe of that name. INVALID_ARGUMENT:
   // the path leaves work/. A text that begins with "#!" becomes executable.
   absl::Status WriteFile(const std::string& relative, std::string_view content) const;
@@ -48,11 +53,16 @@ class WorkDir {
   absl::StatusOr<std::string> ReadFileOf(const std::string& folder, const std::string& relative,
                                          int64_t limit_bytes) const;
 
-  // Makes a private folder of the owner at `path`, below this one.
+  // Makes a private folder of the owner at `path`, below this one: of one part, or of parts that this process owns.
   absl::Status MakeFolder(const std::string& path) const;
 
-  // Removes the entries of a folder.
-  absl::Status Empty(const std::string& path) const;
+  // Gives the folder `name` beside work/ the files of `source`, a folder of this process, in place of those that it has. The owner's
+  // processes may run meanwhile.
+  absl::Status Fill(const std::string& name, const std::string& source) const;
+
+  // Empties `folder`, which lies beside work/, and makes the folder `inner` in it. Nobody but the owner can enter either. FAILED_PRECONDITION:
+  // the folder is another one than this object made.
+  absl::Status ClearFolder(const std::string& folder, const std::string& inner) const;
 
   // From here on work/ is read and written through this descriptor, which outlives its use: as processes in
   // another mount namespace see it.
@@ -74,6 +84,8 @@ class WorkDir {
   WorkDir(std::string path, std::optional<uid_t> owner) : path_(std::move(path)), owner_(owner) {}
   absl::Status GiveToOwner(int fd, const std::string& name) const;
   void Remove();
+  absl::StatusOr<Fd> OpenWork() const;
+  absl::StatusOr<std::string> ReadBelow(const Fd& base, const std::string& relative, int64_t limit_bytes) const;
   std::string path_;       // empty = no folder is owned
   std::string work_view_;  // empty = work()
   std::optional<uid_t> owner_;

@@ -24,7 +24,7 @@ using model::ShardFile;
 
 // One flipped bit makes none of the others the oldest format, which has no checksum that would tell.
 constexpr char kFormat[] = "ingot-checkpoint-4";
-constexpr char kState[] = "state.json";
+constexpr const char* kState = base::kCheckpointState;
 constexpr char kOptimizer[] = "optimizer";
 constexpr char kWeights[] = "model";
 constexpr char kReference[] = "reference.safetensors";
@@ -84,26 +84,8 @@ absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_fil
   return absl::OkStatus();
 }
 
-// The checksum of a sealed text, which is its last field: "...,"xxh3":"0123456789abcdef"}\n".
-constexpr std::string_view kSealBegin = ",\"xxh3\":\"", kSealEnd = "\"}\n";
-
-// The JSON object with the checksum of its text as its last field.
-std::string Seal(const json::value& object) {
-  std::string text = base::PrintJson(object);
-  const std::string checksum = base::Hex(base::Checksum64(text));
-  text.pop_back();
-  return absl::StrCat(text, base::View(kSealBegin), checksum, base::View(kSealEnd));
-}
-
-bool IsSealed(std::string_view text) {
-  constexpr size_t kDigits = 16, kSeal = kSealBegin.size() + kDigits + kSealEnd.size();
-  if (text.size() < kSeal || !text.ends_with(kSealEnd)) return false;
-  const std::string_view seal = text.substr(text.size() - kSeal);
-  const std::string object = absl::StrCat(base::View(text.substr(0, text.size() - kSeal)), "}");
-  return seal.starts_with(kSealBegin) && seal.substr(kSealBegin.size(), kDigits) == base::Hex(base::Checksum64(object));
-}
-
-json::value StateJson(const CheckpointContents& contents, size_t shards, json::object files) {
+json::value StateJson(const CheckpointContents& contents, size_t shards,
+                      const std::map<std::string, base::FileDigest>& files) {
   const OptimizerOptions& schedule = contents.schedule;
   return json::object{{"format", kFormat},
                       {"step", contents.step},
@@ -119,14 +101,14 @@ json::value StateJson(const CheckpointContents& contents, size_t shards, json::o
                         {"warmup_steps", schedule.warmup_steps},
                         {"decay", schedule.decay},
                         {"min_lr_ratio", schedule.min_lr_ratio}}},
-                      {"files", std::move(files)}};
+                      {"files", base::PrintDigests(files)}};
 }
 
 // Writes the files beside the shards: the rest of the model folder, the app's files and state.json.
 absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
                        const std::vector<CheckpointShard>& shards,
                        const std::map<std::string, std::string>& extra_files) {
-  std::map<std::string, FileDigest> digests;  // of the shards, from their writers
+  std::map<std::string, base::FileDigest> digests;  // of the shards, from their writers
   std::map<std::string, std::string> file_of;
   int64_t bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -145,20 +127,12 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
     if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(dir).generic_string());
   }
-  std::sort(names.begin(), names.end());
-  json::object files;
   for (const std::string& name : names) {
-    const auto known = digests.find(name);
-    FileDigest digest;
-    if (known != digests.end()) {
-      digest = known->second;
-    } else {
-      INGOT_ASSIGN_OR_RETURN(digest, DigestFile(dir + "/" + name));
-    }
-    files[name] = json::object{{"bytes", digest.bytes}, {"xxh3", base::Hex(digest.checksum)}};
+    if (digests.contains(name)) continue;
+    INGOT_ASSIGN_OR_RETURN(digests[name], base::DigestFile(dir + "/" + name));
   }
-  const json::value state = StateJson(contents, shards.size(), std::move(files));
-  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(dir + "/" + kState, Seal(state)));
+  const json::value state = StateJson(contents, shards.size(), digests);
+  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(dir + "/" + kState, base::Seal(state)));
   return base::SyncDir(dir);
 }
 
@@ -213,20 +187,6 @@ absl::StatusOr<uint64_t> UnsignedField(const json::value& state, const std::stri
   return static_cast<uint64_t>(value);
 }
 
-absl::StatusOr<uint64_t> HexField(const json::value& state, const std::string& key) {
-  const json::value* field = base::Find(state, key);
-  uint64_t value = 0;
-  if (field == nullptr || !field->is_string() || field->as_string().size() != 16) {
-    return absl::DataLossError(absl::StrCat("state.json lacks a checksum '", key, "'"));
-  }
-  for (const char c : field->as_string()) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    if (digit < 0) return absl::DataLossError(absl::StrCat("state.json: '", key, "' is not hexadecimal"));
-    value = value * 16 + static_cast<uint64_t>(digit);
-  }
-  return value;
-}
-
 // The text of state.json, parsed, with this format and the checksum of its text.
 absl::StatusOr<json::value> ParseState(const std::string& text) {
   auto state = base::ParseJson(text);
@@ -236,7 +196,7 @@ absl::StatusOr<json::value> ParseState(const std::string& text) {
     return absl::DataLossError(absl::StrCat("state.json does not say format ", kFormat,
                                             " (of another version of Ingot? The folder still serves as model.init)"));
   }
-  if (!IsSealed(text)) return absl::DataLossError("state.json differs from what was written");
+  if (!base::IsSealed(text)) return absl::DataLossError("state.json differs from what was written");
   return *std::move(state);
 }
 
@@ -254,7 +214,7 @@ struct State {
   int64_t optimizer_steps = 0;
   int64_t next_group = 0;
   int shards = 1;  // files of the optimizer's state
-  json::object files;
+  std::map<std::string, base::FileDigest> files;
 };
 
 absl::StatusOr<State> StateOf(const std::string& text) {
@@ -262,13 +222,13 @@ absl::StatusOr<State> StateOf(const std::string& text) {
   State state;
   INGOT_ASSIGN_OR_RETURN(state.step, IntegerField(parsed, "step"));
   INGOT_ASSIGN_OR_RETURN(state.seed, UnsignedField(parsed, "seed"));
-  INGOT_ASSIGN_OR_RETURN(state.weights_checksum, HexField(parsed, "weights_checksum"));
+  INGOT_ASSIGN_OR_RETURN(state.weights_checksum, base::HexField(parsed, "weights_checksum"));
   INGOT_ASSIGN_OR_RETURN(state.optimizer_steps, IntegerField(parsed, "optimizer_steps"));
   INGOT_ASSIGN_OR_RETURN(state.next_group, IntegerField(parsed, "next_group"));
   INGOT_ASSIGN_OR_RETURN(state.shards, ShardsOf(parsed));
   const json::value* files = base::Find(parsed, "files");
-  if (files == nullptr || !files->is_object()) return absl::DataLossError("state.json lists no files");
-  state.files = files->get_object();
+  if (files == nullptr) return absl::DataLossError("state.json lists no files");
+  INGOT_ASSIGN_OR_RETURN(state.files, base::ParseDigests(*files));
   return state;
 }
 
@@ -289,20 +249,12 @@ absl::Status VerifyFiles(const std::string& path, const State& state) {
   for (const std::string& name : needed) {
     if (!state.files.contains(name)) return Damaged(path, absl::StrCat("state.json does not list ", name));
   }
-  for (const auto& [key, entry] : state.files) {
-    const std::string name(key);
+  for (const auto& [name, digest] : state.files) {
     if (!IsFileName(name)) return Damaged(path, absl::StrCat("state.json lists '", name, "'"));
-    const auto bytes = UnsignedField(entry, "bytes");
-    const auto checksum = HexField(entry, "xxh3");
-    if (!bytes.ok() || !checksum.ok()) return Damaged(path, absl::StrCat("state.json has no digest of ", name));
-    const auto digest = DigestFile(path + "/" + name);
-    if (!digest.ok()) return Damaged(path, std::string(digest.status().message()));
-    if (digest->bytes != *bytes) {
-      return Damaged(path, absl::StrCat(name, " has ", digest->bytes, " bytes where ", *bytes, " were written"));
-    }
-    if (digest->checksum != *checksum) return Damaged(path, absl::StrCat(name, " differs from what was written"));
   }
-  return absl::OkStatus();
+  const absl::Status whole =
+      base::WrittenFiles(path, kState, state.files).CheckContents([](std::string_view) { return true; });
+  return whole.ok() ? whole : Damaged(path, std::string(whole.message()));
 }
 
 // The state of a checkpoint of which every file is as it was written.
@@ -356,7 +308,7 @@ absl::StatusOr<CheckpointShard> WriteShard(const std::string& folder,
   CheckpointShard written;
   const auto write = [&](const std::string& file, const std::map<std::string, at::Tensor>& tensors) -> absl::Status {
     INGOT_RETURN_IF_ERROR(model::SaveSafetensors(folder + "/" + file, tensors, {{"format", "pt"}}));
-    INGOT_ASSIGN_OR_RETURN(written.files[file], DigestFile(folder + "/" + file));
+    INGOT_ASSIGN_OR_RETURN(written.files[file], base::DigestFile(folder + "/" + file));
     return absl::OkStatus();
   };
   INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&]() -> absl::Status {

@@ -11,8 +11,9 @@
 // optimizer-00001-of-0000N.safetensors, ... Rank 0 then adds Hugging Face's model.safetensors.index.json.
 //
 // A checkpoint is written into a temporary folder in ROOT, fsynced, and renamed: a crash leaves the earlier ones as
-// they were. The checksums find later damage before anything of the checkpoint is used. One writer per ROOT (or the
-// ranks of one trainer, on one file system); blocks on disk.
+// they were. The checksums find later damage before anything of the checkpoint is used, also by those that load it as a
+// model folder (base/written_files.h). One writer per ROOT (or the ranks of one trainer, on one file system); blocks on
+// disk.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,8 +24,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/written_files.h"
 #include "model/parameters.h"
-#include "trainer/files.h"
 #include "trainer/options.h"
 
 namespace ingot::trainer {
@@ -61,7 +62,7 @@ struct CheckpointContents {
 struct CheckpointShard {
   std::vector<std::string> parameters;  // names of the parameters in its file of weights
   int64_t parameter_bytes = 0;
-  std::map<std::string, FileDigest> files;  // by name
+  std::map<std::string, base::FileDigest> files;  // by name
 };
 
 // "step-00000012".

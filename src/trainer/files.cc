@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/checksum.h"
 #include "base/file.h"
 
 namespace ingot::trainer {
@@ -48,24 +47,6 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
     if (got == 0) return contents;
     contents.append(block.data(), static_cast<size_t>(got));
   }
-}
-
-absl::StatusOr<FileDigest> DigestFile(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return Failed("open", path);
-  FileDigest digest;
-  base::StreamingChecksum checksum;
-  std::vector<std::byte> block(size_t{1} << 20);
-  for (;;) {
-    const ssize_t got = ::read(fd.get(), block.data(), block.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Failed("read", path);
-    if (got == 0) break;
-    checksum.Update(std::span<const std::byte>(block.data(), static_cast<size_t>(got)));
-    digest.bytes += static_cast<uint64_t>(got);
-  }
-  digest.checksum = checksum.Digest();
-  return digest;
 }
 
 absl::Status WriteTexts(const std::string& dir, const std::map<std::string, std::string>& texts) {

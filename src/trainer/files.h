@@ -1,7 +1,6 @@
-// Files of model folders: whole reads, digests and texts.
+// Files of model folders: whole reads and texts.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 
@@ -10,12 +9,6 @@
 namespace ingot::trainer {
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
-
-struct FileDigest {
-  uint64_t bytes = 0;
-  uint64_t checksum = 0;
-};
-absl::StatusOr<FileDigest> DigestFile(const std::string& path);
 
 // Writes texts by their names below `dir`, each fsynced. A name has at most one folder, which is made.
 absl::Status WriteTexts(const std::string& dir, const std::map<std::string, std::string>& texts);

@@ -60,7 +60,7 @@ absl::StatusOr<CheckpointShard> DecodeShard(std::string_view bytes) {
   for (uint64_t i = 0; i < count && reader.status().ok(); ++i) shard.parameters.emplace_back(reader.GetText());
   while (!reader.done()) {
     const std::string name(reader.GetText());
-    shard.files[name] = reader.Get<FileDigest>();
+    shard.files[name] = reader.Get<base::FileDigest>();
   }
   INGOT_RETURN_IF_ERROR(reader.status());
   return shard;

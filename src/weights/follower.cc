@@ -51,6 +51,7 @@ Follower::Follower(std::shared_ptr<ObjectStore> store, Sink& engine, FollowerOpt
       engine_(engine),
       options_(std::move(options)),
       clock_(clock),
+      silence_("the acknowledgement of versions", clock),
       threads_({.name = "follower", .threads = 2}, clock) {
   ack_.set_engine(options_.engine);
   ack_.set_start(base::RandomHex(8));
@@ -246,18 +247,18 @@ void Follower::Acknowledge(const v1::LiveVersions& live, const absl::Status& sta
   ack_.set_apply_ms(cost.apply_ms);
   ack_.set_pause_ms(cost.pause_ms);
   ack_.set_fetched_bytes(cost.fetched_bytes);
-  // A write that fails is made up for by the next beat.
-  if (const absl::Status written = WriteAck(); !written.ok()) INGOT_LOG(warn, "{}", written.ToString());
+  WriteAck();
 }
 
 void Follower::Beat() {
   base::MutexLock lock(mu_);
-  if (const absl::Status written = WriteAck(); !written.ok()) INGOT_LOG(warn, "{}", written.ToString());
+  WriteAck();
 }
 
-absl::Status Follower::WriteAck() {
+// A write that fails is made up for by the next beat.
+void Follower::WriteAck() {
   ack_.set_beat(ack_.beat() + 1);
-  return base::Annotate(store_->Put(AckKey(options_.run, options_.engine), PrintAck(ack_)), "cannot acknowledge");
+  silence_.Note(store_->Put(AckKey(options_.run, options_.engine), PrintAck(ack_)));
 }
 
 void Follower::Log(const absl::Status& status, const char* what) {

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "base/outage.h"
 #include "weights/version_layout.h"
 
 namespace ingot::weights {
@@ -69,7 +70,7 @@ class Follower {
 
   void Acknowledge(const v1::LiveVersions& live, const absl::Status& status, const Cost& cost) ABSL_LOCKS_EXCLUDED(mu_);
   void Beat() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status WriteAck() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteAck() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Log(const absl::Status& status, const char* what);
 
   const std::shared_ptr<ObjectStore> store_;
@@ -86,7 +87,8 @@ class Follower {
 
   base::Mutex mu_;
   v1::EngineAck ack_ ABSL_GUARDED_BY(mu_);
-  base::Executor threads_;  // two: one looks, one beats
+  base::Outage silence_ ABSL_GUARDED_BY(mu_);  // of the acknowledgement
+  base::Executor threads_;                     // two: one looks, one beats
   base::Timer looking_, beating_;
 };
 

@@ -75,6 +75,16 @@ TEST_F(EpisodeRoomsTest, AnImageThatIsNotThereFailsAsInfrastructure) {
   ExpectOfInfrastructure("sandbox", "no-such-image", std::move(ground));
 }
 
+TEST_F(EpisodeRoomsTest, AnImageThatTheTaskNamesElsewhereFailsWhetherItIsThereOrNot) {
+  recipe().image = "folder:" + root_ + "/${task_id}";
+  for (const bool is_there : {false, true}) {
+    auto ground = Ground(sandbox::Rung::kNamespaces);
+    if (ground == nullptr) GTEST_SKIP() << "images need namespaces";
+    if (is_there) std::filesystem::create_directories(root_ + "/task-ep0");
+    ExpectOfInfrastructure("task", "names nothing in a folder", std::move(ground));
+  }
+}
+
 // A program of pyenv, say, is a shim that needs files elsewhere.
 TEST_F(EpisodeRoomsTest, AFailureForWantOfAFileSaysHowToShowMore) {
   const std::string hint = "sandbox.visible: [FOLDER] shows more";
@@ -117,7 +127,7 @@ TEST_F(EpisodeRoomsTest, ADiskThatIsFullFailsTheEpisodeAsInfrastructureEvenIfIts
   fs::create_directories(options_.work_root);
   // In a mount namespace of this process, so that nothing stays mounted.
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      mount("ingot-test", options_.work_root.c_str(), "tmpfs", 0, "size=16m,mode=0777") != 0) {
+      mount("ingot-test", options_.work_root.c_str(), "tmpfs", 0, "size=16m,mode=0755") != 0) {
     GTEST_SKIP() << "a small disk needs root: " << std::strerror(errno);
   }
   ground_.rung = "process";
@@ -196,6 +206,14 @@ TEST_F(HarborEpisodeTest, AnAgentThatReplacesTheImagesProgramsFoolsNoVerifier) {
   EXPECT_EQ(Reward(attack, {{"env", {{"PATH", "/app/bin:/bin"}}}}), 0) << "nor by the work folder: " << end_.detail();
   recipe().verifier_room = "changed";
   EXPECT_EQ(Reward(attack), 1) << "the attack works on the image as the agent left it";
+}
+
+// The reward is written where the tests alone can write, and no folder that the machine's users share holds it at any time.
+TEST_F(HarborEpisodeTest, TheFolderOfTheRewardIsTheTestsAlone) {
+  SetTests(
+      "test $(busybox stat -c %a%u%g /logs)-$(busybox stat -c %a%u%g /logs/verifier) = 70000-70000 && R=1 || R=0\n"
+      "echo $R > /logs/verifier/reward.txt\n");
+  EXPECT_EQ(Reward("true"), 1) << end_.detail();
 }
 
 TEST_F(HarborEpisodeTest, NoAgentKeepsItsVerifierFromARoom) {

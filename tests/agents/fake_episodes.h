@@ -73,6 +73,12 @@ class FakeEpisodes final : public Episodes {
     if (before_end) INGOT_RETURN_IF_ERROR(before_end(request));
     base::MutexLock lock(mu_);
     if (request.api_key() != owners_.at(request.episode_id())) return absl::PermissionDeniedError("wrong key");
+    if (request.has_unless_rewarded() && !rewards_.contains(request.episode_id())) {  // as the pool decides
+      v1::EpisodeRewardRequest& reward = rewards_[request.episode_id()];
+      reward.set_reward(request.unless_rewarded().reward());
+      *reward.mutable_signals() = request.unless_rewarded().signals();
+      *reward.mutable_facts() = request.unless_rewarded().facts();
+    }
     --open_;
     ends_.push_back(request);
     changed_.SignalAll();

@@ -365,14 +365,6 @@ TEST_F(RunnerTest, AVerifiersCommandHasAHomeThatTheAgentWasNeverIn) {
   EXPECT_TRUE(WorkRootIsEmpty());
 }
 
-TEST_F(RunnerTest, APostedRewardIsNotOverwritten) {
-  recipe().verifier.kind = "agent_posted";
-  FakeEpisodes episodes(1);
-  EXPECT_EQ(RunAll(episodes).finished, 1);
-  EXPECT_TRUE(episodes.rewards().empty());
-  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
-}
-
 TEST_F(RunnerTest, AVerifiedAgentHasNoKeyThatRewardsOrEnds) {
   recipe().files = {{"all", "${api_key} ${base_url} ${task}"}};
   SetScript("(env; cat all) | grep -c 'owner-' || echo none");
@@ -612,19 +604,47 @@ TEST_F(RunnerTest, ARefusedRewardFailsTheEpisode) {
   }
 }
 
+// The reward of 0 goes with the end, as one that the pool takes where there is none: an agent's own may come to the pool by
+// another gateway than the one that takes the end.
 TEST_F(RunnerTest, AnAgentThatPostsNoRewardEarnsZero) {
   recipe().verifier.kind = "agent_posted";
   FakeEpisodes episodes(1);
-  episodes.before_end = [&](const v1::EpisodeEndRequest& end) -> absl::Status {
-    const bool rewarded = episodes.rewards().contains(end.episode_id());
-    if (end.state() == v1::EPISODE_FINISHED && !rewarded) return absl::FailedPreconditionError("it has no reward");
+  int posts = 0;
+  episodes.before_reward = [&](const auto&) {
+    ++posts;
     return absl::OkStatus();
   };
   EXPECT_EQ(RunAll(episodes).finished, 1);
+  EXPECT_EQ(posts, 0);
   EXPECT_EQ(episodes.rewards().at("ep0").reward(), 0);
   EXPECT_EQ(episodes.rewards().at("ep0").signals().at("answer_malformed"), 1);
   ASSERT_EQ(episodes.ends().size(), 1u);
   EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(episodes.ends()[0].unless_rewarded().detail(), "the agent has posted no reward");
+}
+
+// Whatever the runner makes of the agent's end, and whatever a gateway answers that does not know of the reward.
+TEST_F(RunnerTest, NoDefaultReplacesTheRewardOfAnAgent) {
+  recipe().verifier.kind = "agent_posted";
+  recipe().on_crash = recipe().on_timeout = recipe().on_flood = "zero";
+  for (const char* script : {"true", "exit 3", "cat /dev/zero"}) {
+    SetScript(script);
+    FakeEpisodes episodes(1);
+    int asked = 0;
+    episodes.before_end = [&](const v1::EpisodeEndRequest& end) -> absl::Status {
+      if (++asked > 1) return absl::OkStatus();
+      v1::EpisodeRewardRequest own;
+      own.set_episode_id(end.episode_id());
+      own.set_api_key(end.api_key());
+      own.set_reward(0.75);
+      EXPECT_TRUE(episodes.Reward(own).ok());
+      return absl::UnavailableError("another gateway serves it");
+    };
+    EXPECT_EQ(RunAll(episodes).finished, 1) << script;
+    EXPECT_EQ(episodes.rewards().at("ep0").reward(), 0.75) << script;
+    ASSERT_EQ(episodes.ends().size(), 1u) << script;
+    EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED) << script;
+  }
 }
 
 TEST_F(RunnerTest, ARefusedEndFailsTheEpisode) {

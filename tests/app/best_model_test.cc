@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/written_files.h"
 
 namespace ingot::app {
 namespace {
@@ -71,13 +72,30 @@ TEST_F(BestModelTest, ABetterVersionTakesTheBestsPlaceAndOthersAreDropped) {
   EXPECT_EQ(Read("best/model.safetensors"), "two");
   EXPECT_TRUE(Offer(6, 0.5, 1));
   EXPECT_THAT(Names(root_), ElementsAre("best"));
-  EXPECT_THAT(Names(root_ + "/best"), ElementsAre("best.json", "model.safetensors", "templates", "tokenizer.json"));
+  EXPECT_THAT(Names(root_ + "/best"),
+              ElementsAre("best.json", "checksums.json", "model.safetensors", "templates", "tokenizer.json"));
   EXPECT_EQ(Read("best/model.safetensors"), "six");
   EXPECT_EQ(Read("best/templates/tools.jinja"), "x");
   const auto record = base::ParseJson(Read("best/best.json"));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(base::PrintJson(*record),
             "{\"version\":6,\"weights_checksum\":\"c6\",\"reward_mean\":0.5,\"episodes\":4,\"failed\":1}");
+}
+
+TEST_F(BestModelTest, DamageToTheBestIsFound) {
+  ASSERT_TRUE(Save(2, "two").ok());
+  ASSERT_TRUE(Offer(2, 0.5));
+  const auto written = base::WrittenFiles::Of(root_ + "/best");
+  ASSERT_TRUE(written.ok()) << written.status();
+  const auto all = [](std::string_view) { return true; };
+  EXPECT_TRUE(written->CheckContents(all).ok()) << "its record changed with its reward";
+  EXPECT_EQ(written->files().size(), 3u);
+  for (const std::string name : {"model.safetensors", "tokenizer.json", "templates/tools.jinja"}) {
+    const std::string intact = Read("best/" + name);
+    ASSERT_TRUE(base::WriteFileDurably(root_ + "/best/" + name, "y" + intact.substr(1)).ok());
+    EXPECT_THAT(std::string(written->CheckContents(all).message()), HasSubstr("best/" + name + " is damaged"));
+    ASSERT_TRUE(base::WriteFileDurably(root_ + "/best/" + name, intact).ok());
+  }
 }
 
 TEST_F(BestModelTest, AVersionWithoutAScoreIsNotTheBest) {

@@ -2,15 +2,20 @@
 """Runs whose roles are processes of their own: launch_tests.py BINARY SOURCE_DIR CASE [--roles ROLES].
 
 Cases: launch (roles are restarted, and refuse strangers), launch_stop (Ctrl-C), launch_kill (each role of ROLES is killed,
-and those joined by + at once).
+and those joined by + at once), launch_dies (the launcher is killed at random moments, and all its processes end with it).
 """
+import ctypes
 import http.client
 import json
 import os
 import pathlib
+import random
 import re
+import shutil
 import signal
 import socket
+import subprocess
+import time
 
 from ingot_runs import (check, finish_launched, launch_settings, main, role_process, wait_for_rows, write_asking_config,
                         write_secret)
@@ -170,5 +175,53 @@ def case_launch_kill(ingot, roles="datapool,scheduler,rollout,gateway,agents,tra
         print(f"{together}: killed, started again, finished", flush=True)
 
 
+def seconds_until_all_ended():
+    """Reaps the descendants that were left to this process. Fails if one of them still lives after 20 s."""
+    start = time.monotonic()
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return time.monotonic() - start
+        if pid == 0:
+            left = [pathlib.Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
+                    for task in pathlib.Path("/proc/self/task").iterdir() for child in (task / "children").read_text().split()]
+            check(time.monotonic() - start < 20, f"still there 20 s after their launcher's death: {left}")
+            time.sleep(0.005)
+
+
+def case_launch_dies(ingot, kills=24, seed=1):
+    """kill -9 of the launcher while its roles are loaded, start, train, are started again, or are stopped."""
+    PR_SET_CHILD_SUBREAPER = 36
+    check(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0, "orphans do not come to this process")
+    write_asking_config(ingot)
+    rng = random.Random(seed)
+    settings = {"run.name": "dies", "scheduler.total_steps": 1000}
+    slowest, start = 0, None
+    for kill in range(kills):
+        shutil.rmtree(f"{ingot.folder}/dies", ignore_errors=True)
+        began = time.monotonic()
+        launch = ingot.start("launch", settings, output=subprocess.DEVNULL)
+        kind = ("starts", "trains", "restarts", "stops")[kill % 4] if start else "trains"
+        if kind == "starts":
+            time.sleep(rng.uniform(0, start))
+        else:
+            wait_for_rows(ingot, launch, "dies", 1)
+            start = start or time.monotonic() - began
+        if kind == "restarts":
+            os.kill(role_process(launch, rng.choice(("trainer", "gateway", "rollout-0"))), signal.SIGKILL)
+        if kind == "stops":
+            launch.send_signal(signal.SIGINT)
+        if kind in ("restarts", "stops"):
+            time.sleep(rng.uniform(0, 2))
+        launch.kill()
+        launch.wait()
+        took = seconds_until_all_ended()
+        slowest = max(slowest, took)
+        print(f"{kill}: killed while it {kind}; the last process ended {took:.2f} s later", flush=True)
+    print(f"the slowest of {kills}: {slowest:.2f} s")
+    check(slowest < 5, f"a process lived on for {slowest:.1f} s")
+
+
 if __name__ == "__main__":
-    main(case_launch, case_launch_stop, case_launch_kill)
+    main(case_launch, case_launch_stop, case_launch_kill, case_launch_dies)

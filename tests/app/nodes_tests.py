@@ -3,8 +3,9 @@
 
 Cases: nodes (a node with reward stage, scheduler and gateway dies, and its roles move; the trainer's ranks are on two nodes; the
 node that drives the run serves its page and feeds its logger), nodes_logger (so does a node that is stopped and started again),
-nodes_engines (a node with an engine dies, and another one runs its engine), nodes_pools (two nodes serve one pool in
-PostgreSQL; each dies, and one comes back), mutual_tls (roles that show each other
+nodes_engines (a node with an engine dies, and another one runs its engine), nodes_back (a node whose roles moved comes back, after the
+driving node was killed too), nodes_pools (two nodes serve one pool in PostgreSQL; each dies, and one comes back; a standby is
+promoted, and the old primary comes back too), mutual_tls (roles that show each other
 certificates train a run).
 """
 import collections
@@ -15,6 +16,7 @@ import pathlib
 import re
 import subprocess
 import threading
+import time
 
 from ingot_runs import GROUPS, SHORT, check, check_run, end, main, status, wait_for_rows, wait_until, write_secret
 from page_tests import Page
@@ -126,6 +128,9 @@ def run_spread(ingot, own, steps):
         check(all(f"{role} is started here" in said for role in ("rewards", "scheduler", "gateway")), said)
         check_run(ingot, "spread", steps)
         check(nodes["trainers", 1].wait(timeout=180) == 0, output_of(ingot, "trainers", 1))
+        nodes["rest", 0].terminate()
+        check(nodes["rest", 0].wait(timeout=180) == 0 and f"the run 'spread' ended at step {steps} of {steps}" in
+              output_of(ingot, "rest"), output_of(ingot, "rest"))
     finally:
         end(*nodes.values())
 
@@ -143,7 +148,11 @@ def case_nodes_logger(ingot):
             link = ingot.call("view", f"{ingot.folder}/told").stdout
             check(Page(link.split("\n")[0]).open().json("/api/run")["live"], f"`ingot view` finds no page of the node: {link}")
             node.terminate()
-            check(node.wait(timeout=180) != 0, "a stopped run ended well")
+            check(node.wait(timeout=180) == 130, "a stopped run ended well")
+            said = re.search(r"stopped; saved \S.*; `(ingot node .*) --resume` goes on", output_of(ingot, "all"))
+            check(said and said[1].endswith(" --group all --node 0") and "run.name=told" in said[1], output_of(ingot, "all"))
+            told = ingot.ask("status", own).stderr
+            check(f"`{said[1]} --resume` continues the run" in told, told)
             logger.check_rows(ingot, "told")
             steps = ingot.rows("told") + 3
             code, output = ingot.run("node", own | {"scheduler.total_steps": steps}, ("--group", "all", "--resume"), timeout=180)
@@ -190,12 +199,48 @@ def case_nodes_engines(ingot):
         end(*nodes.values())
 
 
+def case_nodes_back(ingot):
+    groups = [{"name": "control", "roles": ["trainer"]}, {"name": "front", "roles": ["scheduler", "gateway"]},
+              {"name": "rest", "roles": ["datapool", "rollout", "agents"]}]
+    own = settings(ingot, "back", groups, **{"scheduler.total_steps": 40})
+    nodes = {}
+    try:
+        for group in ("front", "rest", "control"):
+            nodes[group] = start_node(ingot, own, group)
+        wait_with(ingot, nodes["control"], "control", lambda: ingot.rows("back") >= 3, "row 3")
+        nodes["front"].kill()
+        nodes["front"].wait()
+        wait_with(ingot, nodes["control"], "control", lambda: "gateway is started here" in output_of(ingot, "control"), "the move")
+        rows = ingot.rows("back")
+        wait_with(ingot, nodes["control"], "control", lambda: ingot.rows("back") >= rows + 3, "steps after the move")
+        nodes["front"] = start_node(ingot, own, "front")
+        code, said = nodes["front"].wait(timeout=60), output_of(ingot, "front")
+        driver = rf"is another process's: process {nodes['control'].pid} on \S+; once that process has ended, this node may be started again"
+        check(code == 1 and re.search(driver, said) and "{" not in said, f"the node that came back too early: {code} {said}")
+        nodes["control"].kill()
+        nodes["control"].wait()
+        wait_until(lambda: "NOT REACHED" in status(ingot, own)[1].get("control-0", ""), "the end of the driving node")
+        nodes["front"] = start_node(ingot, own, "front")
+        wait_until(lambda: "scheduler, gateway" in status(ingot, own)[1].get("front-0", ""), "the roles at their node", nodes["front"])
+        check(nodes["rest"].poll() is None, output_of(ingot, "rest"))
+        with open(f"{ingot.folder}/control-0.out", "w", encoding="utf-8") as output:
+            nodes["control"] = ingot.start("node", own, ("--group", "control", "--resume"), output)
+        rows = ingot.rows("back")
+        check(nodes["control"].wait(timeout=400) == 0 and "resuming from" in output_of(ingot, "control"), output_of(ingot, "control"))
+        check(rows < 40 and "is started here" not in output_of(ingot, "control"), f"row {rows}: {output_of(ingot, 'control')}")
+        check_run(ingot, "back", 40)
+    finally:
+        end(*nodes.values())
+
+
 def case_nodes_pools(ingot):
     server = PostgresServer()
+    standby = PostgresServer(server)
     groups = [{"name": "control", "roles": ["scheduler", "rollout", "gateway", "trainer", "agents"]},
               {"name": "pools", "nodes": 2, "roles": ["datapool"]}]
     own = settings(ingot, "pools", groups, **{
-        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 48, **server.settings()})
+        "cluster.datapools": 2, "cluster.takeover_s": 0, "scheduler.total_steps": 60, **server.settings(),
+        "datapool.postgres.url": f"host={server.folder},{standby.folder} user=ingot dbname=postgres"})
     nodes = {}
 
     def kill(node):
@@ -215,13 +260,20 @@ def case_nodes_pools(ingot):
         kill(1)
         nodes["pools", 1] = start_node(ingot, own, "pools", 1)
         wait_until(lambda: "episodes" in status(ingot, own)[1].get("datapool-1", ""), "the node that came back", driver)
+        # Both processes leave the old primary, whose rows are old from now on: it is first in the url and not fenced.
+        rows, began = ingot.rows("pools"), time.monotonic()
+        server.replace_by(standby, pause=4)
+        wait_with(ingot, driver, "control", lambda: ingot.rows("pools") >= rows + 6, "steps over the promoted server")
+        print(f"steps over the promoted server after {time.monotonic() - began:.1f} s, 4 s of them its pause")
+        check(server.sql("select pg_is_in_recovery()") == "f", "the old primary still writes")
         kill(0)
         code = driver.wait(timeout=400)
         check(code == 0, f"exit code {code}: {output_of(ingot, 'control')}")
-        check_run(ingot, "pools", 48)
+        check_run(ingot, "pools", 60)
         check(ingot.journal("pools")[:len(before)] == before, "the journal lost what it held")
     finally:
         end(*nodes.values())
+        standby.close()
         server.close()
 
 
@@ -256,4 +308,4 @@ def case_mutual_tls(ingot):
 
 
 if __name__ == "__main__":
-    main(case_nodes, case_nodes_logger, case_nodes_engines, case_nodes_pools, case_mutual_tls)
+    main(case_nodes, case_nodes_logger, case_nodes_engines, case_nodes_back, case_nodes_pools, case_mutual_tls)

@@ -24,8 +24,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A pool that tells its number, and answers once it may.
 class NumberedPool final : public v1::DataPool::Service {
@@ -289,6 +291,21 @@ TEST_F(RunRegistryTest, TellsWhichNodesRunWhat) {
   EXPECT_EQ(nodes[0].roles, "rollout-0, rollout-1 (NOT RUNNING)");
   const absl::Status second = Open()->RegisterNode("engines-0", "", milliseconds(0));
   EXPECT_TRUE(absl::IsFailedPrecondition(second)) << second;
+  EXPECT_THAT(std::string(second.message()),
+              AllOf(HasSubstr(absl::StrCat("is another process's: process ", getpid(), " on ", MachineName(),
+                                           "; once that process has ended, this node may be started again")),
+                    Not(HasSubstr("{"))));
+}
+
+TEST(DescribeTaken, IsASentence) {
+  EXPECT_EQ(DescribeTaken("the agent of node front-0",
+                          "{\"node\":\"box\",\"pid\":4711,\"roles\":\"gateway\",\"told\":17}", 10),
+            "process 4711 on box is the agent of node front-0 by now, as this process was silent for longer than 10 s "
+            "(cluster.registry.ttl_s); this process ends, with all that it started");
+  for (const char* other : {"", "{", "{}", "[]"}) {
+    EXPECT_THAT(DescribeTaken("the launcher", other, 2.5),
+                ::testing::StartsWith("another process is the launcher by now"));
+  }
 }
 
 // Polls until roles arrive, or `patience` is over.

@@ -97,7 +97,7 @@ def collect(ingot, folder, tasks, recipe):
     (folder / "script.jsonl").write_text(json.dumps({"content": "Hello", "repeat": True}) + "\n")
     config = folder / "run.yaml"
     # The store lies beside the runs, which rooms do not see.
-    agents = {"image_store": str(folder / "store"), "concurrency": 2,
+    agents = {"image_store": str(folder / "store"), "concurrency": 2, "image_folders": [str(folder / "images")],
               "recipes": [{"name": "greeter", "command": ["sh", "-c", AGENT], "timeout_s": 60, **recipe}]}
     config.write_text(f"{CONFIG}agents: {json.dumps(agents)}\ndata: {{tasks: {tasks}}}\n")
     with tempfile.TemporaryDirectory(prefix="ingot-work-") as work:
@@ -118,7 +118,8 @@ def needs(*programs):
 def case_image(ingot, folder):
     """An episode runs on the image of an archive, and its verifier in the same image."""
     needs("skopeo", "umoci")
-    layer, archive = folder / "layer.tar", folder / "image.tar"
+    (folder / "images").mkdir()
+    layer, archive = folder / "layer.tar", folder / "images/image.tar"
     with tarfile.open(layer, "w") as tar:
         tar.add("/bin/busybox", "bin/busybox")
         for tool in TOOLS:
@@ -159,7 +160,7 @@ def case_image(ingot, folder):
     check(code == 1 and "no image is named" in output, f"{code}: {output}")
     code, output = images("--list", "--prune", 0)
     check(code == 2 and "give one of" in output, f"{code}: {output}")
-    code, output = images("--remove", f"docker-archive:./{archive.name}")
+    code, output = images("--remove", f"docker-archive:./images/{archive.name}")
     check(code == 0 and "1 images removed" in output, f"{code}: {output}")
     check(not list((folder / "store").glob("sha256-*")), "a removed image stays")
     code, output = images("--list")

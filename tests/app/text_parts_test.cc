@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
+#include "base/written_files.h"
 #include "text/output_format.h"
 
 namespace ingot::app {
@@ -47,6 +49,23 @@ TEST_F(TextPartsTest, RandomWeightsUseHermesByDefault) {
   EXPECT_NE(MakeTextParts("auto")->format->fingerprint(), MakeTextParts("compact")->format->fingerprint());
   EXPECT_EQ(MakeTextParts("auto")->files.at("ingot.json"), "{\"chat_format\":\"hermes\"}\n");
   EXPECT_EQ(MakeTextParts("template").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(TextPartsTest, AFolderWhoseTextsDifferFromItsRecordIsRefused) {
+  WriteTemplate();
+  Write("config.json", "{}");
+  ASSERT_TRUE(base::WriteChecksums(dir_.string()).ok());
+  ASSERT_TRUE(LoadTextParts(dir_.string(), "auto").ok());
+  for (const std::string name : {"tokenizer.json", "chat_template.jinja", "ingot.json", "config.json"}) {
+    const std::string intact = base::ReadFile((dir_ / name).string()).value();
+    std::string flipped = intact;
+    flipped.back() ^= 1;
+    Write(name, flipped);
+    const absl::Status refused = LoadTextParts(dir_.string(), "auto").status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(name + " is damaged"));
+    Write(name, intact);
+  }
 }
 
 TEST_F(TextPartsTest, IngotJsonThenTemplateThenHermesDecideTheFormat) {

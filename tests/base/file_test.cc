@@ -1,10 +1,17 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+
+#include "base/open_file.h"
 
 namespace ingot::base {
 namespace {
@@ -25,6 +32,45 @@ TEST_F(FileTest, ReadsAWholeFileOrPipe) {
   EXPECT_EQ(ReadFile(Path("some")).value(), text);
   std::ofstream(Path("empty")) << "";
   EXPECT_EQ(ReadFile(Path("empty")).value(), "");
+}
+
+TEST_F(FileTest, ReadsThePipeOfACommandAndNoNamedOne) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "text", 4), 4);
+  close(ends[1]);
+  EXPECT_EQ(ReadFile("/dev/fd/" + std::to_string(ends[0])).value(), "text");
+  close(ends[0]);
+  EXPECT_EQ(ReadFile("/dev/null").value(), "");
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(ReadFile(Path("fifo")).status(),
+            absl::InvalidArgumentError("cannot read '" + Path("fifo") + "': it is a named pipe (FIFO), not a file"));
+  const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  ASSERT_LT(Path("socket").size(), sizeof(address.sun_path));
+  Path("socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadFile(Path("socket")).status()));
+}
+
+TEST_F(FileTest, NoPathLeadsOutOfAFolder) {
+  std::filesystem::create_directories(Path("in/below"));
+  std::ofstream(Path("in/below/file")) << "inside";
+  std::ofstream(Path("out")) << "outside";
+  std::filesystem::create_symlink("below/file", Path("in/inside"));
+  std::filesystem::create_symlink("../out", Path("in/outside"));
+  std::filesystem::create_symlink(Path("in/below/file"), Path("in/absolute"));
+  std::filesystem::create_symlink("..", Path("in/up"));
+  const Fd folder(open(Path("in").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (const char* const inside : {"below/file", "inside", "below/../below/file"}) {
+    const Fd file = OpenBeneath(folder.get(), inside, O_RDONLY);
+    ASSERT_TRUE(file.valid()) << inside;
+    EXPECT_EQ(ReadOpenFile(file, inside, 100).value(), "inside");
+  }
+  for (const char* const outside : {"../out", "outside", "absolute", "up/out", "/etc/passwd"}) {
+    EXPECT_FALSE(OpenBeneath(folder.get(), outside, O_RDONLY).valid()) << outside;
+    EXPECT_EQ(errno, EXDEV) << outside;
+  }
 }
 
 TEST_F(FileTest, ErrorsNameThePathAndTheReason) {

@@ -180,8 +180,20 @@ TEST_F(RunLogTest, ResumeCutsRepeatedStepsAndBrokenLines) {
     auto log = MustOpen(Options());
     for (int step = 0; step < 5; ++step) ASSERT_TRUE(log->Write(step, {{"x", step}}).ok());
   }
-  Append("\n{\"step\": 5, \"x\"");  // an empty line and half a line
+  // A run that was killed leaves half a line, and nothing is wrong with it.
+  Append("{\"step\": 5, \"x\"");
+  ::testing::internal::CaptureStdout();
+  MustOpen(Options(4));
+  const std::string killed = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(killed.find("[info]"), std::string::npos) << killed;
+  EXPECT_NE(killed.find("cut its last line, which was half written"), std::string::npos) << killed;
+  EXPECT_EQ(killed.find("[warning]"), std::string::npos) << killed;
+  EXPECT_EQ(killed.find("crash"), std::string::npos) << killed;
+  Append("\n{\"step\": \n{\"step\": 5, \"x\"");  // an empty line, a broken one and half a line
+  ::testing::internal::CaptureStdout();
   auto log = MustOpen(Options(3));
+  const std::string broken = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(broken.find("cut 2 line(s) that are no JSON object with a step"), std::string::npos) << broken;
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2}));
   ASSERT_TRUE(log->Write(3, {{"x", 3}}).ok());
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2, 3}));

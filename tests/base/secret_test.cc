@@ -57,6 +57,8 @@ TEST(Secret, IsReadFromAFileOfItsOwnersAlone) {
   }
   EXPECT_TRUE(absl::IsInvalidArgument(ReadSecret(folder + "/missing").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ReadSecret(folder).status()));
+  ASSERT_EQ(mkfifo((folder + "/fifo").c_str(), 0600), 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadSecret(folder + "/fifo").status()));
   std::filesystem::remove_all(folder);
 }
 

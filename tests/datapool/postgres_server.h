@@ -1,4 +1,5 @@
-// A PostgreSQL server of a test: its files are in a temporary folder, and it listens on a socket there alone.
+// A PostgreSQL server of a test, or a standby of one: its files are in a temporary folder, and it listens on a socket there
+// alone.
 #pragma once
 
 #include <signal.h>
@@ -9,9 +10,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "datapool/postgres_servers.h"
 
 namespace ingot::datapool::testing {
 
@@ -26,18 +30,29 @@ inline std::string PostgresPrograms() {
   return newest;
 }
 
+// A connection to the server of `url` that writes.
+inline std::unique_ptr<PostgresConnection> ConnectTo(const std::string& url) {
+  return PostgresServers::Make({.url = url, .answer_timeout = std::chrono::seconds(30), .watch = false})
+      .value()
+      ->ConnectLeader()
+      .value();
+}
+
 class PostgresServer {
  public:
   // `disk_mib`: the size of a disk of its own, in memory, for which a test needs to be root. 0 = the temporary folder's disk.
   explicit PostgresServer(std::vector<std::string> settings = {}, int disk_mib = 0)
       : settings_(std::move(settings)), own_disk_(disk_mib > 0) {
-    std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-pg-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-    if (own_disk_) ok_ = Shell("mount -t tmpfs -o size=" + std::to_string(disk_mib) + "m tmpfs " + folder_);
-    // The server refuses to run as root.
-    if (::getuid() == 0) ok_ = ok_ && Shell("chown postgres " + folder_);
+    MakeFolder(disk_mib);
     ok_ = ok_ && Wait(Spawn({PostgresPrograms() + "/initdb", "-D", data(), "-U", "ingot", "--auth=trust", "--no-sync",
                              "--encoding=UTF8", "--locale=C"})) == 0;
+    if (ok_) Start();
+  }
+  // A standby of `primary`, called `name` there. It has the primary's settings of this moment.
+  PostgresServer(const PostgresServer& primary, const std::string& name) : own_disk_(false) {
+    MakeFolder(0);
+    ok_ = ok_ && Wait(Spawn({PostgresPrograms() + "/pg_basebackup", "-d", primary.url() + " application_name=" + name,
+                             "-D", data(), "-R", "-X", "stream", "-c", "fast", "--no-sync"})) == 0;
     if (ok_) Start();
   }
   ~PostgresServer() {
@@ -77,6 +92,8 @@ class PostgresServer {
     Shell("kill -" + std::to_string(signal) + " " + std::to_string(server_) + " $(pgrep -P " + std::to_string(server_) +
           ")");
   }
+  // Returns once the standby writes.
+  void Promote() { ok_ = ok_ && Wait(Spawn({PostgresPrograms() + "/pg_ctl", "-D", data(), "-w", "promote"})) == 0; }
   // SIGQUIT ends the server at once, as a crash does.
   void Stop(int signal) {
     if (server_ <= 0) return;
@@ -86,6 +103,14 @@ class PostgresServer {
   }
 
  private:
+  void MakeFolder(int disk_mib) {
+    std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-pg-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    if (own_disk_) ok_ = Shell("mount -t tmpfs -o size=" + std::to_string(disk_mib) + "m tmpfs " + folder_);
+    // The server refuses to run as root.
+    if (::getuid() == 0) ok_ = ok_ && Shell("chown postgres " + folder_);
+  }
+
   static bool Shell(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
   static int Wait(pid_t child) {

@@ -65,9 +65,7 @@ class PostgresTest : public ::testing::Test {
     return datapool::OpenPool(options);
   }
   absl::Status CheckPool(int shards = 1) const { return datapool::CheckPool(Options(shards)); }
-  static std::unique_ptr<PostgresConnection> Admin() {
-    return PostgresConnection::Connect(server_->url(), std::chrono::seconds(30)).value();
-  }
+  static std::unique_ptr<PostgresConnection> Admin() { return testing::ConnectTo(server_->url()); }
   // Returns once the server commits by the new setting.
   static void SetStandbys(PostgresConnection& admin, const std::string& names) {
     ASSERT_TRUE(admin.Execute("alter system set synchronous_standby_names = " + names).ok());
@@ -184,7 +182,6 @@ TEST_F(PostgresTest, AcknowledgedCallsSurviveACrashOfTheServer) {
   EXPECT_EQ(pool->Status()->calls(), kThreads * kCalls);
 }
 
-// A process that is paused inside a commit holds the shard's lock; the server ends its session.
 // The disk of the server is full while callers append. What it acknowledges is there, and appends go on once there is room,
 // with a server that is started again if it ended.
 TEST_F(PostgresTest, AFullDiskOfTheServerLosesNoAcknowledgedCall) {
@@ -230,6 +227,7 @@ TEST_F(PostgresTest, AFullDiskOfTheServerLosesNoAcknowledgedCall) {
   EXPECT_EQ(pool->Status()->calls(), acknowledged + 1);
 }
 
+// A process that is paused inside a commit holds the shard's lock; the server ends its session.
 TEST_F(PostgresTest, APausedWriterLosesItsLock) {
   ASSERT_TRUE(OpenPool().ok());
   options_.run_id = base::ReadFile(dir_.path() + "/run_id").value();

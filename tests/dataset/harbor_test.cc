@@ -3,12 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "base/json.h"
+#include "dataset/harbor_toml.h"
+#include "dataset/task_folder.h"
 #include "dataset/tasks.h"
 
 namespace ingot::dataset {
@@ -263,6 +267,147 @@ TEST_F(HarborTest, ABadTaskIsRefusedAlone) {
                                 " run here; the first refused is bare: it has no task.toml; `ingot tasks check " +
                                 root_.string() + "` lists all");
   EXPECT_EQ(Refusals(*ReadHarborFolder((root_ / "bare").string())), "bare: it has no task.toml\n");
+}
+
+// Each task has one deed of a stranger; the one beside them loads.
+TEST_F(HarborTest, WhatLeadsOutOfATaskOrBlocksItsReaderIsRefusedAlone) {
+  std::ofstream(root_ / "secret") << "version = \"1.0\"\n";
+  fs::create_directories(root_ / "elsewhere");
+  std::ofstream(root_ / "elsewhere/test.sh") << "true\n";
+  std::ofstream(root_ / "elsewhere/Dockerfile") << "FROM scratch\n";
+  struct Case {
+    const char *name, *path, *target, *why;  // target: of a link; "" = a named pipe
+  };
+  std::string wanted;
+  for (const Case& each : std::initializer_list<Case>{
+           {"a", "task.toml", "../secret", "task.toml leads out of the task's folder by a link"},
+           {"b", "instruction.md", "../secret", "instruction.md leads out of"},
+           {"c", "tests", "../elsewhere", "tests leads out of"},
+           {"d", "tests/test.sh", "../../secret", "tests/test.sh leads out of"},
+           {"e", "environment", "../elsewhere", "environment leads out of"},
+           {"f", "environment/Dockerfile", "/dev/null", "environment/Dockerfile leads out of"},
+           {"g", "solution", "../elsewhere", "solution leads out of"},
+           {"h", "tests/data/deep/file", "/etc/passwd", "tests/data/deep/file leads out of"},
+           {"i", "tests/up", "../../elsewhere/test.sh", "tests/up leads out of"},
+           {"j", "solution/up", "../..", "solution/up leads out of"},
+           {"k", "task.toml", "", "task.toml is a named pipe \\(FIFO\\), not a file"},
+           {"l", "instruction.md", "", "instruction.md is a named pipe \\(FIFO\\), not a file"},
+           {"m", "tests/test.sh", "", "tests/test.sh is a named pipe \\(FIFO\\): a task has files"},
+           {"n", "tests", "", "tests is a named pipe \\(FIFO\\), not a folder"},
+           {"o", "environment/data/pipe", "", "environment/data/pipe is a named pipe"},
+           {"p", "environment/.dockerignore", "/etc/shadow", "environment/.dockerignore leads out of"},
+           {"q", "solution/pipe", "", "solution/pipe is a named pipe"}}) {
+    const fs::path path = Task(each.name) / each.path;
+    fs::remove_all(path);
+    fs::create_directories(path.parent_path());
+    if (each.target[0] != 0) fs::create_symlink(each.target, path);
+    if (each.target[0] == 0) ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    wanted += std::string(each.name) + ": " + each.why + "[^\n]*\n";
+  }
+  Task("good");
+  const auto read = ReadHarborFolder(root_.string());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(Refusals(*read), testing::MatchesRegex(wanted));
+  ASSERT_EQ(read->tasks.size(), 1u);
+  EXPECT_EQ(read->tasks[0].task_id(), "good");
+}
+
+TEST_F(HarborTest, LinksThatStayInsideATaskAreFollowed) {
+  const fs::path folder = Task("linked");
+  fs::create_directories(folder / "real");
+  for (const char* const each : {"task.toml", "instruction.md", "tests", "environment"}) {
+    fs::rename(folder / each, folder / "real" / each);
+    fs::create_symlink(fs::path("real") / each, folder / each);
+  }
+  fs::create_symlink("test.sh", folder / "real/tests/again");
+  fs::create_symlink("not-there", folder / "real/tests/dangling");
+  fs::create_symlink("/usr/bin/python3", folder / "real/environment/python3");  // a build looks it up in the image
+  const auto read = ReadHarborFolder(root_.string());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(Refusals(*read), "");
+  ASSERT_EQ(read->tasks.size(), 1u);
+  const auto payload = base::ParseJson(read->tasks[0].payload_json()).value();
+  EXPECT_EQ(payload.at("tests_dir").get_string(), fs::canonical(folder / "real/tests").string());
+}
+
+TEST_F(HarborTest, ASwapBehindALookGainsNothing) {
+  const fs::path folder = Task("swapped");
+  std::ofstream(root_ / "secret") << "secret\n";
+  const auto files = TaskFolder::Open(folder.string());
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE(files->CheckFolder("tests", Links::kInside).ok());
+  fs::remove(folder / "instruction.md");
+  fs::create_symlink("../secret", folder / "instruction.md");
+  EXPECT_TRUE(absl::IsInvalidArgument(files->Read("instruction.md", 100).status()));
+  fs::rename(folder / "tests", folder / "old");
+  fs::create_symlink("..", folder / "tests");
+  EXPECT_TRUE(absl::IsInvalidArgument(files->PathOf("tests").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(files->HasFile("tests/secret").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(files->Read("../secret", 100).status()));
+  fs::rename(folder, root_ / "moved");
+  fs::create_directories(folder);
+  EXPECT_TRUE(files->Read("task.toml", 100).ok()) << "the folder that was opened counts, not its name";
+}
+
+TEST_F(HarborTest, TextThatIsNoTomlEndsNoProcess) {
+  HarborToml read;
+  const auto why = [&](const std::string& text) { return std::string(ReadHarborToml(text, read).message()); };
+  EXPECT_EQ(why("version = \"1.0\"\n[\n"), "task.toml, line 2: it is no TOML: check its brackets and quotation marks");
+  EXPECT_THAT(why("[\n" + std::string(100'000, '\n')), HasSubstr("line 1:"));
+  std::string dotted = "a";
+  for (int i = 0; i < 200'000; ++i) dotted += ".a";
+  for (const std::string& text : {dotted + " = 1\n", "\n[" + dotted + "]\n", "x = {" + dotted + " = 1}\n",
+                                  "s = '''\n'''\n" + dotted + " = 1\n"}) {
+    EXPECT_THAT(why(text), HasSubstr("a key has more than 16 dots"));
+  }
+  EXPECT_EQ(why("[metadata]\ntext = \"\"\"" + dotted + "\"\"\" # " + dotted + "\n"), "");
+  EXPECT_NE(why("a = " + std::string(100'000, '[')), "");
+  EXPECT_NE(why("a = " + std::string(100'000, '{')), "");
+  std::string unknown;
+  for (int i = 0; i < 2000; ++i) unknown += "k" + std::to_string(i) + " = 1\n";
+  read = {};
+  EXPECT_EQ(why(unknown), "");
+  EXPECT_EQ(read.notes.size(), 50u);
+}
+
+// A few thousand texts near to a good one.
+TEST_F(HarborTest, NoMutationOfATaskTomlEndsTheProcess) {
+  const std::string good = R"(version = "1.0"
+artifacts = ["/app/out", 'x']
+[metadata]
+category = "files" # free
+when = 1979-05-27T07:32:00Z
+[agent]
+timeout_sec = 90.5e1
+user = "dev"
+[environment]
+cpus = 0x2
+memory = "2G"
+env = { A = "a\u00e9", "B" = "${B:-dflt}", c.d = """
+two""" }
+[environment.healthcheck]
+command = "test -e /ready"
+[[environment.mcp_servers]]
+name = 'x'
+)";
+  const std::string alphabet("[]{}=.,\"'#\\\n\r\t \0\xff\xc3+-_0e:T\x7f\xef\xbb\xbf", 31);
+  std::mt19937 random(7);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
+  int refused = 0;
+  for (int round = 0; round < 6000; ++round) {
+    std::string text = good;
+    for (size_t edits = 1 + below(6); edits > 0; --edits) {
+      const size_t at = below(text.size()), kind = below(4);
+      if (kind == 0) text.insert(at, 1, alphabet[below(alphabet.size())]);
+      if (kind == 1) text[at] = alphabet[below(alphabet.size())];
+      if (kind == 2) text.erase(at, 1 + below(20));
+      if (kind == 3) text.insert(below(text.size()), text.substr(at, below(40)));
+    }
+    HarborToml read;
+    refused += ReadHarborToml(text, read).ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 2000);
+  EXPECT_LT(refused, 6000);
 }
 
 TEST_F(HarborTest, FieldsThatAreNotHonouredAreRemarkedOn) {

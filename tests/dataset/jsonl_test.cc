@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -49,6 +50,18 @@ TEST(JsonlTest, LinesComeInOrderWithTheirNumbers) {
                 return absl::OkStatus();
               }).ok());
   EXPECT_THAT(seen, ElementsAre("1 {\"a\": 1}", "4 {\"a\": \"\\n\"}", "5 {\"a\":3}"));
+}
+
+TEST(JsonlTest, ANamedPipeIsRefusedAndAFolderToo) {
+  const TempFile file("");
+  std::filesystem::remove(file.path());
+  ASSERT_EQ(mkfifo(file.path().c_str(), 0600), 0);
+  for (const std::string& path : {file.path(), testing::TempDir()}) {
+    const absl::Status refused = LoadConversations(path).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(path));
+  }
+  EXPECT_THAT(std::string(LoadTasks(file.path()).status().message()), HasSubstr("is a named pipe (FIFO), not a file"));
 }
 
 TEST(JsonlTest, LinesLongerThanAChunkAreWhole) {

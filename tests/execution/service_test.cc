@@ -75,17 +75,6 @@ bool Runs(const std::string& word) {
   return false;
 }
 
-// False: it does not come true within a minute.
-template <typename Ready>
-bool Eventually(Ready ready) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!ready()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
 // Seconds to sleep that no other process of the machine sleeps.
 std::string OwnSeconds(int which) { return std::to_string(100'000'000 + which * 10'000'000 + getpid()); }
 
@@ -329,7 +318,9 @@ TEST_F(OwnApiTest, AnImageHasTheLanguages) {
   auto substrate = sandbox::LocalSubstrate::Make(options);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
   if (!(*substrate)->grant().layers || !(*substrate)->grant().root_folder) GTEST_SKIP() << "no rooms with images here";
-  MakeOn(*std::move(substrate));
+  ServiceOptions service;
+  service.image_folders = {folder_.path()};
+  MakeOn(*std::move(substrate), service);
   const std::string image = R"("image": "docker-archive:)" + folder_.path() + R"(/image.tar")";
   const value ran =
       Case(Ask("POST", "/ingot/v1/execute", "{" + image + R"(, "language": "shell", "cases": [{"stdin": "in\n"}],
@@ -458,6 +449,9 @@ TEST_F(OwnApiTest, BadRequestsAreNamed) {
            {"/ingot/v1/execute", R"({"command": ["true"], "image": "tarball"})", "oci-archive:FILE"},
            {"/ingot/v1/execute", R"({"command": ["true"], "image": "folder:/root"})", "folder of this machine"},
            {"/ingot/v1/sessions", R"({"image": "dockerfile:/root"})", "folder of this machine"},
+           {"/ingot/v1/sessions", R"({"image": "oci-archive:/etc/passwd"})", "names nothing in a folder"},
+           {"/ingot/v1/sessions", R"({"image": "oci-archive:/etc/none"})", "names nothing in a folder"},
+           {"/ingot/v1/execute", R"({"command": ["true"], "image": "oci:/root"})", "names nothing in a folder"},
            {"/ingot/v1/sessions", R"({"limits": {"cpus": "many"}})", "limits.cpus"},
            {session + "/execute", R"({"command": ["true"], "stream": 1})", "'stream'"},
            {session + "/execute", R"({"command": ["true"], "stream": true, "cases": []})", "'cases'"},

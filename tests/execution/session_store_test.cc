@@ -9,8 +9,8 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "execution/test_client.h"
 #include "sandbox/test_room.h"
@@ -43,6 +43,9 @@ class SlowRoom final : public sandbox::Room {
   }
   absl::Status FillBound(const std::string& folder, const std::string& source) override {
     return inner_->FillBound(folder, source);
+  }
+  absl::Status ClearBound(const std::string& folder, const std::string& inner) override {
+    return inner_->ClearBound(folder, inner);
   }
   absl::StatusOr<std::shared_ptr<const sandbox::Snapshot>> TakeSnapshot() override { return inner_->TakeSnapshot(); }
   absl::StatusOr<sandbox::Outcome> Run(const sandbox::Command& command, const sandbox::Limits& limits,
@@ -80,6 +83,7 @@ class SlowSubstrate final : public sandbox::Substrate {
 };
 
 using SessionEndTest = ServiceTest;
+using base::json::value;
 
 // One thread of the HTTP server serves all sockets, and drops streams that ended.
 TEST_F(SessionEndTest, AStreamOfAnEndedSessionIsDroppedWithoutAWaitForTheRoom) {
@@ -91,31 +95,82 @@ TEST_F(SessionEndTest, AStreamOfAnEndedSessionIsDroppedWithoutAWaitForTheRoom) {
   const std::string session = "/ingot/v1/sessions/" + std::string(Json(opened).at("id").get_string());
   auto stream = Begin("POST", session + "/execute", R"({"command": ["sleep", "1000"], "stream": true})");
   EXPECT_TRUE(stream->Await([&] { return !stream->content_type().empty(); }));
-  EXPECT_EQ(Ask("DELETE", session, "").status, 200);
+  const auto ended = Begin("DELETE", session, "");
   EXPECT_THAT(stream->Bytes(), testing::HasSubstr(R"("ending":"cancelled")"));
   const auto dropped = std::async(std::launch::async, [&stream] { stream.reset(); });
   EXPECT_EQ(dropped.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "it waits for the room's end";
   gate.set_value();
+  EXPECT_EQ(ended->Reply().status, 200);
+}
+
+TEST_F(SessionEndTest, RoomsThatEndSlowlyDelayNobodyElse) {
+  std::promise<void> gate;
+  const auto opened = gate.get_future().share();
+  ServiceOptions options;
+  options.store.sessions = 7;
+  MakeOn(std::make_unique<SlowSubstrate>(sandbox::SharedUidSubstrate(folder_.path() + "/work"), opened), options);
+  std::vector<std::string> sessions;
+  for (int i = 0; i < 6; ++i) {
+    const http::Reply reply = Ask("POST", "/ingot/v1/sessions", "");
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    sessions.push_back("/ingot/v1/sessions/" + std::string(Json(reply).at("id").get_string()));
+  }
+  std::vector<std::unique_ptr<Call>> ending;
+  for (int i = 1; i < 6; ++i) ending.push_back(Begin("DELETE", sessions[static_cast<size_t>(i)], ""));
+  EXPECT_EQ(Ask("POST", sessions[0] + "/execute", R"({"command": ["true"]})").status, 200);
+  EXPECT_EQ(Ask("GET", sessions[0], "").status, 200);
+  for (int i = 1; i < 6; ++i) EXPECT_EQ(Ask("GET", sessions[static_cast<size_t>(i)], "").status, 404);
+  EXPECT_EQ(Ask("POST", "/ingot/v1/sessions", "").status, 200) << "the seventh";
+  EXPECT_EQ(Ask("POST", "/ingot/v1/sessions", "").status, 429) << "rooms count until they are gone";
+  gate.set_value();
+  for (const auto& call : ending) EXPECT_EQ(call->Reply().status, 200);
+  EXPECT_EQ(Ask("POST", "/ingot/v1/sessions", "").status, 200);
+}
+
+TEST_F(SessionEndTest, PastItsEndNobodyFindsIt) {
+  base::ManualClock clock;
+  ServiceOptions options;
+  options.store.clock = &clock;
+  Make(options);
+  const value sandbox = Json(Ask("POST", "/sandboxes", R"({"timeout": 60})"));
+  const std::string id(sandbox.at("sandboxID").get_string());
+  const http::Fields shown = {{"E2b-Sandbox-Id", id},
+                              {"X-Access-Token", std::string(sandbox.at("envdAccessToken").get_string())}};
+  const std::string session =
+      "/ingot/v1/sessions/" + std::string(Json(Ask("POST", "/ingot/v1/sessions", "")).at("id").get_string());
+  EXPECT_EQ(Ask("GET", "/health", "", shown).status, 204);
+  clock.Advance(std::chrono::seconds(60));
+  EXPECT_EQ(Ask("GET", "/health", "", shown).status, 502);
+  EXPECT_EQ(Ask("GET", "/sandboxes/" + id, "").status, 404);
+  EXPECT_EQ(Ask("POST", "/sandboxes/" + id + "/timeout", R"({"timeout": 600})").status, 404)
+      << "it does not live again";
+  EXPECT_EQ(Ask("DELETE", "/sandboxes/" + id, "").status, 404);
+  EXPECT_EQ(Json(Ask("GET", "/v2/sandboxes", "")).get_array().size(), 1u);
+  EXPECT_EQ(Ask("GET", session, "").status, 200);
+  clock.Advance(std::chrono::seconds(599));
+  EXPECT_EQ(Ask("GET", session, "").status, 200);
+  clock.Advance(std::chrono::seconds(601));
+  EXPECT_EQ(Ask("GET", session, "").status, 404) << "nobody used it for 600 s";
 }
 
 TEST(SessionStoreTest, TheEndOfARequestCountsAsAUse) {
   const sandbox::TestFolder folder;
   const auto substrate = sandbox::SharedUidSubstrate(folder.path() + "/work");
   ASSERT_NE(substrate, nullptr);
-  sandbox::ImageStore images(folder.path() + "/images");
+  base::ManualClock clock;
   const std::chrono::milliseconds idle(400), longer(500);
-  SessionStore store(*substrate, images, {.idle = idle});
+  SessionStore store(*substrate, {.idle = idle, .clock = &clock});
   const sandbox::Cancellation nobody;
   auto opened = store.Open({}, nobody);
   ASSERT_TRUE(opened.ok()) << opened.status();
   std::shared_ptr<Held> request = store.Find((*opened)->id);
   opened->reset();
-  std::this_thread::sleep_for(longer);
+  clock.Advance(longer);
   store.RemoveEnded();
   request.reset();
   store.RemoveEnded();
   EXPECT_EQ(store.List().size(), 1u) << "its last use was the request's end";
-  std::this_thread::sleep_for(longer);
+  clock.Advance(longer);
   store.RemoveEnded();
   EXPECT_TRUE(store.List().empty());
 }

@@ -309,5 +309,24 @@ TEST_F(SessionTest, RunToEndGathersWhatBatchesNeed) {
   EXPECT_EQ(flood->out.size(), 1000u);
 }
 
+// The program of the room is the attendant's child, and may stop it.
+TEST_F(SessionTest, ItEndsIfItsAttendantDoesNotEndAKilledProgram) {
+  SessionOptions options;
+  options.patience = std::chrono::seconds(2);
+  const auto session = Open(options);
+  ASSERT_NE(session, nullptr);
+  Watched program = Shell(*session, "read line; kill -STOP $PPID; sleep 1000");
+  ASSERT_NE(program.started.process, nullptr);
+  EXPECT_TRUE(session->Send(*program.started.process, "\n").ok());
+  // Until it is stopped: then an order waits in vain.
+  while (session->Ask(FileOp::kStat, {}, "").status.ok()) {
+  }
+  session->SetDeadline(*program.started.process, std::chrono::nanoseconds(0), SIGKILL);
+  EXPECT_TRUE(program.AwaitEnd());
+  EXPECT_EQ(program.end->ending, sandbox::Ending::kCancelled);
+  EXPECT_EQ(program.end->why, kNoAnswer);
+  EXPECT_TRUE(session->has_ended());
+}
+
 }  // namespace
 }  // namespace ingot::execution

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/json.h"
@@ -16,6 +17,17 @@
 #include "sandbox/test_room.h"
 
 namespace ingot::execution {
+
+// False: it does not come true within a minute.
+template <typename Ready>
+bool Eventually(Ready ready) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!ready()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
 
 // The answer to one request, as far as it came.
 class Call {

@@ -94,3 +94,11 @@ def check_calls(answers, trees, batches):
     untold = sorted({group for groups in batches for group in groups} - finished)
     check(not untold, f"no episode of the trained groups {untold} finished")
     return len(calls)
+
+
+def check_rewards(rewards, trees):
+    """Each reward that was acknowledged, by episode, is the stored one."""
+    stored = {tree["episode"]["episodeId"]: tree["episode"].get("reward") for tree in trees}
+    for episode, reward in rewards.items():
+        check(episode in stored, f"episode {episode}, whose reward was acknowledged, is not stored")
+        check(stored[episode] == reward, f"episode {episode} has reward {stored[episode]}, and {reward} was acknowledged")

@@ -52,6 +52,13 @@ class Laws(unittest.TestCase):
         laws.check_rows(ROWS, SETTINGS, 2)
         self.assertEqual(laws.check_calls(ANSWERS, TREES, BATCHES), 4)
 
+    def test_rewards(self):
+        trees = [{"episode": {"episodeId": "a", "reward": 0.5}}, {"episode": {"episodeId": "b"}}]
+        laws.check_rewards({"a": 0.5}, trees)
+        for said, rewards in (("reward 0.5, and 0.25", {"a": 0.25}), ("reward None", {"b": 1.0}), ("is not stored", {"c": 1.0})):
+            with self.assertRaisesRegex(laws.Broken, said):
+                laws.check_rewards(rewards, trees)
+
     def test_batches(self):
         self.broken("group 1, which is trained", self.replaced(batch(1, 3, 4), batch(1, 1, 3)))
         self.broken("batch 0 stands where batch 1", self.replaced(batch(1, 3, 4), batch(0, 3, 4)))

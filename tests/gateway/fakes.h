@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/jumping_clock.h"
 #include "base/mutex.h"
 #include "gateway/admission.h"
 #include "gateway/api/api_error.h"
@@ -80,24 +81,9 @@ class TestAdmission final : public Admission {
   std::vector<v1::EpisodeEndedRequest> ended_ ABSL_GUARDED_BY(mu_);
 };
 
+using base::testing::JumpingClock;
+
 // A flag that other threads set.
-// A clock whose wall time a test sets; its monotonic time is that of `steady`.
-class JumpingClock final : public base::Clock {
- public:
-  explicit JumpingClock(const base::Clock& steady) : steady_(steady) {}
-  void SetWall(std::chrono::nanoseconds ahead) { ahead_ = ahead.count(); }
-  std::chrono::nanoseconds Now() const override { return steady_.Now(); }
-  int64_t UnixNanos() const override { return steady_.UnixNanos() + ahead_; }
-  bool WaitUntil(base::CondVar& changed, base::Mutex& mu, std::chrono::nanoseconds deadline) const override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    return steady_.WaitUntil(changed, mu, deadline);
-  }
-
- private:
-  const base::Clock& steady_;
-  std::atomic<int64_t> ahead_{0};
-};
-
 class Flag {
  public:
   void Set() {

@@ -39,9 +39,11 @@ TEST(HttpServer, ServesAnEpisodeFromItsOpeningToItsEnd) {
   EXPECT_EQ(opened_once.size(), 1u);
   EXPECT_FALSE(opened_once.contains(id));
 
-  // By key, by URL, by both; not by another's key.
+  // By key, and by key and URL; not by another's key, nor by the id alone, which stands in logs and records.
   EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), key).status, 200);
-  EXPECT_EQ(site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello()).status, 200);
+  const Response by_id = site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello());
+  EXPECT_EQ(by_id.status, 401);
+  EXPECT_NE(by_id.body.find("/s/KEY/v1"), std::string::npos) << by_id.body;
   const Response both = site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello(), key);
   ASSERT_EQ(both.status, 200);
   EXPECT_EQ(both.json().at("choices").at(0).at("message").at("content").as_string(), "hello");
@@ -61,8 +63,26 @@ TEST(HttpServer, ServesAnEpisodeFromItsOpeningToItsEnd) {
   EXPECT_EQ(site.Ask("POST", path + "/end", R"({"status":"failed"})", key).status, 409);
   EXPECT_EQ(site.Ask("POST", path + "/reward", R"({"reward":1})", key).status, 410);
   EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), key).status, 410);
-  EXPECT_EQ(site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello()).status, 410);
+  EXPECT_EQ(site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello(), key).status, 410);
+  EXPECT_EQ(site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello()).status, 401);
   EXPECT_EQ(site.pool.episode(id).signals().at("ok"), 1);
+}
+
+// A client that can be told nothing but a URL.
+TEST(HttpServer, TakesAnEpisodesKeyInItsPath) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open(), other = site.Open();
+  const auto path = [](const std::string& key) { return "/s/" + key + "/v1/chat/completions"; };
+  EXPECT_EQ(site.Ask("POST", path(episode.api_key()), Hello()).status, 200);
+  EXPECT_EQ(site.Ask("POST", path(episode.api_key()), Hello(), "a-word-that-every-client-sends").status, 200);
+  EXPECT_EQ(site.Ask("POST", path(episode.api_key() + ":role=white"), Hello()).status, 200);
+  EXPECT_EQ(site.Ask("POST", path("ingot-0123456789"), Hello()).status, 401);
+  EXPECT_EQ(site.Ask("POST", path("ingot-" + std::string(300, '0')), Hello()).status, 404);
+  EXPECT_EQ(site.Ask("POST", path(episode.episode_id()), Hello(), other.api_key()).status, 403);
+  EXPECT_EQ(site.Ask("POST", path("ingot-" + episode.episode_id()), Hello(), episode.api_key()).status, 401);
+  ASSERT_EQ(site.pool.calls().size(), 3u);
+  for (const v1::Call& call : site.pool.calls()) EXPECT_EQ(call.episode_id(), episode.episode_id());
+  EXPECT_EQ(site.pool.calls()[2].role(), "white");
 }
 
 // Players of one episode: a client that knows nothing but its key names its role there.

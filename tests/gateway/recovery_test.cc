@@ -293,6 +293,29 @@ TEST(Recovery, AClockThatIsBehindDoesNotProlongAnEpisodeByMoreThanItsLastPause) 
   EXPECT_EQ(stored.ended_unix_ns() - stored.opened_unix_ns(), 61'000'000'000);
 }
 
+// The wall clock was set an hour forward while no gateway ran.
+TEST(Recovery, AClockThatWasSetForwardEndsNoEpisode) {
+  World world(Author);
+  v1::EpisodeOpenRequest open;
+  open.mutable_limits()->set_deadline_s(60);
+  const auto episode = world.gateway().OpenEpisode(open).value();
+  world.clock.Advance(std::chrono::seconds(20));
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body({Msg("user", "1+2?")})).status.ok());
+  world.wall.SetWall(std::chrono::hours(1));
+  ASSERT_TRUE(world.Restart().ok());
+  world.clock.Advance(std::chrono::seconds(39));
+  world.gateway().Tick();
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body({Msg("user", "1+2?")})).status.ok());
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+  world.clock.Advance(std::chrono::seconds(2));
+  world.gateway().Tick();
+  const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (world.gateway().Status().open_episodes() != 0 && std::chrono::steady_clock::now() < late) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_FAILED);
+}
+
 TEST(Recovery, AnEpisodeThatCannotBeReadEndsAsLost) {
   World world(Author);
   const auto lost = world.Open(), kept = world.Open();

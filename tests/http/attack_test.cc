@@ -24,7 +24,7 @@ std::string Chunked(const std::string& body, size_t piece) {
   return out + "0\r\n\r\n";
 }
 
-constexpr char kChunkedHead[] = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+constexpr char kChunkedHead[] = "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 TEST(HttpAttack, LargeBodiesAreReadOrRefused) {
   EchoSite site;
@@ -133,7 +133,8 @@ TEST(HttpAttack, AmbiguousLengthsAreRefused) {
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "Content-Length: -1\r\n", "Content-Length: 5, 6\r\n",
         "Content-Length: 99999999999999999999\r\n", "Content-Length: 0x5\r\n"}) {
     Wire wire(site.server().port());
-    wire.Send(absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\n", fields, "\r\n0\r\n\r\nGET /echo HTTP/1.1\r\n\r\n"));
+    wire.Send(
+        absl::StrCat("POST /echo HTTP/1.1\r\nHost: localhost\r\n", fields, "\r\n0\r\n\r\nGET /echo HTTP/1.1\r\n\r\n"));
     const int status = Read(wire).status;
     EXPECT_TRUE(status == 400 || status == 413) << fields << status;
     EXPECT_EQ(wire.Rest().find("HTTP/1.1 200"), std::string::npos) << fields;  // the smuggled request
@@ -171,7 +172,7 @@ TEST(HttpAttack, PipelinedRequestsAreAnsweredInOrderAndOneAtATime) {
 TEST(HttpAttack, ExpectContinueMeetsEveryCase) {
   EchoSite site;
   const std::string body = kHello;
-  const std::string head = "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\n";
+  const std::string head = "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-Continue\r\n";
   Wire together(site.server().port());  // a client that does not wait is not invited
   together.Send(absl::StrCat(head, "Content-Length: ", body.size(), "\r\n\r\n", body));
   Response response = Read(together);

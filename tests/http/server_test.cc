@@ -6,8 +6,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "http/echo_handler.h"
 
@@ -15,7 +18,7 @@ namespace ingot::http {
 namespace {
 
 std::string Head(const std::string& target, const std::string& fields) {
-  return "POST " + target + " HTTP/1.1\r\nHost: x\r\n" + fields + "\r\n";
+  return "POST " + target + " HTTP/1.1\r\nHost: localhost\r\n" + fields + "\r\n";
 }
 
 TEST(HttpServer, AnswersAsTheHandlerSays) {
@@ -180,9 +183,9 @@ TEST(HttpServer, Http11NeedsItsHost) {
     wire.Send(head + "\r\n");
     return Read(wire).status;
   };
-  EXPECT_EQ(status("GET /echo HTTP/1.1\r\nHost: x\r\n"), 200);
+  EXPECT_EQ(status("GET /echo HTTP/1.1\r\nHost: localhost\r\n"), 200);
   EXPECT_EQ(status("GET /echo HTTP/1.1\r\n"), 400);
-  EXPECT_EQ(status("GET /echo HTTP/1.1\r\nHost: x\r\nHost: y\r\n"), 400);
+  EXPECT_EQ(status("GET /echo HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n"), 400);
   EXPECT_EQ(status("GET /echo HTTP/1.0\r\n"), 200);
 }
 
@@ -325,10 +328,96 @@ TEST(HttpServer, TurnsAwayMoreConnectionsThanItsLimit) {
   EchoSite site;
   site.options.max_connections = 1;
   Wire first(site.server().port());
-  first.Send(Request("GET", "/echo", ""));
-  EXPECT_EQ(Read(first).status, 200);
+  first.Send(Request("GET", "/hold", ""));
+  site.handler.WaitForHeld(1);
   Wire second(site.server().port());
   EXPECT_EQ(Read(second).status, 503);
+}
+
+TEST(HttpServer, AnIdleConnectionMakesRoomForANewOne) {
+  EchoSite site;
+  site.options.max_connections = 1;
+  Wire first(site.server().port());
+  first.Send(Request("GET", "/echo", ""));
+  EXPECT_EQ(Read(first).status, 200);
+  EXPECT_EQ(site.Ask("GET", "/echo", "").status, 200);
+  EXPECT_EQ(first.Rest(), "");
+}
+
+TEST(HttpServer, SlowHeadsOfOneSourceKeepNobodyElseOut) {
+  EchoSite site;
+  site.options.max_connections = 8;
+  const ListeningSocket socket;
+  const auto room = site.server().AcceptOn(socket.fd);
+  ASSERT_TRUE(room.ok()) << room.status();
+  for (const int port : {socket.port, site.server().port()}) {
+    std::vector<std::unique_ptr<Wire>> slow;
+    for (int i = 0; i < 30; ++i) {
+      slow.push_back(std::make_unique<Wire>(port));
+      slow.back()->Send("GET /echo HTTP/1.1\r\nHost: local");
+      EXPECT_EQ(site.Ask("POST", "/echo", "hello").status, 200) << i;
+    }
+  }
+}
+
+// Answers each request with a reply that counts when it is not read.
+class UnreadHandler final : public Handler {
+ public:
+  Opening Head(RequestHead) override {
+    return {.exchange = MakeExchange([this](const std::string&) {
+              Reply reply{.body = "x"};
+              reply.unread = [this] { ++unread; };
+              return reply;
+            })};
+  }
+  std::atomic<int> unread{0};
+};
+
+TEST(HttpServer, SaysThatAnAnswerWasNotRead) {
+  UnreadHandler handler;
+  Options options;
+  options.port = 0;
+  const auto server = Server::Listen(options, handler).value();
+  server->Serve();
+  const auto wait_for_none = [&] {
+    while (server->connections() != 0) std::this_thread::yield();
+  };
+  const auto answered = [&] {
+    auto wire = std::make_unique<Wire>(server->port());
+    wire->Send(Request("GET", "/", ""));
+    char byte;
+    EXPECT_EQ(recv(wire->fd(), &byte, 1, MSG_PEEK), 1) << "the answer came";
+    return wire;
+  };
+  auto reads = answered();
+  EXPECT_EQ(Read(*reads).status, 200);
+  reads->Send(Request("GET", "/", ""));
+  EXPECT_EQ(Read(*reads).status, 200);
+  reads->Close();
+  wait_for_none();
+  EXPECT_EQ(handler.unread, 0);
+  answered()->Reset();
+  wait_for_none();
+  EXPECT_EQ(handler.unread, 1);
+  answered()->Close();  // with unread bytes, so it is a reset
+  wait_for_none();
+  EXPECT_EQ(handler.unread, 2);
+}
+
+TEST(HttpServer, RefusesPagesOfOtherSites) {
+  EchoSite site;
+  const auto status = [&](const std::string& fields, const std::string& body) {
+    Wire wire(site.server().port());
+    wire.Send("POST /echo HTTP/1.1\r\n" + fields + absl::StrCat("Content-Length: ", body.size(), "\r\n\r\n", body));
+    return Read(wire).status;
+  };
+  const std::string own = absl::StrCat("127.0.0.1:", site.server().port());
+  EXPECT_EQ(status("Host: " + own + "\r\n", "x"), 200);
+  EXPECT_EQ(status("Host: " + own + "\r\nOrigin: http://" + own + "\r\n", "x"), 200);
+  EXPECT_EQ(status("Host: evil.example\r\n", "x"), 403);
+  EXPECT_EQ(status("Host: evil.example\r\nOrigin: http://evil.example\r\n", ""), 403);
+  EXPECT_EQ(status("Host: " + own + "\r\nOrigin: https://evil.example\r\n", "x"), 403);
+  EXPECT_EQ(status("Host: " + own + "\r\nOrigin: null\r\n", "x"), 403);
 }
 
 TEST(HttpServer, LetsRequestsInFlightFinishWhenItStops) {

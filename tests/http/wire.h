@@ -140,7 +140,7 @@ inline Response Read(Wire& wire, bool head = false) {
 
 inline std::string Request(const std::string& method, const std::string& target, const std::string& body,
                            const std::string& key = "", const std::string& more = "") {
-  return absl::StrCat(method, " ", target, " HTTP/1.1\r\nHost: x\r\n",
+  return absl::StrCat(method, " ", target, " HTTP/1.1\r\nHost: localhost\r\n",
                       key.empty() ? "" : "Authorization: Bearer " + key + "\r\n", more, "Content-Length: ", body.size(),
                       "\r\n\r\n", body);
 }

@@ -11,6 +11,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/written_files.h"
 #include "model/plain_model.h"
 #include "model/served_types.h"
 
@@ -200,6 +201,77 @@ TEST_F(Safetensors, ModelFolderRoundTripsAndShardsAreGathered) {
     write_index();
     EXPECT_FALSE(LoadModelDir(folder).ok()) << wrong;
   }
+}
+
+// A folder in two shards, the second of which has a tensor that the index does not name.
+void WriteShards(const std::string& folder) {
+  const ModelConfig config = testing::SmallConfig("qwen3");
+  std::map<std::string, at::Tensor> halves[2];
+  std::map<std::string, std::string> files;
+  for (const auto& [name, tensor] : testing::RandomParameters(config, 3, at::kFloat).tensors()) {
+    const int half = static_cast<int>(files.size() % 2);
+    halves[half][name] = tensor;
+    files[name] = ShardFile("model", half, 2);
+  }
+  halves[1]["a.more"] = at::ones({3});
+  std::filesystem::create_directory(folder);
+  for (int i : {0, 1}) {
+    ASSERT_TRUE(SaveSafetensors(absl::StrCat(folder, "/", ShardFile("model", i, 2)), halves[i], {}).ok());
+  }
+  ASSERT_TRUE(SaveWeightsIndex(folder, files, 0).ok());
+  ASSERT_TRUE(SaveModelConfig(folder, config).ok());
+}
+
+void ExpectDamage(const std::string& folder, const std::string& name, const std::string& how) {
+  const absl::Status refused = LoadModelDir(folder).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << how << " " << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(folder + "/" + name)) << how;
+}
+
+TEST_F(Safetensors, DamageToARecordedFolderIsRefusedByName) {
+  const std::string folder = dir_ + "/model";
+  WriteShards(folder);
+  ASSERT_TRUE(base::WriteChecksums(folder).ok());
+  ASSERT_TRUE(LoadModelDir(folder).ok()) << LoadModelDir(folder).status();
+  const std::string first = ShardFile("model", 0, 2), second = ShardFile("model", 1, 2);
+  for (const std::string& name : {first, second, std::string(kWeightsIndex), std::string("config.json")}) {
+    path_ = folder + "/" + name;
+    const std::string intact = ReadRaw();
+    // In a header: its length, a name, a shape; in the data of a tensor that is skipped, and at the end.
+    for (const size_t at : {size_t{1}, size_t{12}, size_t{40}, intact.size() / 2, intact.size() - 2}) {
+      std::string flipped = intact;
+      flipped[at] = static_cast<char>(flipped[at] ^ 4);
+      WriteRaw(flipped);
+      ExpectDamage(folder, name, absl::StrCat("a bit of byte ", at));
+    }
+    WriteRaw(intact.substr(0, intact.size() - 4));
+    ExpectDamage(folder, name, "cut off");
+    WriteRaw(intact);
+  }
+  std::filesystem::rename(folder + "/" + second, folder + "/aside");
+  ExpectDamage(folder, second, "gone");
+  std::filesystem::rename(folder + "/" + first, folder + "/" + second);
+  std::filesystem::rename(folder + "/aside", folder + "/" + first);
+  ExpectDamage(folder, first, "in each other's place");
+}
+
+TEST_F(Safetensors, AFolderWithoutARecordIsLoadedAsItIs) {
+  const std::string folder = dir_ + "/model";
+  WriteShards(folder);
+  path_ = folder + "/" + ShardFile("model", 1, 2);
+  std::string flipped = ReadRaw();
+  flipped[flipped.size() - 2] ^= 4;
+  WriteRaw(flipped);
+  EXPECT_TRUE(LoadModelDir(folder).ok());
+}
+
+TEST_F(Safetensors, AModelThatIsWrittenOverARecordedOneHasNoRecord) {
+  const std::string folder = dir_ + "/model";
+  const ModelConfig config = testing::SmallConfig("qwen3");
+  ASSERT_TRUE(SaveModelDir(folder, config, testing::RandomParameters(config, 3, at::kFloat)).ok());
+  ASSERT_TRUE(base::WriteChecksums(folder).ok());
+  ASSERT_TRUE(SaveModelDir(folder, config, testing::RandomParameters(config, 4, at::kFloat)).ok());
+  EXPECT_TRUE(LoadModelDir(folder).ok()) << LoadModelDir(folder).status();
 }
 
 TEST_F(Safetensors, APipeIsRefusedAtOnce) {

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
+#include "base/waits.h"
 #include "etcd_cluster.h"
 #include "proto/etcd.grpc.pb.h"
 #include "registry/grpc_etcd.h"
@@ -54,6 +56,33 @@ TEST(EtcdUnreachable, IsAnErrorWithinTheDeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(8000));
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
   for (const std::string& endpoint : options.endpoints) EXPECT_TRUE(Mentions(refused, endpoint)) << refused;
+}
+
+size_t CountOf(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+// gRPC's words and those of each caller would name it again and again.
+TEST(EtcdUnreachable, NamesASingleEndpointOnceInTheErrorAndInTheWait) {
+  EtcdOptions options;
+  options.endpoints = {absl::StrCat("127.0.0.1:", testing::FreePort())};
+  std::string waits;
+  std::thread looking([&waits] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+    while (!waits.ends_with("refused)") && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(milliseconds(5));
+      for (const std::string& wait : base::Waits::OfProcess().Longer(milliseconds(0), base::WaitKind::kFault))
+        waits = wait;
+    }
+  });
+  options.deadline = milliseconds(1000);
+  const std::string refused(ConnectEtcd(options).status().message());
+  looking.join();
+  EXPECT_EQ(CountOf(refused, options.endpoints[0]), 1U) << refused;
+  EXPECT_EQ(waits,
+            absl::StrCat("etcd at ", options.endpoints[0], " (Failed to connect to remote host: Connection refused)"));
 }
 
 TEST(EtcdUnreachable, AnotherServerIsNotTakenForOne) {

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -10,9 +12,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "base/file.h"
+#include "base/jumping_clock.h"
+#include "base/waits.h"
 #include "events.h"
 
 namespace {
@@ -55,6 +60,19 @@ class LocalRegistryTest : public ::testing::Test {
   LocalOptions options_;
 };
 
+TEST_F(LocalRegistryTest, AWallClockThatIsSetEndsNoLease) {
+  base::ManualClock steady(seconds(1));
+  base::testing::JumpingClock clock(steady);
+  const auto holder = Open(clock), other = Open(clock);
+  const auto lease = holder->Grant(seconds(30), nullptr).value();
+  ASSERT_TRUE(holder->Put("role", "here", {.lease = lease->id()})->written);
+  for (const auto jump : {std::chrono::hours(24), -std::chrono::hours(24)}) {
+    clock.SetWall(jump);
+    EXPECT_TRUE(lease->alive());
+    EXPECT_TRUE(other->Get("role")->has_value());
+  }
+}
+
 TEST_F(LocalRegistryTest, ALeaseEndsByTheClockWhenItsHolderIsPaused) {
   // The holder's clock stands still, as it does for a paused process.
   base::ManualClock holders(seconds(1)), others(seconds(1));
@@ -80,6 +98,37 @@ TEST_F(LocalRegistryTest, AWatcherTellsTheEndOfALeaseThoughNobodyWrites) {
   others.Advance(seconds(6));
   ASSERT_TRUE(events.AwaitCount(2));
   EXPECT_EQ(testing::Show(events.all()[1]), "-a");
+}
+
+TEST_F(LocalRegistryTest, AWatchThatFailsAgainAndAgainIsToldOnce) {
+  std::ostringstream text;
+  const auto before = spdlog::default_logger();
+  const auto logger = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  logger->set_pattern("%v");
+  spdlog::set_default_logger(logger);
+  {
+    base::ManualClock clock(seconds(1));
+    const auto registry = Open(clock);
+    testing::Events events;
+    const auto watcher = registry->Watch("roles/", events.observer());
+    const std::string table = options_.folder + "/table";
+    std::filesystem::remove(table);
+    std::filesystem::create_directory(table);  // it cannot be read
+    const auto failing = [] {
+      return !base::Waits::OfProcess().Longer(milliseconds(0), base::WaitKind::kFault).empty();
+    };
+    for (int look = 0; look < 250; ++look) {  // 50 s: a reminder is not due yet
+      clock.AwaitWaiters(1);
+      clock.Advance(options_.poll);
+    }
+    const auto end = std::chrono::steady_clock::now() + seconds(20);
+    while (!failing() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    EXPECT_TRUE(failing());
+  }
+  spdlog::set_default_logger(before);
+  const std::string told = text.str();
+  EXPECT_EQ(told.find("the watch of roles/ waits: "), told.rfind("the watch of roles/")) << told;
+  EXPECT_NE(told.find("the watch of roles/ waits: "), std::string::npos) << told;
 }
 
 TEST_F(LocalRegistryTest, RemovesTheSessionsOfRegistriesThatAreGone) {

@@ -108,7 +108,10 @@ TEST_F(RegistrationTest, WithPatienceItWaitsForTheHoldersEndAndNamesIt) {
   patient.patience = milliseconds(0);
   const absl::Status refused = Registration::Start(*second_, patient, others_).status();
   EXPECT_TRUE(absl::IsAlreadyExists(refused)) << refused;
-  EXPECT_NE(refused.message().find("first"), std::string::npos) << refused;
+  EXPECT_NE(refused.message().find("another process's: first"), std::string::npos) << refused;
+  patient.describe = [](const Entry& holder) { return "the process " + holder.value; };
+  const absl::Status described = Registration::Start(*second_, patient, others_).status();
+  EXPECT_NE(described.message().find("another process's: the process first"), std::string::npos) << described;
   EXPECT_EQ(Holder(), "first");
 
   patient.patience = seconds(3600);

@@ -248,7 +248,7 @@ class LayoutTest : public testing::Test {
     return text.str();
   }
   std::string Refusal(const std::string& source) {
-    ImageStore store(Path("store"), {.bytes = 64 << 20, .files = 10'000});
+    ImageStore store(Path("store"), {.limits = {.disk = {.bytes = 64 << 20, .files = 10'000}}});
     return std::string(store.Resolve(source).status().message());
   }
   // Nothing of an image may come to where its links lead.
@@ -294,6 +294,30 @@ TEST_F(LayoutTest, AnImageThatIsTooLargeIsRefusedAndLeavesNothing) {
   EXPECT_THAT(Refusal("oci:" + Path("bomb")), HasSubstr("larger than the store's limits"));
   for (const auto& entry : std::filesystem::directory_iterator(Path("store")))
     EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("sources", "users")) << "the scratch folder goes";
+}
+
+TEST_F(LayoutTest, AnImageThatUnpacksToManyTimesItsArchiveIsStopped) {
+  ImageStore store(Path("store"), {.limits = {.ratio = 200, .free_bytes = 16 << 20}});
+  const auto sparse = store.Resolve("oci:" + Path("sparse"));
+  EXPECT_TRUE(absl::IsResourceExhausted(sparse.status())) << sparse.status();
+  EXPECT_THAT(std::string(sparse.status().message()),
+              testing::AllOf(HasSubstr("unpacks to more than 16777216 bytes"), HasSubstr("200 times its size")));
+  EXPECT_TRUE(store.Resolve("oci:" + Path("layers")).ok()) << "what is small needs no ratio";
+  for (const auto& entry : std::filesystem::directory_iterator(Path("store")))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("unpack-")) << "the scratch folder goes";
+}
+
+TEST_F(LayoutTest, RoomStaysOnTheDiskWhoeverTakesTheRest) {
+  ImageStore store(Path("store"), {.limits = {.reserve_bytes = int64_t{1} << 60}});
+  const auto full = store.Resolve("oci:" + Path("layers"));
+  EXPECT_TRUE(absl::IsResourceExhausted(full.status())) << full.status();
+  EXPECT_THAT(
+      std::string(full.status().message()),
+      testing::AllOf(HasSubstr("bytes left"), HasSubstr("1152921504606846976 free"), HasSubstr("agents.image_store")));
+  ImageStore roomy(Path("store"), {.limits = {.reserve_bytes = 0}});
+  const auto image = roomy.Resolve("oci:" + Path("layers"));
+  ASSERT_TRUE(image.ok()) << image.status();
+  EXPECT_TRUE(store.Resolve(image->digest).ok()) << "what is unpacked is there";
 }
 
 TEST_F(LayoutTest, PrivilegesOfFilesAreDroppedAndDevicesAreNone) {

@@ -7,6 +7,7 @@
   digest    a layer whose bytes are not its digest's
   diff_id   a layer whose digest is right, and whose content is not what the configuration says
   bomb      a layer of 256 MiB of zeros, 1 MiB compressed
+  sparse    a member of 2 GiB that is one hole: a few hundred bytes, compressed or not
   devices   a device, a pipe, and a file with the setuid bit
 """
 import gzip
@@ -98,6 +99,11 @@ def main():
                 return bytes(size)
         tar.addfile(info, Zeros())
     write(root / "bomb", [zeros.getvalue()])
+    hole = 2 << 30
+    sparse, data = member("sparse", f"1\n{hole}\n0\n".ljust(512, "\0"))
+    sparse.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "sparse",
+                          "GNU.sparse.realsize": str(hole)}
+    write(root / "sparse", [layer((sparse, data))])
     write(root / "devices", [layer(member("null", kind=tarfile.CHRTYPE, mode=0o666), member("pipe", kind=tarfile.FIFOTYPE),
                                    member("suid", "x", mode=0o4755))])
 

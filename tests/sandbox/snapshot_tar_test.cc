@@ -99,6 +99,17 @@ TEST_F(SnapshotTarTest, LeavesOutTheRightsOfSetuidFiles) {
   EXPECT_EQ(archive_.substr(512 + 100, 7), "0000755");
 }
 
+// As one that an agent linked to, and cannot read.
+TEST_F(SnapshotTarTest, LeavesOutFilesOfOtherUsers) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  Make("work/own");
+  Make("secret", "of root");
+  fs::create_hard_link(At("secret"), At("work/linked"));
+  ASSERT_EQ(chown(At("work/own").c_str(), 65534, 65534), 0);
+  ASSERT_TRUE(Write({{.name = "work", .layers = {At("work")}}}, {.only_of = 65534}).ok());
+  EXPECT_EQ(Names(), (std::vector<std::string>{"work/", "work/own"}));
+}
+
 TEST_F(SnapshotTarTest, FilesHaveALimitThatHolesCountFor) {
   Make("work/a", "12345");
   Make("work/sparse");

@@ -399,6 +399,30 @@ TEST_F(StrongTest, ASnapshotKeepsFilesAndAForkGoesItsOwnWay) {
   }
 }
 
+// Below /tmp, where other tests have it, the room's own /tmp takes the place of the cover of other rooms.
+TEST_F(StrongTest, ASnapshotKeepsFilesWhereverTheWorkRootLies) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs a folder outside of /tmp";
+  char folder[] = "/var/ingot-test-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  options_.work_root = std::string(folder) + "/work";
+  {
+    const auto substrate = LocalSubstrate::Make(options_).value();
+    RoomOptions options;
+    options.takes_snapshots = true;
+    auto room = substrate->Prepare(options).value();
+    ASSERT_TRUE(room->WriteFile("given", "outside").ok());
+    EXPECT_EQ(room->Run(Shell("cat given; echo kept > made; ls ..", room.get()), Limits{}, nullptr)->out.substr(0, 7),
+              "outside");
+    EXPECT_EQ(room->ReadFile("made", 100).value(), "kept\n");
+    RoomOptions fork;
+    fork.from = room->TakeSnapshot().value();
+    auto leaf = substrate->Prepare(fork).value();
+    EXPECT_EQ(leaf->Run(Shell("cat given made", leaf.get()), Limits{}, nullptr)->out, "outsidekept\n");
+  }
+  std::filesystem::remove_all(folder);
+}
+
 // Each snapshot is a layer; past 32 they are merged, with what later layers deleted and replaced.
 TEST_F(StrongTest, AChainOfSnapshotsOfAnyLengthKeepsItsFiles) {
   const auto chain = [](Substrate& substrate) {

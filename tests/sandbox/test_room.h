@@ -12,13 +12,13 @@
 
 namespace ingot::sandbox {
 
-// A folder of a test that goes with it. Every uid may pass and write it.
+// A folder of a test that goes with it. Every uid may pass and write it, as /tmp.
 class TestFolder {
  public:
   TestFolder() {
     char name[] = "/tmp/ingot-test-XXXXXX";
     path_ = mkdtemp(name);
-    std::filesystem::permissions(path_, std::filesystem::perms::all);
+    std::filesystem::permissions(path_, std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
   }
   ~TestFolder() {
     std::error_code ignored;

@@ -4,12 +4,18 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +24,7 @@
 #include <vector>
 
 #include "sandbox/disk_watch.h"
+#include "sandbox/open_below.h"
 #include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
 #include "sandbox/test_room.h"
@@ -201,6 +208,38 @@ TEST_F(TreeWalkTest, NoModeIsChangedThroughALink) {
     ASSERT_EQ(seteuid(0), 0);
   }
   EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+// With openat2, and as on a kernel before 5.6.
+TEST_F(TreeWalkTest, NothingOutsideIsOpenedBelowAFolder) {
+  Make("a/b/file");
+  fs::create_directories(folder_.path() + "/outside");
+  std::ofstream(folder_.path() + "/outside/file") << "text";
+  fs::create_directory_symlink(folder_.path() + "/outside", top_ + "/a/link");
+  fs::create_symlink(top_ + "/a/b/file", top_ + "/last");
+  const Fd top(open(top_.c_str(), kOpenFolder));
+  const auto count = [&] {
+    int opened = 0;
+    for (const char* const path : {"a/link/file", "last", "../outside/file", "a/../../outside/file"}) {
+      opened += OpenBelow(top.get(), path, O_RDONLY | O_CLOEXEC).valid() ? 1 : 0;
+    }
+    return opened + (OpenBelow(top.get(), "a/b/file", O_RDONLY | O_CLOEXEC).valid() ? 100 : 0);
+  };
+  EXPECT_EQ(count(), 100);
+  const pid_t old = fork();
+  if (old == 0) {
+    sock_filter rules[] = {{BPF_LD | BPF_W | BPF_ABS, 0, 0, 0},
+                           {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_openat2},
+                           {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOSYS},
+                           {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+    const sock_fprog program{4, rules};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+      _exit(1);
+    _exit(count());
+  }
+  int status = 0;
+  waitpid(old, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 100);
 }
 
 TEST_F(TreeWalkTest, RemovesFoldersDeeperThanPathsAndDescriptorsReach) {

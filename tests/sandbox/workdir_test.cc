@@ -1,5 +1,6 @@
 #include "sandbox/workdir.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -50,6 +51,34 @@ TEST_F(WorkDirTest, RemovesWhatTheAgentMadeUnreadableAndFollowsNoLink) {
   }
   EXPECT_TRUE(fs::is_empty(root_ + "/r"));
   EXPECT_TRUE(fs::exists(precious));
+}
+
+TEST_F(WorkDirTest, AClearedFolderIsItsOwnersAloneAndNoOtherTakesItsPlace) {
+  const auto owner = geteuid() == 0 ? std::optional<uid_t>(65534) : std::nullopt;
+  const auto folder = WorkDir::Create(root_, owner);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const std::string logs = folder->path() + "/logs";
+  EXPECT_TRUE(absl::IsNotFound(folder->ClearFolder("logs", "verifier")));
+  ASSERT_TRUE(folder->MakeFolder(logs).ok());
+  fs::create_directories(logs + "/verifier/deep");
+  fs::permissions(logs, fs::perms::all);
+  ASSERT_TRUE(folder->ClearFolder("logs", "verifier").ok());
+  EXPECT_TRUE(fs::is_empty(logs + "/verifier"));
+  for (const std::string& each : {logs, logs + "/verifier"}) {
+    struct stat info;
+    ASSERT_EQ(stat(each.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u) << each;
+    EXPECT_EQ(info.st_uid, owner.value_or(geteuid())) << each;
+  }
+  fs::create_directories(root_ + "/elsewhere/verifier");
+  fs::remove_all(logs);
+  fs::create_directory_symlink(root_ + "/elsewhere", logs);
+  EXPECT_FALSE(folder->ClearFolder("logs", "verifier").ok());
+  EXPECT_TRUE(fs::exists(root_ + "/elsewhere/verifier"));
+  if (geteuid() != 0) return;
+  fs::remove(logs);
+  fs::create_directories(logs);
+  EXPECT_TRUE(absl::IsFailedPrecondition(folder->ClearFolder("logs", "verifier"))) << "it is root's";
 }
 
 TEST_F(WorkDirTest, ScriptsBecomeExecutable) {
@@ -115,6 +144,36 @@ TEST_F(WorkDirTest, AnOwnerHasItsFoldersAndNothingAroundThem) {
   ASSERT_EQ(stat(kept.c_str(), &info), 0);
   EXPECT_EQ(info.st_gid, 0u);
   EXPECT_EQ(info.st_mode & 0777, 0700);
+}
+
+TEST_F(WorkDirTest, AFileThatTheOwnerLinkedToIsNotRead) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto folder = WorkDir::Create(root_, 65534);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::ofstream(root_ + "/secret") << "of root";
+  fs::create_hard_link(root_ + "/secret", folder->work() + "/linked");
+  const absl::Status refused = folder->ReadFile("linked", 100).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("linked belongs to uid 0"));
+}
+
+TEST_F(WorkDirTest, AFolderIsFilledInPlaceOfWhatALinkLeadsTo) {
+  const auto folder = WorkDir::Create(root_);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const char* const file : {"/outside/kept", "/source/a/file"}) {
+    fs::create_directories(fs::path(root_ + file).parent_path());
+    std::ofstream(root_ + file) << "text";
+  }
+  ASSERT_TRUE(folder->MakeFolder(folder->path() + "/tests").ok());
+  fs::create_symlink(root_ + "/outside", folder->path() + "/tests/link");
+  ASSERT_TRUE(folder->Fill("tests", root_ + "/source").ok());
+  EXPECT_TRUE(fs::exists(folder->path() + "/tests/a/file"));
+  EXPECT_FALSE(fs::exists(folder->path() + "/tests/link"));
+  fs::rename(folder->path() + "/tests", folder->path() + "/away");
+  fs::create_symlink(root_ + "/outside", folder->path() + "/tests");
+  EXPECT_FALSE(folder->Fill("tests", root_ + "/source").ok());
+  EXPECT_TRUE(fs::exists(root_ + "/outside/kept"));
+  EXPECT_TRUE(absl::IsNotFound(folder->Fill("away", root_ + "/nowhere")));
 }
 
 TEST_F(WorkDirTest, AddedFoldersAreNewAndGoWithIt) {

@@ -214,6 +214,35 @@ TEST(Checkpoint, DamageIsFoundAndThePreviousOneUsed) {
   }
 }
 
+// Whoever serves or evaluates a checkpoint reads no optimizer, and need not copy it.
+TEST(Checkpoint, DamageIsFoundByThoseWhoLoadItAsAModel) {
+  TempDir dir;
+  auto trainer = Fresh();
+  const auto saved = trainer->SaveCheckpoint(dir.path(), {});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  for (const std::string name : {"config.json", "model.safetensors", "state.json", "optimizer.safetensors"}) {
+    const std::string path = saved->path + "/" + name, intact = ReadAll(path);
+    for (const size_t at : {size_t{1}, size_t{20}, intact.size() / 2, intact.size() - 2}) {
+      std::string flipped = intact;
+      flipped[at] ^= 4;
+      WriteAll(path, flipped);
+      const absl::Status loaded = model::LoadModelDir(saved->path).status();
+      if (name == "optimizer.safetensors") {
+        EXPECT_TRUE(loaded.ok()) << loaded;
+        continue;
+      }
+      EXPECT_EQ(loaded.code(), absl::StatusCode::kDataLoss) << name << " byte " << at << " " << loaded;
+      EXPECT_THAT(std::string(loaded.message()), HasSubstr(path + " is damaged"));
+    }
+    WriteAll(path, intact);
+  }
+  fs::remove(saved->path + "/optimizer.safetensors");
+  EXPECT_TRUE(model::LoadModelDir(saved->path).ok());
+  fs::remove(saved->path + "/model.safetensors");
+  EXPECT_THAT(std::string(model::LoadModelDir(saved->path).status().message()),
+              HasSubstr("model.safetensors, which state.json beside it lists with"));
+}
+
 // Names and numbers in state.json are as much a part of the checkpoint as its tensors.
 TEST(Checkpoint, AnyFlippedBitOfItsStateIsFoundAndThePreviousOneUsed) {
   TempDir dir;

@@ -34,7 +34,7 @@ class PageTest : public ::testing::Test {
   }
   http::Response AskWithCookie(const std::string& target, const std::string& cookie) {
     http::Wire wire(page_->port());
-    wire.Send("GET " + target + " HTTP/1.1\r\nHost: run\r\nCookie: other=1; " + cookie + "\r\n\r\n");
+    wire.Send("GET " + target + " HTTP/1.1\r\nHost: localhost\r\nCookie: other=1; " + cookie + "\r\n\r\n");
     return http::Read(wire);
   }
 

@@ -41,4 +41,15 @@ void AddThreads(CLI::App& parser, int& threads, const std::string& meaning) {
   parser.add_option("--threads", threads, meaning)->check(CLI::Range(0, 4096))->capture_default_str();
 }
 
+void AddSites(CLI::App& parser, std::vector<std::string>& hosts, std::vector<std::string>& origins) {
+  parser
+      .add_option("--allow-host", hosts,
+                  "name under which a loopback address is reached too, such as a proxy's; *: every one (repeatable)")
+      ->allow_extra_args(false);
+  parser
+      .add_option("--allow-origin", origins,
+                  "origin whose web pages may ask, such as http://localhost:3000; *: every one (repeatable)")
+      ->allow_extra_args(false);
+}
+
 }  // namespace ingot::app

@@ -44,5 +44,7 @@ std::vector<Command> SetupCommands();        // help with configurations, machin
 // and `threads` outlive the parser.
 CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args);
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning);
+// --allow-host and --allow-origin of an HTTP server (http/site_check.h).
+void AddSites(CLI::App& parser, std::vector<std::string>& hosts, std::vector<std::string>& origins);
 
 }  // namespace ingot::app

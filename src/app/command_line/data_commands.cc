@@ -25,6 +25,10 @@ Command::Run DeclareTasksCheck(CLI::App& parser) {
   const auto args = std::make_shared<TasksCheckArgs>();
   parser.add_option("folder", args->folder, "a folder of Harbor tasks, or one task")->required();
   parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
+  parser
+      .add_option("--build-host", args->build_hosts,
+                  "host that the steps of their Dockerfiles may reach, base images' registries included; default: none")
+      ->type_name("HOST:PORT");
   parser.add_flag("--only-read", args->only_read, "list the tasks, and run none");
   parser.add_flag("--without-images", args->without_images,
                   "try them with this machine's programs and the work folder at /app, in place of their images");

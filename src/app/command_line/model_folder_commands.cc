@@ -104,6 +104,7 @@ Command::Run DeclareServe(CLI::App& parser) {
   parser.add_option("--tls-certificate", args->tls_certificate, "PEM file: HTTPS with this certificate");
   parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
   parser.add_flag("--allow-plaintext", args->allow_plaintext, "allow an address other than loopback without TLS");
+  AddSites(parser, args->allow_hosts, args->allow_origins);
   parser.add_option("--model", args->model_name, "model name in requests; default: the folder's name");
   parser
       .add_option("--also", args->also,

@@ -29,6 +29,7 @@ Command::Run DeclareView(CLI::App& parser) {
                     "PEM file: HTTPS with this certificate; default: the run's, if it has one");
   parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
   parser.add_flag("--allow-plaintext", args->allow_plaintext, "allow an address other than loopback without TLS");
+  AddSites(parser, args->allow_hosts, args->allow_origins);
   parser.add_flag("--files", args->files, "read the run's files, also if its process serves a page");
   return [args] { return View(*args); };
 }

@@ -36,7 +36,7 @@ absl::Status RunAgents(const RoleContext& context) {
   }));
   ReportGrant(substrate->grant(), context.metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
-                         agents::Runner::Make(context.config.agents, std::move(substrate), *episodes,
+                         agents::Runner::Make(RunnerOptionsOf(context.config), std::move(substrate), *episodes,
                                               base::Clock::Real(), &context.metrics));
   INGOT_RETURN_IF_ERROR(runner->Start());
   while (!StopFlag() && !runner->WaitDone(std::chrono::milliseconds(200))) {

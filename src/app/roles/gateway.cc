@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
 // The agents of a gateway that died go on with their open episodes. Episodes that it admitted and did not store are tried
 // again.
 absl::Status GoOnFor(const std::string& role, gateway::Gateway& gateway, scheduler::Client& scheduler) {
-  INGOT_RETURN_IF_ERROR(gateway.Recover());
+  INGOT_RETURN_IF_ERROR(gateway.Recover(role));
   v1::ReconcileRequest request;
   request.set_gateway(role);
   return base::Annotate(scheduler.Reconcile(request).status(), "reconciling open episodes with the scheduler");

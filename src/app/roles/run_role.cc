@@ -58,9 +58,9 @@ struct LoadedRole {
   RpcAccess access;
 };
 
-// Refuses a role that the configuration does not have. REQUIRES: the process has no threads yet.
+// Refuses a role that the configuration does not have. REQUIRES: no thread makes descriptors or processes yet.
 absl::StatusOr<LoadedRole> LoadRole(const std::string& role, const RunArgs& args) {
-  // The descriptor is read before anything else, and before there are threads.
+  // The descriptor is read before anything else.
   RunSecrets secrets;
   if (args.token_fd >= 0) {
     INGOT_ASSIGN_OR_RETURN(secrets, ReadRunSecrets(args.token_fd));

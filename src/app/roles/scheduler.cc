@@ -13,7 +13,7 @@
 #include "app/roles/term_servers.h"
 #include "app/run_dir.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/outage.h"
 #include "datapool/client.h"
 #include "dataset/tasks.h"
 #include "scheduler/grpc_grader.h"
@@ -94,9 +94,10 @@ absl::Status RunScheduler(const RoleContext& context) {
     connecting = KeepConnecting(timers, {context.registry->To("rewards")});
   }
   std::atomic<bool> replaced{false};
-  const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler, &replaced] {
+  base::Outage outage("the scheduler's upkeep of the journal", base::Clock::Real());
+  const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler, &replaced, &outage] {
     const absl::Status status = scheduler->Tick();
-    if (!status.ok()) INGOT_LOG(warn, "{}", status.ToString());
+    outage.Note(status);
     if (absl::IsAborted(status)) replaced = true;
   });
   WaitForStop([&replaced] { return replaced.load(); });

@@ -6,6 +6,7 @@
 #include "app/supervised.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/written_files.h"
 #include "model/parameters.h"
 #include "trainer/checkpoint.h"
 
@@ -72,9 +73,9 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewOrResumed(const RunConfig& 
     INGOT_RETURN_IF_ERROR(WarmStart(config, dir, model, *trainer, resume, line, stop));
   }
   if (KeepsReference(config)) {
-    INGOT_RETURN_IF_ERROR(
-        base::Annotate(model::SaveModelDir(ReferencePath(dir), trainer->config(), trainer->parameters()),
-                       "keeping the reference policy"));
+    absl::Status kept = model::SaveModelDir(ReferencePath(dir), trainer->config(), trainer->parameters());
+    if (kept.ok()) kept = base::WriteChecksums(ReferencePath(dir));
+    INGOT_RETURN_IF_ERROR(base::Annotate(kept, "keeping the reference policy"));
   }
   return trainer;
 }

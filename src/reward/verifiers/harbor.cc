@@ -1,6 +1,8 @@
 #include "reward/verifiers/harbor.h"
 
-#include <cstdlib>
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -9,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "base/open_file.h"
 #include "reward/harbor_task.h"
 #include "reward/verifiers/answer_verifier.h"
 #include "tree/reward_bounds.h"
@@ -58,18 +61,6 @@ void DropCodeIn(const std::string& folder, std::map<std::string, std::string>& e
     found->second = PathOutside(found->second, folder, ": ;");
     if (found->second.empty()) env.erase(found);
   }
-}
-
-// /logs has an empty folder verifier/.
-absl::Status MakeLogs(sandbox::Room& room) {
-  std::string made = (fs::temp_directory_path() / "ingot-logs-XXXXXX").string();
-  if (mkdtemp(made.data()) == nullptr) return absl::UnavailableError(absl::StrCat("cannot make ", made));
-  std::error_code ignored;
-  fs::permissions(made, fs::perms::all, ignored);
-  fs::create_directory(made + "/verifier", ignored);
-  absl::Status filled = room.FillBound(kLogs, made);
-  fs::remove_all(made, ignored);
-  return filled;
 }
 
 absl::StatusOr<double> NumberOf(const value& json, const std::string& what) {
@@ -122,7 +113,7 @@ class HarborVerifier final : public Verifier {
     INGOT_ASSIGN_OR_RETURN(const HarborTask task, ReadHarborTask(input.task));
     INGOT_ASSIGN_OR_RETURN(const std::string source, FolderOf(input));
     INGOT_RETURN_IF_ERROR(base::Annotate(input.room->FillBound(kTests, source), "verifier.harbor.tests"));
-    INGOT_RETURN_IF_ERROR(MakeLogs(*input.room));
+    INGOT_RETURN_IF_ERROR(input.room->ClearBound(kLogs, "verifier"));
     sandbox::Command command{.argv = {"sh", "-c", kRunHarborScript, "sh", "/tests/test.sh"},
                              .env = EnvironmentOf(input),
                              .working_dir = input.workdir,
@@ -170,17 +161,20 @@ class HarborVerifier final : public Verifier {
       case sandbox::Ending::kMemoryFull:
         break;
     }
-    INGOT_ASSIGN_OR_RETURN(std::optional<Verdict> left, Left(room));
-    if (left.has_value()) {
-      for (const char* const signal : {kNoReward, kTimedOut}) left->signals[signal] = 0;
-      return *std::move(left);
+    absl::StatusOr<std::optional<Verdict>> left = Left(room);
+    // An agent's program that the tests start can write the file too.
+    if (absl::IsInternal(left.status())) return absl::DataLossError(absl::StrCat(what, ": ", left.status().message()));
+    INGOT_RETURN_IF_ERROR(left.status());
+    if (left->has_value()) {
+      for (const char* const signal : {kNoReward, kTimedOut}) (*left)->signals[signal] = 0;
+      return **std::move(left);
     }
     return Without(kNoReward, options_.harbor.no_reward_is_zero,
                    absl::StrCat(what, " and left no reward in /logs/verifier/reward.json or reward.txt; its stderr: ",
                                 Quoted(Trimmed(outcome.err))));
   }
 
-  // The reward that test.sh left; nullopt = none.
+  // The reward that test.sh left; nullopt = none. INTERNAL: something that is no reward.
   static absl::StatusOr<std::optional<Verdict>> Left(sandbox::Room& room) {
     INGOT_ASSIGN_OR_RETURN(const std::string json, Read(room, "verifier/reward.json"));
     if (!json.empty()) return ParseObject(json);
@@ -197,12 +191,16 @@ class HarborVerifier final : public Verifier {
     return verdict;
   }
 
-  // A file of /logs, trimmed. Empty: test.sh left none, or something else in its place.
+  // A file of /logs, trimmed. Empty: test.sh left none, or something in its place that cannot be read.
   static absl::StatusOr<std::string> Read(sandbox::Room& room, const std::string& name) {
     const auto text = room.ReadBound(kLogs, name, kLargestReport);
     if (text.ok()) return Trimmed(*text);
     const absl::Status& status = text.status();
-    if (absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) return "";
+    if (absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+        absl::IsPermissionDenied(status)) {
+      return "";
+    }
+    if (absl::IsResourceExhausted(status)) return absl::InternalError(status.message());  // it is no reward
     return base::Annotate(status, "the reward of test.sh");
   }
 
@@ -210,9 +208,12 @@ class HarborVerifier final : public Verifier {
     const auto rendered = tests_.Render(VariablesOf(input));
     if (!rendered.ok()) return base::Annotate(rendered.status(), "verifier.harbor.tests");
     const std::string folder = rendered->starts_with('/') ? *rendered : absl::StrCat(input.cwd, "/", *rendered);
-    std::error_code none;
-    if (fs::exists(folder + "/test.sh", none)) return folder;
-    return absl::NotFoundError(absl::StrCat("verifier.harbor.tests: ", folder, " holds no test.sh"));
+    const base::Fd opened(open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const base::Fd script = base::OpenBeneath(opened.get(), "test.sh", O_PATH);
+    struct stat info;
+    if (opened.valid() && script.valid() && fstat(script.get(), &info) == 0 && S_ISREG(info.st_mode)) return folder;
+    return absl::NotFoundError(
+        absl::StrCat("verifier.harbor.tests: ", folder, " holds no test.sh, or is a link: name the folder itself"));
   }
 
   const VerifierOptions options_;

@@ -13,8 +13,9 @@
 //              much output, or its room's own limit of disk. Signal no_reward; `no_reward_is_zero`: false makes it an error.
 //              It ran past its time limit. Signal tests_timed_out; `timeout_is_zero`: false makes it an error.
 //              Both signals are 0 otherwise.
-//   an error   test.sh is missing or did not start, the machine's disk was full, the room died, or the reward file holds
-//              something that is no reward
+//   an error   test.sh is missing or did not start, the machine's disk was full, or the room died. It is a room fault
+//              (sandbox/room_fault.h), for which the agent has failed, where the agent's files keep test.sh from its start, or
+//              where the reward file holds something that is no reward: a program of the agent's may have written it.
 #pragma once
 
 #include <memory>

@@ -13,7 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sandbox/launcher/apart.h"
 #include "sandbox/launcher/landlock.h"
+#include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/wall.h"
 
@@ -42,9 +44,9 @@ void ResetSignals() {
 
 // Raw system calls: the C library's functions would take locks, and this memory is the parent's.
 void TakeUid(uid_t uid) {
-  if (syscall(SYS_setgroups, 0, nullptr) != 0) Fail(LaunchStep::kUid);
-  if (syscall(SYS_setresgid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
-  if (syscall(SYS_setresuid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
+  if (Raises(Measure::kNoOtherGroups) && syscall(SYS_setgroups, 0, nullptr) != 0) Fail(LaunchStep::kUid);
+  if (Raises(Measure::kOwnGid) && syscall(SYS_setresgid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
+  if (Raises(Measure::kOwnUidTaken) && syscall(SYS_setresuid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
 }
 
 // In a user namespace of the command's own its uid is 0, as programs of an image expect. Rights over other uids, mounts and
@@ -79,7 +81,7 @@ void TakeRules(const Ground& ground, const Start& start, const RoomPlan& room) {
       Fail(LaunchStep::kLandlockRules);
     }
   }
-  if ((ground.walls & kSeccomp) != 0) {
+  if ((ground.walls & kSeccomp) != 0 && Raises(Measure::kFilter)) {
     sock_fprog program{static_cast<unsigned short>(ground.filter_bytes / sizeof(sock_filter)),
                        reinterpret_cast<sock_filter*>(const_cast<void*>(ground.filter))};
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0) Fail(LaunchStep::kFilter);
@@ -124,16 +126,24 @@ void Execute(const Start& start) {
 
 [[noreturn]] void RunCommandProcess(const Ground& ground, const RoomPlan& room, const Start& start,
                                     const int (&fds)[kStartDescriptors]) {
-  setsid();
+  if (Raises(Measure::kOwnSession)) setsid();
+  if (room.freezer_entrance >= 0 && write(room.freezer_entrance, "0", 1) != 1) Fail(LaunchStep::kGroup, -1);
   for (int i = 0; i < 3; ++i) {
     if (dup2(fds[i + 1], i) < 0) Fail(LaunchStep::kSession);
   }
+  if (start.header->stays != 0 && (ground.walls & kRootFolder) != 0) {
+    if (const int error = SeparateShared(room.header->shm_bytes)) {
+      errno = error;
+      Fail(LaunchStep::kFolder, 5);
+    }
+  }
   TakeRights(ground, room);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // after the uid, which clears it
+  if (Raises(Measure::kEndsWithItsParent)) prctl(PR_SET_PDEATHSIG, SIGKILL);  // after the uid, which clears it
   if (start.header->checks != 0) Check(start);
   if (start.working_dir[0] != 0 && chdir(start.working_dir) != 0) Fail(LaunchStep::kWorkingFolder);
   for (uint32_t i = 0; i < start.header->limits; ++i) {
     const LaunchLimit& wanted = start.header->limit[i];
+    if (wanted.resource == RLIMIT_CORE && !Raises(Measure::kNoCoreFiles)) continue;
     const rlimit limit{wanted.value, wanted.value};
     if (setrlimit(static_cast<__rlimit_resource_t>(wanted.resource), &limit) != 0) {
       Fail(LaunchStep::kLimit, static_cast<int>(i));

@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sandbox/launcher/left_out.h"
+
 namespace ingot::sandbox::launcher {
 namespace {
 
@@ -32,12 +34,31 @@ constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS
 constexpr uint64_t kExecute = kRead | LANDLOCK_ACCESS_FS_EXECUTE;
 constexpr uint64_t kFirst = (1 << 13) - 1, kRefer = 1 << 13;  // ABI 1, 2
 
+// In the order of the rights' bits, from the second one.
+constexpr Measure kRights[] = {
+    Measure::kLandlockWriteFile,    Measure::kLandlockReadFile,        Measure::kLandlockReadFolder,
+    Measure::kLandlockRemoveFolder, Measure::kLandlockRemoveFile,      Measure::kLandlockMakeCharacterDevice,
+    Measure::kLandlockMakeFolder,   Measure::kLandlockMakeFile,        Measure::kLandlockMakeSocket,
+    Measure::kLandlockMakePipe,     Measure::kLandlockMakeBlockDevice, Measure::kLandlockMakeLink,
+    Measure::kLandlockRefer,        Measure::kLandlockTruncate,        Measure::kLandlockDevices};
+
+uint64_t LeftOutRights() {
+  uint64_t rights = 0;
+  for (size_t i = 0; i < sizeof(kRights) / sizeof(kRights[0]); ++i) {
+    if (!Raises(kRights[i])) rights |= uint64_t{2} << i;
+  }
+  return rights;
+}
+
 uint64_t Handled(int version) {
-  return kFirst | (version >= 2 ? kRefer : 0) | (version >= 3 ? kTruncate : 0) | (version >= 5 ? kDevices : 0);
+  const uint64_t all =
+      kFirst | (version >= 2 ? kRefer : 0) | (version >= 3 ? kTruncate : 0) | (version >= 5 ? kDevices : 0);
+  return all & ~LeftOutRights();
 }
 
 // A path that is missing needs no rule.
 int Allow(int ruleset, const char* path, uint64_t rights) {
+  rights &= ~LeftOutRights();
   const int fd = open(path, O_PATH | O_CLOEXEC);
   if (fd < 0) return 0;
   struct stat info;
@@ -77,13 +98,18 @@ int RestrictToPlan(const LandlockPlan& plan) {
   const int version = LandlockVersion();
   Ruleset wanted{};
   wanted.files = Handled(version);
-  if (version >= 4) wanted.net = kBindTcp | kConnectTcp;
-  if (version >= 6) wanted.scoped = kAbstractSockets | kSignals;
+  if (version >= 4) {
+    wanted.net = FlagOf(Measure::kLandlockBind, kBindTcp) | FlagOf(Measure::kLandlockConnect, kConnectTcp);
+  }
+  if (version >= 6) {
+    wanted.scoped =
+        FlagOf(Measure::kLandlockAbstractSockets, kAbstractSockets) | FlagOf(Measure::kLandlockSignals, kSignals);
+  }
   const size_t size = version >= 6 ? sizeof(Ruleset) : version >= 4 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
   const int ruleset = static_cast<int>(syscall(SYS_landlock_create_ruleset, &wanted, size, 0));
   if (ruleset < 0) return errno;
   int error = AddRules(ruleset, plan, wanted.files);
-  if (error == 0 && plan.port != 0) {
+  if (error == 0 && plan.port != 0 && (wanted.net & kConnectTcp) != 0) {
     PortRule rule{kConnectTcp, plan.port};
     if (syscall(SYS_landlock_add_rule, ruleset, kNetPort, &rule, 0) != 0) error = errno;
   }

@@ -2,11 +2,13 @@
 // the parent of an agent has nothing to read, and a start copies no page of Ingot's. It answers its socket, stdin,
 // until that ends: then Ingot is gone, and each room's first process ends its room by itself.
 //
-// src/sandbox/launcher.h starts it and speaks with it; launch_messages.h has the messages.
+// src/sandbox/launcher.h starts it and speaks with it; launch_messages.h has the messages. With an argument it is the sandbox of one
+// image build instead (launcher/build.h).
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -14,9 +16,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox/build_messages.h"
 #include "sandbox/launch_messages.h"
+#include "sandbox/launcher/build.h"
 #include "sandbox/launcher/descendants.h"
 #include "sandbox/launcher/landlock.h"
+#include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/room.h"
 #include "sandbox/launcher/root.h"
@@ -51,7 +56,8 @@ LaunchFailure SetUp(int file, Ground& ground) {
   const char* const work_root = header == nullptr ? nullptr : parcel.TakeString();
   char** const hidden = work_root == nullptr ? nullptr : parcel.TakeStrings(header->hidden);
   char** const visible = hidden == nullptr ? nullptr : parcel.TakeStrings(header->visible);
-  if (visible == nullptr || header->filter_bytes > kMostFilterBytes) return {LaunchStep::kMessage, EINVAL, 0};
+  char** const sources = visible == nullptr ? nullptr : parcel.TakeStrings(header->sources);
+  if (sources == nullptr || header->filter_bytes > kMostFilterBytes) return {LaunchStep::kMessage, EINVAL, 0};
   const void* const filter = parcel.TakeBytes(header->filter_bytes);
   if (filter == nullptr) return {LaunchStep::kMessage, EINVAL, 0};
   ground = {.walls = header->walls,
@@ -61,10 +67,13 @@ LaunchFailure SetUp(int file, Ground& ground) {
             .visible_count = header->visible,
             .filter = filter,
             .filter_bytes = header->filter_bytes};
+  left_out = static_cast<Measure>(header->left_out);
   if ((ground.walls & kLandlock) != 0 && LandlockVersion() == 0) return {LaunchStep::kLandlockRules, ENOSYS, 0};
   if ((ground.walls & kMountNamespace) == 0) return {};
   const bool user = (ground.walls & kUserNamespace) != 0;
-  if (unshare(CLONE_NEWNS | (user ? CLONE_NEWUSER : 0)) != 0) return {LaunchStep::kNamespaces, errno, 0};
+  const int flags =
+      FlagOf(Measure::kLauncherMounts, CLONE_NEWNS) | (user ? FlagOf(Measure::kLauncherUsers, CLONE_NEWUSER) : 0);
+  if (unshare(flags) != 0) return {LaunchStep::kNamespaces, errno, 0};
   if (user) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
   }
@@ -75,7 +84,12 @@ LaunchFailure SetUp(int file, Ground& ground) {
     }
   }
   if ((ground.walls & kRootFolder) == 0) return {};
-  const int error = BuildRoot({work_root, visible, header->visible});
+  const int error = BuildRoot({.work_root = work_root,
+                               .visible = visible,
+                               .visible_count = header->visible,
+                               .sources = sources,
+                               .source_count = header->sources,
+                               .maps_owners = !user});
   return {error == 0 ? LaunchStep::kNone : LaunchStep::kRoot, error, 0};
 }
 
@@ -139,7 +153,7 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
   LaunchReport report;
   report.failure = SetUp(set_up.fds[0], ground);
   close(set_up.fds[0]);
-  prctl(PR_SET_DUMPABLE, 0);
+  if (Raises(Measure::kLauncherUntraceable)) prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   if (send(kSocket, &report, sizeof(report), MSG_NOSIGNAL) < 0) _exit(1);
   Serve(ground);
@@ -148,4 +162,7 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
 }  // namespace
 }  // namespace ingot::sandbox::launcher
 
-int main() { ingot::sandbox::launcher::Main(); }
+int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], ingot::sandbox::kBuildMode) == 0) ingot::sandbox::launcher::RunBuild();
+  ingot::sandbox::launcher::Main();
+}

@@ -17,8 +17,11 @@
 
 #include <initializer_list>
 
+#include "sandbox/launcher/apart.h"
 #include "sandbox/launcher/command.h"
 #include "sandbox/launcher/descendants.h"
+#include "sandbox/launcher/ipc.h"
+#include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/network.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/root.h"
@@ -40,37 +43,19 @@ bool ReadPlan(int fd, RoomPlan& plan) {
   return plan.binds != nullptr;
 }
 
-// Everything in the room is the first thing that the kernel ends where the machine's memory is used up: rather an
-// episode than the run. Without right to its own file the process stays as it is.
-void OfferToTheKernel() {
-  const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (score < 0) return;
-  [[maybe_unused]] const ssize_t wrote = write(score, "1000", 4);
-  close(score);
-}
-
-// Before anything is forked: what it starts is in the groups too.
-LaunchFailure EnterGroups(const int* groups, int count) {
-  for (int i = 0; i < count; ++i) {
-    if (write(groups[i], "0", 1) != 1) return {LaunchStep::kGroup, errno, i};
-    close(groups[i]);
-  }
-  return {};
-}
-
 // The part of the wall that belongs to one room.
 LaunchFailure RaiseWall(const Ground& ground, const RoomPlan& plan, int (&fds)[kMostReportDescriptors]) {
   if ((ground.walls & kUserNamespace) != 0) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
   }
-  if ((ground.walls & kPrivateProc) != 0) {
+  if ((ground.walls & kPrivateProc) != 0 && Raises(Measure::kOwnProc)) {
     if (const int error = MountProc()) return {LaunchStep::kProc, error, 0};
   }
   if ((ground.walls & kNetNamespace) != 0) {
     fds[0] = ListenInside();
     if (fds[0] < 0) return {LaunchStep::kNetwork, errno, 0};
-    sethostname("room", 4);
   }
+  if ((ground.walls & kRootFolder) != 0) sethostname("room", 4);
   const bool has_room = plan.room[0] != 0;
   if ((ground.walls & kOwnUid) != 0 && (ground.walls & kMountNamespace) != 0 && has_room && plan.image[0] == 0) {
     if (const int error = NameUid(plan.room)) return {LaunchStep::kFolder, error, 0};
@@ -88,7 +73,241 @@ LaunchFailure RaiseWall(const Ground& ground, const RoomPlan& plan, int (&fds)[k
   return {};
 }
 
-// Sends bytes with those of `fds` that are not -1, and closes them.
+// Signals every process of the room but this one. `uid`: of the room, if it has one.
+void SignalAll(const Ground& ground, uid_t uid, int signal) {
+  // The first process of a PID namespace reaches that namespace alone.
+  if ((ground.walls & kPidNamespace) != 0 && getpid() == 1) {
+    kill(-1, signal);
+  } else if ((ground.walls & kOwnUid) != 0 && uid != 0) {
+    // kill(-1) reaches every process of a uid at once, whoever forks meanwhile. The process that calls it is spared. As
+    // root it would reach the whole machine.
+    const pid_t killer = fork();
+    if (killer == 0) {
+      if (syscall(SYS_setresuid, uid, uid, uid) == 0) kill(-1, signal);
+      _exit(0);
+    }
+    if (killer > 0) waitpid(killer, nullptr, 0);
+  } else {
+    SignalDescendants(signal, nullptr);
+  }
+}
+
+// Lets frozen commands run on: what was killed ends then, and runs no instruction of its own before.
+void Thaw(const RoomPlan& plan) {
+  if (plan.freezer_state < 0) return;
+  const char* const text = plan.header->freezer == 1 ? "THAWED" : "0";
+  [[maybe_unused]] const ssize_t wrote = pwrite(plan.freezer_state, text, strlen(text), 0);
+}
+
+// Returns once this process has no children: all of the room's processes are its descendants, and orphans become its
+// children.
+void EndAll(const Ground& ground, const RoomPlan& plan) {
+  while (true) {
+    pid_t reaped;
+    while ((reaped = waitpid(-1, nullptr, WNOHANG)) > 0) continue;
+    if (reaped < 0) return;  // ECHILD
+    SignalAll(ground, plan.header->uid, SIGKILL);
+    Thaw(plan);
+    // In a PID namespace one signal is enough. Elsewhere a process may have been missed.
+    if ((ground.walls & kPidNamespace) != 0) {
+      while (waitpid(-1, nullptr, 0) > 0) continue;
+    } else {
+      poll(nullptr, 0, 1);
+    }
+  }
+}
+
+int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'000 + time.tv_usec) * 1000; }
+
+// Waits for the end of the command `pid`, and reaps orphans meanwhile.
+class Keeper {
+ public:
+  // `ends`: of a command that was started apart (apart.h), else -1.
+  Keeper(const Ground& ground, const RoomPlan& plan, pid_t command, int ends, int control, int room)
+      : ground_(ground),
+        plan_(plan),
+        uid_(plan.header->uid),
+        command_(command),
+        ends_(ends),
+        control_(control),
+        room_(room) {}
+
+  // False: the room is to end.
+  bool Run(int child_events) {
+    while (!ended_) {
+      pollfd fds[3] = {{control_, POLLIN, 0}, {child_events, POLLIN, 0}, {room_, POLLIN, 0}};
+      if (poll(fds, 3, -1) < 0) continue;
+      if (fds[1].revents != 0) {
+        signalfd_siginfo info;
+        [[maybe_unused]] const ssize_t got = read(child_events, &info, sizeof(info));
+        Reap();
+      }
+      if (fds[0].revents != 0 && !ended_) Obey();
+      if (fds[2].revents != 0 && !ended_) EndRoom();
+    }
+    EndAll(ground_, plan_);
+    [[maybe_unused]] const ssize_t sent = send(control_, &report_, sizeof(report_), MSG_NOSIGNAL);
+    return !room_ended_;
+  }
+
+ private:
+  void Reap() {
+    int status = 0;
+    rusage usage;
+    pid_t pid;
+    while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
+      if (pid == command_) Note(status, usage);
+    }
+  }
+
+  void Note(int status, const rusage& usage) {
+    ended_ = true;
+    report_.wait_status = status;
+    report_.cpu_ns = Nanoseconds(usage.ru_utime) + Nanoseconds(usage.ru_stime);
+    report_.max_rss_kib = usage.ru_maxrss;
+    CommandEnd end;
+    if (ends_ < 0 || read(ends_, &end, sizeof(end)) != sizeof(end)) return;
+    report_.wait_status = end.wait_status;
+    report_.cpu_ns = end.cpu_ns;
+    report_.max_rss_kib = end.max_rss_kib;
+  }
+
+  void Obey() {
+    char order = 0;
+    const ssize_t got = recv(control_, &order, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got == 1 && order == kTerminate) {
+      SignalAll(ground_, uid_, SIGTERM);
+      return;
+    }
+    Kill();  // kKill, or the owner is gone
+  }
+
+  // No order comes while a command runs.
+  void EndRoom() {
+    char order = 0;
+    const ssize_t got = recv(room_, &order, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    room_ended_ = true;
+    Kill();
+  }
+
+  // The command's first process is reaped apart, for its times.
+  void Kill() {
+    kill(command_, SIGKILL);
+    int status = 0;
+    rusage usage{};
+    SignalAll(ground_, uid_, SIGKILL);
+    Thaw(plan_);
+    while (wait4(command_, &status, 0, &usage) < 0 && errno == EINTR) continue;
+    Note(status, usage);
+  }
+
+  const Ground& ground_;
+  const RoomPlan& plan_;
+  const uid_t uid_;
+  const pid_t command_;
+  const int ends_, control_, room_;
+  bool ended_ = false, room_ended_ = false;
+  LaunchReport report_;
+};
+
+// Runs one Start to its end. False: the room is to end. `has_companions`: whether some may run.
+bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStartDescriptors], int room,
+              int child_events, bool& has_companions) {
+  const int control = fds[4];
+  Start start;
+  if (!ReadStart(fds[0], start)) {
+    ReportFailure(control, LaunchStep::kMessage, EINVAL, 0);
+    return true;
+  }
+  LaunchFailure failure;
+  int ends = -1;
+  const bool stays = start.header->stays != 0;
+  const bool is_apart =
+      !stays && has_companions && (ground.walls & kRootFolder) != 0 && Raises(Measure::kApartFromCompanions);
+  const pid_t command =
+      is_apart ? StartApart(ground, plan, start, fds, failure, ends) : StartCommand(ground, plan, start, fds, failure);
+  if (command < 0) {
+    ReportFailure(control, LaunchStep::kSession, errno, 0);
+    return true;
+  }
+  if (failure.step != LaunchStep::kNone) {
+    waitpid(command, nullptr, 0);
+    if (ends >= 0) close(ends);
+    ReportFailure(control, failure.step, failure.error, failure.index);
+    return true;
+  }
+  if (stays) {
+    has_companions = true;
+    const LaunchReport runs;
+    [[maybe_unused]] const ssize_t sent = send(control, &runs, sizeof(runs), MSG_NOSIGNAL);
+    return true;
+  }
+  for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
+  const bool goes_on = Keeper(ground, plan, command, ends, control, room).Run(child_events);
+  has_companions = false;
+  if (ends >= 0) close(ends);
+  return goes_on;
+}
+
+void GiveSocket(int room) {
+  int fds[kMostReportDescriptors] = {NewSocket(), -1, -1};
+  Answer(room, &kSocket, 1, fds);
+}
+
+// Where the room has no IPC namespace.
+void RemoveLeftIpc(const Ground& ground, uid_t uid) {
+  if ((ground.walls & kOwnUid) != 0 && (ground.walls & kRootFolder) == 0 && uid != 0 &&
+      Raises(Measure::kLeftIpcRemoved)) {
+    RemoveIpcOf(uid);
+  }
+}
+
+// The Starts that come over the room's socket, one after another, until it ends.
+[[noreturn]] void ServeRoom(const Ground& ground, const RoomPlan& plan, int room) {
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  sigprocmask(SIG_SETMASK, &child, nullptr);
+  const int child_events = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+  bool has_companions = false;
+  for (bool goes_on = true; goes_on;) {
+    const Incoming incoming = Receive(room);
+    if (!incoming.open) break;
+    if (incoming.count != kStartDescriptors) {
+      for (int i = 0; i < incoming.count; ++i) close(incoming.fds[i]);
+      if (incoming.byte == kSocket) GiveSocket(room);
+      continue;
+    }
+    int fds[kStartDescriptors];
+    memcpy(fds, incoming.fds, sizeof(fds));
+    goes_on = RunStart(ground, plan, fds, room, child_events, has_companions);
+    for (const int i : {0, 1, 2, 3, 4}) close(fds[i]);
+  }
+  EndAll(ground, plan);
+  RemoveLeftIpc(ground, plan.header->uid);
+  _exit(0);
+}
+
+}  // namespace
+
+void OfferToTheKernel() {
+  if (!Raises(Measure::kEndsFirstWithoutMemory)) return;
+  const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (score < 0) return;
+  [[maybe_unused]] const ssize_t wrote = write(score, "1000", 4);
+  close(score);
+}
+
+LaunchFailure EnterGroups(const int* groups, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (write(groups[i], "0", 1) != 1) return {LaunchStep::kGroup, errno, i};
+    close(groups[i]);
+  }
+  return {};
+}
+
 void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]) {
   int passed[kMostReportDescriptors], count = 0;
   for (const int fd : fds) {
@@ -112,187 +331,6 @@ void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDe
   for (int i = 0; i < count; ++i) close(passed[i]);
 }
 
-// Signals every process of the room but this one. `uid`: of the room, if it has one.
-void SignalAll(const Ground& ground, uid_t uid, int signal) {
-  // The first process of a PID namespace reaches that namespace alone.
-  if ((ground.walls & kPidNamespace) != 0 && getpid() == 1) {
-    kill(-1, signal);
-  } else if ((ground.walls & kOwnUid) != 0 && uid != 0) {
-    // kill(-1) reaches every process of a uid at once, whoever forks meanwhile. The process that calls it is spared. As
-    // root it would reach the whole machine.
-    const pid_t killer = fork();
-    if (killer == 0) {
-      if (syscall(SYS_setresuid, uid, uid, uid) == 0) kill(-1, signal);
-      _exit(0);
-    }
-    if (killer > 0) waitpid(killer, nullptr, 0);
-  } else {
-    SignalDescendants(signal, nullptr);
-  }
-}
-
-// Returns once this process has no children: all of the room's processes are its descendants, and orphans become its
-// children.
-void EndAll(const Ground& ground, uid_t uid) {
-  while (true) {
-    pid_t reaped;
-    while ((reaped = waitpid(-1, nullptr, WNOHANG)) > 0) continue;
-    if (reaped < 0) return;  // ECHILD
-    SignalAll(ground, uid, SIGKILL);
-    // In a PID namespace one signal is enough. Elsewhere a process may have been missed.
-    if ((ground.walls & kPidNamespace) != 0) {
-      while (waitpid(-1, nullptr, 0) > 0) continue;
-    } else {
-      poll(nullptr, 0, 1);
-    }
-  }
-}
-
-int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'000 + time.tv_usec) * 1000; }
-
-// Waits for the end of the command `pid`, and reaps orphans meanwhile.
-class Keeper {
- public:
-  Keeper(const Ground& ground, uid_t uid, pid_t command, int control, int room)
-      : ground_(ground), uid_(uid), command_(command), control_(control), room_(room) {}
-
-  // False: the room is to end.
-  bool Run(int child_events) {
-    while (!ended_) {
-      pollfd fds[3] = {{control_, POLLIN, 0}, {child_events, POLLIN, 0}, {room_, POLLIN, 0}};
-      if (poll(fds, 3, -1) < 0) continue;
-      if (fds[1].revents != 0) {
-        signalfd_siginfo info;
-        [[maybe_unused]] const ssize_t got = read(child_events, &info, sizeof(info));
-        Reap();
-      }
-      if (fds[0].revents != 0 && !ended_) Obey();
-      if (fds[2].revents != 0 && !ended_) ObeyRoom();
-    }
-    EndAll(ground_, uid_);
-    [[maybe_unused]] const ssize_t sent = send(control_, &report_, sizeof(report_), MSG_NOSIGNAL);
-    return !room_ended_;
-  }
-
- private:
-  void Reap() {
-    int status = 0;
-    rusage usage;
-    pid_t pid;
-    while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
-      if (pid == command_) Note(status, usage);
-    }
-  }
-
-  void Note(int status, const rusage& usage) {
-    ended_ = true;
-    report_.wait_status = status;
-    report_.cpu_ns = Nanoseconds(usage.ru_utime) + Nanoseconds(usage.ru_stime);
-    report_.max_rss_kib = usage.ru_maxrss;
-  }
-
-  void Obey() {
-    char order = 0;
-    const ssize_t got = recv(control_, &order, 1, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got == 1 && order == kTerminate) {
-      SignalAll(ground_, uid_, SIGTERM);
-      return;
-    }
-    Kill();  // kKill, or the owner is gone
-  }
-
-  void ObeyRoom() {
-    char order = 0;
-    const ssize_t got = recv(room_, &order, 1, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got == 1 && (order == kFreeze || order == kThaw)) {
-      SignalAll(ground_, uid_, order == kFreeze ? SIGSTOP : SIGCONT);
-      [[maybe_unused]] const ssize_t sent = send(room_, &order, 1, MSG_NOSIGNAL);
-      return;
-    }
-    room_ended_ = true;
-    Kill();
-  }
-
-  // The command's first process is reaped apart, for its times.
-  void Kill() {
-    kill(command_, SIGKILL);
-    int status = 0;
-    rusage usage{};
-    SignalAll(ground_, uid_, SIGKILL);
-    while (wait4(command_, &status, 0, &usage) < 0 && errno == EINTR) continue;
-    Note(status, usage);
-  }
-
-  const Ground& ground_;
-  const uid_t uid_;
-  const pid_t command_;
-  const int control_, room_;
-  bool ended_ = false, room_ended_ = false;
-  LaunchReport report_;
-};
-
-// Runs one Start to its end. False: the room is to end.
-bool RunStart(const Ground& ground, const RoomPlan& plan, const int (&fds)[kStartDescriptors], int room,
-              int child_events) {
-  const int control = fds[4];
-  Start start;
-  if (!ReadStart(fds[0], start)) {
-    ReportFailure(control, LaunchStep::kMessage, EINVAL, 0);
-    return true;
-  }
-  LaunchFailure failure;
-  const pid_t command = StartCommand(ground, plan, start, fds, failure);
-  if (command < 0) {
-    ReportFailure(control, LaunchStep::kSession, errno, 0);
-    return true;
-  }
-  if (failure.step != LaunchStep::kNone) {
-    waitpid(command, nullptr, 0);
-    ReportFailure(control, failure.step, failure.error, failure.index);
-    return true;
-  }
-  if (start.header->stays != 0) {
-    const LaunchReport runs;
-    [[maybe_unused]] const ssize_t sent = send(control, &runs, sizeof(runs), MSG_NOSIGNAL);
-    return true;
-  }
-  for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
-  return Keeper(ground, plan.header->uid, command, control, room).Run(child_events);
-}
-
-void GiveSocket(int room) {
-  int fds[kMostReportDescriptors] = {NewSocket(), -1, -1};
-  Answer(room, &kSocket, 1, fds);
-}
-
-// The Starts that come over the room's socket, one after another, until it ends.
-[[noreturn]] void ServeRoom(const Ground& ground, const RoomPlan& plan, int room) {
-  sigset_t child;
-  sigemptyset(&child);
-  sigaddset(&child, SIGCHLD);
-  sigprocmask(SIG_SETMASK, &child, nullptr);
-  const int child_events = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-  while (true) {
-    const Incoming incoming = Receive(room);
-    if (!incoming.open) _exit(0);
-    if (incoming.count != kStartDescriptors) {
-      for (int i = 0; i < incoming.count; ++i) close(incoming.fds[i]);
-      if (incoming.byte == kFreeze || incoming.byte == kThaw) send(room, &incoming.byte, 1, MSG_NOSIGNAL);
-      if (incoming.byte == kSocket) GiveSocket(room);
-      continue;
-    }
-    int fds[kStartDescriptors];
-    memcpy(fds, incoming.fds, sizeof(fds));
-    const bool goes_on = RunStart(ground, plan, fds, room, child_events);
-    for (const int i : {0, 1, 2, 3, 4}) close(fds[i]);
-    if (!goes_on) _exit(0);
-  }
-}
-
-}  // namespace
-
 Incoming Receive(int socket) {
   Incoming incoming;
   iovec data{&incoming.byte, 1};
@@ -314,10 +352,15 @@ Incoming Receive(int socket) {
 
 int CloneFlags(const Ground& ground) {
   int flags = SIGCHLD;
-  if ((ground.walls & kUserNamespace) != 0) flags |= CLONE_NEWUSER;
-  if ((ground.walls & kPidNamespace) != 0) flags |= CLONE_NEWPID;
-  if ((ground.walls & kMountNamespace) != 0) flags |= CLONE_NEWNS;
-  if ((ground.walls & kNetNamespace) != 0) flags |= CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+  const auto add = [&](uint32_t part, Measure measure, int flag) {
+    if ((ground.walls & part) != 0) flags |= FlagOf(measure, flag);
+  };
+  add(kUserNamespace, Measure::kUserNamespaceOfRoom, CLONE_NEWUSER);
+  add(kPidNamespace, Measure::kPidNamespaceOfRoom, CLONE_NEWPID);
+  add(kMountNamespace, Measure::kMountNamespaceOfRoom, CLONE_NEWNS);
+  add(kRootFolder, Measure::kIpcNamespaceOfRoom, CLONE_NEWIPC);
+  add(kRootFolder, Measure::kHostNameNamespaceOfRoom, CLONE_NEWUTS);
+  add(kNetNamespace, Measure::kNetworkNamespaceOfRoom, CLONE_NEWNET);
   return flags;
 }
 
@@ -330,9 +373,9 @@ void ReportFailure(int control, LaunchStep step, int error, int index) {
 void RunRoom(const Ground& ground, const Incoming& open) {
   const int room = open.fds[1];
   OfferToTheKernel();  // while the file belongs to this user
-  prctl(PR_SET_DUMPABLE, 0);
+  prctl(PR_SET_DUMPABLE, Raises(Measure::kFirstUntraceable) ? 0 : 1);
   prctl(PR_SET_NAME, "ingot-room");
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (Raises(Measure::kAdoptsOrphans)) prctl(PR_SET_CHILD_SUBREAPER, 1);
   RoomPlan plan;
   if (!ReadPlan(open.fds[0], plan)) {
     ReportFailure(room, LaunchStep::kMessage, EINVAL, 0);
@@ -341,14 +384,22 @@ void RunRoom(const Ground& ground, const Incoming& open) {
   close(open.fds[0]);
   int fds[kMostReportDescriptors] = {-1, -1, -1};
   LaunchReport report;
-  report.failure = EnterGroups(open.fds + kOpenDescriptors, open.count - kOpenDescriptors);
+  int groups = open.count - kOpenDescriptors;
+  if (plan.header->freezer != 0) {
+    groups -= kFreezerDescriptors;
+    plan.freezer_entrance = open.fds[kOpenDescriptors + groups];
+    plan.freezer_state = open.fds[kOpenDescriptors + groups + 1];
+  }
+  report.failure = EnterGroups(open.fds + kOpenDescriptors, groups);
   if (report.failure.step == LaunchStep::kNone) report.failure = RaiseWall(ground, plan, fds);
   if (report.failure.step != LaunchStep::kNone) {
     ReportFailure(room, report.failure.step, report.failure.error, report.failure.index);
     _exit(1);
   }
   const uid_t uid = plan.header->uid;
-  if ((ground.walls & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);  // of a killed run
+  // Of a killed run.
+  if ((ground.walls & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);
+  RemoveLeftIpc(ground, uid);
   Answer(room, &report, sizeof(report), fds);
   ServeRoom(ground, plan, room);
 }

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "sandbox/launch_messages.h"
@@ -28,7 +29,7 @@ struct Incoming {
   bool open = true;  // false: the socket has ended
   char byte = 0;
   int count = 0;
-  int fds[kOpenDescriptors + kMostGroups];
+  int fds[kOpenDescriptors + kMostGroups + kFreezerDescriptors];
 };
 Incoming Receive(int socket);
 
@@ -40,5 +41,15 @@ int CloneFlags(const Ground& ground);
 
 // Sends the report of a room or a start that failed.
 void ReportFailure(int control, LaunchStep step, int error, int index);
+
+// Sends bytes with those of `fds` that are not -1, and closes them.
+void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]);
+
+// Everything in the room is the first thing that the kernel ends where the machine's memory is used up: rather an
+// episode than the run. Without right to its own file the process stays as it is.
+void OfferToTheKernel();
+
+// Before anything is forked: what it starts is in the groups too.
+LaunchFailure EnterGroups(const int* groups, int count);
 
 }  // namespace ingot::sandbox::launcher

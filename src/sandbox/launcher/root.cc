@@ -3,17 +3,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <initializer_list>
 
+#include "sandbox/launcher/left_out.h"
+#include "sandbox/launcher/mounts.h"
+#include "sandbox/launcher/shown.h"
 #include "sandbox/launcher/wall.h"
 
 // <sys/mount.h> and <linux/mount.h> of Debian 12 define the same types.
@@ -23,45 +23,11 @@ extern "C" int umount2(const char*, int);
 namespace ingot::sandbox::launcher {
 namespace {
 
-constexpr unsigned long kBind = 4096, kRecursive = 16384, kNoSuid = 2, kNoDev = 4, kNoExec = 8, kReadOnly = 1;
 constexpr int kDetach = 2;
 constexpr char kImageRoot[] = "/.image";
 constexpr char kImageLower[] = "/.lower";
 
-int CloneTree(const char* path) {
-  return static_cast<int>(syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE));
-}
-
-// `target` is a path below the current folder.
-int Place(int tree, const char* target) {
-  return syscall(SYS_move_mount, tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) == 0 ? 0 : errno;
-}
-
-int SetAttributes(int fd, uint64_t attributes, bool recursive) {
-  mount_attr set{};
-  set.attr_set = attributes;
-  const unsigned flags = AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0);
-  return syscall(SYS_mount_setattr, fd, "", flags, &set, sizeof(set)) == 0 ? 0 : errno;
-}
-
-// Makes the folders above `path`, and `path` itself as a folder or an empty file. One that is there is no error.
-int MakePlace(const char* path, bool is_folder) {
-  char part[4096];
-  if (strlen(path) >= sizeof(part)) return ENAMETOOLONG;
-  for (size_t i = 1; path[i] != 0; ++i) {
-    if (path[i] != '/') continue;
-    memcpy(part, path, i);
-    part[i] = 0;
-    if (mkdir(part, 0755) != 0 && errno != EEXIST) return errno;
-  }
-  if (is_folder) return mkdir(path, 0755) == 0 || errno == EEXIST ? 0 : errno;
-  const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0444);
-  if (fd < 0) return errno == EROFS ? 0 : errno;
-  close(fd);
-  return 0;
-}
-
-// The same below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP. `replaces`: an
+// As MakePlace, below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP. `replaces`: an
 // earlier room's agent may have put it there, or a file, and a folder takes its place in this room.
 int MakePlaceInImage(const char* path, bool replaces) {
   char part[4096];
@@ -76,49 +42,6 @@ int MakePlaceInImage(const char* path, bool replaces) {
     if (unlink(part) != 0) return errno;
   }
   return MakePlace(path, true);
-}
-
-constexpr int kMostShown = 256;
-struct Shown {
-  int tree = -1;
-  bool is_folder = false;
-  char link[256] = "";  // the target of a link
-} shown[kMostShown];
-
-// Takes what is at `path` before the root changes.
-void Take(const char* path, Shown& taken) {
-  struct stat info;
-  if (lstat(path, &info) != 0) return;
-  if (S_ISLNK(info.st_mode)) {
-    const ssize_t size = readlink(path, taken.link, sizeof(taken.link) - 1);
-    taken.link[size > 0 ? size : 0] = 0;
-    return;
-  }
-  taken.is_folder = S_ISDIR(info.st_mode);
-  taken.tree = CloneTree(path);
-}
-
-// Puts it at the same path below the new root, the current folder.
-int Show(const char* path, const Shown& taken, bool is_writable) {
-  char relative[4096];
-  if (snprintf(relative, sizeof(relative), ".%s", path) >= static_cast<int>(sizeof(relative))) return ENAMETOOLONG;
-  if (taken.link[0] != 0) {
-    char parent[4096];
-    strcpy(parent, relative);
-    if (char* const slash = strrchr(parent, '/'); slash != nullptr && slash != parent) {
-      *slash = 0;
-      if (const int error = MakePlace(parent, true)) return error;
-    }
-    return symlink(taken.link, relative) == 0 || errno == EEXIST ? 0 : errno;
-  }
-  if (taken.tree < 0) return 0;
-  const uint64_t attributes = MOUNT_ATTR_NOSUID | (is_writable ? MOUNT_ATTR_NODEV : MOUNT_ATTR_RDONLY);
-  int error = SetAttributes(taken.tree, attributes, true);
-  // A path below one that is shown already is there.
-  if (error == 0 && access(relative, F_OK) != 0) error = MakePlace(relative, taken.is_folder);
-  if (error == 0) error = Place(taken.tree, relative);
-  close(taken.tree);
-  return error;
 }
 
 constexpr const char* kDevices[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"};
@@ -139,48 +62,18 @@ int MakeFrame() {
   return 0;
 }
 
-// A user namespace in which the id 0 outside a mount is `uid` inside it: for files of an image that belong to root.
-int UserNamespaceOf(uint32_t uid) {
-  int go[2];
-  if (pipe2(go, O_CLOEXEC) != 0) return -1;
-  const auto helper =
-      static_cast<pid_t>(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
-  if (helper == 0) {
-    close(go[1]);
-    char byte;
-    [[maybe_unused]] const ssize_t got = read(go[0], &byte, 1);
-    _exit(0);
-  }
-  int names = -1;
-  char path[64], map[64];
-  const int size = snprintf(map, sizeof(map), "0 %u 1", uid);
-  bool mapped = helper > 0;
-  for (const char* const file : {"uid_map", "gid_map"}) {
-    snprintf(path, sizeof(path), "/proc/%d/%s", helper, file);
-    const int fd = open(path, O_WRONLY | O_CLOEXEC);
-    mapped = mapped && fd >= 0 && write(fd, map, static_cast<size_t>(size)) == size;
-    if (fd >= 0) close(fd);
-  }
-  snprintf(path, sizeof(path), "/proc/%d/ns/user", helper);
-  if (mapped) names = open(path, O_RDONLY | O_CLOEXEC);
-  close(go[0]);
-  close(go[1]);
-  if (helper > 0) waitpid(helper, nullptr, 0);
-  return names;
-}
-
 // Shows root's files of the image as the room's. Without uids of rooms they belong to Ingot's user, as the agent does.
 int PlaceImage(const RoomPlan& plan, uint32_t walls) {
-  const int tree = CloneTree(plan.image);
+  char source[4096];
+  if (snprintf(source, sizeof(source), "%s%s", kSources, plan.image) >= static_cast<int>(sizeof(source)))
+    return ENAMETOOLONG;
+  const int tree = CloneTree(access(source, F_OK) == 0 ? source : plan.image, true);
   if (tree < 0) return errno;
   int error = 0;
   if ((walls & kOwnUid) != 0) {
-    const int names = UserNamespaceOf(plan.header->uid);
+    const int names = UserNamespaceOf(0, plan.header->uid);
     if (names < 0) return errno;
-    mount_attr set{};
-    set.attr_set = MOUNT_ATTR_IDMAP;
-    set.userns_fd = static_cast<uint64_t>(names);
-    if (syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &set, sizeof(set)) != 0) error = errno;
+    error = MapOwners(tree, names, false);
     close(names);
   }
   if (error == 0) error = Place(tree, kImageLower);
@@ -212,7 +105,8 @@ int Overlay(const RoomPlan& plan, const char* part, const char* base, const char
                                          part, (walls & kUserNamespace) != 0 ? ",userxattr" : ""));
   }
   if (used >= sizeof(options)) return E2BIG;
-  return mount("ingot", target, "overlay", kNoSuid | kNoDev, options) == 0 ? 0 : errno;
+  const unsigned long flags = FlagOf(Measure::kLayersNoSuid, kNoSuid) | FlagOf(Measure::kLayersNoDev, kNoDev);
+  return mount("ingot", target, "overlay", flags, options) == 0 ? 0 : errno;
 }
 
 LaunchFailure LayerFolders(const RoomPlan& plan, uint32_t walls, int (&fds)[2]) {
@@ -253,15 +147,17 @@ LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
   if (bound.step != LaunchStep::kNone) return bound;
   if (plan.room[0] != 0) {
     snprintf(source, sizeof(source), "%s/tmp", plan.room);
-    if (mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0) return {LaunchStep::kFolder, errno, 1};
+    if (Raises(Measure::kOwnTmp) && mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0)
+      return {LaunchStep::kFolder, errno, 1};
   }
-  char options[80];
-  snprintf(options, sizeof(options), "mode=1777,size=%u,nr_inodes=4096", plan.header->shm_bytes);
-  if (mount("ingot", at("/dev/shm"), "tmpfs", kNoSuid | kNoDev, options) != 0) return {LaunchStep::kFolder, errno, 2};
+  if (const int error = MountShm(at("/dev/shm"), plan.header->shm_bytes)) return {LaunchStep::kFolder, error, 2};
   if (root[0] != 0) bound = MountBinds(plan, root);
   if (bound.step != LaunchStep::kNone) return bound;
-  [[maybe_unused]] const int pts =
-      mount("devpts", at("/dev/pts"), "devpts", kNoSuid | kNoExec, "newinstance,ptmxmode=0666,mode=620");
+  const unsigned long flags = FlagOf(Measure::kTerminalsNoSuid, kNoSuid) | FlagOf(Measure::kTerminalsNoExec, kNoExec);
+  if (Raises(Measure::kOwnTerminals)) {
+    [[maybe_unused]] const int pts =
+        mount("devpts", at("/dev/pts"), "devpts", flags, "newinstance,ptmxmode=0666,mode=620");
+  }
   return {};
 }
 
@@ -273,7 +169,7 @@ class UnderTmp {
   void Keep(const char* path) {
     struct stat info;
     if (!IsInTmp(path) || count_ == kMost || stat(path, &info) != 0) return;
-    const int tree = CloneTree(path);
+    const int tree = CloneTree(path, true);
     if (tree >= 0) kept_[count_++] = {path, tree, S_ISDIR(info.st_mode)};
   }
   int PutBack() {
@@ -323,36 +219,69 @@ LaunchFailure EnterImage(const RoomPlan& plan, uint32_t walls) {
   return {};
 }
 
+int PlaceDevice(const char* path, int tree) {
+  if (tree < 0) return 0;  // this machine has none
+  char target[64];
+  snprintf(target, sizeof(target), ".%s", path);
+  int error = MakePlace(target, false);
+  if (error == 0) error = Place(tree, target);
+  close(tree);
+  return error;
+}
+
+int PlaceWorkRoot(const char* path, int tree) {
+  char target[4096];
+  if (snprintf(target, sizeof(target), ".%s", path) >= static_cast<int>(sizeof(target))) return ENAMETOOLONG;
+  int error = SetAttributes(tree,
+                            FlagOf<uint64_t>(Measure::kWorkRootNoSuid, MOUNT_ATTR_NOSUID) |
+                                FlagOf<uint64_t>(Measure::kWorkRootNoDev, MOUNT_ATTR_NODEV),
+                            true);
+  // Below a shown folder it is there already.
+  if (error == 0 && access(target, F_OK) != 0) error = MakePlace(target, true);
+  if (error == 0) error = Place(tree, target);
+  close(tree);
+  return error;
+}
+
 }  // namespace
 
+int MountShm(const char* path, uint32_t bytes) {
+  if (!Raises(Measure::kOwnShm)) return 0;
+  char options[80], size[32];
+  snprintf(size, sizeof(size), ",size=%u", bytes);
+  snprintf(options, sizeof(options), "mode=1777%s%s", Raises(Measure::kShmSize) ? size : "",
+           Raises(Measure::kShmFiles) ? ",nr_inodes=4096" : "");
+  const unsigned long flags = FlagOf(Measure::kShmNoSuid, kNoSuid) | FlagOf(Measure::kShmNoDev, kNoDev);
+  return mount("ingot", path, "tmpfs", flags, options) == 0 ? 0 : errno;
+}
+
 int BuildRoot(const RootPlan& plan) {
-  const uint32_t count = plan.visible_count;
-  constexpr uint32_t kDeviceCount = sizeof(kDevices) / sizeof(kDevices[0]);
-  if (count + kDeviceCount + 2 > kMostShown) return E2BIG;
-  for (uint32_t i = 0; i < count; ++i) Take(plan.visible[i], shown[i]);
-  for (uint32_t i = 0; i < kDeviceCount; ++i) Take(kDevices[i], shown[count + i]);
-  Take("/proc", shown[count + kDeviceCount]);
-  Take(plan.work_root, shown[count + kDeviceCount + 1]);
-  // Any folder will do: this mount becomes the root.
-  if (mount("ingot", "/tmp", "tmpfs", kNoSuid, "mode=0755,size=1m,nr_inodes=4096") != 0 || chdir("/tmp") != 0)
-    return errno;
-  int error = MakeFrame();
-  for (uint32_t i = 0; i < count && error == 0; ++i) error = Show(plan.visible[i], shown[i], false);
-  for (uint32_t i = 0; i < kDeviceCount && error == 0; ++i) {
-    if (shown[count + i].tree < 0) continue;
-    char target[64];
-    snprintf(target, sizeof(target), ".%s", kDevices[i]);
-    error = MakePlace(target, false);
-    if (error == 0) error = Place(shown[count + i].tree, target);
-    close(shown[count + i].tree);
-  }
-  if (error == 0) error = Place(shown[count + kDeviceCount].tree, "./proc");
-  close(shown[count + kDeviceCount].tree);
-  if (error == 0) error = Show(plan.work_root, shown[count + kDeviceCount + 1], true);
+  const int nobody =
+      plan.maps_owners && Raises(Measure::kShownOwnersMapped) ? UserNamespaceOf(kNobodysId, kNobodysId) : -1;
+  int error = 0;
+  for (uint32_t i = 0; i < plan.visible_count && error == 0; ++i) error = TakeShown(plan.visible[i], nobody);
+  for (uint32_t i = 0; nobody >= 0 && i < plan.source_count && error == 0; ++i) error = TakeSource(plan.sources[i]);
+  if (nobody >= 0) close(nobody);
+  constexpr size_t kDeviceCount = sizeof(kDevices) / sizeof(kDevices[0]);
+  int devices[kDeviceCount];
+  for (size_t i = 0; i < kDeviceCount; ++i) devices[i] = CloneTree(kDevices[i], true);
+  const int proc = CloneTree("/proc", true), work_root = CloneTree(plan.work_root, true);
   if (error != 0) return error;
-  if (syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", kDetach) != 0 || chdir("/") != 0) return errno;
+  // Any folder will do: this mount becomes the root.
+  if (mount("ingot", "/tmp", "tmpfs", FlagOf(Measure::kRootNoSuid, kNoSuid), "mode=0755,size=1m,nr_inodes=4096") != 0 ||
+      chdir("/tmp") != 0)
+    return errno;
+  error = MakeFrame();
+  if (error == 0) error = PlaceShown();
+  for (size_t i = 0; i < kDeviceCount && error == 0; ++i) error = PlaceDevice(kDevices[i], devices[i]);
+  if (error == 0) error = Place(proc, "./proc");
+  close(proc);
+  if (error == 0) error = PlaceWorkRoot(plan.work_root, work_root);
+  if (error != 0) return error;
+  if (syscall(SYS_pivot_root, ".", ".") != 0) return errno;
+  if ((Raises(Measure::kOldRootDetached) && umount2(".", kDetach) != 0) || chdir("/") != 0) return errno;
   const int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  error = SetAttributes(root, MOUNT_ATTR_RDONLY, false);
+  error = SetAttributes(root, FlagOf<uint64_t>(Measure::kRootReadOnly, MOUNT_ATTR_RDONLY), false);
   close(root);
   return error;
 }
@@ -363,6 +292,7 @@ LaunchFailure EnterRoom(const RoomPlan& plan, uint32_t walls, char** visible, ui
     if (const LaunchFailure failure = LayerFolders(plan, walls, fds); failure.step != LaunchStep::kNone) return failure;
   }
   if (plan.image[0] != 0) return EnterImage(plan, walls);
+  if (const int error = LeaveSources()) return {LaunchStep::kRoot, error, 2};
   UnderTmp kept;
   for (uint32_t i = 0; i < visible_count; ++i) kept.Keep(visible[i]);
   kept.Keep(plan.room);

@@ -13,6 +13,9 @@ struct RootPlan {
   const char* work_root = nullptr;
   char** visible = nullptr;
   uint32_t visible_count = 0;
+  char** sources = nullptr;  // paths at or below which root folders of images may lie
+  uint32_t source_count = 0;
+  bool maps_owners = false;  // shown.h; needs root of the machine
 };
 
 // Makes the root folder and moves this process there. Paths that are missing are skipped. Returns 0 or errno.
@@ -26,7 +29,11 @@ struct RoomPlan {
   const char* image = nullptr;  // "" = none
   char** layers = nullptr;
   char** binds = nullptr;
+  int freezer_entrance = -1, freezer_state = -1;  // -1 = there is none
 };
+
+// Mounts an empty /dev/shm of so many bytes at `path`. Returns 0 or errno.
+int MountShm(const char* path, uint32_t bytes);
 
 // In a room's own mount namespace, after BuildRoot with the same visible paths. `fds`: work/ and home/ if they are layered,
 // else -1.

@@ -1,7 +1,9 @@
 """One attack of an agent on the run, its neighbours and its own end: attack.py NAME.
 
 Prints "contained: ..." or "open: ...", by what it got. The environment names its victims: OWNER and SIBLING (pids outside),
-SIBLING_WORK, TASKS, RUNS, OUTSIDE (a folder), SERVICE (a TCP port) and ABSTRACT (a unix socket). Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
+SIBLING_WORK, SIBLING_MARK (of its command line), TASKS, RUNS, OUTSIDE (a folder), SHOWN (a folder that rooms see), SERVICE (a TCP
+port), ABSTRACT (a unix socket) and IPC_KEY (a number for objects of System V). For attacks service_*, a service of the recipe
+runs in the room and listens on port 8123. Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
 wall stands.
 """
 import ctypes
@@ -16,7 +18,8 @@ import time
 LIBC = ctypes.CDLL(None, use_errno=True)
 OWNER, SIBLING = int(os.environ["OWNER"]), int(os.environ["SIBLING"])
 TASKS, RUNS, SIBLING_WORK = os.environ["TASKS"], os.environ["RUNS"], os.environ["SIBLING_WORK"]
-OUTSIDE = os.environ["OUTSIDE"]
+OUTSIDE, SHOWN = os.environ["OUTSIDE"], os.environ["SHOWN"]
+IPC_KEY = int(os.environ["IPC_KEY"])
 
 
 def read(path):
@@ -135,6 +138,111 @@ def abstract_socket():
     return True
 
 
+def multipath():
+    """Reaches the service by MPTCP, whose connections are TCP on the wire."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as peer:
+        peer.connect(("127.0.0.1", int(os.environ["SERVICE"])))
+    return True
+
+
+def fast_open():
+    """Connects by sending, without connect(2)."""
+    with socket.socket() as peer:
+        return peer.sendto(b"x", 0x20000000, ("127.0.0.1", int(os.environ["SERVICE"]))) > 0
+
+
+def await_go(text):
+    """Tells the test that something stands, and waits until it has looked."""
+    with open("held.new", "w") as file:
+        file.write(text)
+    os.rename("held.new", "held")
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    return False
+
+
+def listen():
+    """Listens on a port that the kernel picks, without bind(2). The test tries to connect."""
+    with socket.socket() as server:
+        server.listen()
+        return await_go(str(server.getsockname()[1]))
+
+
+def connects(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as peer:
+        peer.connect(path)
+    return True
+
+
+def writes_pipe(path):
+    pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    return os.write(pipe, b"x") == 1
+
+
+def leaves_objects():
+    """Leaves shared memory, semaphores, queues and a file of shared memory. The test looks for them."""
+    LIBC.shmget(IPC_KEY, 4096, 0o1666)
+    LIBC.semget(IPC_KEY, 1, 0o1666)
+    LIBC.msgget(IPC_KEY, 0o1666)
+    LIBC.mq_open(b"/planted-" + os.environ["NONCE"].encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+    try:
+        os.makedirs(f"/dev/shm/folder-{os.environ['NONCE']}/below")
+    except OSError:
+        pass
+    return False
+
+
+def command_line_of_sibling():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.environ["SIBLING_MARK"].encode() in read(f"/proc/{pid}/cmdline") and int(pid) != os.getpid():
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def others():
+    """The processes that may be a service: all that this one can name."""
+    return [pid for pid in range(1, 2000) if pid not in (os.getpid(), os.getppid())]
+
+
+def any_other(attack):
+    for pid in others():
+        try:
+            if attack(pid):
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def service_is_gone():
+    time.sleep(0.1)
+    try:
+        with socket.create_connection(("127.0.0.1", 8123), 5) as peer:
+            return peer.recv(5) != b"hello"
+    except OSError:
+        return True
+
+
+def kill_service():
+    any_other(lambda pid: os.kill(pid, signal.SIGKILL))
+    return service_is_gone()
+
+
+def kill_all_with_service():
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except OSError:
+        pass
+    return service_is_gone()
+
+
+def shared_memory_of_service():
+    return os.path.exists("/dev/shm/service") or LIBC.shmget(IPC_KEY, 0, 0) >= 0
+
+
 def opens(family, kind):
     return socket.socket(family, kind).close() is None
 
@@ -199,6 +307,60 @@ def disk_closed():
     return True
 
 
+def files(count=3, size=64 << 20):
+    """Open files that have no name any more."""
+    for i in range(count):
+        file = open(f"unlinked-{i}", "w+b")
+        os.unlink(file.name)
+        file.write(bytes(size))
+        file.flush()
+        yield file
+
+
+def holds(*held):
+    """For as long as a limit may need to see it."""
+    time.sleep(15)
+    return len(held) > 0
+
+
+def disk_tmpfile():
+    held = [os.open(".", os.O_TMPFILE | os.O_RDWR) for _ in range(3)]
+    for fd in held:
+        os.write(fd, bytes(64 << 20))
+    return holds(held)
+
+
+def disk_mapped():
+    """Holds each file by one page of it, without a descriptor."""
+    LIBC.mmap.restype = ctypes.c_void_p
+    for file in files():
+        if LIBC.mmap(None, 4096, 1, 1, file.fileno(), ctypes.c_long(0)) in (None, ctypes.c_void_p(-1).value):
+            return False
+        file.close()
+    return holds("pages")
+
+
+def disk_in_flight():
+    """Holds each file by a message that nobody receives."""
+    ends = socket.socketpair()
+    for file in files():
+        socket.send_fds(ends[0], [b"x"], [file.fileno()])
+        file.close()
+    return holds(ends)
+
+
+def disk_in_flight_nested():
+    """The same by a socket that is itself in a message."""
+    inner, outer = socket.socketpair(), socket.socketpair()
+    for file in files():
+        socket.send_fds(inner[0], [b"x"], [file.fileno()])
+        file.close()
+    socket.send_fds(outer[0], [b"x"], [inner[1].fileno()])
+    inner[0].close()
+    inner[1].close()
+    return holds(outer)
+
+
 def shared_memory():
     path = "/dev/shm/planted-" + os.environ["NONCE"]
     try:
@@ -209,6 +371,27 @@ def shared_memory():
         if os.path.exists(path):
             os.unlink(path)
     return True
+
+
+def swaps():
+    """Exchanges a folder with a link to one that root alone may read, as long as it runs: a timer wakes it when it is stopped."""
+    class Event(ctypes.Structure):
+        _fields_ = [("value", ctypes.c_long), ("signal", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+    signal.signal(signal.SIGCONT, lambda *_: None)
+    timer, event = ctypes.c_void_p(), Event(0, signal.SIGCONT, 0)
+    LIBC.timer_create(1, ctypes.byref(event), ctypes.byref(timer))
+    soon = (ctypes.c_long * 4)(0, 0, 0, 10_000_000)  # in 10 ms: it comes only where the process is stopped
+    os.mkdir("folder")
+    for i in range(600):
+        with open(f"folder/{i}", "w") as file:
+            file.write("the agent's own")
+    os.symlink(OUTSIDE, "link")
+    with open("begun", "w"):
+        pass
+    while True:
+        LIBC.timer_settime(timer, 0, soon, None)
+        for _ in range(50):
+            LIBC.renameat2(-100, b"folder", -100, b"link", 2)  # RENAME_EXCHANGE
 
 
 def note():
@@ -227,11 +410,7 @@ def inotify():
     """Holds all instances that a uid may have, until the test has tried to get one."""
     while LIBC.inotify_init1(os.O_CLOEXEC) >= 0:
         pass
-    with open("held", "w"):
-        pass
-    while not os.path.exists("go"):
-        time.sleep(0.01)
-    return False
+    return await_go("")
 
 
 def cpu():
@@ -270,7 +449,24 @@ def types_into_terminal():
 
 ATTACKS = {
     "service": service,
+    "multipath": multipath,
+    "fast_open": fast_open,
+    "listen": listen,
     "abstract_socket": abstract_socket,
+    "shown_socket": lambda: connects(SHOWN + "/stream", socket.SOCK_STREAM),
+    "shown_datagram_socket": lambda: connects(SHOWN + "/datagram", socket.SOCK_DGRAM),
+    "shown_socket_deeper": lambda: connects(SHOWN + "/below/stream", socket.SOCK_STREAM),
+    "shown_pipe": lambda: writes_pipe(SHOWN + "/pipe"),
+    "outside_socket": lambda: connects(OUTSIDE + "/stream", socket.SOCK_STREAM),
+    "left_objects": leaves_objects,
+    "sibling_cmdline": command_line_of_sibling,
+    "service_environ": lambda: environ_of_all(b"service's key"),
+    "service_memory": lambda: any_other(memory),
+    "service_ptrace": lambda: any_other(attach),
+    "service_readv": lambda: any_other(read_directly),
+    "service_kill": kill_service,
+    "service_kill_all": kill_all_with_service,
+    "service_shared_memory": shared_memory_of_service,
     "vsock": lambda: opens(40, socket.SOCK_STREAM),
     "netlink": lambda: opens(socket.AF_NETLINK, socket.SOCK_RAW),
     "packet": lambda: opens(socket.AF_PACKET, socket.SOCK_RAW),
@@ -287,7 +483,13 @@ ATTACKS = {
     "many_empty_files": lambda: disk(8000, 0),
     "disk_deep_folders": disk_deep,
     "disk_closed_folder": disk_closed,
+    "disk_unlinked": lambda: holds(list(files())),
+    "disk_tmpfile": disk_tmpfile,
+    "disk_mapped": disk_mapped,
+    "disk_in_flight": disk_in_flight,
+    "disk_in_flight_nested": disk_in_flight_nested,
     "shared_memory": shared_memory,
+    "swaps": swaps,
     "cpu": cpu,
     "inotify": inotify,
     "keyctl": lambda: call(250, 0, -3, 0, 0, 0),

@@ -3,32 +3,16 @@
 // grant says so. The rest is printed as open; docs/sandbox.md has the table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/inotify.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <map>
-#include <optional>
 #include <set>
-#include <sstream>
-#include <thread>
-#include <utility>
 
-#include "base/random.h"
-#include "sandbox/marked_processes.h"
-#include "sandbox/test_room.h"
-#include "test_paths.h"
+#include "sandbox/attacks/scene.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -43,6 +27,14 @@ bool Promised(const std::string& attack, const Grant& grant) {
   static const std::set<std::string> privileged = {"packet", "raw_ip", "userfaultfd", "mount", "realtime"};
   if (privileged.contains(attack)) return grant.seccomp || grant.own_uid;
   if (attack == "service") return grant.own_network || grant.landlock >= 4;
+  if (attack == "multipath" || attack == "fast_open" || attack == "listen") {
+    return grant.own_network || grant.landlock >= 4;
+  }
+  if (attack == "shown_pipe") return grant.root_folder || grant.landlock > 0;
+  if (attack.starts_with("shown_") || attack == "outside_socket") return grant.root_folder;
+  if (attack == "left_objects") return grant.root_folder || grant.landlock > 0 || grant.own_uid;
+  if (attack == "sibling_cmdline") return grant.private_proc;
+  if (attack.starts_with("service_")) return grant.own_network;
   if (attack == "abstract_socket") return grant.own_network || grant.landlock >= 6;
   if (attack.starts_with("outside_") || attack == "note" || attack == "shared_memory") {
     return grant.root_folder || grant.landlock > 0;
@@ -51,6 +43,8 @@ bool Promised(const std::string& attack, const Grant& grant) {
   if (attack == "fork_bomb") return grant.own_uid || grant.user_namespace;
   if (attack == "memory_of_many") return true;
   if (attack == "memory_of_one" || attack == "cpu") return grant.groups > 0;
+  // Whoever is not root cannot see the size of a file that is mapped alone.
+  if (attack == "disk_mapped") return geteuid() == 0;
   if (attack.starts_with("disk_") || attack == "many_empty_files") return true;
   if (grant.landlock > 0 &&
       (attack == "tasks_read_by_root_link" || attack == "sibling_folder" || attack == "sibling_write" ||
@@ -72,165 +66,31 @@ bool Promised(const std::string& attack, const Grant& grant) {
   return apart;
 }
 
-// A service of the machine: on a TCP port, or an abstract unix socket.
-class Listener {
- public:
-  explicit Listener(int family) : fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_storage address{};
-    address.ss_family = static_cast<sa_family_t>(family);
-    socklen_t size = sizeof(sockaddr_in);
-    if (family == AF_UNIX) {
-      name_ = "ingot-test-" + base::RandomHex(8);
-      auto* const local = reinterpret_cast<sockaddr_un*>(&address);
-      std::copy(name_.begin(), name_.end(), local->sun_path + 1);
-      size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
-    } else {
-      reinterpret_cast<sockaddr_in*>(&address)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    }
-    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(fd_.get(), 16), 0);
-    size = sizeof(address);
-    getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
-  }
-  int port() const { return port_; }
-  const std::string& name() const { return name_; }
-
- private:
-  const Fd fd_;
-  int port_ = 0;
-  std::string name_;
-};
-
-// The victims: a substrate with a sibling in another room, tasks and a run.
-class Scene {
- public:
-  Scene(const std::string& rung, uint32_t refused) {
-    prctl(PR_SET_DUMPABLE, 0);  // as every process of Ingot that holds keys
-    runs_ = folder_.path() + "/runs";
-    std::filesystem::create_directories(runs_ + "/run");
-    std::ofstream(runs_ + "/run/metrics.jsonl") << "record";
-    tasks_ = folder_.path() + "/tasks.jsonl";
-    std::ofstream(tasks_) << "secret answer";
-    SubstrateOptions options;
-    options.work_root = folder_.path() + "/work";
-    options.hidden = {runs_, tasks_};
-    options.rung = rung;
-    options.totals = {.memory_bytes = 256 << 20, .processes = 64, .cpus = 0.5};
-    options.disk = {.bytes = 64 << 20, .files = 5000};
-    outside_ = folder_.path() + "/outside";
-    std::filesystem::create_directories(outside_);
-    std::filesystem::permissions(outside_, std::filesystem::perms::all);
-    std::ofstream(outside_ + "/file") << "outside";
-    auto made = LocalSubstrate::Make(options, refused);
-    if (!made.ok()) std::printf("%s\n", made.status().ToString().c_str());
-    substrate_ = made.ok() ? *std::move(made) : nullptr;
-  }
-  ~Scene() {
-    cancel_.Cancel();
-    if (neighbour_.joinable()) neighbour_.join();
-  }
-
-  LocalSubstrate* substrate() { return substrate_.get(); }
-  const Grant& grant() const { return substrate_->grant(); }
-
-  // Starts the sibling. False: it does not run.
-  bool Begin() {
-    auto room = substrate_->Prepare();
-    if (!room.ok()) return false;
-    sibling_ = *std::move(room);
-    if (!sibling_->WriteFile("file", "sibling's file").ok()) return false;
-    neighbour_ = std::thread([this] {
-      Command command{.argv = {"sleep", sibling_mark_.sleep()},
-                      .env = {{"PATH", "/usr/bin:/bin"}, {"KEY", "sibling's key"}},
-                      .working_dir = sibling_->work(),
-                      .stdin_text = ""};
-      Limits limits;
-      limits.wall_time = std::chrono::seconds(600);
-      (void)sibling_->Run(command, limits, &cancel_);
-    });
-    return sibling_mark_.Await(1);
-  }
-
-  absl::StatusOr<Outcome> Attack(const std::string& name) {
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Room> room, substrate_->Prepare());
-    std::ostringstream script;
-    script << std::ifstream(INGOT_SOURCE_DIR "/tests/sandbox/attacks/attack.py").rdbuf();
-    INGOT_RETURN_IF_ERROR(room->WriteFile("attack.py", script.str()));
-    Command command{.argv = {"python3", "attack.py", name},
-                    .env = {{"PATH", "/usr/bin:/bin"},
-                            {"OWNER", std::to_string(getpid())},
-                            {"SIBLING", std::to_string(sibling_mark_.Any())},
-                            {"SIBLING_WORK", sibling_->work()},
-                            {"TASKS", tasks_},
-                            {"RUNS", runs_},
-                            {"OUTSIDE", outside_},
-                            {"SERVICE", std::to_string(service_.port())},
-                            {"ABSTRACT", abstract_.name()},
-                            {"NONCE", nonce_},
-                            {"SLEEP", left_.sleep()}},
-                    .working_dir = room->work(),
-                    .stdin_text = ""};
-    Limits limits;
-    limits.wall_time = std::chrono::seconds(180);  // on a loaded machine
-    std::thread watcher;
-    if (name == "inotify") watcher = std::thread([&] { has_inotify_ = AskForInotify(*room); });
-    auto outcome = room->Run(command, limits, nullptr);
-    if (watcher.joinable()) watcher.join();
-    return outcome;
-  }
-
-  // The harm that is seen from outside after an attack, and mends it for the next one; empty = none.
-  std::string Harm() {
-    std::string harm;
-    if (left_.Count() != 0) harm = "it left processes behind";
-    if (sibling_mark_.Count() != 1) harm = "the sibling is gone";
-    if (!std::exchange(has_inotify_, true)) harm = "nothing of inotify is left for this user";
-    if (std::filesystem::exists(runs_ + "/taken")) {
-      harm = "the run's folder was renamed";
-      std::filesystem::rename(runs_ + "/taken", runs_ + "/run");
-    }
-    for (const std::string& folder : {runs_ + "/run", sibling_->work(), outside_, std::string("/tmp"),
-                                      std::string("/var/tmp"), std::string("/dev/shm")}) {
-      if (std::filesystem::remove(folder + "/planted-" + nonce_)) harm = "it wrote into " + folder;
-    }
-    return harm;
-  }
-
- private:
-  // Whether this process gets an instance while the attack holds those that it could take.
-  static bool AskForInotify(Room& room) {
-    for (int i = 0; i < 6000 && !room.ReadFile("held", 1).ok(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    const Fd made(inotify_init1(IN_CLOEXEC));
-    EXPECT_TRUE(room.WriteFile("go", "").ok());
-    return made.valid();
-  }
-
-  bool has_inotify_ = true;
-  const TestFolder folder_;
-  const MarkedProcesses sibling_mark_, left_;
-  const std::string nonce_ = base::RandomHex(8);
-  const Listener service_{AF_INET}, abstract_{AF_UNIX};
-  std::string runs_, tasks_, outside_;
-  Cancellation cancel_;
-  std::unique_ptr<LocalSubstrate> substrate_;
-  std::unique_ptr<Room> sibling_;
-  std::thread neighbour_;
-};
-
 constexpr const char* kAttacks[] = {"parent_memory",  "parent_environ", "owner_memory",      "owner_environ",
                                     "owner_signal",   "owner_maps",     "owner_descriptors", "owner_descriptor",
                                     "owner_ptrace",   "owner_readv",    "sibling_environ",   "sibling_memory",
                                     "sibling_ptrace", "sibling_signal", "sibling_folder",    "sibling_write",
                                     "tasks_read",     "tasks_uncover",  "runs_read",         "tasks_read_by_root_link",
                                     "capabilities",   "descriptors",    "daemons",           "kill_parent",
-                                    "kill_all",       "runs_write",     "runs_replace"};
+                                    "kill_all",       "runs_write",     "runs_replace",      "sibling_cmdline"};
+
+// On a service of the recipe, which runs where rooms have a network of their own.
+constexpr const char* kServiceAttacks[] = {"service_environ",      "service_memory", "service_ptrace",
+                                           "service_readv",        "service_kill",   "service_kill_all",
+                                           "service_shared_memory"};
 
 // On the machine.
 constexpr const char* kMachineAttacks[] = {"service",
+                                           "multipath",
+                                           "fast_open",
+                                           "listen",
                                            "abstract_socket",
+                                           "shown_socket",
+                                           "shown_datagram_socket",
+                                           "shown_socket_deeper",
+                                           "shown_pipe",
+                                           "outside_socket",
+                                           "left_objects",
                                            "vsock",
                                            "netlink",
                                            "packet",
@@ -246,6 +106,11 @@ constexpr const char* kMachineAttacks[] = {"service",
                                            "disk_many_files",
                                            "disk_deep_folders",
                                            "disk_closed_folder",
+                                           "disk_unlinked",
+                                           "disk_tmpfile",
+                                           "disk_mapped",
+                                           "disk_in_flight",
+                                           "disk_in_flight_nested",
                                            "many_empty_files",
                                            "shared_memory",
                                            "cpu",
@@ -263,7 +128,8 @@ constexpr const char* kMachineAttacks[] = {"service",
 
 // Without its wall it would take more than a test may: memory of the machine, and processes of this user.
 bool IsHarmful(const std::string& attack) {
-  return attack == "kill_all" || attack == "fork_bomb" || attack == "shared_memory" || attack.starts_with("memory_");
+  return attack == "kill_all" || attack == "fork_bomb" || attack == "shared_memory" || attack == "disk_mapped" ||
+         attack.starts_with("memory_");
 }
 
 void AttackOnce(Scene& scene, const std::string& name) {
@@ -299,10 +165,17 @@ void AttackAll(const std::string& rung, uint32_t refused, const std::function<bo
   }
   ASSERT_TRUE(scene.Begin());
   for (const std::string name : kAttacks) AttackOnce(scene, name);
+  for (const std::string name : kServiceAttacks) {
+    if (scene.grant().own_network) AttackOnce(scene, name);
+  }
   for (const std::string name : kMachineAttacks) {
-    // These take seconds, and are the same in every strength of the rung `process`.
+    // The weaker strengths of the rung `process` add nothing where the strongest one waits for seconds, or promises nothing.
     const bool waits = name.starts_with("disk_") || name == "many_empty_files" || name == "cpu";
-    if (!waits || scene.grant().rung != Rung::kProcess || refused == 0) AttackOnce(scene, name);
+    const bool is_weaker = scene.grant().rung == Rung::kProcess && refused != 0;
+    if (is_weaker && (waits || !Promised(name, scene.grant()))) continue;
+    // Three looks each, which are the same everywhere but for whom they are allowed to.
+    const bool is_one_of_two = scene.grant().rung == Rung::kFull || scene.grant().user_namespace;
+    if (!name.starts_with("disk_in_flight") || is_one_of_two) AttackOnce(scene, name);
   }
 }
 
@@ -379,6 +252,63 @@ TEST(AttacksTest, AUserWithoutNamespaces) {
   As(geteuid() == 0 ? kNobody : geteuid(),
      [] { AttackAll("process", kPidNamespace | kMountNamespace, [](const Grant&) { return true; }); });
 }
+
+// An agent that changes its folders while they are copied leads whoever copies them, with the rights of root, to what only root
+// may read. The snapshot is taken and sent as the one of an episode's owner over HTTP.
+class SnapshotAttackTest : public testing::TestWithParam<std::pair<const char*, uint32_t>> {};
+
+TEST_P(SnapshotAttackTest, AnArchiveHasNothingThatTheAgentCouldNotRead) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const TestFolder folder;
+  const std::string secret = folder.path() + "/secret";
+  std::filesystem::create_directory(secret);
+  std::filesystem::permissions(secret, std::filesystem::perms::owner_all);
+  for (int i = 0; i < 600; ++i) std::ofstream(absl::StrCat(secret, "/", i)) << "root's alone";
+  SubstrateOptions options;
+  options.work_root = folder.path() + "/work";
+  options.rung = GetParam().first;
+  const auto substrate = LocalSubstrate::Make(options, GetParam().second);
+  ASSERT_TRUE(substrate.ok()) << substrate.status();
+  if ((*substrate)->grant().freezer == 0) GTEST_SKIP() << "not granted: " << (*substrate)->grant().Describe();
+  auto room = (*substrate)->Prepare().value();
+  std::ostringstream script;
+  script << std::ifstream(INGOT_SOURCE_DIR "/tests/sandbox/attacks/attack.py").rdbuf();
+  ASSERT_TRUE(room->WriteFile("attack.py", script.str()).ok());
+  const Command command{.argv = {"python3", "attack.py", "swaps"},
+                        .env = {{"PATH", "/usr/bin:/bin"},
+                                {"OWNER", "1"},
+                                {"SIBLING", "1"},
+                                {"SIBLING_WORK", ""},
+                                {"TASKS", ""},
+                                {"RUNS", ""},
+                                {"OUTSIDE", secret}},
+                        .working_dir = room->work(),
+                        .stdin_text = ""};
+  Cancellation cancel;
+  std::thread runner([&] { (void)room->Run(command, Limits{}, &cancel); });
+  while (!room->ReadFile("begun", 1).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 6; ++i) {
+    const auto snapshot = room->TakeSnapshot();
+    EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+    if (!snapshot.ok()) break;
+    std::string archive;
+    const absl::Status written = (*snapshot)->WriteTar([&archive](std::string_view bytes) {
+      archive += bytes;
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(written.ok()) << written;
+    EXPECT_NE(archive.find("the agent's own"), std::string::npos);
+    EXPECT_EQ(archive.find("root's alone"), std::string::npos) << "of the snapshot " << i;
+  }
+  cancel.Cancel();
+  runner.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rungs, SnapshotAttackTest,
+                         testing::Values(std::pair("auto", kFreezer1Refused), std::pair("auto", kFreezer2Refused),
+                                         std::pair("namespaces", 0u), std::pair("landlock", 0u),
+                                         std::pair("process", 0u),
+                                         std::pair("process", uint32_t{kPidNamespace | kMountNamespace})));
 
 }  // namespace
 }  // namespace ingot::sandbox

@@ -1,4 +1,4 @@
-#include "registry/outage.h"
+#include "base/outage.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include <sstream>
 
-namespace ingot::registry {
+namespace ingot::base {
 namespace {
 
 // The lines that were logged meanwhile.
@@ -27,7 +27,7 @@ class Logged {
 };
 
 TEST(Outage, TellsItsBeginningAReminderEachMinuteAndItsEnd) {
-  base::ManualClock clock;
+  ManualClock clock;
   Logged logged;
   Outage outage("the watch", clock);
   outage.Over();
@@ -36,7 +36,7 @@ TEST(Outage, TellsItsBeginningAReminderEachMinuteAndItsEnd) {
     outage.Failed(absl::UnavailableError(tenth == 0 ? "refused" : "no answer"));
     clock.Advance(std::chrono::milliseconds(100));
   }
-  outage.Over();
+  outage.Note(absl::OkStatus());
   outage.Over();
   EXPECT_EQ(logged.text(),
             "warning: the watch waits: refused\nwarning: the watch has waited for 60 s: no answer\n"
@@ -44,4 +44,4 @@ TEST(Outage, TellsItsBeginningAReminderEachMinuteAndItsEnd) {
 }
 
 }  // namespace
-}  // namespace ingot::registry
+}  // namespace ingot::base

@@ -1,5 +1,5 @@
 // Trees that an agent may leave to whoever takes its files over.
-#include "sandbox/link_tree.h"
+#include "sandbox/copy_tree.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "sandbox/spawn.h"
+#include "sandbox/open_below.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::sandbox {
@@ -20,9 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class LinkTreeTest : public testing::Test {
+class CopyTreeTest : public testing::Test {
  protected:
-  LinkTreeTest() : from_(folder_.path() + "/from"), to_(folder_.path() + "/to") {
+  CopyTreeTest() : from_(folder_.path() + "/from"), to_(folder_.path() + "/to") {
     fs::create_directory(from_);
     fs::create_directory(to_);
   }
@@ -37,11 +37,17 @@ class LinkTreeTest : public testing::Test {
     return text.str();
   }
 
+  static absl::Status Copy(const std::string& from, const std::string& to, const TreeCopy& how) {
+    const Fd target(open(to.c_str(), kOpenFolder));
+    return CopyTree(AT_FDCWD, from, target.get(), how);
+  }
+  static absl::Status Link(const std::string& from, const std::string& to) { return Copy(from, to, {.links = true}); }
+
   const TestFolder folder_;
   const std::string from_, to_;
 };
 
-TEST_F(LinkTreeTest, FilesAreLinkedAndFoldersAreAlike) {
+TEST_F(CopyTreeTest, FilesAreLinkedAndFoldersAreAlike) {
   fs::create_directories(from_ + "/a/b");
   std::ofstream(from_ + "/a/b/file") << "text";
   fs::create_symlink("nowhere", from_ + "/a/link");
@@ -49,7 +55,7 @@ TEST_F(LinkTreeTest, FilesAreLinkedAndFoldersAreAlike) {
   ASSERT_EQ(setxattr((from_ + "/a").c_str(), "user.mark", "y", 1, 0), 0);
   ASSERT_EQ(chmod((from_ + "/a/b").c_str(), 01753), 0);
   ASSERT_EQ(chmod(from_.c_str(), 0710), 0);
-  ASSERT_TRUE(LinkTree(from_, to_).ok());
+  ASSERT_TRUE(Link(from_, to_).ok());
   EXPECT_EQ(Look(to_ + "/a/b/file").st_ino, Look(from_ + "/a/b/file").st_ino);
   EXPECT_EQ(Look(to_ + "/pipe").st_ino, Look(from_ + "/pipe").st_ino);
   EXPECT_EQ(fs::read_symlink(to_ + "/a/link"), "nowhere");
@@ -62,7 +68,7 @@ TEST_F(LinkTreeTest, FilesAreLinkedAndFoldersAreAlike) {
   EXPECT_EQ(mark, 'y');
 }
 
-TEST_F(LinkTreeTest, ATreeDeeperThanAnyPathIsTakenOver) {
+TEST_F(CopyTreeTest, ATreeDeeperThanAnyPathIsTakenOver) {
   const std::string name(200, 'd');
   constexpr int kDepth = 40;
   Fd at(open(from_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -71,7 +77,7 @@ TEST_F(LinkTreeTest, ATreeDeeperThanAnyPathIsTakenOver) {
     at = Fd(openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
   ASSERT_TRUE(Fd(openat(at.get(), "leaf", O_WRONLY | O_CREAT | O_CLOEXEC, 0600)).valid());
-  const absl::Status linked = LinkTree(from_, to_);
+  const absl::Status linked = Link(from_, to_);
   ASSERT_TRUE(linked.ok()) << linked;
   at = Fd(open(to_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; i < kDepth; ++i) at = Fd(openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -81,7 +87,7 @@ TEST_F(LinkTreeTest, ATreeDeeperThanAnyPathIsTakenOver) {
 }
 
 // As one that has as many links as it can have.
-TEST_F(LinkTreeTest, AFileThatCannotBeLinkedIsCopiedOnceWithoutItsHole) {
+TEST_F(CopyTreeTest, AFileThatCannotBeLinkedIsCopiedOnceWithoutItsHole) {
   std::string far = "/dev/shm/ingot-link-tree-XXXXXX";
   if (mkdtemp(far.data()) == nullptr || Look(far).st_dev == Look(to_).st_dev) GTEST_SKIP() << "no second file system";
   fs::create_directory(far + "/a");
@@ -91,7 +97,7 @@ TEST_F(LinkTreeTest, AFileThatCannotBeLinkedIsCopiedOnceWithoutItsHole) {
   for (const char* const name : {"/second", "/a/third"}) fs::create_hard_link(far + "/file", far + name);
   fs::create_symlink("nowhere", far + "/link");
   ASSERT_EQ(mkfifo((far + "/pipe").c_str(), 0600), 0);
-  const absl::Status linked = LinkTree(far, to_);
+  const absl::Status linked = Link(far, to_);
   const struct stat source = Look(far + "/file");
   fs::remove_all(far);
   ASSERT_TRUE(linked.ok()) << linked;
@@ -109,14 +115,14 @@ TEST_F(LinkTreeTest, AFileThatCannotBeLinkedIsCopiedOnceWithoutItsHole) {
   EXPECT_TRUE(S_ISFIFO(Look(to_ + "/pipe").st_mode));
 }
 
-TEST_F(LinkTreeTest, FilesAtFaultAreToldFromADiskAtFault) {
+TEST_F(CopyTreeTest, FilesAtFaultAreToldFromADiskAtFault) {
   std::ofstream(from_ + "/file") << "text";
   std::ofstream(to_ + "/file") << "there";
-  EXPECT_EQ(LinkTree(from_, to_).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Link(from_, to_).code(), absl::StatusCode::kDataLoss);
 }
 
 // A folder may be closed to its own user, who is not root.
-TEST_F(LinkTreeTest, AClosedFolderIsTakenOverAndStaysClosed) {
+TEST_F(CopyTreeTest, AClosedFolderIsTakenOverAndStaysClosed) {
   fs::create_directory(from_ + "/closed");
   std::ofstream(from_ + "/closed/file") << "text";
   chmod((from_ + "/closed").c_str(), 0);
@@ -126,7 +132,7 @@ TEST_F(LinkTreeTest, AClosedFolderIsTakenOverAndStaysClosed) {
       ASSERT_EQ(chown(each.c_str(), 65534, 65534), 0);
     ASSERT_TRUE(setegid(65534) == 0 && seteuid(65534) == 0);
   }
-  const absl::Status linked = LinkTree(from_, to_);
+  const absl::Status linked = Link(from_, to_);
   if (is_root) {
     ASSERT_TRUE(seteuid(0) == 0 && setegid(0) == 0);
   }
@@ -136,6 +142,52 @@ TEST_F(LinkTreeTest, AClosedFolderIsTakenOverAndStaysClosed) {
     chmod((each + "/closed").c_str(), 0700);
     EXPECT_EQ(Read(each + "/closed/file"), "text");
   }
+}
+
+TEST_F(CopyTreeTest, NamesOfOneFileStayNamesOfOneFile) {
+  fs::create_directories(from_ + "/a/b");
+  std::ofstream(from_ + "/a/b/file") << "text";
+  fs::create_hard_link(from_ + "/a/b/file", from_ + "/same");
+  fs::create_symlink("/etc", from_ + "/link");
+  ASSERT_TRUE(Copy(from_, to_, {}).ok());
+  EXPECT_NE(Look(to_ + "/same").st_ino, Look(from_ + "/same").st_ino);
+  EXPECT_EQ(Look(to_ + "/same").st_ino, Look(to_ + "/a/b/file").st_ino);
+  EXPECT_EQ(Read(to_ + "/same"), "text");
+  EXPECT_EQ(fs::read_symlink(to_ + "/link"), "/etc");
+}
+
+// A hard link to a file that its maker cannot read is the one way that no walk by descriptors sees.
+TEST_F(CopyTreeTest, FilesOfOtherUsersAreLeftOut) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  std::ofstream(folder_.path() + "/secret") << "of root";
+  for (const char* const name : {"/own", "/also"}) {
+    std::ofstream(from_ + name) << "own";
+    ASSERT_EQ(chown((from_ + name).c_str(), 65534, 65534), 0);
+  }
+  fs::create_hard_link(folder_.path() + "/secret", from_ + "/linked");
+  ASSERT_TRUE(Copy(from_, to_, {.only_of = 65534, .gives_to = 65533}).ok());
+  EXPECT_FALSE(fs::exists(to_ + "/linked"));
+  EXPECT_EQ(Look(to_ + "/own").st_uid, 65533u);
+  EXPECT_EQ(Look(to_).st_uid, 65533u);
+}
+
+TEST_F(CopyTreeTest, AMergeReplacesWhatIsThereAndKeepsWhatIsNot) {
+  for (const char* const file : {"/to/both/old", "/to/both/kept", "/to/file/x", "/to/opaque/gone", "/from/both/old",
+                                 "/from/opaque/new", "/from/folder/y"}) {
+    fs::create_directories(fs::path(folder_.path() + file).parent_path());
+    std::ofstream(folder_.path() + file) << file;
+  }
+  std::ofstream(from_ + "/file") << "a file now";
+  std::ofstream(to_ + "/folder") << "a file before";
+  if (setxattr((from_ + "/opaque").c_str(), "user.overlay.opaque", "y", 1, 0) != 0) GTEST_SKIP() << "no attributes";
+  const absl::Status merged = Copy(from_, to_, {.links = true, .merges = true});
+  ASSERT_TRUE(merged.ok()) << merged;
+  EXPECT_EQ(Read(to_ + "/both/old"), "/from/both/old");
+  EXPECT_EQ(Read(to_ + "/both/kept"), "/to/both/kept");
+  EXPECT_EQ(Read(to_ + "/file"), "a file now");
+  EXPECT_EQ(Read(to_ + "/folder/y"), "/from/folder/y");
+  EXPECT_FALSE(fs::exists(to_ + "/opaque/gone"));
+  EXPECT_TRUE(fs::exists(to_ + "/opaque/new"));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-#include "registry/outage.h"
+#include "base/outage.h"
 
 #include "base/log.h"
 
-namespace ingot::registry {
+namespace ingot::base {
 namespace {
 
 constexpr std::chrono::minutes kReminder(1);
@@ -33,4 +33,4 @@ void Outage::Over() {
   wait_.reset();
 }
 
-}  // namespace ingot::registry
+}  // namespace ingot::base

@@ -1,0 +1,30 @@
+// Opens files that others named or made. None of these functions waits: a named pipe in place of a file would block its reader
+// until somebody writes. What was opened is looked at afterwards, so that nobody gains by a swap between a look and a use.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/fd.h"
+#include "base/status.h"
+
+namespace ingot::base {
+
+// "a folder", "a named pipe (FIFO)", "a socket", "a device", "a link" or "a file".
+const char* KindOfFile(const struct stat& info);
+
+// Opens `path` for reading: a file, a device, or the pipe of a shell's <(command) or of stdin. NOT_FOUND: no such file.
+// INVALID_ARGUMENT: a folder, a named pipe or a socket. UNAVAILABLE: it cannot be opened. Errors name the path and the reason.
+absl::StatusOr<Fd> OpenToRead(const std::string& path);
+
+// Opens `relative` in the folder `folder` with the flags of open(2). The path cannot leave the folder, by ".." or by a link on
+// the way or at its end, whoever changes the folder meanwhile. Links that stay inside are followed, unless the kernel is too old for
+// openat2(2): then none is. Invalid: errno is EXDEV if the path leads out (ELOOP on an old kernel), or says why it cannot be opened.
+Fd OpenBeneath(int folder, const std::string& relative, int flags);
+
+// The rest of an open file. `path`: for errors. INVALID_ARGUMENT: more than `max_bytes`. UNAVAILABLE: it cannot be read.
+absl::StatusOr<std::string> ReadOpenFile(const Fd& file, const std::string& path, int64_t max_bytes);
+
+}  // namespace ingot::base

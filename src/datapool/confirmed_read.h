@@ -1,0 +1,65 @@
+// A read that is believed: over a database whose servers may change, it is confirmed, or made again.
+//
+//   read ──▶ source still leads? ──▶ a commit that began after the read is acknowledged ──▶ result
+//                no: read again        fails: UNAVAILABLE        (where the server replicates)
+//
+// A primary that was replaced and is not fenced gets no acknowledgement of a synchronous standby, so that its rows are never
+// believed. Concurrent reads share the commit with each other and with mutations.
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "base/status.h"
+#include "datapool/commit_queue.h"
+#include "datapool/database.h"
+
+namespace ingot::datapool {
+
+inline absl::Status ReadError(const absl::Status& status) { return status; }
+template <typename T>
+absl::Status ReadError(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+// The result, with the server's name in an error that tells what the server has.
+template <typename Result>
+Result NameSource(Result result, const ReadSource& source) {
+  const absl::Status status = ReadError(result);
+  if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return result;
+  return base::Annotate(status, "PostgreSQL at " + source.name());
+}
+
+// `read`: a function of a reader that returns a status, or a value or status; it is called several times if the server
+// changes meanwhile. The thread holds no Reader or Batch.
+template <typename Function>
+std::invoke_result_t<Function, const Database::Reader&> ConfirmedRead(const Database& database, CommitQueue& queue,
+                                                                      const Function& read) {
+  constexpr int kTries = 4;
+  const auto commit = [&] {
+    return queue.Run([](Database::Batch&, v1::PoolStatusResponse&) { return absl::OkStatus(); });
+  };
+  const bool confirms = database.shared() && database.CheckWritable().ok();
+  for (int i = 1;; ++i) {
+    std::shared_ptr<const ReadSource> source;
+    auto result = [&] {
+      const std::unique_ptr<Database::Reader> reader = database.Read();
+      source = reader->source();
+      return read(*reader);
+    }();
+    const absl::Status status = ReadError(result);
+    const bool answered = source != nullptr && !absl::IsUnavailable(status);
+    if (!confirms) return source == nullptr ? std::move(result) : NameSource(std::move(result), *source);
+    if (!answered || !source->leads() || source->must_commit()) {
+      // It changes nothing; it finds the server that leads, and waits for its standbys.
+      INGOT_RETURN_IF_ERROR(base::Annotate(commit(), "a read awaits a commit that shows which server leads"));
+    }
+    if (answered && source->leads()) return NameSource(std::move(result), *source);
+    if (i < kTries) continue;
+    if (!status.ok()) return status;
+    return absl::UnavailableError(absl::StrCat("the server changed during each of ", kTries, " reads"));
+  }
+}
+
+}  // namespace ingot::datapool

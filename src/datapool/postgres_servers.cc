@@ -1,0 +1,174 @@
+#include "datapool/postgres_servers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::datapool {
+namespace {
+
+// No server that could lead answered. FAILED_PRECONDITION if each of them refused the user or the database.
+absl::Status NobodyAnswered(const std::vector<PostgresFound>& found) {
+  std::string told;
+  bool refused = true;
+  for (const PostgresFound& one : found) {
+    if (one.status.ok()) continue;
+    absl::StrAppend(&told, told.empty() ? "" : "; ", one.status.message());
+    refused = refused && absl::IsFailedPrecondition(one.status);
+  }
+  return refused ? absl::FailedPreconditionError(told) : absl::UnavailableError(told);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<PostgresServers>> PostgresServers::Make(Options options, const base::Clock& clock) {
+  INGOT_ASSIGN_OR_RETURN(PostgresUrl url, PostgresUrl::Parse(options.url));
+  return std::shared_ptr<PostgresServers>(new PostgresServers(std::move(options), std::move(url), clock));
+}
+
+PostgresServers::PostgresServers(Options options, PostgresUrl url, const base::Clock& clock)
+    : options_(std::move(options)),
+      url_(std::move(url)),
+      clock_(clock),
+      timelines_(options_.folder, options_.read_only) {
+  if (!options_.watch) return;
+  watcher_ = std::make_unique<base::Executor>(base::ExecutorOptions{.name = "postgres-watch", .threads = 1}, clock_);
+  timer_ = watcher_->PostEvery(options_.look_every, [this] { Watch(); });
+}
+
+PostgresServers::~PostgresServers() { closing_ = true; }
+
+std::shared_ptr<PostgresLead> PostgresServers::lead() const {
+  base::MutexLock lock(mu_);
+  return lead_;
+}
+
+absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectLeader() {
+  timelines_.Load();
+  const std::shared_ptr<PostgresLead> before = lead();
+  std::vector<PostgresFound> found = Survey(url_.hosts);
+  std::vector<PostgresAnswer> answers;
+  std::vector<PostgresFound*> answered;
+  for (PostgresFound& one : found) {
+    if (!one.status.ok()) continue;
+    answers.push_back(one.answer);
+    answered.push_back(&one);
+  }
+  if (answers.empty()) return NobodyAnswered(found);
+  const absl::StatusOr<size_t> chosen =
+      ChooseLeader(answers, timelines_, before == nullptr ? nullptr : &before->identity());
+  if (!chosen.ok()) {
+    // The others' silence is a part of why.
+    if (answers.size() == found.size()) return chosen.status();
+    return absl::Status(chosen.status().code(),
+                        absl::StrCat(chosen.status().message(), "; ", NobodyAnswered(found).message()));
+  }
+  PostgresFound& leader = *answered[*chosen];
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<PostgresLead> lead, Lead(leader.answer, leader.host));
+  leader.connection->SetLead(std::move(lead));
+  return std::move(leader.connection);
+}
+
+absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectSame() {
+  std::shared_ptr<PostgresLead> lead;
+  PostgresHost host;
+  {
+    base::MutexLock lock(mu_);
+    lead = lead_;
+    host = lead_host_;
+  }
+  if (lead == nullptr) return absl::UnavailableError("no PostgreSQL server that writes is known yet");
+  if (lead->over())
+    return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead->name(), " is left: ", lead->why()));
+  std::vector<PostgresFound> found = Survey({host});
+  for (PostgresFound& one : found) {
+    if (!one.status.ok() || one.answer.standby || one.answer.identity != lead->identity()) continue;
+    one.connection->SetLead(lead);
+    return std::move(one.connection);
+  }
+  if (!found.empty() && !found[0].status.ok()) return NobodyAnswered(found);
+  return absl::UnavailableError(absl::StrCat(host.Name(), " has another server than ", lead->name(), " by now"));
+}
+
+std::vector<PostgresFound> PostgresServers::Survey(const std::vector<PostgresHost>& hosts, bool slow) {
+  std::map<std::string, std::chrono::nanoseconds> hung_until;
+  {
+    base::MutexLock lock(mu_);
+    const std::chrono::nanoseconds now = clock_.Now();
+    if (lead_ != nullptr && lead_->hung.exchange(false)) hung_until_[lead_->host()] = now + options_.hung_for;
+    std::erase_if(hung_until_, [&](const auto& host) { return host.second <= now; });
+    hung_until = hung_until_;
+    if (slow && lead_ != nullptr) hung_until.try_emplace(lead_->host(), now);
+  }
+  PostgresSurvey survey;
+  survey.answer_timeout = options_.answer_timeout;
+  survey.not_awaited = [&](const std::string& name) { return hung_until.contains(name); };
+  survey.await_writer = !slow;
+  survey.stop = &closing_;
+  std::vector<PostgresFound> found = SurveyPostgres(url_, hosts, survey);
+  Learn(found);
+  return found;
+}
+
+void PostgresServers::Learn(const std::vector<PostgresFound>& found) {
+  const std::chrono::nanoseconds now = clock_.Now();
+  for (const PostgresFound& one : found) {
+    if (one.status.ok() && !one.answer.standby) timelines_.Saw(one.answer);
+  }
+  base::MutexLock lock(mu_);
+  const std::string led = lead_ == nullptr ? "" : lead_->host();
+  const bool lead_answers = std::any_of(
+      found.begin(), found.end(), [&](const PostgresFound& one) { return one.status.ok() && one.host.Name() == led; });
+  for (const PostgresFound& one : found) {
+    const std::string name = one.host.Name();
+    if (one.hung) hung_until_[name] = now + options_.hung_for;
+    if (!one.status.ok()) continue;
+    hung_until_.erase(name);
+    const auto& [host, standby, identity] = one.answer;
+    if (lead_ != nullptr && identity.system == lead_->identity().system &&
+        identity.timeline > lead_->identity().timeline) {
+      lead_->End(absl::StrCat(host, standby ? " follows" : " writes on", " timeline ", identity.timeline));
+      if (!lead_answers) hung_until_[led] = now + options_.hung_for;
+    }
+    const int64_t highest = timelines_.Highest(identity.system);
+    if (standby || identity.timeline >= highest || told_[name] == highest) continue;
+    told_[name] = highest;
+    INGOT_LOG(warn, "PostgreSQL at {} writes on the old timeline {} and is not used{}", host, identity.timeline,
+              timelines_.Remedy(identity.system));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<PostgresLead>> PostgresServers::Lead(const PostgresAnswer& answer,
+                                                                    const PostgresHost& host) {
+  base::MutexLock lock(mu_);
+  if (answer.identity.timeline < timelines_.Highest(answer.identity.system)) {
+    return absl::UnavailableError(absl::StrCat(answer.host, " writes on the old timeline ", answer.identity.timeline,
+                                               timelines_.Remedy(answer.identity.system)));
+  }
+  if (lead_ != nullptr && !lead_->over() && lead_->identity() == answer.identity) return lead_;
+  const std::shared_ptr<PostgresLead> before = lead_;
+  lead_ = std::make_shared<PostgresLead>(answer.host, answer.identity);
+  lead_host_ = host;
+  if (before != nullptr) {
+    before->End(absl::StrCat(lead_->name(), " leads"));
+    INGOT_LOG(info, "the pool moves from PostgreSQL at {} to {}: {}", before->name(), lead_->name(), before->why());
+  }
+  return lead_;
+}
+
+void PostgresServers::Watch() {
+  const std::shared_ptr<PostgresLead> watched = lead();
+  if (watched == nullptr || watched->over() || closing_) return;
+  const bool slow = watched->slow.exchange(false);
+  {
+    base::MutexLock lock(mu_);
+    const std::chrono::nanoseconds now = clock_.Now();
+    const bool due = url_.hosts.size() > 1 && now - watched_ >= options_.watch_every;
+    if (!slow && !due) return;
+    watched_ = now;
+  }
+  (void)Survey(url_.hosts, slow);
+}
+
+}  // namespace ingot::datapool

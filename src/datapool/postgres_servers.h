@@ -1,0 +1,81 @@
+// The servers that a connection string names, of which one leads. All shards of a pool share the object.
+//
+//   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and are of no use once it is over
+//   watch         ──survey of all──▶ a higher timeline ends the lead
+//
+// The watch looks once a second while a statement waits, and every few seconds anyway if there are several hosts. A
+// server that did not answer is remembered for a while: it is asked, and not awaited where another one writes. Thread safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "datapool/postgres_connection.h"
+#include "datapool/postgres_lead.h"
+#include "datapool/postgres_survey.h"
+
+namespace ingot::datapool {
+
+class PostgresServers {
+ public:
+  struct Options {
+    std::string url = "";
+    std::chrono::milliseconds answer_timeout{20000};
+    std::string folder = "";                      // remembers timelines (PostgresTimelines)
+    bool read_only = false;                       // writes nothing there
+    bool watch = true;                            // false for a use that takes a moment
+    std::chrono::milliseconds look_every{1000};   // while a statement waits
+    std::chrono::milliseconds watch_every{5000};  // anyway, with several hosts
+    std::chrono::seconds hung_for{30};            // how long a host that did not answer is not awaited
+  };
+
+  // INVALID_ARGUMENT: the url is no connection string. Connects to nothing. `clock` outlives the servers.
+  static absl::StatusOr<std::shared_ptr<PostgresServers>> Make(Options options,
+                                                               const base::Clock& clock = base::Clock::Real());
+  ~PostgresServers();
+  PostgresServers(const PostgresServers&) = delete;
+  PostgresServers& operator=(const PostgresServers&) = delete;
+
+  // A connection to the server that leads; from then on it is lead(). Errors: ChooseLeader's, INVALID_ARGUMENT, and
+  // FAILED_PRECONDITION if every server refuses this user or database. Blocks as long as SurveyPostgres.
+  absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectLeader();
+  // Another connection to lead(). UNAVAILABLE: there is none, or its host has another server now.
+  absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectSame();
+  // null = none was found yet.
+  std::shared_ptr<PostgresLead> lead() const;
+
+ private:
+  PostgresServers(Options options, PostgresUrl url, const base::Clock& clock);
+
+  // `slow`: the lead's host is not awaited: is there another one?
+  std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, bool slow = false);
+  // Remembers what the answers tell, and ends a lead that they show to be over.
+  void Learn(const std::vector<PostgresFound>& found);
+  // The lead that the identity has; UNAVAILABLE: a higher timeline was seen meanwhile.
+  absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);
+  void Watch();
+
+  const Options options_;
+  const PostgresUrl url_;
+  const base::Clock& clock_;
+  PostgresTimelines timelines_;
+  std::atomic<bool> closing_{false};
+  mutable base::Mutex mu_;
+  std::shared_ptr<PostgresLead> lead_ ABSL_GUARDED_BY(mu_);
+  PostgresHost lead_host_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::chrono::nanoseconds> hung_until_ ABSL_GUARDED_BY(mu_);  // by name of the host
+  std::map<std::string, int64_t> told_ ABSL_GUARDED_BY(mu_);  // unfenced hosts and their timelines that the log names
+  std::chrono::nanoseconds watched_ ABSL_GUARDED_BY(mu_){0};  // the last look of the watch
+  std::unique_ptr<base::Executor> watcher_;                   // null = without a watch
+  base::Timer timer_;                                         // last
+};
+
+}  // namespace ingot::datapool

@@ -1,0 +1,57 @@
+// Asks all servers of a connection string at once who they are. One deadline is shared by all, so that servers that hang
+// cost it once.
+//
+//   url ──▶ hosts ──▶ addresses ──▶ connect, ask ──▶ answer and connection, or an error
+//                         └────────── all at the same time ──────────┘
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "datapool/postgres_connection.h"
+#include "datapool/postgres_lead.h"
+
+namespace ingot::datapool {
+
+// A server as a connection string names it. Empty fields are libpq's defaults.
+struct PostgresHost {
+  std::string host, address, port;
+  std::string Name() const;  // "db-a:5432", "db-a(10.0.0.7):5432", "/run/postgresql:5432"
+};
+
+struct PostgresUrl {
+  std::string text;
+  std::vector<PostgresHost> hosts;            // at least one
+  std::chrono::milliseconds connect_timeout;  // of all together
+
+  // INVALID_ARGUMENT: `text` is no connection string of libpq, or names a service that is unknown.
+  static absl::StatusOr<PostgresUrl> Parse(const std::string& text);
+};
+
+struct PostgresFound {
+  PostgresHost host;
+  absl::Status status;    // UNAVAILABLE, or FAILED_PRECONDITION: the server refuses user or database
+  bool hung = false;      // it did not answer within the whole time
+  PostgresAnswer answer;  // set if status is OK
+  std::unique_ptr<PostgresConnection> connection;
+};
+
+struct PostgresSurvey {
+  std::chrono::milliseconds answer_timeout;  // of the connections that it makes
+  // Hosts that need not be awaited once a server that writes has answered, or at all; null = none.
+  std::function<bool(const std::string& name)> not_awaited;
+  bool await_writer = true;
+  const std::atomic<bool>* stop = nullptr;  // true ends the survey
+};
+
+// One entry for each address of each of `hosts`. Blocks for url.connect_timeout at most, and for the system's resolver of
+// names, which has its own limits.
+std::vector<PostgresFound> SurveyPostgres(const PostgresUrl& url, const std::vector<PostgresHost>& hosts,
+                                          const PostgresSurvey& survey);
+
+}  // namespace ingot::datapool

@@ -1,0 +1,29 @@
+// Requests of the service's own API to a session (service.h). Each begins its answer on a thread of the session's, where it
+// may block.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "execution/feed.h"
+#include "execution/store.h"
+#include "sandbox/control_groups.h"
+
+namespace ingot::execution {
+
+// A request for a session. `most`: of a room, for processes and CPUs. The store bounds the memory of all sessions together.
+absl::StatusOr<OpenRequest> OpenRequestOf(const base::json::value& request, const sandbox::GroupLimits& most);
+
+// {"id", "folder", "started_at", "ends_at", "memory_bytes", "programs"}. Does not block.
+base::json::object Describe(Held& held);
+
+Answer StreamProgram(std::shared_ptr<Held> held, const base::json::value& request, std::function<void()> wake);
+Answer RunCell(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake);
+// GET, PUT or DELETE of files/PATH.
+Answer AnswerFile(std::shared_ptr<Held> held, const std::string& method, const std::string& path,
+                  const std::string& body, std::function<void()> wake);
+
+}  // namespace ingot::execution

@@ -1,0 +1,73 @@
+// Gateway: answers about an episode that another gateway may have taken meanwhile.
+//
+// Writes carry the episode's token, so that the pool refuses those of a gateway that was silent for too long. An answer from
+// memory needs a question to the pool instead, and only where its client would believe it and act on it: a refusal that no
+// client repeats, such as "it has no reward" or "it has recorded no such call". The question follows the decision: if the
+// gateway still serves the episode then, its memory was right before. There is no time within which it could be left out:
+// whoever takes an episode waits for no lease of this gateway's.
+#include <utility>
+
+#include "base/log.h"
+#include "gateway/api/api_error.h"
+#include "gateway/gateway.h"
+
+namespace ingot::gateway {
+namespace {
+
+// Keys and their rights never change. All other refusals that clients do not repeat may come from what an episode has done.
+bool IsOfMemory(const absl::Status& refusal) {
+  const int http = HttpStatusOf(refusal);
+  return !refusal.ok() && !MayRetry(refusal) && http != 401 && http != 403;
+}
+
+}  // namespace
+
+absl::Status Gateway::GiveUp(const std::shared_ptr<Episode>& episode) {
+  episode->MarkTaken();
+  INGOT_LOG(warn, "episode {} goes on at another gateway; this one was silent for too long", episode->id());
+  bool replaced = false;  // this gateway has taken it back already
+  {
+    base::MutexLock lock(mu_);
+    (void)UnlessTaken(episode);
+    replaced = by_id_.contains(episode->id());
+  }
+  if (!replaced) snapshots_.Forget(episode->id());
+  return EpisodeElsewhere(episode->id());
+}
+
+absl::Status Gateway::CheckServed(const std::shared_ptr<Episode>& episode) {
+  if (episode == nullptr || core_.parts.peers == nullptr || core_.parts.pool == nullptr) return absl::OkStatus();
+  if (episode->taken()) return GiveUp(episode);
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(episode->id());
+  const auto stored = core_.parts.pool->GetEpisode(get);
+  if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // its group was deleted: nobody serves it
+  if (!stored.ok()) {
+    return ApiError(503, "pool_unreachable", "",
+                    absl::StrCat("the pool does not tell whether this gateway still serves episode ", episode->id(),
+                                 " (", stored.status().message(), "): send the request again"));
+  }
+  const v1::Episode& record = stored->episode();
+  const bool served = record.gateway_token() == episode->gateway_token() && record.gateway() == core_.parts.name;
+  return served ? absl::OkStatus() : GiveUp(episode);
+}
+
+absl::Status Gateway::Confirmed(const std::shared_ptr<Episode>& episode, absl::Status refusal) {
+  if (!IsOfMemory(refusal)) return refusal;
+  INGOT_RETURN_IF_ERROR(CheckServed(episode));
+  return refusal;
+}
+
+absl::Status Gateway::ReadReward(const std::shared_ptr<Episode>& episode) {
+  if (core_.parts.pool == nullptr || !episode->lacks_reward()) return absl::OkStatus();
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(episode->id());
+  const auto stored = core_.parts.pool->GetEpisode(get);
+  if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // the end will be refused
+  if (!stored.ok()) return base::Annotate(stored.status(), "reading the reward of an episode that is to end");
+  if (stored->episode().gateway_token() != episode->gateway_token()) return GiveUp(episode);
+  episode->NoteStored(stored->episode());
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,178 @@
+// Snapshots of a LocalRoom, and rooms that begin on one.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "sandbox/copy_tree.h"
+#include "sandbox/layers.h"
+#include "sandbox/local_room.h"
+#include "sandbox/open_below.h"
+#include "sandbox/room_fault.h"
+
+namespace ingot::sandbox {
+namespace {
+
+constexpr size_t kMostLayers = 32;  // more are merged into one: every layer costs each look at a file
+
+std::optional<uid_t> UidOf(const std::shared_ptr<const UidLease>& lease) {
+  return lease != nullptr ? std::optional(static_cast<uid_t>(lease->uid())) : std::nullopt;
+}
+
+// A folder of `parent`, to be filled by CopyTree. Made if it is missing.
+absl::StatusOr<Fd> OpenPart(const Fd& parent, const std::string& part) {
+  mkdirat(parent.get(), part.c_str(), 0700);
+  Fd folder = OpenBelow(parent.get(), part, kOpenFolder);
+  if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot make the folder ", part, " of a snapshot"));
+  return folder;
+}
+
+absl::Status MakeFolder(const Fd& parent, const std::string& name, mode_t mode) {
+  if (mkdirat(parent.get(), name.c_str(), mode) == 0 || errno == EEXIST) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("cannot make ", name));
+}
+
+}  // namespace
+
+absl::Status LocalSnapshot::WriteTar(const ByteSink& sink) const {
+  std::vector<TarPart> parts = {{.name = "work", .layers = {}}, {.name = "home", .layers = {}}};
+  if (!image.empty()) parts.push_back({.name = "root", .layers = {}, .marks_deleted = true});
+  for (TarPart& part : parts) {
+    for (const auto& layer : layers) part.layers.push_back(absl::StrCat(layer->path(), "/", part.name));
+  }
+  return sandbox::WriteTar(parts, {.file_bytes = disk_bytes, .only_of = UidOf(uid)}, sink);
+}
+
+const char* LocalRoom::MarkOfOpaque() const { return ground_.grant.user_namespace ? kOpaqueOfUsers : kOpaqueOfRoot; }
+
+std::vector<std::string> LocalRoom::LayerParts() const {
+  std::vector<std::string> parts = {"work", "home"};
+  if (!image_.empty()) parts.push_back("root");
+  return parts;
+}
+
+absl::Status LocalRoom::MakeUpper() {
+  INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
+  for (const char* const folder : {"upper", "overlay", "empty"}) INGOT_RETURN_IF_ERROR(MakeFolder(room, folder, 0755));
+  const Fd upper = OpenBelow(room.get(), "upper", kOpenFolder), overlay = OpenBelow(room.get(), "overlay", kOpenFolder);
+  if (!upper.valid() || !overlay.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open a folder of ", path_));
+  for (const std::string& part : LayerParts()) {
+    if (mkdirat(upper.get(), part.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", part));
+    const Fd made = OpenBelow(upper.get(), part, kOpenFolder);
+    const auto owner = UidOf(uid_);
+    if (!made.valid() || (owner.has_value() && fchown(made.get(), *owner, *owner) != 0) ||
+        (part == "root" && fchmod(made.get(), 0755) != 0)) {
+      return ErrnoStatus(errno, absl::StrCat("cannot give away ", path_, "/upper/", part));
+    }
+    INGOT_RETURN_IF_ERROR(MakeFolder(overlay, part, 0700));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalRoom::FillFromSnapshot(const LocalSnapshot& snapshot) {
+  layers_ = snapshot.layers;
+  if (!image_.empty() && options_.is_pristine) {
+    for (auto& layer : layers_) {
+      INGOT_ASSIGN_OR_RETURN(layer, OneFolderOf(layer, options_.kept_folder, ground_.work_root, MarkOfOpaque()));
+    }
+  }
+  if (layered_) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const Fd from, layers_[0]->Open());
+  INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
+  for (const std::string part : {"work", "home"}) {
+    INGOT_ASSIGN_OR_RETURN(const Fd to, OpenPart(room, part));
+    INGOT_RETURN_IF_ERROR(
+        CopyTree(from.get(), part, to.get(), {.only_of = UidOf(snapshot.uid), .gives_to = UidOf(uid_)}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalRoom::CopyParts(const Layer& layer) const {
+  INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
+  INGOT_ASSIGN_OR_RETURN(const Fd to, layer.Open());
+  const Fd from = layered_ ? OpenBelow(room.get(), "upper", kOpenFolder) : Fd(fcntl(room.get(), F_DUPFD_CLOEXEC, 3));
+  if (!from.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper"));
+  for (const std::string& part : LayerParts()) {
+    INGOT_ASSIGN_OR_RETURN(const Fd made, OpenPart(to, part));
+    INGOT_RETURN_IF_ERROR(CopyTree(from.get(), part, made.get(), {.only_of = UidOf(uid_)}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalRoom::CopyInto(const Layer& layer) {
+  if (!IsBusy()) return CopyParts(layer);
+  if (freezer_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "a command runs, and no control group can make it stand still for a snapshot (the start of agents says why): "
+        "take the "
+        "snapshot between commands, or run ingot as root or in a delegated control group");
+  }
+  INGOT_ASSIGN_OR_RETURN(const StandStill still, freezer_->Freeze());
+  INGOT_RETURN_IF_ERROR(CopyParts(layer));
+  if (freezer_->IsFrozen()) return absl::OkStatus();
+  return absl::UnavailableError("the command ended while the snapshot was taken: take it again");
+}
+
+absl::Status LocalRoom::MoveInto(const Layer& layer) {
+  Close();
+  opened_ = {};
+  INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
+  INGOT_ASSIGN_OR_RETURN(const Fd to, layer.Open());
+  const Fd upper = OpenBelow(room.get(), "upper", kOpenFolder);
+  if (!upper.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper"));
+  for (const std::string& part : LayerParts()) {
+    // An agent of this process's own uid could have put a link there.
+    const bool is_folder = OpenBelow(upper.get(), part, O_PATH | O_DIRECTORY | O_CLOEXEC).valid();
+    // A user cannot move a folder that an agent closed.
+    struct stat info;
+    const bool is_closed = fstatat(upper.get(), part.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+                           (info.st_mode & 0300) != 0300 && geteuid() != 0;
+    if (is_closed) fchmodat(upper.get(), part.c_str(), info.st_mode | 0700, AT_SYMLINK_NOFOLLOW);
+    if (!is_folder || renameat(upper.get(), part.c_str(), to.get(), part.c_str()) != 0)
+      return ErrnoStatus(errno, absl::StrCat("cannot freeze ", path_, "/upper/", part));
+    if (is_closed) fchmodat(to.get(), part.c_str(), info.st_mode & 07777, AT_SYMLINK_NOFOLLOW);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
+  auto snapshot = std::make_shared<LocalSnapshot>();
+  snapshot->uid = uid_;
+  snapshot->image = image_;
+  snapshot->disk_bytes = disk_limits().bytes;
+  INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
+  const auto layer = std::make_shared<const Layer>(std::move(made));
+  base::MutexLock lock(mu_);
+  const bool moves = layered_ && !IsBusy();
+  const absl::Status filled = moves ? MoveInto(*layer) : CopyInto(*layer);
+  if (filled.ok()) {
+    snapshot->layers.push_back(layer);
+    if (layered_) snapshot->layers.insert(snapshot->layers.end(), layers_.begin(), layers_.end());
+  }
+  absl::Status merged;
+  if (filled.ok() && snapshot->layers.size() > kMostLayers) merged = Merge(snapshot->layers);
+  if (moves) {
+    if (filled.ok()) layers_ = snapshot->layers;  // all of them, if they could not be merged
+    INGOT_RETURN_IF_ERROR(AsRoomFault(filled));
+    INGOT_RETURN_IF_ERROR(AsRoomFault(MakeUpper()));
+    INGOT_RETURN_IF_ERROR(Open());
+  }
+  INGOT_RETURN_IF_ERROR(AsRoomFault(filled));
+  INGOT_RETURN_IF_ERROR(merged);
+  return snapshot;
+}
+
+absl::Status LocalRoom::Merge(std::vector<std::shared_ptr<const Layer>>& layers) const {
+  INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
+  const auto whole = std::make_shared<const Layer>(std::move(made));
+  INGOT_ASSIGN_OR_RETURN(const Fd to, whole->Open());
+  for (const std::string& part : LayerParts()) {
+    INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenPart(to, part));
+    INGOT_RETURN_IF_ERROR(MergeLayers({layers.rbegin(), layers.rend()}, part, folder.get()));
+  }
+  layers = {whole};
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::sandbox

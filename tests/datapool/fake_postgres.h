@@ -1,0 +1,157 @@
+// A server that speaks as much of PostgreSQL's protocol (version 3) as tests of connecting need. It answers who it is, and
+// is silent on demand: at the start of a session, or to a statement that contains "hang". Thread safe.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "datapool/keys.h"
+#include "datapool/make_pool.h"
+#include "datapool/postgres_lead.h"
+
+namespace ingot::datapool::testing {
+
+class FakePostgres {
+ public:
+  explicit FakePostgres(const PostgresIdentity& identity, bool standby = false) : said_{"", standby, identity} {
+    Start();
+  }
+  ~FakePostgres() { Stop(); }
+  FakePostgres(const FakePostgres&) = delete;
+  FakePostgres& operator=(const FakePostgres&) = delete;
+
+  std::string host() const { return dir_.path(); }
+  std::string name() const { return host() + ":5432"; }
+  int started() const {  // sessions that a client asked for
+    base::MutexLock lock(mu_);
+    return started_;
+  }
+  void Say(const PostgresIdentity& identity, bool standby) {
+    base::MutexLock lock(mu_);
+    said_ = {"", standby, identity};
+  }
+  void SetSilent(bool silent) {
+    base::MutexLock lock(mu_);
+    silent_ = silent;
+  }
+  // Called in each session before its answer.
+  void OnStart(std::function<void()> call) {
+    base::MutexLock lock(mu_);
+    on_start_ = std::move(call);
+  }
+  // Ends it, with all sessions: connections are refused.
+  void Stop() {
+    ::shutdown(listener_, SHUT_RDWR);
+    if (acceptor_.joinable()) acceptor_.join();
+    {
+      base::MutexLock lock(mu_);
+      for (const int session : sockets_) ::shutdown(session, SHUT_RDWR);
+    }
+    threads_.clear();  // joins
+    base::MutexLock lock(mu_);
+    for (const int session : sockets_) ::close(session);
+    sockets_.clear();
+    if (listener_ >= 0) ::close(listener_);
+    listener_ = -1;
+    ::unlink(path().c_str());
+  }
+  void Start() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path().copy(address.sun_path, sizeof(address.sun_path) - 1);
+    listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+        ::listen(listener_, 64) != 0) {
+      ADD_FAILURE() << "no socket at " << path() << ": " << std::strerror(errno);
+    }
+    acceptor_ = std::jthread([this] { Accept(); });
+  }
+
+ private:
+  std::string path() const { return dir_.path() + "/.s.PGSQL.5432"; }
+
+  void Accept() {
+    for (int session = 0; (session = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
+      base::MutexLock lock(mu_);
+      sockets_.push_back(session);
+      threads_.emplace_back([this, session] { Serve(session); });
+    }
+  }
+
+  static bool Read(int session, char* data, size_t size) {
+    return size == 0 || ::recv(session, data, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+  }
+  // The rest of a message behind its length.
+  static bool ReadMessage(int session, std::string& body) {
+    char size[4];
+    if (!Read(session, size, 4)) return false;
+    body.resize(FromBigEndian({size, 4}) - 4);
+    return Read(session, body.data(), body.size());
+  }
+  static void Send(int session, const std::string& messages) {
+    (void)!::send(session, messages.data(), messages.size(), MSG_NOSIGNAL);
+  }
+  static std::string Message(char type, const std::string& body) { return type + BigEndian(body.size() + 4, 4) + body; }
+
+  void Serve(int session) {
+    std::string body;
+    if (!ReadMessage(session, body)) return;
+    std::function<void()> on_start;
+    bool silent = false;
+    {
+      base::MutexLock lock(mu_);
+      ++started_;
+      on_start = on_start_;
+      silent = silent_;
+    }
+    if (on_start) on_start();
+    const std::string ready = Message('Z', "I");
+    if (!silent) Send(session, Message('R', BigEndian(0, 4)) + ready);
+    for (char type = 0; Read(session, &type, 1) && ReadMessage(session, body) && type != 'X';) {
+      if (silent || body.find("hang") != std::string::npos) continue;
+      Send(
+          session,
+          (body.find("pg_is_in_recovery") != std::string::npos ? Who() : Message('C', std::string("OK\0", 3))) + ready);
+    }
+  }
+
+  // The results of three SETs, and one row.
+  std::string Who() const {
+    const PostgresAnswer said = [&] {
+      base::MutexLock lock(mu_);
+      return said_;
+    }();
+    const std::vector<std::string> values = {said.standby ? "t" : "f", said.identity.system,
+                                             std::to_string(said.identity.timeline), said.identity.started};
+    std::string columns = BigEndian(values.size(), 2), row = columns;
+    for (const std::string& value : values) {
+      columns += std::string("c\0", 2) + BigEndian(0, 4) + BigEndian(0, 2) + BigEndian(25, 4) + BigEndian(0xffff, 2) +
+                 BigEndian(0xffffffff, 4) + BigEndian(0, 2);
+      row += BigEndian(value.size(), 4) + value;
+    }
+    const std::string set = Message('C', std::string("SET\0", 4));
+    return set + set + set + Message('T', columns) + Message('D', row) + Message('C', std::string("SELECT 1\0", 9));
+  }
+
+  const TempDir dir_;
+  int listener_ = -1;
+  std::jthread acceptor_;
+  mutable base::Mutex mu_;
+  PostgresAnswer said_ ABSL_GUARDED_BY(mu_);
+  bool silent_ ABSL_GUARDED_BY(mu_) = false;
+  int started_ ABSL_GUARDED_BY(mu_) = 0;
+  std::function<void()> on_start_ ABSL_GUARDED_BY(mu_);
+  std::vector<int> sockets_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::jthread> threads_;  // grown by the acceptor alone
+};
+
+}  // namespace ingot::datapool::testing

@@ -1,0 +1,259 @@
+// A primary and its synchronous standby, a promotion by hand, and the old primary that comes back without being fenced.
+// Callers write and read all along: no read may miss what was acknowledged before it began.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "base/mutex.h"
+#include "datapool/make_pool.h"
+#include "datapool/postgres_server.h"
+
+namespace ingot::datapool {
+namespace {
+
+using testing::Append;
+using testing::End;
+using testing::Open;
+using testing::PostgresServer;
+using testing::Prompt;
+using testing::Sampled;
+using Time = std::chrono::steady_clock;
+
+constexpr int kWriters = 3, kReaders = 2, kSamples = 2, kCalls = 3;
+
+double Seconds(Time::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// What the pool acknowledged.
+class Acknowledged {
+ public:
+  void Call(const std::string& episode) {
+    base::MutexLock lock(mu_);
+    ++calls_[episode];
+    Count();
+  }
+  void Group(int64_t group) {
+    base::MutexLock lock(mu_);
+    groups_.push_back(group);
+    Count();
+  }
+  void Journal(int64_t index, int64_t step) {
+    base::MutexLock lock(mu_);
+    journal_[index] = step;
+    Count();
+  }
+  int64_t count() const {
+    base::MutexLock lock(mu_);
+    return count_;
+  }
+  double longest_gap() const {
+    base::MutexLock lock(mu_);
+    return Seconds(longest_gap_);
+  }
+  std::map<std::string, int> calls() const {
+    base::MutexLock lock(mu_);
+    return calls_;
+  }
+  std::vector<int64_t> groups() const {
+    base::MutexLock lock(mu_);
+    return groups_;
+  }
+  std::map<int64_t, int64_t> journal() const {
+    base::MutexLock lock(mu_);
+    return journal_;
+  }
+
+ private:
+  void Count() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const Time::time_point now = Time::now();
+    if (count_++ > 0) longest_gap_ = std::max(longest_gap_, now - last_);
+    last_ = now;
+  }
+
+  mutable base::Mutex mu_;
+  std::map<std::string, int> calls_ ABSL_GUARDED_BY(mu_);
+  std::vector<int64_t> groups_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, int64_t> journal_ ABSL_GUARDED_BY(mu_);
+  int64_t count_ ABSL_GUARDED_BY(mu_) = 0;
+  Time::time_point last_ ABSL_GUARDED_BY(mu_);
+  Time::duration longest_gap_ ABSL_GUARDED_BY(mu_){};
+};
+
+// The parameter: for how many seconds the old primary is paused while the standby is promoted.
+class PromotionTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (testing::PostgresPrograms().empty()) GTEST_SKIP() << "PostgreSQL is not installed: scripts/setup.sh services";
+    primary_ = std::make_unique<PostgresServer>();
+    ASSERT_TRUE(primary_->ok());
+    standby_ = std::make_unique<PostgresServer>(*primary_, "standby");
+    ASSERT_TRUE(standby_->ok());
+    const auto admin = testing::ConnectTo(primary_->url());
+    // The standby does not have this setting: after its promotion it writes alone.
+    ASSERT_TRUE(admin->Execute("alter system set synchronous_standby_names = 'standby'").ok());
+    ASSERT_TRUE(admin->Execute("select pg_reload_conf()").ok());
+    while (admin->Execute("select from pg_stat_replication where sync_state = 'sync'")->size() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  // The old primary is the first.
+  absl::StatusOr<std::unique_ptr<Client>> OpenPool(const std::string& path) const {
+    StoreOptions options;
+    options.path = path;
+    options.backend = "postgres";
+    options.postgres.url =
+        absl::StrCat("host=", primary_->folder(), ",", standby_->folder(), " user=ingot dbname=postgres");
+    options.postgres.name = "pool";
+    options.postgres.allow_single = true;
+    options.postgres.retry_after_error_s = 0.1;
+    return datapool::OpenPool(options);
+  }
+
+  // Sends until the pool answers; the only error is that it is away.
+  template <typename Send>
+  auto Persist(const Send& send) {
+    while (true) {
+      auto result = send();
+      const absl::Status status = [&]() -> absl::Status {
+        if constexpr (std::is_same_v<decltype(result), absl::Status>) {
+          return result;
+        } else {
+          return result.status();
+        }
+      }();
+      if (!absl::IsUnavailable(status) || ended_) return result;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  void Write(Client& pool, int writer) {
+    for (int64_t group = writer; !stop_; group += kWriters) {
+      for (int sample = 0; sample < kSamples; ++sample) {
+        const std::string id = absl::StrCat(group, "-", sample);
+        ASSERT_EQ(Persist([&] { return pool.OpenEpisode(Open(id, group, sample)); }), absl::OkStatus());
+        for (int call = 0; call < kCalls; ++call) {
+          const auto append = Append(id, call, {Prompt({1, 2})}, {Sampled({call})});
+          ASSERT_EQ(Persist([&] { return pool.AppendCall(append); }), absl::OkStatus());
+          acknowledged_.Call(id);
+        }
+        ASSERT_EQ(Persist([&] { return pool.EndEpisode(End(id)); }), absl::OkStatus());
+      }
+      acknowledged_.Group(group);
+      const auto index = Persist([&] { return pool.AppendJournal(testing::BatchRecord(group, {group})); });
+      ASSERT_TRUE(index.ok()) << index.status();
+      acknowledged_.Journal(*index, group);
+    }
+  }
+
+  // All that was acknowledged by now, or the last of it, is there.
+  void Check(Client& pool, bool all) {
+    const auto calls = acknowledged_.calls();
+    const auto groups = acknowledged_.groups();
+    const auto journal = acknowledged_.journal();
+    for (size_t i = all || groups.size() < 3 ? 0 : groups.size() - 3; i < groups.size(); ++i) {
+      const auto group = Persist([&] { return testing::GetGroup(pool, groups[i]); });
+      if (ended_) return;
+      ASSERT_TRUE(group.ok()) << group.status();
+      ASSERT_EQ(group->episodes_size(), kSamples) << "group " << groups[i];
+      for (const v1::EpisodeTree& tree : group->episodes()) {
+        ASSERT_EQ(tree.episode().state(), v1::EPISODE_FINISHED) << tree.episode().episode_id();
+        ASSERT_EQ(tree.calls_size(), kCalls) << tree.episode().episode_id();
+      }
+    }
+    for (const auto& [id, count] : calls) {
+      if (!all && count == kCalls) continue;
+      const auto tree = Persist([&] { return testing::Get(pool, id); });
+      if (ended_) return;
+      ASSERT_TRUE(tree.ok()) << tree.status();
+      ASSERT_GE(tree->calls_size(), count) << id;
+    }
+    if (journal.empty()) return;
+    v1::ReadJournalRequest request;
+    request.set_from_index(journal.rbegin()->first);
+    request.set_limit(1);
+    const auto page = Persist([&] { return pool.ReadJournal(request); });
+    if (ended_) return;
+    ASSERT_TRUE(page.ok()) << page.status();
+    ASSERT_EQ(page->records_size(), 1) << "the journal has no record " << request.from_index();
+    ASSERT_EQ(page->records(0).batch().step(), journal.rbegin()->second);
+    reads_ += 1;
+  }
+
+  void AwaitMore(int64_t more) {
+    const int64_t have = acknowledged_.count();
+    const auto end = Time::now() + std::chrono::seconds(90);
+    while (acknowledged_.count() < have + more && Time::now() < end && !HasFailure()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_GE(acknowledged_.count(), have + more) << "the pool does not write again";
+  }
+
+  testing::TempDir dir_, fresh_;
+  std::unique_ptr<PostgresServer> primary_, standby_;
+  Acknowledged acknowledged_;
+  std::atomic<bool> stop_{false}, ended_{false};
+  std::atomic<int64_t> reads_{0};
+};
+
+TEST_P(PromotionTest, AnUnfencedPrimaryIsNeitherReadNorWritten) {
+  const auto pool = OpenPool(dir_.path()).value();
+  const auto other = OpenPool(dir_.path()).value();  // of a process that only reads
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kWriters; ++i) threads.emplace_back([&, i] { Write(*pool, i); });
+  for (int i = 0; i < kReaders; ++i) {
+    for (Client* const client : {pool.get(), other.get()}) {
+      threads.emplace_back([this, client] {
+        while (!ended_ && !HasFailure()) Check(*client, /*all=*/false);
+      });
+    }
+  }
+  AwaitMore(100);
+  const auto paused = Time::now();
+  if (GetParam() > 0) primary_->Signal(SIGSTOP);
+  std::this_thread::sleep_until(paused + std::chrono::seconds(GetParam()) / 2);
+  standby_->Promote();
+  const auto promoted = Time::now();
+  ASSERT_TRUE(standby_->ok());
+  std::this_thread::sleep_until(paused + std::chrono::seconds(GetParam()));
+  if (GetParam() > 0) primary_->Signal(SIGCONT);
+  AwaitMore(1);
+  const auto again = Time::now();
+  const int64_t reads = reads_;
+  AwaitMore(200);
+  while (reads_ < reads + 10 && !HasFailure()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  stop_ = true;
+  for (int i = 0; i < kWriters; ++i) threads[static_cast<size_t>(i)].join();
+  ended_ = true;
+  threads.clear();
+  ended_ = false;
+  EXPECT_EQ(testing::ConnectTo(primary_->url())->lead()->identity().timeline, 1) << "it still says that it writes";
+  Check(*pool, /*all=*/true);
+  Check(*other, /*all=*/true);
+  // One that remembers nothing: the promoted server is the one on the higher timeline.
+  std::filesystem::copy(dir_.path() + "/run_id", fresh_.path() + "/run_id");
+  Check(*OpenPool(fresh_.path()).value(), /*all=*/true);
+  std::printf(
+      "%lld acknowledged, %lld rounds of reads, %.1f s from the promotion to the next acknowledgement, longest gap "
+      "%.1f s\n",
+      static_cast<long long>(acknowledged_.count()), static_cast<long long>(reads_.load()), Seconds(again - promoted),
+      acknowledged_.longest_gap());
+  EXPECT_LT(acknowledged_.longest_gap(), 18) << "it waited for the old primary's answer (20 s)";
+  // The promoted server is gone: the old primary is refused by name, after a restart too.
+  standby_->Stop(SIGQUIT);
+  const absl::Status refused = OpenPool(dir_.path()).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              ::testing::AllOf(::testing::HasSubstr(primary_->folder() + ":5432 writes on the old timeline 1"),
+                               ::testing::HasSubstr("timeline 2 was seen at " + standby_->folder())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Paused, PromotionTest, ::testing::Values(0, 4));
+
+}  // namespace
+}  // namespace ingot::datapool

@@ -1,0 +1,186 @@
+// Which server of PostgreSQL a pool uses: the choice, the memory of timelines, and connecting to servers that hang, are
+// replaced or come back. Needs no PostgreSQL.
+#include "datapool/postgres_servers.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "datapool/fake_postgres.h"
+#include "datapool/make_pool.h"
+
+namespace ingot::datapool {
+namespace {
+
+using ::testing::AllOf;
+using testing::FakePostgres;
+using ::testing::HasSubstr;
+
+PostgresIdentity Server(int64_t timeline, const std::string& started, const std::string& system = "7") {
+  return {system, timeline, started};
+}
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(ChooseLeader, TakesTheOneThatWritesOnTheHighestTimeline) {
+  const PostgresAnswer old{"a:1", false, Server(1, "1")}, promoted{"b:1", false, Server(2, "2")},
+      standby{"c:1", true, Server(2, "3")}, twin{"d:1", false, Server(2, "4")},
+      stranger{"e:1", false, Server(9, "5", "8")}, alias{"f:1", false, Server(2, "2")};
+  const PostgresTimelines none;
+  EXPECT_EQ(*ChooseLeader({old}, none, nullptr), 0u);
+  EXPECT_EQ(*ChooseLeader({old, promoted}, none, nullptr), 1u);
+  EXPECT_EQ(*ChooseLeader({promoted, old, standby}, none, nullptr), 0u);
+  EXPECT_EQ(*ChooseLeader({old, promoted}, none, &old.identity), 1u) << "it led before, and is replaced";
+  EXPECT_EQ(*ChooseLeader({promoted, alias}, none, nullptr), 0u) << "one server under two names";
+  EXPECT_EQ(*ChooseLeader({promoted, twin}, none, &twin.identity), 1u);
+  EXPECT_EQ(*ChooseLeader({stranger, old}, none, &old.identity), 1u);
+
+  const auto refused = [&](const std::vector<PostgresAnswer>& answers) {
+    return ChooseLeader(answers, none, nullptr).status();
+  };
+  EXPECT_TRUE(absl::IsUnavailable(refused({standby})));
+  EXPECT_THAT(Text(refused({standby})), HasSubstr("no server writes: c:1 is a standby on timeline 2"));
+  EXPECT_TRUE(absl::IsUnavailable(refused({old, standby}))) << "somebody is on timeline 2";
+  EXPECT_THAT(Text(refused({old, standby})), HasSubstr("a:1 writes on the old timeline 1"));
+  EXPECT_THAT(Text(refused({promoted, twin})), HasSubstr("b:1 and d:1 both write on timeline 2"));
+  EXPECT_EQ(refused({promoted, stranger}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(refused({promoted, stranger})), HasSubstr("b:1 and e:1 write, and are of two clusters"));
+}
+
+TEST(PostgresTimelines, AreRememberedOverRestartsAndByOtherProcesses) {
+  const testing::TempDir dir;
+  PostgresTimelines first(dir.path()), second(dir.path());
+  first.Saw({"b:1", false, Server(10, "2")});
+  first.Saw({"a:1", false, Server(9, "1")});
+  EXPECT_EQ(first.Highest("7"), 10);
+  EXPECT_EQ(second.Highest("7"), 0);
+  second.Load();
+  EXPECT_EQ(second.Highest("7"), 10);
+  EXPECT_EQ(second.Highest("8"), 0) << "another cluster";
+  const absl::Status refused = ChooseLeader({{"a:1", false, Server(9, "1")}}, second, nullptr).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused));
+  EXPECT_THAT(Text(refused), AllOf(HasSubstr("timeline 10 was seen at b:1"), HasSubstr("delete " + dir.path())));
+  PostgresTimelines reader(dir.path(), /*read_only=*/true);
+  reader.Saw({"c:1", false, Server(11, "3")});
+  second.Load();
+  EXPECT_EQ(second.Highest("7"), 10) << "one that only reads writes nothing";
+}
+
+class PostgresServersTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<PostgresServers> Servers(std::vector<const FakePostgres*> hosts, double connect_timeout = 30,
+                                           bool watch = false) {
+    std::string url = "user=u connect_timeout=" + std::to_string(static_cast<int>(connect_timeout)) + " host=";
+    for (const FakePostgres* host : hosts) url += (host == hosts.front() ? "" : ",") + host->host();
+    return PostgresServers::Make({.url = url,
+                                  .answer_timeout = answer_timeout_,
+                                  .folder = dir_.path(),
+                                  .watch = watch,
+                                  .look_every = std::chrono::milliseconds(20)})
+        .value();
+  }
+
+  const testing::TempDir dir_;
+  std::chrono::milliseconds answer_timeout_ = std::chrono::hours(1);
+  FakePostgres a_{Server(1, "1")}, b_{Server(1, "2"), /*standby=*/true}, c_{Server(1, "3"), /*standby=*/true};
+};
+
+// No server answers before all were asked: one after the other, none would.
+TEST_F(PostgresServersTest, AllHostsAreAskedAtOnce) {
+  std::latch asked(3);
+  for (FakePostgres* host : {&a_, &b_, &c_}) host->OnStart([&] { asked.arrive_and_wait(); });
+  const auto connection = Servers({&b_, &a_, &c_})->ConnectLeader();
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  EXPECT_EQ((*connection)->host(), a_.name());
+  EXPECT_EQ((*connection)->lead()->identity(), Server(1, "1"));
+}
+
+TEST_F(PostgresServersTest, AHostThatHangsIsAwaitedOnce) {
+  b_.SetSilent(true);
+  const auto servers = Servers({&b_, &a_}, 2);
+  ASSERT_TRUE(servers->ConnectLeader().ok());
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(servers->ConnectLeader().ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20)) << "40 s if it is awaited each time";
+  while (b_.started() < 21) std::this_thread::yield();  // it is asked each time
+  b_.SetSilent(false);
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  absl::StatusOr<std::unique_ptr<PostgresConnection>> moved;
+  do moved = servers->ConnectLeader();
+  while (moved.ok() && (*moved)->host() != b_.name());
+  EXPECT_TRUE(moved.ok()) << moved.status();
+}
+
+TEST_F(PostgresServersTest, WhoDidNotAnswerIsNamed) {
+  a_.SetSilent(true);
+  c_.Stop();
+  const absl::Status refused = Servers({&a_, &b_, &c_}, 1)->ConnectLeader().status();
+  EXPECT_TRUE(absl::IsUnavailable(refused));
+  EXPECT_THAT(Text(refused), AllOf(HasSubstr(b_.name() + " is a standby"),
+                                   HasSubstr(a_.name() + " did not answer within 1 s"), HasSubstr(c_.host())));
+}
+
+// The old primary is first in the url, and answers.
+TEST_F(PostgresServersTest, AnUnfencedPrimaryIsRefusedByName) {
+  const auto servers = Servers({&a_, &b_});
+  const auto before = servers->ConnectLeader().value();
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  const auto moved = servers->ConnectLeader().value();
+  EXPECT_EQ(moved->host(), b_.name());
+  EXPECT_TRUE(before->broken()) << "of no use any more";
+  EXPECT_TRUE(absl::IsUnavailable(before->Execute("select 1").status()));
+  EXPECT_THAT(Text(before->Execute("select 1").status()), AllOf(HasSubstr(a_.name()), HasSubstr(b_.name())));
+  b_.Stop();
+  for (const auto& asked : {servers, Servers({&a_, &b_})}) {  // this process, and another one after it
+    const absl::Status refused = asked->ConnectLeader().status();
+    EXPECT_TRUE(absl::IsUnavailable(refused));
+    EXPECT_THAT(Text(refused), AllOf(HasSubstr(a_.name() + " writes on the old timeline 1"),
+                                     HasSubstr("timeline 2 was seen at " + b_.name())));
+  }
+}
+
+TEST_F(PostgresServersTest, ReadersConnectToTheWritersServerAlone) {
+  const auto servers = Servers({&a_, &b_});
+  EXPECT_TRUE(absl::IsUnavailable(servers->ConnectSame().status())) << "there is no writer yet";
+  const auto writer = servers->ConnectLeader().value();
+  EXPECT_EQ(servers->ConnectSame().value()->lead(), writer->lead());
+  EXPECT_EQ(b_.started(), 1);
+  a_.Say(Server(1, "9"), /*standby=*/false);  // another start of it
+  const absl::Status refused = servers->ConnectSame().status();
+  EXPECT_TRUE(absl::IsUnavailable(refused));
+  EXPECT_THAT(Text(refused), HasSubstr("has another server than"));
+  a_.Say(Server(1, "1"), /*standby=*/false);
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  const auto moved = servers->ConnectLeader().value();
+  EXPECT_EQ(servers->ConnectSame().value()->host(), b_.name());
+}
+
+// A statement would wait for an hour on a server that was replaced. The watch sees the other one.
+TEST_F(PostgresServersTest, AStatementEndsOnceAnotherServerLeads) {
+  const auto servers = Servers({&a_, &b_}, 1, /*watch=*/true);
+  const auto connection = servers->ConnectLeader().value();
+  a_.SetSilent(true);
+  std::atomic<int> asked{0};
+  b_.OnStart([&] {  // it is promoted while the statement waits
+    if (++asked == 2) b_.Say(Server(2, "2"), /*standby=*/false);
+  });
+  const absl::Status left = connection->Execute("hang").status();
+  EXPECT_TRUE(absl::IsUnavailable(left));
+  EXPECT_THAT(Text(left), HasSubstr(b_.name() + " writes on timeline 2"));
+  EXPECT_EQ(servers->ConnectLeader().value()->host(), b_.name());
+}
+
+TEST_F(PostgresServersTest, AServerThatHangsCostsItsTimeOnce) {
+  answer_timeout_ = std::chrono::milliseconds(300);
+  const auto servers = Servers({&a_, &b_});
+  const auto writer = servers->ConnectLeader().value();
+  const auto reader = servers->ConnectSame().value();
+  EXPECT_THAT(Text(writer->Execute("hang").status()), HasSubstr(a_.name() + " did not answer within 0.3 s"));
+  EXPECT_TRUE(reader->broken()) << "it need not wait for the same server";
+  EXPECT_FALSE(servers->ConnectLeader().value()->broken()) << "it answers again";
+}
+
+}  // namespace
+}  // namespace ingot::datapool
