@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Several ranks train a launched run: ranks_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: ranks (one is killed or stopped, and all go on together), ranks_lost (two of three are lost for good).
+Cases: ranks (the leader is killed, and all continue together), ranks_deaths (another rank is killed, or stopped), ranks_lost (two of
+three are lost for good).
 """
 import os
 import pathlib
@@ -11,9 +12,9 @@ from ingot_runs import (SHORT, check, check_run, compare_steps, finish_launched,
                         wait_for_steps)
 
 
-def case_ranks(ingot):
-    """Two ranks train a launched run. If either is killed or stopped, both continue from the last checkpoint."""
-    for rank, sent in ((None, None), (1, signal.SIGKILL), (0, signal.SIGKILL), (1, signal.SIGSTOP)):
+def train_through(ingot, deaths):
+    """Two ranks train a launched run for each death. All continue from the last checkpoint."""
+    for rank, sent in deaths:
         name = "ranks" if sent is None else f"rank-{rank}-{sent.name}"
         settings = ranks_settings(name, **({"scheduler.total_steps": 8} if sent is None else {}))
         steps = settings["scheduler.total_steps"]
@@ -31,12 +32,20 @@ def case_ranks(ingot):
             check("all of trainer ended; they are started again together" in output, output)
             again = compare_steps(trained, ingot.steps_trained(name))
             print(f"rank {rank}: {sent.name}, started again, finished; {again} steps taken again are equal", flush=True)
+
+
+def case_ranks(ingot):
+    train_through(ingot, ((None, None), (0, signal.SIGKILL)))
     settings = dict(SHORT, **{"run.name": "one", "cluster.trainer_ranks": 2})
     code, output = ingot.run("train", settings, timeout=60)
     check(code == 2 and "cluster.trainer_ranks" in output and "ingot launch" in output, output)
     # An error of a rank's own ends the run, without a restart.
     code, output = ingot.run("launch", ranks_settings("wrong", **{"trainer.memory_limit_mb": 1}), timeout=120)
     check(code in (1, 2) and "started again" not in output, output)
+
+
+def case_ranks_deaths(ingot):
+    train_through(ingot, ((1, signal.SIGKILL), (1, signal.SIGSTOP)))
 
 
 def case_ranks_lost(ingot):
@@ -78,4 +87,4 @@ def case_ranks_lost(ingot):
 
 
 if __name__ == "__main__":
-    main(case_ranks, case_ranks_lost)
+    main(case_ranks, case_ranks_deaths, case_ranks_lost)

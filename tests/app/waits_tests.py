@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Stops each role of a launched run in turn: waits_tests.py BINARY SOURCE_DIR. The terminal, a log and `ingot status` then
-name the stopped role and the cause, and the run goes on once the role does. Prints after how many seconds each of them did."""
+"""Stops roles of a launched run in turn: waits_tests.py BINARY SOURCE_DIR [ROLE ...], by default each. The terminal, a log and
+`ingot status` then name the stopped role and the cause, and the run continues once the role does. Prints after how many seconds each of them did."""
 import os
 import pathlib
 import signal
@@ -59,7 +59,7 @@ def main():
             launch = ingot.start("launch", own, output=out)
         try:
             wait_until(lambda: ingot.rows("waits") >= 3, "the first steps", launch)
-            for role in ROLES:
+            for role in sys.argv[3:] or ROLES:
                 took = stop_and_look(ingot, launch, role, out_path, logs)
                 print(f"{role}: named after {took['terminal']:.1f} s on the terminal, {took['log']:.1f} s in a log, "
                       f"{took['status']:.1f} s by ingot status", flush=True)
