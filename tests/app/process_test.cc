@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <functional>
@@ -178,7 +179,7 @@ TEST(DieWithParent, EndsAProcessInALongStepThatTakesNoSignals) {
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, nullptr);
     Child::Ready();
-    for (volatile int64_t i = 0;; i = i + 1) {
+    for (std::atomic<int64_t> i = 0;; ++i) {
     }
   });
   EXPECT_TRUE(child.DiesWithParent());

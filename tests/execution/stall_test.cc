@@ -12,6 +12,7 @@
 
 #include "execution/connect.h"
 #include "execution/e2b_files.h"
+#include "execution/fields.h"
 #include "execution/lane.h"
 #include "execution/test_client.h"
 

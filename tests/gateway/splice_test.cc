@@ -303,7 +303,8 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   const auto call = std::make_shared<ChatCall>(
       core,
       ChatCall::Setup{.call_id = "id", .choice = 0, .request = {}, .episode = episode, .wake = {}, .on_done = {}});
-  ASSERT_TRUE(episode->BeginCall(call, std::chrono::nanoseconds(0)).ok());
+  const auto sequence = episode->BeginCall(call, std::chrono::nanoseconds(0));
+  ASSERT_TRUE(sequence.ok()) << sequence.status();
   Flag looked;
   const auto plan = [&] {
     return episode->FindContinuation(sent, {}, "", [&](const auto&, size_t, const auto&) {
@@ -320,7 +321,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   std::thread finisher([&] {
     looked.WaitAndClear();
     add("finished", "Yes.");
-    episode->EndCall(call, std::chrono::nanoseconds(0));
+    episode->EndCall(call, *sequence, /*used=*/false, std::chrono::nanoseconds(0));
   });
   const Continuation found = plan();
   EXPECT_EQ(found.match.parent, 1);
