@@ -146,9 +146,11 @@ class TreeCopier : public TreeVisitor {
   bool MakeLike(int from, const struct stat& info, int to) const {
     const timespec times[2] = {info.st_atim, info.st_mtim};
     const mode_t mode = info.st_mode & (how_.gives_to.has_value() ? 01777 : 07777);
-    return CopyAttributes(from, to) && fchown(to, OwnerOf(info), GroupOf(info)) == 0 && fchmod(to, mode) == 0 &&
+    return CopyAttributes(from, to) && Gave(fchown(to, OwnerOf(info), GroupOf(info))) && fchmod(to, mode) == 0 &&
            futimens(to, times) == 0;
   }
+  // Whoever is not root keeps what it copies of others.
+  static bool Gave(int result) { return result == 0 || (errno == EPERM && geteuid() != 0); }
   uid_t OwnerOf(const struct stat& info) const { return how_.gives_to.value_or(info.st_uid); }
   gid_t GroupOf(const struct stat& info) const { return how_.gives_to.value_or(info.st_gid); }
 
@@ -156,7 +158,7 @@ class TreeCopier : public TreeVisitor {
     if (S_ISREG(info.st_mode)) return CopyFile(folder, name, info, is_left_out);
     if (S_ISLNK(info.st_mode)) return CopyLink(folder, name, info);
     return mknodat(to_.get(), name.c_str(), info.st_mode, info.st_rdev) == 0 &&
-           fchownat(to_.get(), name.c_str(), OwnerOf(info), GroupOf(info), AT_SYMLINK_NOFOLLOW) == 0 &&
+           Gave(fchownat(to_.get(), name.c_str(), OwnerOf(info), GroupOf(info), AT_SYMLINK_NOFOLLOW)) &&
            fchmodat(to_.get(), name.c_str(), info.st_mode & 07777, 0) == 0;
   }
 
@@ -179,7 +181,7 @@ class TreeCopier : public TreeVisitor {
     target.resize(static_cast<size_t>(size));
     const timespec times[2] = {info.st_atim, info.st_mtim};
     return symlinkat(target.c_str(), to_.get(), name.c_str()) == 0 &&
-           fchownat(to_.get(), name.c_str(), OwnerOf(info), GroupOf(info), AT_SYMLINK_NOFOLLOW) == 0 &&
+           Gave(fchownat(to_.get(), name.c_str(), OwnerOf(info), GroupOf(info), AT_SYMLINK_NOFOLLOW)) &&
            utimensat(to_.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0;
   }
 

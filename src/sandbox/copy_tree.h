@@ -21,7 +21,8 @@ struct TreeCopy {
   bool merges = false;
   // Files of other users are left out: an agent may have linked to one that it cannot read. Empty = none are.
   std::optional<uid_t> only_of = std::nullopt;
-  // Who owns what is made, without its setuid and setgid. Empty = whoever owns the original.
+  // Who owns what is made, without its setuid and setgid. Empty = whoever owns the original,
+  // or this process's user where it is not root.
   std::optional<uid_t> gives_to = std::nullopt;
 };
 

@@ -17,14 +17,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // Makes the folder `name` with the owner and mode of `from`, which is another layer's; nothing of it can be read by links. An agent
-// that closed `from` does not close the way through the copy.
+// that closed `from` does not close the copy to its owner.
 absl::StatusOr<Fd> MakeLike(const Fd& from, int parent, const std::string& name) {
   struct stat info;
   if (fstat(from.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot look at '", name, "' of a layer"));
   Fd made;
   if (mkdirat(parent, name.c_str(), 0700) == 0) made = OpenBelow(parent, name, kOpenFolder);
   if (made.valid() && fchown(made.get(), info.st_uid, info.st_gid) == 0 &&
-      fchmod(made.get(), (info.st_mode & 0777) | 0555) == 0) {
+      fchmod(made.get(), (info.st_mode & 0777) | 0755) == 0) {
     return made;
   }
   return ErrnoStatus(errno, absl::StrCat("cannot make '", name, "' of a layer"));

@@ -214,7 +214,9 @@ absl::Status WorkDir::Fill(const std::string& name, const std::string& source) c
   const Fd files(open(source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!files.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", source));
   INGOT_RETURN_IF_ERROR(Empty(folder, name));
-  return base::Annotate(CopyTree(files.get(), ".", folder.get(), {.gives_to = owner_}), source);
+  const absl::Status copied = CopyTree(files.get(), ".", folder.get(), {.gives_to = owner_});
+  // The files are not the room's, which a DATA_LOSS would blame.
+  return base::Annotate(absl::IsDataLoss(copied) ? absl::UnavailableError(copied.message()) : copied, source);
 }
 
 absl::Status WorkDir::ClearFolder(const std::string& folder, const std::string& inner) const {

@@ -40,7 +40,9 @@ Stat StatOf(const std::string& pid) {
 // Whether an attendant of this process's rooms is stopped.
 bool HasStoppedAttendant() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    Stat stat = StatOf(entry.path().filename());
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    Stat stat = StatOf(name);
     if (stat.name != "attendant" || stat.state != 'T') continue;
     while (stat.parent > 1 && stat.parent != getpid()) stat = StatOf(std::to_string(stat.parent));
     if (stat.parent == getpid()) return true;
