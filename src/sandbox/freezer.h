@@ -45,7 +45,7 @@ class Freezer {
   Freezer& operator=(const Freezer&) = delete;
 
   // Blocks until all processes stand still. UNAVAILABLE: one did not within `patience`, and all run on.
-  absl::StatusOr<StandStill> Freeze(std::chrono::milliseconds patience = std::chrono::seconds(10)) const;
+  absl::StatusOr<StandStill> Freeze(std::chrono::milliseconds patience = std::chrono::seconds(30)) const;
   // False: they were let go meanwhile, as for their end.
   bool IsFrozen() const;
 

@@ -112,6 +112,7 @@ TEST(GatewayService, AnswersInEveryDialectTokenByToken) {
     v1::DialectRequest request;
     request.set_dialect(dialect);
     request.set_episode_id(episode.episode_id());
+    request.set_api_key(episode.api_key());
     request.set_request_json(body);
     request.set_tokens(true);
     grpc::ClientContext context;
