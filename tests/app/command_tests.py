@@ -239,11 +239,11 @@ def pause_behind(wanted, pid, terminal):
 
 def case_progress(binary, _, folder):
     argv = [binary, "simulate", "--order", "windowed", "--workers", "10000", "--steps", "39000", "--groups-per-step", "64"]  # of a second and more
-    # A file that nobody writes stands for a disk that does not answer.
-    for name in ("run", "other"):
-        pathlib.Path(folder, name).mkdir()
-        os.mkfifo(f"{folder}/{name}/config.yaml")
-    os.mkfifo(f"{folder}/silent.jsonl")
+    # A pipe that nobody writes stands for a disk that does not answer. It has no name of its own: a named one is refused.
+    unwritten = [open(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb"))]
+    for name in ("run/config.yaml", "other/config.yaml", "silent.jsonl"):
+        pathlib.Path(folder, name).parent.mkdir(exist_ok=True)
+        os.symlink(f"/proc/{os.getpid()}/fd/{unwritten[0].fileno()}", f"{folder}/{name}")
     run([binary, "init", "trial"], folder)
     waiting = {
         "simulate: windowed": argv, "report reading the run": [binary, "report", "run"], "view: reading run": [binary, "view", "run"],

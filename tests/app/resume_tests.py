@@ -142,16 +142,16 @@ def check_damaged_model(ingot, folder, record):
     """Every command that loads the folder refuses one flipped bit of its weights, and says what to do."""
     weights = folder / "model.safetensors"
     size, out = weights.stat().st_size, f"{ingot.folder}/out"
-    asking = ingot.argv(["eval", folder], {"run.name": "damaged"})[1:]
+    asking = ingot.argv(["eval", folder], {"run.name": "damaged", "eval.tasks": f"{ingot.folder}/one.jsonl"})[1:]
     training = ingot.argv("train", {**SHORT, "run.name": "damaged", "model.path": folder})[1:]
     flip_bit(weights, size - 3)
-    for words in (["serve", folder, "--port", "0"], asking, training, ["model", "export", "--model", folder, "--out", out],
-                  ["model", "merge", "--model", folder, "--with", folder, "--out", out]):
+    for words in (["serve", folder, "--port", "0"], asking, training, ["model", "export", "--model", folder, out],
+                  ["model", "merge", "--model", folder, "--with", folder, out]):
         done = ingot.call(*words)
         said = f"{weights} is damaged: its checksum (XXH3) is "
         check(done.returncode == 1 and said in done.stderr and f"remove {record}" in done.stderr, f"{words}: {done}")
     flip_bit(weights, size - 3)
-    done = ingot.call("model", "export", "--model", folder, "--out", out)
+    done = ingot.call("model", "export", "--model", folder, out)
     check(done.returncode == 0, done)
     shutil.rmtree(out)
 
