@@ -353,7 +353,7 @@ def case_harbor(ingot, folder):
         check(line in lines, f"no line '{line}'")
     for start in ("note strict: doing nothing counts as 0: test.sh exited with 2 and left no reward",
                   "wrong silent: its solution gives 0, not 1: test.sh exited with 3 and left no reward",
-                  "wrong garbled: doing nothing gives no verdict: reward.txt holds 'none'"):
+                  "wrong garbled: doing nothing gives no verdict: test.sh exited with 0: reward.txt holds 'none'"):
         check(any(line.startswith(start) for line in lines), f"no line '{start}..'")
     check(done.returncode == 1, f"exit code {done.returncode}")
     # The run judges as the check did.

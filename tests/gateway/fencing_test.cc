@@ -89,7 +89,7 @@ TEST_F(FencingTest, AStoredRewardCountsWhoseAnswerWasLost) {
 TEST_F(FencingTest, AnAcknowledgedCallIsNeverUnknown) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   TakeOver(episode);
-  const http::Reply answered = Post(b_, ChatOf(episode), Hello(), "");
+  const http::Reply answered = Post(b_, ChatOf(episode), Hello(), episode.api_key());
   ASSERT_EQ(answered.status, 200) << answered.body;
   const std::string path = "/ingot/v1/episodes/" + episode.episode_id() + "/reward";
   const object posted{{"turn", 0}, {"reward", 1}};
@@ -104,13 +104,13 @@ TEST_F(FencingTest, AnEarlierAnswerIsNeverUnknown) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   TakeOver(episode);
   const std::string path = "/s/" + episode.episode_id() + "/v1/responses";
-  const http::Reply first = Post(b_, path, {{"model", "m"}, {"input", "hi"}}, "");
+  const http::Reply first = Post(b_, path, {{"model", "m"}, {"input", "hi"}}, episode.api_key());
   ASSERT_EQ(first.status, 200) << first.body;
   const std::string id(base::ParseJson(first.body).value().at("output").at(0).at("id").as_string());
   const object reference{{"model", "m"},
                          {"input", array{object{{"type", "item_reference"}, {"id", id}},
                                          object{{"role", "user"}, {"content", "and now?"}}}}};
-  const http::Reply late = Post(a_, path, reference, "");
+  const http::Reply late = Post(a_, path, reference, episode.api_key());
   EXPECT_EQ(late.status, 503) << late.body;
   EXPECT_EQ(CodeOf(late), "episode_elsewhere");
 }
@@ -120,20 +120,20 @@ TEST_F(FencingTest, AnEpisodeThatGoesOnIsNeverOver) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   spied_->away = true;
   EXPECT_FALSE(a_.gateway->EndEpisode(EndOf(episode, v1::EPISODE_FAILED)).ok());
-  EXPECT_EQ(CodeOf(Post(a_, ChatOf(episode), Hello(), "")), "pool_unreachable") << "nobody knows";
+  EXPECT_EQ(CodeOf(Post(a_, ChatOf(episode), Hello(), episode.api_key())), "pool_unreachable") << "nobody knows";
   spied_->away = false;
-  EXPECT_EQ(Post(a_, ChatOf(episode), Hello(), "").status, 410) << "it is ending there";
+  EXPECT_EQ(Post(a_, ChatOf(episode), Hello(), episode.api_key()).status, 410) << "it is ending there";
   TakeOver(episode);
-  const http::Reply late = Post(a_, ChatOf(episode), Hello(), "");
+  const http::Reply late = Post(a_, ChatOf(episode), Hello(), episode.api_key());
   EXPECT_EQ(late.status, 503) << late.body;
   EXPECT_EQ(CodeOf(late), "episode_elsewhere");
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), "")), "from gateway-1");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), episode.api_key())), "from gateway-1");
 }
 
 TEST_F(FencingTest, ACallInFlightIsNotToldOfAnEndThatThePoolRefuses) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   a_.author = [](const auto&) { return Say("half of it", /*hold=*/true); };
-  const auto asked = Start(a_, ChatOf(episode), Hello(), "");
+  const auto asked = Start(a_, ChatOf(episode), Hello(), episode.api_key());
   a_.engine->WaitForHeld(1);
   TakeOver(episode);
   EXPECT_EQ(HttpStatusOf(a_.gateway->EndEpisode(EndOf(episode, v1::EPISODE_FAILED)).status()), 503);
@@ -147,13 +147,13 @@ TEST_F(FencingTest, ALimitOfAGatewayThatLostTheEpisodeIsNone) {
   open.mutable_limits()->set_max_calls(1);
   const auto episode = a_.gateway->OpenEpisode(open).value();
   a_.author = [](const auto&) { return Say("half of it", /*hold=*/true); };
-  const auto asked = Start(a_, ChatOf(episode), Hello(), "");
+  const auto asked = Start(a_, ChatOf(episode), Hello(), episode.api_key());
   a_.engine->WaitForHeld(1);
-  EXPECT_EQ(Post(a_, ChatOf(episode), Hello(), "").status, 400) << "its one call is in flight";
+  EXPECT_EQ(Post(a_, ChatOf(episode), Hello(), episode.api_key()).status, 400) << "its one call is in flight";
   TakeOver(episode);
-  EXPECT_EQ(Post(a_, ChatOf(episode), Hello(), "").status, 503);
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), "")), "from gateway-1");
-  EXPECT_EQ(Post(a_, ChatOf(episode), Hello(), "").status, 400);
+  EXPECT_EQ(Post(a_, ChatOf(episode), Hello(), episode.api_key()).status, 503);
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), episode.api_key())), "from gateway-1");
+  EXPECT_EQ(Post(a_, ChatOf(episode), Hello(), episode.api_key()).status, 400);
   a_.engine->Release();
   asked->Finish();
 }
@@ -182,8 +182,8 @@ TEST_F(FencingTest, RequestsAtTheGateOfALostEpisodeGoOn) {
   open.set_runner("agents");
   open.set_can_fork(true);
   const auto episode = a_.gateway->OpenEpisode(open).value();
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), "")), "from gateway");
-  const auto waits = Start(a_, ChatOf(episode), Hello(), "");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), episode.api_key())), "from gateway");
+  const auto waits = Start(a_, ChatOf(episode), Hello(), episode.api_key());
   v1::NextSnapshotRequest next;
   next.set_runner("agents");
   next.set_wait_ms(20'000);
@@ -199,9 +199,9 @@ TEST_F(FencingTest, ARunnerIsNotAskedToEndAnEpisodeThatIsElsewhere) {
   open.set_runner("agents");
   open.set_can_fork(true);
   const auto episode = a_.gateway->OpenEpisode(open).value();
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), episode.api_key())), "from gateway");
   TakeOver(episode);
-  const auto waits = Start(a_, ChatOf(episode), Hello(), "");
+  const auto waits = Start(a_, ChatOf(episode), Hello(), episode.api_key());
   v1::NextSnapshotRequest next;
   next.set_runner("agents");
   while (!waits->exchange->Send().reply.has_value()) {
@@ -249,7 +249,7 @@ TEST_F(FencingTest, ARestartTakesTheEpisodesOfItsOwnRoleAlone) {
   Restart(a_);
   EXPECT_EQ(Stored(own).gateway_token(), 2);
   EXPECT_EQ(Stored(others).gateway_token(), 1) << "nobody asked for it";
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(others), Hello(), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(others), Hello(), others.api_key())), "from gateway");
   EXPECT_EQ(Stored(others).gateway_token(), 2);
 }
 
@@ -266,11 +266,13 @@ TEST_F(FencingTest, AWallClockThatIsSetMovesAndEndsNoEpisode) {
   const auto stays = a_.gateway->OpenEpisode(open).value(), moves = a_.gateway->OpenEpisode(open).value();
   for (const auto jump : {std::chrono::hours(24), -std::chrono::hours(24)}) {
     wall_.SetWall(jump);
-    for (Place* place : {&a_, &b_}) EXPECT_EQ(TextOf(Post(*place, ChatOf(stays), Hello(), "")), "from gateway");
+    for (Place* place : {&a_, &b_})
+      EXPECT_EQ(TextOf(Post(*place, ChatOf(stays), Hello(), stays.api_key())), "from gateway");
     if (Stored(moves).gateway_token() == 1) TakeOver(moves);
     for (Place* place : {&a_, &b_}) place->gateway->Tick();
-    (void)Post(a_, ChatOf(moves), Hello(), "");  // it is told the first time
-    for (Place* place : {&a_, &b_}) EXPECT_EQ(TextOf(Post(*place, ChatOf(moves), Hello(), "")), "from gateway-1");
+    (void)Post(a_, ChatOf(moves), Hello(), moves.api_key());  // it is told the first time
+    for (Place* place : {&a_, &b_})
+      EXPECT_EQ(TextOf(Post(*place, ChatOf(moves), Hello(), moves.api_key())), "from gateway-1");
   }
   EXPECT_EQ(spied_->takes, 1);
   for (const auto& episode : {stays, moves}) EXPECT_EQ(Stored(episode).state(), v1::EPISODE_OPEN);
@@ -297,7 +299,7 @@ TEST_F(FencingTest, AnEpisodeIsTakenOnce) {
 TEST_F(FencingTest, AHealthyGatewayAsksThePoolForRefusalsAlone) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   const int before = spied_->gets;
-  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), "")), "from gateway");
+  EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), episode.api_key())), "from gateway");
   ASSERT_TRUE(Reward(a_, episode, 1).ok());
   EXPECT_EQ(HttpStatusOf(a_.gateway->RewardEpisode(episode.episode_id(), "another", 1, {})), 403);
   ASSERT_TRUE(a_.gateway->EndEpisode(EndOf(episode, v1::EPISODE_FINISHED)).ok());
