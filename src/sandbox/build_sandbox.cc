@@ -34,7 +34,7 @@ constexpr GroupLimits kTotals{.memory_bytes = int64_t{8} << 30, .processes = 409
 constexpr int kWallPatienceMs = 60'000;
 constexpr int kEndPatienceMs = 10'000;
 
-// Programs, and what they need of /etc. A path that is missing is skipped.
+// Programs, and the files of /etc that they need. A path that is missing is skipped.
 constexpr const char* kVisible[] = {"/usr",
                                     "/bin",
                                     "/sbin",

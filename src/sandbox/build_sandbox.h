@@ -25,7 +25,7 @@ namespace ingot::sandbox {
 
 struct BuildProgram {
   std::vector<std::string> argv;       // argv[0] is absolute
-  std::vector<std::string> variables;  // "NAME=value"; those of the proxy are added
+  std::vector<std::string> variables;  // "NAME=value"; the proxy's are added
   std::string scratch;                 // absolute; has var/ and tmp/, and belongs to first_id(). Seen as kBuildScratch
   std::vector<std::string> visible;    // further absolute paths, read-only
 };
@@ -34,7 +34,7 @@ class BuildSandbox {
  public:
   // FAILED_PRECONDITION names what this machine or user lacks. `store`: a folder for locks where /run takes none.
   static absl::StatusOr<BuildSandbox> Make(const std::string& store, const EgressList& hosts);
-  // Waits until every process inside is gone, and kills those that are left.
+  // Waits until every process inside is gone, and kills any that are left.
   ~BuildSandbox();
   BuildSandbox(BuildSandbox&&) = default;
   BuildSandbox& operator=(BuildSandbox&&) = delete;

@@ -82,7 +82,7 @@ class TreeCopier : public TreeVisitor {
  public:
   TreeCopier(int to, const TreeCopy& how) : how_(how), top_(to), to_(fcntl(to, F_DUPFD_CLOEXEC, 3)) {}
 
-  // What it makes stays closed to everybody else until Leave.
+  // A folder that it makes stays closed to everybody else until Leave.
   absl::Status Enter(int parent, const std::string& name, const struct stat& info) override {
     if (depth_ == 0) {
       if (how_.gives_to.has_value() && fchown(top_, geteuid(), getegid()) != 0) return Failure(name);
@@ -149,7 +149,7 @@ class TreeCopier : public TreeVisitor {
     return CopyAttributes(from, to) && Gave(fchown(to, OwnerOf(info), GroupOf(info))) && fchmod(to, mode) == 0 &&
            futimens(to, times) == 0;
   }
-  // Whoever is not root keeps what it copies of others.
+  // A user other than root keeps its copies of others' files.
   static bool Gave(int result) { return result == 0 || (errno == EPERM && geteuid() != 0); }
   uid_t OwnerOf(const struct stat& info) const { return how_.gives_to.value_or(info.st_uid); }
   gid_t GroupOf(const struct stat& info) const { return how_.gives_to.value_or(info.st_gid); }
@@ -209,7 +209,7 @@ class TreeCopier : public TreeVisitor {
 
   const TreeCopy how_;
   const int top_;
-  Fd to_;  // what becomes the current folder
+  Fd to_;  // the copy of the current folder
   int64_t depth_ = 0;
   std::vector<std::string> path_;  // of the current folder
   std::map<std::pair<dev_t, ino_t>, std::string> copies_;

@@ -21,13 +21,13 @@ struct TreeCopy {
   bool merges = false;
   // Files of other users are left out: an agent may have linked to one that it cannot read. Empty = none are.
   std::optional<uid_t> only_of = std::nullopt;
-  // Who owns what is made, without its setuid and setgid. Empty = whoever owns the original,
+  // The owner of the copies, without its setuid and setgid. Empty = whoever owns the original,
   // or this process's user where it is not root.
   std::optional<uid_t> gives_to = std::nullopt;
 };
 
 // `from`: a folder in `parent`, or a path and AT_FDCWD; nobody changes it. `to`: a folder that nobody else can enter until the
-// end. It gets mode, times and attributes too. The errors of a disk or a process without room are those of ErrnoStatus.
+// end. It gets mode, times and attributes too. The errors of a disk or a process without room are as of ErrnoStatus.
 // DATA_LOSS: the files themselves are at fault, and a second try is none. After an error `to` is in no defined state.
 absl::Status CopyTree(int parent, const std::string& from, int to, const TreeCopy& how);
 

@@ -1,4 +1,4 @@
-// Files of a room without a name: unlinked ones, and those of O_TMPFILE. They use disk as long as a process holds them, and no walk
+// Files of a room without a name: unlinked ones, and files opened with O_TMPFILE. They use disk as long as a process holds them, and no walk
 // through folders meets them. Found are those that the room's processes have open (each thread's table) or mapped without a
 // descriptor. Files in memory (memfd, /dev/shm) do not count: they are the memory limit's. A file that is only in flight, in a
 // message between two sockets, can be neither seen nor sized; the descriptors in flight are counted in its place.

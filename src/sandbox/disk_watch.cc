@@ -18,7 +18,7 @@ constexpr int kMostLooksInFlight = 3;
 // Folders that come and go meanwhile are no error.
 class TreeCounter : public TreeVisitor {
  public:
-  // `opens`: also counts what is in folders that their user has closed.
+  // `opens`: also counts the content of folders that their user has closed.
   TreeCounter(const DiskLimits& limits, bool opens, const DeletedFiles& deleted)
       : limits_(limits), opens_(opens), bytes_(deleted.bytes), files_(deleted.files) {}
 

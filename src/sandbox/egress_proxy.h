@@ -5,7 +5,7 @@
 //   GET http://HOST[:PORT]/..   one request, and HEAD; then the connection ends
 //
 // The client is a stranger: heads are at most 16 KiB and must come within 30 s, connections are at most 64 at a time (further ones
-// wait), a connection on which nothing moves for five minutes ends. What is refused gets 403 with a reason.
+// wait), a connection on which nothing moves for five minutes ends. A refused request gets 403 with a reason.
 //
 // A thread accepts, and each connection has one. The destructor ends them all at once.
 #pragma once
@@ -33,7 +33,7 @@ class EgressProxy {
   EgressProxy(const EgressProxy&) = delete;
   EgressProxy& operator=(const EgressProxy&) = delete;
 
-  // What clients asked for in vain, each once, at most 16: "pypi.org:443" if the list does not have it, with the reason behind
+  // Hosts that clients asked for in vain, each once, at most 16: "pypi.org:443" if the list does not have it, with the reason behind
   // it otherwise.
   std::vector<std::string> Refused() const;
   // Listed hosts that could not be connected to, each once with the reason, at most 16.

@@ -98,7 +98,7 @@ absl::StatusOr<std::string> DigestOf(const std::string& layout) {
   return std::string(digest->get_string());
 }
 
-// What a registry names by `name` now.
+// The image that a registry names by `name` now.
 absl::StatusOr<std::string> AskRegistry(const std::string& name, const ImageTools& tools) {
   INGOT_ASSIGN_OR_RETURN(
       const std::string output,

@@ -76,7 +76,7 @@ absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageT
   return "oci-archive:" + archive;
 }
 
-// What the build asked the network for in vain; empty = nothing.
+// Hosts that the build asked for in vain; empty = nothing.
 std::string AskedInVain(const EgressProxy& proxy) {
   const std::vector<std::string> refused = proxy.Refused(), unreached = proxy.Unreached();
   std::string text;

@@ -208,7 +208,8 @@ void WriteShards(const std::string& folder) {
   const ModelConfig config = testing::SmallConfig("qwen3");
   std::map<std::string, at::Tensor> halves[2];
   std::map<std::string, std::string> files;
-  for (const auto& [name, tensor] : testing::RandomParameters(config, 3, at::kFloat).tensors()) {
+  const auto parameters = testing::RandomParameters(config, 3, at::kFloat);
+  for (const auto& [name, tensor] : parameters.tensors()) {
     const int half = static_cast<int>(files.size() % 2);
     halves[half][name] = tensor;
     files[name] = ShardFile("model", half, 2);
