@@ -71,7 +71,8 @@ using Response = http::response<http::string_body>;
 
 Request RequestFor(const HttpPost& post, const Address& address) {
   Request request(http::verb::post, address.target, 11);
-  request.set(http::field::host, address.host);
+  const bool is_ipv6 = address.host.find(':') != std::string::npos;
+  request.set(http::field::host, is_ipv6 ? absl::StrCat("[", address.host, "]") : address.host);
   request.set(http::field::content_type, "application/json");
   request.set(http::field::accept, "application/json");
   request.set(http::field::user_agent, "ingot");

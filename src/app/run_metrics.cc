@@ -29,6 +29,8 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeMetrics(const
   options.tls_certificate = config.http.tls_certificate;
   options.tls_key = config.http.tls_key;
   options.allow_plaintext = config.http.allow_plaintext;
+  options.allow_hosts = config.http.allow_hosts;
+  options.allow_origins = config.http.allow_origins;
   INGOT_ASSIGN_OR_RETURN(std::string key, gateway::ReadAdminKey(config.gateway));
   auto address = MetricsEndpoint::AtAddress(std::move(options), std::move(key), text);
   if (!address.ok()) return base::Annotate(address.status(), "metrics.port");

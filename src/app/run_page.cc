@@ -74,6 +74,7 @@ http::Options WithConfig(http::Options options, const RunConfig& config) {
   };
   add(config.http.allow_hosts, options.allow_hosts);
   add(config.http.allow_origins, options.allow_origins);
+  if (!config.gateway.public_url.empty()) options.allow_hosts.emplace_back(http::HostOfUrl(config.gateway.public_url));
   return options;
 }
 

@@ -158,7 +158,7 @@ void Episode::FinishReward(const v1::RewardEpisodeRequest& started, bool stored)
 
 bool Episode::lacks_reward() const {
   base::MutexLock lock(mu_);
-  return state_ == State::kOpen && !Rewarded();
+  return state_ == State::kOpen && !earned_.has_reward();
 }
 
 void Episode::NoteStored(const v1::Episode& stored) {

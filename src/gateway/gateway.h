@@ -206,6 +206,8 @@ class Gateway {
   // Episodes that other gateways took from this one, so far. One that is lost between its placing and its use is no unknown
   // one.
   int64_t Losses() const;
+  // Whether this gateway has the open episode in memory.
+  bool IsHere(const std::string& episode_id);
   absl::StatusOr<std::string> PlaceByKey(const std::string& key);
   struct KeyPlace {
     std::string role;           // that answers that it serves the episode of the key; empty: none does
@@ -271,7 +273,9 @@ class Gateway {
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);  // Episode::key_hash, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                      // hashes of keys
   Incarnations incarnations_ ABSL_GUARDED_BY(mu_);
-  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);   // ids of episodes that Tick is ending
+  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);  // ids of episodes that Tick is ending
+  // Ends that were asked for while the pool could not tell whether the episode has a reward. Tick asks again.
+  std::map<std::string, Episode::AskedEnd> unread_ends_ ABSL_GUARDED_BY(mu_);
   int64_t losses_ ABSL_GUARDED_BY(mu_) = 0;             // Losses()
   std::set<std::string> placing_ ABSL_GUARDED_BY(mu_);  // ids of episodes that are looked for, or taken
   // Gateways that did not answer, by role: until then they are not asked again, and their episodes are taken over.

@@ -166,7 +166,13 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
                                                     const Episode::AskedEnd& asked, bool free_key) {
   const auto patience = base::FromSeconds(core_.options.end_wait_s);
   const bool finishes = asked.state == v1::EPISODE_FINISHED && !asked.unless_rewarded.has_value();
-  if (finishes || asked.finish_if_judged) INGOT_RETURN_IF_ERROR(ReadReward(episode));
+  if (finishes || asked.finish_if_judged) {
+    if (const absl::Status read = ReadReward(episode); !read.ok()) {
+      base::MutexLock lock(mu_);
+      if (asked.finish_if_judged && !episode->taken()) unread_ends_.insert_or_assign(episode->id(), asked);
+      return read;
+    }
+  }
   absl::StatusOr<Episode::End> started = episode->StartEnd(asked, patience);
   if (!started.ok()) return Confirmed(episode, started.status());
   Episode::End end = *std::move(started);
@@ -202,6 +208,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
 
 void Gateway::Remove(const std::shared_ptr<Episode>& episode, Ended ended, bool free_key) {
   base::MutexLock lock(mu_);
+  unread_ends_.erase(episode->id());
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());
   RememberEnd(episode->key_hash(), std::move(ended), free_key);
@@ -249,6 +256,8 @@ void Gateway::EndIdle() {
       if (ending_.contains(id) || episode->taken()) continue;
       if (auto unfinished = episode->unfinished_end()) {
         due.push_back({episode, unfinished->asked, unfinished->tries});
+      } else if (const auto unread = unread_ends_.find(id); unread != unread_ends_.end()) {
+        due.push_back({episode, unread->second});
       } else {
         const double limit = episode->session() ? core_.options.session_idle_s : core_.options.episode_idle_s;
         const bool late = episode->past_deadline(now);

@@ -42,6 +42,9 @@ absl::Status Gateway::CheckServed(const std::shared_ptr<Episode>& episode) {
   get.set_episode_id(episode->id());
   const auto stored = core_.parts.pool->GetEpisode(get);
   if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // its group was deleted: nobody serves it
+  if (absl::IsDataLoss(stored.status())) {
+    return base::Annotate(stored.status(), "whether this gateway still serves the episode");
+  }
   if (!stored.ok()) {
     return ApiError(503, "pool_unreachable", "",
                     absl::StrCat("the pool does not tell whether this gateway still serves episode ", episode->id(),

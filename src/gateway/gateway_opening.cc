@@ -186,7 +186,7 @@ absl::Status Gateway::TakeAbandoned(const std::string& runner, const std::string
       INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
       for (const v1::Episode& episode : page.episodes()) {
         if (episode.runner() != runner || episode.incarnation() == incarnation) continue;
-        if (episode.gateway() == core_.parts.name) continue;
+        if (episode.gateway() == core_.parts.name && IsHere(episode.episode_id())) continue;
         const absl::Status taken = Take(episode);
         if (!absl::IsFailedPrecondition(taken)) INGOT_RETURN_IF_ERROR(taken);
       }
@@ -357,6 +357,9 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   ++core_.counters.episodes_opened;
   base::MutexLock lock(mu_);
   --opening_;
+  // A repeated opening may have found the record in the pool meanwhile, and taken it under a later token.
+  const auto taken = by_id_.find(episode->id());
+  if (taken != by_id_.end() && taken->second->gateway_token() > episode->gateway_token()) return taken->second;
   by_id_[episode->id()] = episode;
   by_key_[episode->key_hash()] = episode;
   return episode;

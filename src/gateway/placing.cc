@@ -22,6 +22,7 @@ constexpr int kTries = 3;                    // to take an episode over that oth
 std::shared_ptr<Episode> Gateway::UnlessTaken(const std::shared_ptr<Episode>& episode) {
   if (!episode->taken()) return episode;
   ++losses_;
+  unread_ends_.erase(episode->id());
   const auto by_id = by_id_.find(episode->id());
   if (by_id != by_id_.end() && by_id->second == episode) by_id_.erase(by_id);
   const auto by_key = by_key_.find(episode->key_hash());
@@ -37,6 +38,11 @@ std::shared_ptr<Episode> Gateway::FindOpen(const std::string& episode_id) {
 std::shared_ptr<Episode> Gateway::FindOpenByHash(const std::string& key_hash) {
   const auto found = by_key_.find(key_hash);
   return found == by_key_.end() ? nullptr : UnlessTaken(std::shared_ptr<Episode>(found->second));
+}
+
+bool Gateway::IsHere(const std::string& episode_id) {
+  base::MutexLock lock(mu_);
+  return FindOpen(episode_id) != nullptr;
 }
 
 int64_t Gateway::Losses() const {

@@ -22,6 +22,12 @@ std::chrono::nanoseconds AgeOf(const v1::EpisodeTree& tree) {
   return std::chrono::nanoseconds(reached - opened);
 }
 
+// An error of the pool, such as a full disk, after which an episode may be read and served as before.
+bool IsPassing(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) ||
+         absl::IsCancelled(status) || absl::IsAborted(status);
+}
+
 }  // namespace
 
 absl::Status Gateway::Recover(const std::string& gone) {
@@ -39,7 +45,9 @@ absl::Status Gateway::Recover(const std::string& gone) {
       for (const v1::Episode& episode : page.episodes()) {
         const std::string role = RoleOfGateway(episode.gateway());
         const bool stays = std::find(elsewhere.begin(), elsewhere.end(), role) != elsewhere.end();
-        if (!alone && (stays || episode.gateway() == core_.parts.name)) continue;
+        // A take that the pool stored although its answer was lost has this gateway's name, and nobody serves the episode.
+        const bool own_name = episode.gateway() == core_.parts.name;
+        if (!alone && (own_name ? IsHere(episode.episode_id()) : stays)) continue;
         const absl::Status status = alone ? GoOnAlone(episode.episode_id()) : Take(episode);
         if (!alone && absl::IsFailedPrecondition(status)) continue;  // it has ended, or another gateway was faster
         ++(status.ok() ? taken : lost);
@@ -54,7 +62,7 @@ absl::Status Gateway::Recover(const std::string& gone) {
 }
 
 absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& why) {
-  if (absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why)) return why;  // it may be read later
+  if (IsPassing(why)) return why;  // it may be read later
   INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode.episode_id(),
             why.ToString());
   v1::EndEpisodeRequest end;
@@ -64,6 +72,7 @@ absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& 
   end.set_detail(absl::StrCat("its gateway could not read it: ", why.message()));
   end.set_ended_unix_ns(core_.parts.clock->UnixNanos());
   const absl::Status ended = core_.parts.pool->EndEpisode(end);
+  if (IsPassing(ended)) return ended;
   if (!ended.ok()) INGOT_LOG(error, "its end is not stored: {}", ended.ToString());
   return absl::OkStatus();
 }

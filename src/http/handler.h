@@ -44,7 +44,7 @@ struct Reply {
   std::string content_type = "application/json";
   Fields fields = {};  // further headers
   std::string body = {};
-  // Called at most once, on any thread, where the client has certainly not read this answer: it left before, the bytes could
+  // Called at most once, on any thread, where the client has most likely not read this answer: it left before, the bytes could
   // not be written, or it reset the connection within seconds, before another request. It must not block. For an answer that
   // made something which only its reader can end. Whoever drops an unsent Reply calls it (DropReply). Null = nothing to do.
   std::function<void()> unread = nullptr;

@@ -13,10 +13,20 @@ namespace {
 constexpr char kAny[] = "*";
 constexpr size_t kMostShown = 100;
 
-std::vector<std::string> LowerCase(const std::vector<std::string>& words) {
-  std::vector<std::string> lower;
-  for (const std::string& word : words) lower.push_back(absl::AsciiStrToLower(word));
-  return lower;
+// As people write them: with a scheme and a port, or not.
+std::vector<std::string> HostsOf(const std::vector<std::string>& names) {
+  std::vector<std::string> hosts;
+  for (const std::string& name : names) hosts.emplace_back(HostOfUrl(absl::AsciiStrToLower(name)));
+  return hosts;
+}
+
+std::vector<std::string> OriginsOf(const std::vector<std::string>& names) {
+  std::vector<std::string> origins;
+  for (const std::string& name : names) {
+    origins.push_back(absl::AsciiStrToLower(name));
+    if (origins.back().ends_with('/')) origins.back().pop_back();
+  }
+  return origins;
 }
 
 bool Has(const std::vector<std::string>& words, std::string_view word) {
@@ -33,6 +43,7 @@ bool IsAddress(std::string_view host) {
 
 std::string_view HostOf(std::string_view authority) {
   if (authority.starts_with('[')) return authority.substr(1, std::min(authority.find(']'), authority.size()) - 1);
+  if (std::count(authority.begin(), authority.end(), ':') > 1) return authority;  // an IPv6 address without brackets
   std::string_view host = authority.substr(0, authority.find(':'));
   if (host.ends_with('.')) host.remove_suffix(1);
   return host;
@@ -45,7 +56,7 @@ std::string_view HostOfUrl(std::string_view url) {
 }
 
 SiteCheck::SiteCheck(const Options& options)
-    : hosts_(LowerCase(options.allow_hosts)), origins_(LowerCase(options.allow_origins)) {
+    : hosts_(HostsOf(options.allow_hosts)), origins_(OriginsOf(options.allow_origins)) {
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(options.host, error);
   const bool is_file = !options.unix_socket.empty();  // no browser opens one
@@ -54,7 +65,9 @@ SiteCheck::SiteCheck(const Options& options)
 }
 
 bool SiteCheck::IsOwn(std::string_view host) const {
-  return host == "localhost" || host.ends_with(".localhost") || Has(hosts_, host) || IsAddress(host);
+  static const std::vector<std::string> loopback = {"localhost", "localhost.localdomain", "ip6-localhost",
+                                                    "ip6-loopback"};
+  return Has(loopback, host) || host.ends_with(".localhost") || Has(hosts_, host) || IsAddress(host);
 }
 
 std::optional<Refusal> SiteCheck::Check(const RequestHead& head) const {

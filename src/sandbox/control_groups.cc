@@ -84,7 +84,7 @@ absl::Status ControlGroups::FindVersion2() {
   INGOT_ASSIGN_OR_RETURN(const std::string own, MakeRoomsGroup(tree_, folder));
   // A group with processes of its own passes no controller on, unless it is the root: they move into a leaf.
   if (!WriteGroupFile(folder + "/cgroup.subtree_control", all).ok()) {
-    const std::string leaf = folder + "/ingot-main";
+    const std::string leaf = absl::StrCat(folder, base::View(kLeafGroup));
     if (!MakeGroup(tree_, leaf) && errno != EEXIST) {
       return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", leaf));
     }

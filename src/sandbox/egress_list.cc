@@ -32,6 +32,7 @@ constexpr Block kBlocks[] = {
     {0x64400000, 10, AddressKind::kPrivate},  // carrier-grade NAT
     {0xc0000000, 24, AddressKind::kPrivate},  // protocol assignments
     {0xc6120000, 15, AddressKind::kPrivate},  // benchmarks
+    {0xa83f8110, 32, AddressKind::kLocal},    // the host of a virtual machine at Azure
     {0xe0000000, 4, AddressKind::kLocal},     // multicast
     {0xf0000000, 4, AddressKind::kLocal},     // reserved, broadcast
 };

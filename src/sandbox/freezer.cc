@@ -38,11 +38,18 @@ bool Freezer::IsFrozen() const {
   return false;
 }
 
+bool Freezer::IsLetGo() const {
+  char state[16] = {};
+  const ssize_t size = pread(state_.get(), state, sizeof(state) - 1, 0);
+  return size > 0 && std::string_view(state).starts_with(version_ == 2 ? "0" : "THAWED");
+}
+
 absl::StatusOr<StandStill> Freezer::Freeze(std::chrono::milliseconds patience) const {
   if (!Set(true)) return ErrnoStatus(errno, absl::StrCat("cannot write ", folder_, StateFile(version_)));
   StandStill still(*this);
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!IsFrozen()) {
+    if (IsLetGo()) return absl::UnavailableError("the command ended while the snapshot began: take it again");
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::UnavailableError(absl::StrCat("a process of the room did not stand still within ", patience.count(),
                                                  " ms, as one that waits for a disk: try the snapshot again (", folder_,

@@ -58,6 +58,8 @@ class Freezer {
   friend class StandStill;
   explicit Freezer(int version) : version_(version) {}
   bool Set(bool frozen) const;
+  // Whoever ends the commands let them run after Set(true).
+  bool IsLetGo() const;
 
   const int version_;
   std::string folder_;

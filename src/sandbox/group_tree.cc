@@ -93,6 +93,12 @@ void RemoveStaleGroups(const std::string& folder) {
   }
 }
 
+// An earlier object of this process may have moved it into a leaf, below which groups would nest without an end.
+std::string WithoutLeaf(std::string path, const std::string& controller) {
+  while (controller.empty() && path.ends_with(kLeafGroup)) path.resize(path.size() - kLeafGroup.size());
+  return path.empty() ? "/" : path;
+}
+
 }  // namespace
 
 absl::Status WriteGroupFile(const std::string& path, const std::string& value) {
@@ -109,7 +115,7 @@ absl::StatusOr<std::string> OwnGroup(const GroupTree& tree, const std::string& c
     return std::find(each.options.begin(), each.options.end(), controller) != each.options.end();
   });
   const auto path = OwnPath(tree.root, controller);
-  if (mount != mounts.end() && path.has_value()) return OwnFolder(*mount, *path);
+  if (mount != mounts.end() && path.has_value()) return OwnFolder(*mount, WithoutLeaf(*path, controller));
   return absl::FailedPreconditionError(
       controller.empty() ? "it is not mounted" : absl::StrCat("the controller ", controller, " is not mounted"));
 }

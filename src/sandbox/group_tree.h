@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -20,6 +21,8 @@ struct GroupTree {
 };
 
 inline constexpr char kCommandsGroup[] = "commands";
+// Below OWN, with version 2: this process, where OWN may hold none.
+inline constexpr std::string_view kLeafGroup = "/ingot-main";
 
 // The folder OWN. `controller`: of version 1; empty = of version 2. FAILED_PRECONDITION: it is not mounted.
 absl::StatusOr<std::string> OwnGroup(const GroupTree& tree, const std::string& controller);

@@ -66,6 +66,10 @@ absl::Status CheckNoLinks(const ImageSource& source) {
     if (type == fs::file_type::regular || type == fs::file_type::directory) continue;
     return absl::InvalidArgumentError(absl::StrCat("the layout ", source.path, " has a link or a special file"));
   }
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot look through the layout ", source.path, ": ", error.message()));
+  }
   return absl::OkStatus();
 }
 

@@ -274,7 +274,9 @@ absl::StatusOr<Outcome> LocalRoom::Run(const Command& command, const Limits& lim
   }
   {
     base::MutexLock lock(mu_);
-    runs_ = has_companions_ = false;
+    runs_ = false;
+    // They end with a command that ran, not with one that could not start.
+    if (!outcome.ok() || failure.step == LaunchStep::kNone) has_companions_ = false;
   }
   if (outcome.ok() && failure.step != LaunchStep::kNone) return NotStarted(failure, command);
   return outcome;
@@ -291,11 +293,18 @@ bool LocalRoom::MayHaveChanged(const Command& command) const {
       places.push_back(absl::StrCat(folder, "/", name));
   }
   std::error_code none;
+  // A pristine room has the image as it was, but for one folder.
+  const auto is_of_image = [&](const std::string& place) {
+    if (image_.empty() || !fs::exists(image_ + PlaceIn(image_, place), none)) return false;
+    if (!options_.is_pristine) return true;
+    return !options_.kept_folder.empty() &&
+           PlaceIn(image_, place).starts_with(PlaceIn(image_, options_.kept_folder) + "/");
+  };
   return std::any_of(places.begin(), places.end(), [&](const std::string& place) {
     const auto is_below = [&](const std::string& folder) { return place.starts_with(folder + "/"); };
     const bool is_bound = std::any_of(options_.binds.begin(), options_.binds.end(),
                                       [&](const Bind& bind) { return bind.folder == "work" && is_below(bind.at); });
-    return is_bound || is_below(path_) || (!image_.empty() && fs::exists(image_ + PlaceIn(image_, place), none));
+    return is_bound || is_below(path_) || is_of_image(place);
   });
 }
 

@@ -155,7 +155,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
   if (moves) {
     if (filled.ok()) layers_ = snapshot->layers;  // all of them, if they could not be merged
     INGOT_RETURN_IF_ERROR(AsRoomFault(filled));
-    INGOT_RETURN_IF_ERROR(AsRoomFault(MakeUpper()));
+    INGOT_RETURN_IF_ERROR(MakeUpper());
     INGOT_RETURN_IF_ERROR(Open());
   }
   INGOT_RETURN_IF_ERROR(AsRoomFault(filled));

@@ -177,7 +177,7 @@ class Room {
   // path leaves work/. A text that begins with "#!" becomes executable.
   virtual absl::Status WriteFile(const std::string& relative, std::string_view content) = 0;
 
-  // Reads work/`relative`. NOT_FOUND; RESOURCE_EXHAUSTED above `limit_bytes`; INVALID_ARGUMENT: no regular file.
+  // Reads work/`relative`. NOT_FOUND; OUT_OF_RANGE above `limit_bytes`; INVALID_ARGUMENT: no regular file.
   virtual absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) = 0;
 
   // Makes an empty folder beside work/, which no process of the room has used, and returns its path inside.

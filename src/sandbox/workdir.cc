@@ -173,7 +173,7 @@ absl::StatusOr<std::string> WorkDir::ReadBelow(const Fd& base, const std::string
     if (got == 0) return content;
     content.append(buffer, static_cast<size_t>(got));
     if (static_cast<int64_t>(content.size()) > limit_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(relative, " is longer than ", limit_bytes, " bytes"));
+      return absl::OutOfRangeError(absl::StrCat(relative, " is longer than ", limit_bytes, " bytes"));
     }
   }
 }

@@ -45,7 +45,7 @@ class WorkDir {
   // the path leaves work/. A text that begins with "#!" becomes executable.
   absl::Status WriteFile(const std::string& relative, std::string_view content) const;
 
-  // Reads work/`relative`. NOT_FOUND; RESOURCE_EXHAUSTED above `limit_bytes`; INVALID_ARGUMENT if it is no regular
+  // Reads work/`relative`. NOT_FOUND; OUT_OF_RANGE above `limit_bytes`; INVALID_ARGUMENT if it is no regular
   // file: a pipe would block, and a link could lead to a file that the agent may not read.
   absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) const;
 

@@ -86,6 +86,7 @@ TEST_F(DeletedFilesTest, AnUnlinkedFileCountsOnceForAllWhoHoldIt) {
     const int fd = Deleted();
     if (dup(fd) < 0) _exit(1);
     if (fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       while (true) pause();
     }
   });

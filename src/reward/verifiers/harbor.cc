@@ -200,7 +200,7 @@ class HarborVerifier final : public Verifier {
         absl::IsPermissionDenied(status)) {
       return "";
     }
-    if (absl::IsResourceExhausted(status)) return absl::InternalError(status.message());  // it is no reward
+    if (absl::IsOutOfRange(status)) return absl::InternalError(status.message());  // it is no reward
     return base::Annotate(status, "the reward of test.sh");
   }
 

@@ -281,12 +281,19 @@ TEST_P(SnapshotAttackTest, AnArchiveHasNothingThatTheAgentCouldNotRead) {
                                 {"SIBLING_WORK", ""},
                                 {"TASKS", ""},
                                 {"RUNS", ""},
+                                {"SHOWN", ""},
+                                {"IPC_KEY", "0"},
                                 {"OUTSIDE", secret}},
                         .working_dir = room->work(),
                         .stdin_text = ""};
   Cancellation cancel;
-  std::thread runner([&] { (void)room->Run(command, Limits{}, &cancel); });
-  while (!room->ReadFile("begun", 1).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::atomic<bool> has_ended = false;
+  std::thread runner([&] {
+    const auto outcome = room->Run(command, Limits{}, &cancel);
+    has_ended = true;
+    EXPECT_TRUE(!outcome.ok() || cancel.cancelled()) << outcome->err;
+  });
+  while (!has_ended && !room->ReadFile("begun", 1).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   for (int i = 0; i < 6; ++i) {
     const auto snapshot = room->TakeSnapshot();
     EXPECT_TRUE(snapshot.ok()) << snapshot.status();
