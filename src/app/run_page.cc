@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "gateway/options.h"
+#include "http/site_check.h"
 #include "trainer/branch_advantage.h"
 #include "trainer/group_rows.h"
 

@@ -130,6 +130,34 @@ TEST_F(FencingTest, AnEpisodeThatGoesOnIsNeverOver) {
   EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), episode.api_key())), "from gateway-1");
 }
 
+TEST_F(FencingTest, ATakeWhoseAnswerIsLostIsFinished) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  spied_->lost_takes = 1;
+  EXPECT_FALSE(b_.gateway->Recover("gateway").ok());
+  EXPECT_EQ(Tree(episode.episode_id()).episode().gateway(), b_name());
+  ASSERT_TRUE(b_.gateway->Recover("gateway").ok());
+  v1::ServesRequest question;
+  question.set_episode_id(episode.episode_id());
+  EXPECT_EQ(b_.gateway->Serves(question).episode_id(), episode.episode_id());
+}
+
+TEST_F(FencingTest, AnAbandonedEpisodeIsEndedOnceThePoolIsBack) {
+  v1::EpisodeOpenRequest open;
+  open.set_runner("agents");
+  open.set_incarnation("first");
+  const auto episode = a_.gateway->OpenEpisode(open).value();
+  spied_->away = true;
+  open.set_incarnation("second");
+  ASSERT_TRUE(a_.gateway->OpenEpisode(open).ok());
+  EXPECT_EQ(Stored(episode).state(), v1::EPISODE_OPEN);
+  spied_->away = false;
+  a_.gateway->Tick();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (Stored(episode).state() == v1::EPISODE_OPEN && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  EXPECT_EQ(Stored(episode).state(), v1::EPISODE_FENCED);
+}
+
 TEST_F(FencingTest, ACallInFlightIsNotToldOfAnEndThatThePoolRefuses) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   a_.author = [](const auto&) { return Say("half of it", /*hold=*/true); };

@@ -42,7 +42,10 @@ class SpiedPool final : public datapool::Client {
   }
   absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) override {
     ++takes;
-    return pool_.TakeEpisode(request);
+    auto taken = pool_.TakeEpisode(request);
+    if (lost_takes == 0) return taken;
+    --lost_takes;
+    return absl::UnavailableError("the answer is lost");
   }
   absl::Status GradeGroup(const v1::GradeGroupRequest& request) override { return pool_.GradeGroup(request); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
@@ -68,6 +71,7 @@ class SpiedPool final : public datapool::Client {
   absl::Status fails() const { return away ? absl::UnavailableError("the pool is away") : absl::OkStatus(); }
 
   std::atomic<int> takes = 0, gets = 0;
+  std::atomic<int> lost_takes = 0;               // so many are stored, and their answers are lost
   std::atomic<bool> away = false;                // reads and ends fail
   std::optional<v1::ListEpisodesResponse> page;  // the answer to ListEpisodes; nullopt = the pool's
 
