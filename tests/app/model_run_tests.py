@@ -115,7 +115,7 @@ def check_logits_types(ingot, base):
 
 def write_narrow_norms(source, out):
     """A copy of a folder in fp32 whose norms are bf16."""
-    shutil.copytree(source, out)
+    shutil.copytree(source, out, ignore=shutil.ignore_patterns("state.json"))
     header, values = tensors(source / "model.safetensors")
     body = b""
     for name, numbers in values.items():
