@@ -56,6 +56,7 @@ bool IsOfEarlierFormat(const json::value& state) {
 // Whether a text without an intact seal is a record all the same: others write files of these names too. A flipped bit leaves one
 // of the words.
 bool IsOurs(const std::string& name, std::string_view text) {
+  if (text.empty()) return true;  // cut off
   if (name == kCheckpointState) return IsCheckpoints(text);
   return text.find("\"xxh3\"") != std::string_view::npos || text.starts_with("{\"files\"");
 }

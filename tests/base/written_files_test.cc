@@ -97,6 +97,16 @@ TEST_F(WrittenFilesTest, AFlippedBitOfTheRecordIsRefused) {
   }
 }
 
+TEST_F(WrittenFilesTest, FilesOfTheseNamesThatOthersWroteAreNoRecord) {
+  for (const char* const name : {kChecksums, kCheckpointState}) {
+    for (const char* const text : {R"({"model.safetensors": "sha256:0123"})", R"({"loss": NaN})", "{}\n{}\n"}) {
+      Write(name, text);
+      EXPECT_TRUE(Check().ok()) << name << ": " << Check();
+    }
+    fs::remove(dir_ + "/" + name);
+  }
+}
+
 TEST_F(WrittenFilesTest, AFolderWithoutARecordIsNotCompared) {
   EXPECT_TRUE(Check().ok());
   EXPECT_TRUE(CheckWritten(dir_ + "/model.safetensors", "other").ok());
