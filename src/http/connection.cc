@@ -1,5 +1,6 @@
 #include "http/connection.h"
 
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -326,7 +327,11 @@ LoopTask<bool> Connection::WriteReply(Reply reply, unsigned version, bool keep_a
 bool Connection::IsReset() {
   char byte = 0;
   const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
+  if (got < 0) return errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
+  // A client that closed before the answer came has sent its end first, which hides the reset that the answer met.
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  return getsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
 }
 
 // Nearly always the system takes all bytes at once: then there is nothing to wait for, and no deadline to set.

@@ -199,7 +199,8 @@ LoopTask<Connection::Next> Connection::ReadRequest(Request& request, BodyCharge&
     if (served_ && !place_->Set(Stage::kIdle)) co_return Next::kClose;
     const error_code error = co_await WaitForRequest();
     const auto unread = std::exchange(unread_, nullptr);
-    if (unread && error == asio::error::connection_reset && Clock::now() < unread_until_) unread();
+    const bool is_reset = error == asio::error::connection_reset || (error == asio::error::eof && IsReset());
+    if (unread && is_reset && Clock::now() < unread_until_) unread();
     if (error) co_return Next::kClose;
   }
   unread_ = nullptr;
