@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/fd.h"
 #include "base/file.h"
 
 namespace ingot::base {
@@ -18,20 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 absl::Status Failed(const std::string& what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));

@@ -10,24 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/fd.h"
 #include "base/file.h"
 
 namespace ingot::trainer {
 namespace {
 
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
+using base::Fd;
 
 absl::Status Failed(const std::string& what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
