@@ -60,7 +60,7 @@ cuda: setup
 	cmake --preset release -DINGOT_WITH_CUDA=ON $(if $(INGOT_CUDA_HOME),-DINGOT_CUDA_HOME=$(INGOT_CUDA_HOME))
 	cmake --build --preset release --target ingot_cuda gpu_check -- -j$(JOBS)
 
-# On a machine with a card: builds the kernels there and runs them (docs/gpu.md).
+# On a machine with a card: builds the kernels there and runs them (docs/guide/gpu.md).
 gpu-check:
 	scripts/gpu_check.sh
 

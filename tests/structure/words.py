@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds comments and pages to the project's English (docs/words.md).
+"""Holds comments and pages to the project's English (docs/internals/words.md).
 
     words.py ROOT             every folder within the budget? exit 1 names the folders and their sentences
     words.py ROOT --list DIR  every finding below DIR, as path:line: sentence
@@ -106,7 +106,7 @@ def over_budget(root):
             for path, line, sentence in found[:20]:
                 print(f"       {path.relative_to(root)}:{line}: {sentence[:160]}")
     if failed:
-        print(f"words: over {BUDGET} per 1,000. Name the thing: a noun of docs/words.md, an active verb, one fact a sentence.")
+        print(f"words: over {BUDGET} per 1,000. Name the thing: a noun of docs/internals/words.md, an active verb, one fact a sentence.")
     return failed
 
 
