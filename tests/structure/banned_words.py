@@ -32,7 +32,7 @@ EXEMPT = {"docs/internals/style.md"}
 def prose(text):
     """The text with fenced blocks, `code` and link targets blanked; lines and columns stay."""
     blank = lambda match: re.sub(r"[^\n]", " ", match.group(0))
-    text = re.sub(r"^```.*?^```", blank, text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^ *```.*?^ *```", blank, text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"`[^`]*`", blank, text)
     return re.sub(r"\]\([^)]*\)", blank, text)
 
