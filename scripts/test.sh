@@ -4,7 +4,7 @@
 # Up to three failed tests run once more, each alone. The second run decides, because a busy machine can exceed a test's
 # time limit. The last lines name each test of a first failure with its output: such a test wants mending.
 #
-#   scripts/test.sh BUILD JOBS [ctest argument ...]
+#   scripts/test.sh BUILD JOBS [ctest argument ...]     BUILD: build/release, or a folder of tests in it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 jobs=$2

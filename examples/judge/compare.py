@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains both judges of docs/judge.md and prints their accuracy on the held-out labels:
+"""Trains both judges of docs/results/judge.md and prints their accuracy on the held-out labels:
 compare.py INGOT [FOLDER] [--labels N HELD_OUT] [--set KEY=VALUE ...]. It ends with 1 if the judge that reasons does not beat both."""
 import argparse
 import json

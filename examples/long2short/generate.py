@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the data of the recipe long2short in docs/data.md: generate.py [FOLDER].
+"""Makes the data of the recipe long2short in docs/guide/data.md: generate.py [FOLDER].
 
 The answer to "17: K" is "k". A model may explain it first, "K is k so k", and may say more than it needs, "well well k". The warm
 start shows answers of every length, so that a reward for short ones has something to choose from.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Kimi k1.5's long2short on the task of generate.py: recipe.sh INGOT FOLDER [SFT_STEPS]. Every step is a command of docs/data.md. The
+# Kimi k1.5's long2short on the task of generate.py: recipe.sh INGOT FOLDER [SFT_STEPS]. Every step is a command of docs/guide/data.md. The
 # last lines are the mean outcome and length of each model's answers to held-out questions. SFT_STEPS: of the long model, 400 by default.
 set -e
 ingot=$(realpath "$1") here=$(realpath "$(dirname "$0")") folder=$2

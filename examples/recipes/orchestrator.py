@@ -2,7 +2,7 @@
 """A stand-in for K2.5's orchestrator: plans with the policy, sends sub-agents of the pinned model, and answers.
 
 TASK.json: {"errands": ["..."], "answer": "..."}. The plan's length decides how many sub-agents work side by side. It posts the
-reward and all that the PARL terms read: `stages`, `subagents/assigned` and `subagents/finished` (docs/rewards.md).
+reward and all that the PARL terms read: `stages`, `subagents/assigned` and `subagents/finished` (docs/guide/rewards.md).
 """
 import json
 import os

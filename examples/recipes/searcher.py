@@ -2,7 +2,7 @@
 """A stand-in for Context-1's harness: searches a small corpus by words, prunes, and returns chunk ids.
 
 TASK.json: {"question": "...", "chunks": {"ID": "TEXT"}}. The words of the policy's turn are the query. A view holds four chunks;
-a fifth prunes the oldest. It posts the facts of the term `retrieval`: `seen`, `returned` and `pruned` (docs/rewards.md).
+a fifth prunes the oldest. It posts the facts of the term `retrieval`: `seen`, `returned` and `pruned` (docs/guide/rewards.md).
 """
 import json
 import os

@@ -8,7 +8,7 @@ Four kinds of task, mixed: sums, sorting numbers, sorting words, counting a lett
 tasks of its kind, as earlier turns of the conversation, the same for every task of the kind. They show the form of the
 answer, so that reinforcement has skill to teach and not form. Answers of the counting tasks are equally frequent, and
 sorting tasks ask as often for one order as for the other: no constant answer and no copy of the question is right more often
-than the table in docs/smollm2.md says.
+than the table in docs/results/smollm2.md says.
 
 No task of eval.jsonl is in train.jsonl, and none is among the solved ones.
 """

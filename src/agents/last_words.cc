@@ -23,7 +23,7 @@ std::string MissingFilesHint(std::string_view reason) {
   };
   // 126 and 127: a shell's codes for a program that cannot be executed, or is not there.
   if (!says("exited with 126") && !says("exited with 127") && !says("No such file")) return "";
-  return "; rooms see programs and the work folder alone; sandbox.visible: [FOLDER] shows more (docs/sandbox.md)";
+  return "; rooms see programs and the work folder alone; sandbox.visible: [FOLDER] shows more (docs/guide/sandbox.md)";
 }
 
 }  // namespace ingot::agents

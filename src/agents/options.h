@@ -142,7 +142,7 @@ struct RecipeOptions {
 // "/tmp/ingot-work-UID": one for each user of a machine, since only its owner may write in it.
 std::string DefaultWorkRoot();
 
-// Branching rollouts (docs/branching.md).
+// Branching rollouts (docs/guide/branching.md).
 struct BranchingOptions {
   int32_t at = 0;     // calls of a trunk before it is forked, >= 1 with a width
   int32_t width = 0;  // leaves of each trunk: 2 or more, a divisor of scheduler.group_size; 0 = episodes do not branch

@@ -73,7 +73,7 @@ absl::Status CheckModelCode(const RunConfig& config, const sandbox::Grant& grant
     return absl::FailedPreconditionError(
         absl::StrCat("agents.recipes '", recipe.name, "': the verifier ", recipe.verifier.kind,
                      " runs programs that the model wrote, and this machine grants ", grant.Describe(),
-                     "; write `sandbox: {require: none}` if that is wall enough for you (docs/sandbox.md)"));
+                     "; write `sandbox: {require: none}` if that is wall enough for you (docs/guide/sandbox.md)"));
   }
   return absl::OkStatus();
 }
@@ -89,7 +89,7 @@ absl::Status CheckPlaces(const RunConfig& config, const sandbox::Grant& grant) {
     if (key == nullptr) continue;
     return absl::FailedPreconditionError(absl::StrCat("agents.recipes '", recipe.name, "': ", key,
                                                       " needs the rung namespaces, and this machine grants ",
-                                                      grant.Describe(), " (docs/sandbox.md)"));
+                                                      grant.Describe(), " (docs/guide/sandbox.md)"));
   }
   return absl::OkStatus();
 }
@@ -123,16 +123,16 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
     INGOT_LOG(
         warn,
         "agents can read, signal and change what this user can, the run included. Run only agents that you trust, "
-        "or start ingot as root or where user namespaces are allowed (docs/sandbox.md)");
+        "or start ingot as root or where user namespaces are allowed (docs/guide/sandbox.md)");
   } else if (geteuid() == 0 && !grant.own_uid) {
-    INGOT_LOG(warn, "agents are root: they can change files of this machine (docs/sandbox.md)");
+    INGOT_LOG(warn, "agents are root: they can change files of this machine (docs/guide/sandbox.md)");
   }
   if (grant.rung != sandbox::Rung::kFull && options.totals.memory_bytes > 0) {
     INGOT_LOG(
         info,
         "below the rung full the memory of an episode is summed twice a second: one that grows faster may use up the "
         "machine's, and the kernel then ends agents first. A recipe's memory_limit_bytes bounds each process "
-        "(docs/sandbox.md)");
+        "(docs/guide/sandbox.md)");
   }
   WarnOfReadable(grant, options.hidden);
   if (folder != AbsolutePath(config.root)) {

@@ -65,12 +65,12 @@ Finding ExamineSandbox(const RunConfig& config) {
   options.require = "none";
   options.work_root = (fs::temp_directory_path() / "ingot-doctor-XXXXXX").string();
   if (mkdtemp(options.work_root.data()) == nullptr)
-    return {Health::kBroken, "sandbox", absl::StrCat("cannot make ", options.work_root), "docs/sandbox.md"};
+    return {Health::kBroken, "sandbox", absl::StrCat("cannot make ", options.work_root), "docs/guide/sandbox.md"};
   const auto substrate = sandbox::MakeSubstrate(options);
   std::error_code ignored;
   if (!substrate.ok()) {
     fs::remove_all(options.work_root, ignored);
-    return {Health::kBroken, "sandbox", std::string(substrate.status().message()), "docs/sandbox.md"};
+    return {Health::kBroken, "sandbox", std::string(substrate.status().message()), "docs/guide/sandbox.md"};
   }
   const sandbox::Grant grant = (*substrate)->grant();
   fs::remove_all(options.work_root, ignored);
@@ -79,15 +79,16 @@ Finding ExamineSandbox(const RunConfig& config) {
     finding.health = Health::kLimited;
     finding.remedy =
         "agents could read what this user can: run only agents that you trust, or start ingot as root or where user "
-        "namespaces are allowed (docs/sandbox.md)";
+        "namespaces are allowed (docs/guide/sandbox.md)";
   }
   return finding;
 }
 
 Finding ExamineDevice() {
   const absl::StatusOr<DeviceChoice> device = OpenDevice("auto");
-  if (!device.ok()) return {Health::kBroken, "GPU", std::string(device.status().message()), "docs/gpu.md"};
-  if (device->fell_back) return {Health::kLimited, "GPU", device->description, "docs/gpu.md says what a card needs"};
+  if (!device.ok()) return {Health::kBroken, "GPU", std::string(device.status().message()), "docs/guide/gpu.md"};
+  if (device->fell_back)
+    return {Health::kLimited, "GPU", device->description, "docs/guide/gpu.md says what a card needs"};
   return {Health::kGood, "GPU", device->description};
 }
 

@@ -197,7 +197,7 @@ constexpr Found (*kAtStart[])(const RunConfig&, const DataFacts&) = {
 
 // A share that is large over the whole run.
 struct Share {
-  const char* metric;  // docs/metrics.md
+  const char* metric;  // docs/reference/metrics.md
   double most;         // a larger mean is a doubt
   const char* means;   // "{:.0f} % of MEANS"
   const char* way_on;

@@ -138,7 +138,7 @@ void BindKind(base::Schema& schema, reward::TermOptions& term, const char* kind,
 
 void BindTerm(base::Schema& schema, reward::TermOptions& o) {
   using Term = reward::TermOptions;
-  schema.Choice("kind", &o.kind, reward::TermKinds(), "the formula; docs/rewards.md has a row for each");
+  schema.Choice("kind", &o.kind, reward::TermKinds(), "the formula; docs/guide/rewards.md has a row for each");
   schema.Field("name", &o.name, "of the term in metrics and records; empty: its kind");
   schema.Field("weight", &o.weight, "factor of its values in the reward; may be negative");
   BindSchedule(schema, o.schedule);

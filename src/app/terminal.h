@@ -23,7 +23,7 @@ class StepLine {
   StepLine(const StepLine&) = delete;
   StepLine& operator=(const StepLine&) = delete;
 
-  // Prints a finished step with its metrics (docs/metrics.md), `elapsed_s` after the run's start.
+  // Prints a finished step with its metrics (docs/reference/metrics.md), `elapsed_s` after the run's start.
   void Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s);
 
   // Prints one line that scrolls, such as the start of a stage or the end of an evaluation. Text from outside in it is

@@ -2,7 +2,7 @@
 // terms (reward/rule.h). A term sees the whole group, since some are relative to it: length, completion time.
 //
 // A new term is one file under src/reward/terms/ with its own options, its source (paper, equation), a row in the table
-// of kinds (reward/term_kinds.cc), and a test worked by hand. docs/rewards.md lists the terms.
+// of kinds (reward/term_kinds.cc), and a test worked by hand. docs/guide/rewards.md lists the terms.
 #pragma once
 
 #include <map>

@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<Substrate>> MakeSubstrate(const SubstrateOptions&
   if (grant.rung < required || (options.require != "none" && grant.is_open())) {
     return absl::FailedPreconditionError(
         absl::StrCat("sandbox.require is ", options.require, ", and agents would get less: ", grant.Describe(),
-                     ". For agents that you trust so far set sandbox.require: none (docs/sandbox.md)"));
+                     ". For agents that you trust so far set sandbox.require: none (docs/guide/sandbox.md)"));
   }
   return substrate;
 }

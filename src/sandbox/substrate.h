@@ -14,7 +14,7 @@
 //   process      a process tree that ends with its command; beside it whatever of uid, PID and mount namespaces the
 //                machine grants
 //
-// A Probe at the start finds out the Grant; docs/sandbox.md has the table of attacks.
+// A Probe at the start finds out the Grant; docs/guide/sandbox.md has the table of attacks.
 //
 // Obligations of an implementation:
 //   1. Run returns after the last process of its command is gone, whatever sessions and groups these processes made.

@@ -1,4 +1,4 @@
-// Metrics of a step: numbers under the names of docs/metrics.md, and their accumulators. No torch.
+// Metrics of a step: numbers under the names of docs/reference/metrics.md, and their accumulators. No torch.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // ProbeSource gives the trainer fresh tokens, with which it measures rollout against training (law 3 of
-// docs/architecture.md).
+// docs/internals/architecture.md).
 #pragma once
 
 #include <cstdint>

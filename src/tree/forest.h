@@ -1,4 +1,4 @@
-// Merged prefix tries of calls, packed for training (docs/architecture.md, "The token tree").
+// Merged prefix tries of calls, packed for training (docs/internals/architecture.md, "The token tree").
 //
 //   calls of a micro-batch          trie of tokens                packed stream, DFS pre-order
 //   a b c | d e                     a b c -+- d e                 index        0 1 2 3 4 5 6

@@ -1,4 +1,4 @@
-// A packed forest as paths: the layout of exact training (docs/architecture.md, "The token tree").
+// A packed forest as paths: the layout of exact training (docs/internals/architecture.md, "The token tree").
 //
 //   packed stream, DFS pre-order          strands                    runs of the path (depth -> row)
 //   row       0 1 2 3 4 5 6               rows 0-4, depths 0-4       0 -> 0

@@ -28,8 +28,8 @@ struct LiveState {
 struct RunFacts {
   bool supervised = false;  // without agents: no engines, no scheduler and no pool
   int64_t total_steps = 0, groups_per_step = 1, group_size = 1, max_staleness = 0;
-  int64_t budget = 1, window = 1;           // B and W of docs/architecture.md's fourth law; W > B = there is no window
-  int64_t concurrency = 0;                  // agents at a time; 0 = agents come from elsewhere
+  int64_t budget = 1, window = 1;  // B and W of docs/internals/architecture.md's fourth law; W > B = there is no window
+  int64_t concurrency = 0;         // agents at a time; 0 = agents come from elsewhere
   std::vector<std::string> scaffolds = {};  // names of the recipes
 };
 

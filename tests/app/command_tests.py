@@ -4,7 +4,7 @@
 schema      `ingot config schema` as an editor uses it: a valid JSON Schema that every configuration of the repository meets, and a wrong one does not
 init        `ingot init` makes a folder that trains, and every command that its texts name works there
 texts       the commands, options and make targets that AGENTS.md and the documents name exist
-cluster     the YAML of docs/cluster.md and configs/multi-node.yaml passes `ingot config check`, and can be launched as it says
+cluster     the YAML of docs/guide/cluster.md and configs/multi-node.yaml passes `ingot config check`, and can be launched as it says
 progress    a command of seconds shows its progress on a terminal, and nowhere else
 full        an answer that a full disk took is a failure
 reports     two runs of one name: their answers on a full disk, a comparison, reports, the page for other machines
@@ -130,7 +130,7 @@ def case_texts(binary, source, _):
     groups = {"": set(run([binary, "completion", "words", ""]).split())}
     for name in groups[""]:
         groups[name] = set(run([binary, "completion", "words", name, ""]).split())
-    texts = [source / "AGENTS.md", source / "README.md", *source.glob("docs/*.md")]
+    texts = [source / "AGENTS.md", source / "README.md", *source.glob("docs/**/*.md")]
     targets = set(re.findall(r"^([a-z-]+):", (source / "Makefile").read_text(encoding="utf-8"), re.M))
     helps, faults, count = {}, [], 0
     for path in texts:
@@ -173,7 +173,7 @@ def refused(argv, folder, *words):
 def case_cluster(binary, source, folder):
     if yaml is None or jsonschema is None:
         return f"left out: {yaml or jsonschema}"
-    page, loader = (source / "docs/cluster.md").read_text(encoding="utf-8"), yaml12()
+    page, loader = (source / "docs/guide/cluster.md").read_text(encoding="utf-8"), yaml12()
     smoke = yaml.load((source / "configs/smoke.yaml").read_text(encoding="utf-8"), loader)
     parts = [yaml.load(part, loader) for part in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)]
     launched = 0
@@ -192,7 +192,7 @@ def case_cluster(binary, source, folder):
     started = re.findall(rf"^ingot node {nodes} --group (\w+)(?: --node (\d+))?", page, re.M)
     wanted = [(group["name"], node) for group in groups for node in range(group.get("nodes", 1))]
     if sorted((name, int(node or 0)) for name, node in started) != sorted(wanted):
-        raise SystemExit(f"FAILED: docs/cluster.md starts {started}, and {nodes} has {wanted}")
+        raise SystemExit(f"FAILED: docs/guide/cluster.md starts {started}, and {nodes} has {wanted}")
     run([binary, "config", "check", nodes], source)
     run([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm"], source)
     run([binary, "launch", nodes, "--dry-run", "--set", "cluster.groups=[]"], source)
@@ -200,7 +200,7 @@ def case_cluster(binary, source, folder):
     for wrong, words in (("cluster.token_file=", "cluster.token_file"), ("cluster.rollout_engines=3", "room for 2 of role rollout")):
         refused([binary, "config", "check", nodes, wrong], source, words)
         refused([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm", "--set", wrong], source, words)
-    return f"{len(parts)} parts of configurations of docs/cluster.md, and {nodes}, are checked and planned"
+    return f"{len(parts)} parts of configurations of docs/guide/cluster.md, and {nodes}, are checked and planned"
 
 
 def start_on_a_terminal(argv, folder):

@@ -2,7 +2,7 @@
 """Holds the objects that `ingot launch --dry-run` prints against the Kubernetes API: kubernetes_objects_test.py BINARY
 SOURCE_DIR.
 
-Among them are those of the example in docs/cluster.md. Each object is checked by kubernetes-validate, which carries the API's own schemas, with unknown fields refused. A JobSet is
+Among them are those of the example in docs/guide/cluster.md. Each object is checked by kubernetes-validate, which carries the API's own schemas, with unknown fields refused. A JobSet is
 a kind of its own: the Job inside is checked so, and the whole by JobSet's own schema. Exits with 77 where
 kubernetes-validate is not installed. `scripts/setup.sh services` installs it into .venv-services, and fetches that schema
 where `go` is there.
@@ -62,8 +62,8 @@ print(json.dumps(over(*(yaml.safe_load(text) for text in json.load(sys.stdin))))
 
 
 def example(binary, source, python):
-    """The objects of the example in docs/cluster.md, beside the keys of configs/smoke.yaml."""
-    page = (pathlib.Path(source) / "docs/cluster.md").read_text()
+    """The objects of the example in docs/guide/cluster.md, beside the keys of configs/smoke.yaml."""
+    page = (pathlib.Path(source) / "docs/guide/cluster.md").read_text()
     shown = page.split("\n## Kubernetes\n")[1].split("```yaml\n")[1].split("```")[0]
     smoke = (pathlib.Path(source) / "configs/smoke.yaml").read_text()
     done = subprocess.run([python, "-c", JOIN], input=json.dumps([smoke, shown]), capture_output=True, text=True, timeout=60)
@@ -76,7 +76,7 @@ def example(binary, source, python):
 
 def check_example(objects):
     """Agents in one pod reach the gateway in another: by a Service that finds its pod, whose address every pod is told."""
-    check(not any(fault for _, faults in objects for fault in faults), f"the example of docs/cluster.md: {objects}")
+    check(not any(fault for _, faults in objects for fault in faults), f"the example of docs/guide/cluster.md: {objects}")
     named = {(one["kind"], one["metadata"]["name"]): one for one, _ in objects}
     service = named["Service", "ingot-math-1-front"]
     check(service["metadata"]["namespace"] == "team" and service["spec"]["ports"][0]["port"] == 8080, service)

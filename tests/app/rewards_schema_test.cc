@@ -41,9 +41,9 @@ rewards:
   EXPECT_TRUE(options.Validate().ok()) << options.Validate();
 }
 
-// Every example of docs/rewards.md is a configuration that loads.
+// Every example of docs/guide/rewards.md is a configuration that loads.
 TEST(RewardsSchema, LoadsTheExamplesOfItsPage) {
-  const auto page = base::ReadFile(INGOT_SOURCE_DIR "/docs/rewards.md");
+  const auto page = base::ReadFile(INGOT_SOURCE_DIR "/docs/guide/rewards.md");
   ASSERT_TRUE(page.ok()) << page.status();
   int examples = 0;
   for (size_t at = page->find("```yaml\n"); at != std::string::npos; at = page->find("```yaml\n", at + 1)) {

@@ -37,7 +37,7 @@ BASE = ("base", "absl")
 # Plain values that gateway/api and gateway/prompt share.
 GATEWAY_VALUES = ("gateway/echoed_ids.h", "gateway/json_limit.h", "gateway/part_kind.h")
 
-# The rows of docs/architecture.md. gRPC and generated services stand only in files whose name says so (see GRPC_FILES).
+# The rows of docs/internals/architecture.md. gRPC and generated services stand only in files whose name says so (see GRPC_FILES).
 TABLE = {
     "base": ("absl", "spdlog", "yaml", "prometheus", "xxhash", "json"),
     "gguf": BASE,

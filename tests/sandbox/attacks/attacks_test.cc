@@ -1,6 +1,6 @@
 // Attacks of an agent (attack.py) on the process that owns it, on its neighbours, on the run and on the machine, in each rung
 // that this machine grants: as root with a uid per room, and as a user who is not root. Each attack is contained where the
-// grant says so. The rest is printed as open; docs/sandbox.md has the table.
+// grant says so. The rest is printed as open; docs/guide/sandbox.md has the table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
