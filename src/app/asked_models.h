@@ -8,17 +8,10 @@
 #include "app/model_places.h"
 #include "app/text_parts.h"
 #include "base/status.h"
-#include "gateway/options.h"
 #include "reward/options.h"
 #include "reward/term_parts.h"
 
 namespace ingot::app {
-
-// True = some term asks a model of gateway.models.
-bool AsksModels(const reward::RewardOptions& rewards);
-
-// INVALID_ARGUMENT: such a term names no pinned or external model of gateway.models.
-absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gateway::GatewayOptions& gateway);
 
 // Adds teacher and judge over these engines. `text`: the run's, which a judge's question is rendered with. A judge with a URL
 // is asked as before.

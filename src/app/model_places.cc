@@ -1,8 +1,9 @@
 #include "app/model_places.h"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
+
+#include "app/named_models.h"
 
 namespace ingot::app {
 namespace {
@@ -42,12 +43,6 @@ class Answer {
 };
 
 }  // namespace
-
-const gateway::ModelOptions* FindModel(const gateway::GatewayOptions& gateway, const std::string& name) {
-  const auto found = std::find_if(gateway.models.begin(), gateway.models.end(),
-                                  [&name](const gateway::ModelOptions& model) { return model.name == name; });
-  return found == gateway.models.end() ? nullptr : &*found;
-}
 
 absl::StatusOr<ModelPlaces::Place> ModelPlaces::PlaceOf(const std::string& name) const {
   base::MutexLock lock(mu_);

@@ -14,9 +14,6 @@
 
 namespace ingot::app {
 
-// The named model of the options; null = there is none.
-const gateway::ModelOptions* FindModel(const gateway::GatewayOptions& gateway, const std::string& name);
-
 class ModelPlaces {
  public:
   // `own`: the run's engines, which retain the pinned versions. `external`: the servers of external models, by name.

@@ -12,6 +12,7 @@
 #include "app/asked_models.h"
 #include "app/commands.h"
 #include "app/grading.h"
+#include "app/named_models.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/reward_servers.h"

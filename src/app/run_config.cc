@@ -7,7 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "app/asked_models.h"
+#include "app/named_models.h"
 #include "app/role_schemas.h"
 #include "dataset/harbor.h"
 #include "dataset/jsonl.h"

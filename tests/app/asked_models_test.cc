@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/named_models.h"
+
 namespace ingot::app {
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include "app/asked_models.h"
 #include "app/model_places.h"
+#include "app/named_models.h"
 #include "app/reward_servers.h"
 #include "app/role_addresses.h"
 #include "app/text_parts.h"
