@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "text/chat.h"
 #include "text/output_format.h"
 
 namespace ingot::app {

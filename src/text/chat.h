@@ -14,39 +14,12 @@
 #include "base/status.h"
 #include "text/concession.h"
 #include "text/id_bound.h"
+#include "text/message.h"
 #include "text/tokenizer.h"
 
 namespace ingot::text {
 
 class OutputFormat;
-
-struct ToolCall {
-  std::string id;  // the id that clients send back; a template may print it
-  std::string name;
-  std::string arguments_json;  // as the model or the client wrote it, which need not be JSON
-  // The id that the model wrote, if its format has ids and `id` is another one; empty: `id` is the model's, or there is
-  // none. Templates print it in place of `id`, in the call and in its result.
-  std::string written_id = {};
-};
-
-// A part of a message that is no text, such as an image.
-struct MediaPart {
-  size_t at = 0;        // its place: bytes of the message's content before it
-  std::string kind;     // "image", ...
-  std::string content;  // hash of it, as v1::Placeholders names what its ids stand for
-};
-
-// A message's parts are the pieces of its content and the media between them.
-struct Message {
-  std::string role;  // system, user, assistant, tool
-  std::string content;
-  std::string reasoning;  // of the assistant; empty: none
-  std::vector<ToolCall> tool_calls;
-  std::string tool_call_id;  // of role tool: the call that this result answers
-  std::string name;
-  base::json::object extra = {};      // further fields as the client sent them; a template may read them
-  std::vector<MediaPart> media = {};  // ascending; empty = text alone
-};
 
 // INVALID_ARGUMENT names the first message with media: no format here renders any yet.
 absl::Status CheckTextAlone(std::span<const Message> messages);
@@ -90,17 +63,6 @@ struct RenderedTurn {
   size_t shared = 0;
   std::vector<int32_t> context;  // ids before the message, without the shared ones
   std::vector<int32_t> sampled;  // the ids of RenderedPrompt::sampled_ranges
-};
-
-// An assistant's turn as the output format reads it. Text between and behind tool calls belongs to the content; the
-// white space around calls belongs to the format.
-struct ParsedOutput {
-  std::string content;
-  std::string reasoning;
-  std::vector<ToolCall> tool_calls;  // without ids: the gateway assigns them
-  // A tool call begins but breaks the format. Its text stays in the content or, if calls are streamed (CallMode), in
-  // the call's arguments.
-  bool malformed = false;
 };
 
 // The condition that RenderTail puts on earlier turns.

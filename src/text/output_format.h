@@ -18,9 +18,10 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "text/chat.h"
+#include "text/message.h"
 #include "text/output_machine.h"
 #include "text/output_row.h"
+#include "text/tokenizer.h"
 
 namespace ingot::text {
 

@@ -15,7 +15,7 @@
 
 #include "base/json.h"
 #include "text/argument_values.h"
-#include "text/chat.h"
+#include "text/message.h"
 #include "text/output_pattern.h"
 
 namespace ingot::text {
