@@ -15,8 +15,6 @@
 
 #include <cstdint>
 
-#include "kernels/attention_inner.h"
-
 namespace ingot::kernels::INGOT_ISA {
 
 inline constexpr int64_t kTileRows = 16;   // of A and C, and of B in words of the sum's index

@@ -12,8 +12,8 @@
 #include "kernels/attention_backward_rows.h"
 #include "kernels/attention_inner.h"
 #include "kernels/attention_keys.h"
-#include "kernels/attention_tiles.h"
 #include "kernels/scratch.h"
+#include "kernels/share_out.h"
 #include "kernels/tile_index.h"
 
 namespace ingot::kernels {

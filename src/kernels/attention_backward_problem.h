@@ -7,7 +7,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_keys.h"
-#include "kernels/attention_tiles.h"
+#include "kernels/share_out.h"
 
 namespace ingot::kernels::backward {
 

@@ -6,8 +6,8 @@
 #include "kernels/attention.h"
 #include "kernels/attention_inner.h"
 #include "kernels/attention_keys.h"
-#include "kernels/attention_tiles.h"
 #include "kernels/scratch.h"
+#include "kernels/share_out.h"
 #include "kernels/tile_index.h"
 
 namespace ingot::kernels {

@@ -1,8 +1,8 @@
-// Dot products of rows with columns, generic over a policy of attention_simd.h, whose rules hold here too.
+// Dot products of rows with columns, generic over a policy of simd_words.h, whose rules hold here too.
 #pragma once
 
-#include "kernels/attention_simd.h"
 #include "kernels/inner.h"
+#include "kernels/simd_words.h"
 
 namespace ingot::kernels::INGOT_ISA {
 

@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/attention_tiles.h"
 #include "kernels/inner.h"
+#include "kernels/share_out.h"
 
 namespace ingot::kernels {
 namespace {

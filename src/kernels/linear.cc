@@ -2,11 +2,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/attention_tiles.h"
 #include "kernels/inner.h"
 #include "kernels/layers.h"
 #include "kernels/product.h"
 #include "kernels/scratch.h"
+#include "kernels/share_out.h"
 
 namespace ingot::kernels {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <thread>
 
-#include "kernels/attention_tiles.h"
 #include "kernels/inner.h"
 #include "kernels/inner_product.h"
 #include "kernels/scratch.h"
+#include "kernels/share_out.h"
 
 namespace ingot::kernels {
 namespace {

@@ -7,7 +7,7 @@
 
 #if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__AVX512DQ__)
 #include "kernels/amx.h"
-#include "kernels/attention_simd.h"
+#include "kernels/simd_words.h"
 
 namespace ingot::kernels::amx_product {
 

@@ -4,8 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "kernels/attention.h"
-#include "kernels/inner.h"
+#include "kernels/parallel_for.h"
 
 namespace ingot::kernels::tiles {
 

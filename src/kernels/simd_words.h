@@ -1,6 +1,5 @@
-// Conversions between the numbers of attention and words and vectors, on top of simd.h. The rules of simd.h hold here
-// too: it is included once per instruction set, and has no inline function that the linker could merge with another
-// set's.
+// Conversions between numbers in memory, words and vectors, on top of simd.h. The rules of simd.h hold here too: it is
+// included once per instruction set, and has no inline function that the linker could merge with another set's.
 //
 // A policy has:
 //   T, Acc          the type in memory and the type of the sums
@@ -11,7 +10,7 @@
 //   Narrow*         turn sums into words
 #pragma once
 
-#include "kernels/attention_inner.h"
+#include "kernels/bfloat16.h"
 #include "kernels/simd.h"
 
 namespace ingot::kernels::INGOT_ISA {
