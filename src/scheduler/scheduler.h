@@ -201,9 +201,9 @@ class Scheduler final : public Client {
   // Journals that the run went back to `version`, and fences the running episodes of later ones.
   absl::Status GoBackTo(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION once nothing but failed groups ended for give_up_seconds, or CheckUnstarted.
   // FAILED_PRECONDITION once every task was used and the groups that remain make no batch.
   absl::Status CheckTasksLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // FAILED_PRECONDITION of CheckUnstarted, or once more groups than the budget failed in a row, for give_up_seconds.
   absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // FAILED_PRECONDITION once give_up_equal groups in a row were dropped.
   absl::Status CheckEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
