@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "base/secret.h"
 #include "http/tls.h"
 
@@ -18,6 +20,9 @@ namespace ingot::app {
 namespace {
 
 constexpr char kTokenName[] = "ingot-token";
+// Of the services and messages in proto/. A change that an older peer would misread raises it.
+constexpr base::Format kRpcFormat = {"rpc", 1};
+constexpr char kFormatName[] = "ingot-rpc-format";
 constexpr int kMaxReconnectMs = 2000;
 
 std::string_view Text(const grpc_slice& slice) {
@@ -32,6 +37,13 @@ struct Demands {
   bool certificate = false;
 };
 
+// `shown`: the peer's number; null = a peer from before rpcs had numbers.
+absl::Status CheckPeerFormat(const grpc_metadata* shown) {
+  int64_t number = 0;
+  if (shown != nullptr && !absl::SimpleAtoi(std::string(Text(shown->value)), &number)) number = -1;
+  return base::CheckFormat(kRpcFormat, number, "the caller", "run one version of ingot on all machines of the run");
+}
+
 // Called for every rpc, before its service is. `state`: the Demands.
 void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* metadata, size_t count,
                  grpc_process_auth_metadata_done_cb done, void* rpc) {
@@ -41,12 +53,19 @@ void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* meta
          "it shows no certificate, and cluster.tls.mutual is on for the role");
     return;
   }
-  const auto named = [](const grpc_metadata& one) { return Text(one.key) == kTokenName; };
-  const grpc_metadata* const shown = std::find_if(metadata, metadata + count, named);
-  if (shown == metadata + count) {
+  const auto find = [&](const char* name) {
+    const grpc_metadata* const end = metadata + count;
+    const grpc_metadata* const found =
+        std::find_if(metadata, end, [&](const grpc_metadata& one) { return Text(one.key) == name; });
+    return found == end ? nullptr : found;
+  };
+  const grpc_metadata* const shown = find(kTokenName);
+  if (shown == nullptr) {
     done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the rpc carries no token of the run");
   } else if (!base::SameSecret(Text(shown->value), demands.token)) {
     done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the rpc's token is not this run's");
+  } else if (const absl::Status format = CheckPeerFormat(find(kFormatName)); !format.ok()) {
+    done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_FAILED_PRECONDITION, std::string(format.message()).c_str());
   } else {
     done(rpc, shown, 1, nullptr, 0, GRPC_STATUS_OK, nullptr);  // services do not see it
   }
@@ -114,6 +133,7 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
     using Hook = grpc::experimental::InterceptionHookPoints;
     if (batch->QueryInterceptionHookPoint(Hook::PRE_SEND_INITIAL_METADATA) && !caller_->token.empty()) {
       batch->GetSendInitialMetadata()->emplace(kTokenName, caller_->token);
+      batch->GetSendInitialMetadata()->emplace(kFormatName, absl::StrCat(kRpcFormat.number));
     }
     if (batch->QueryInterceptionHookPoint(Hook::POST_RECV_STATUS)) {
       grpc::Status& status = *batch->GetRecvStatus();

@@ -6,6 +6,9 @@
 //       <- UNAUTHENTICATED without details ------------------ no token, or another one
 //     TokenInterceptor says who refused whom, and what to do
 //
+// The interceptor also adds "ingot-rpc-format", the number of the messages' format. A server refuses peers of another
+// number with FAILED_PRECONDITION, which names both.
+//
 // A service's own UNAUTHENTICATED has details (proto/grpc_status.h), and stays as it is.
 #pragma once
 

@@ -17,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "base/json.h"
 #include "base/printable.h"
 
@@ -44,6 +46,9 @@ constexpr char kRemoved[] = ".ingot-removed";
 
 constexpr char kLock[] = "lock";               // of the process that drives the run
 constexpr char kLaunchLock[] = "launch.lock";  // of the launcher that submits a job
+
+constexpr base::Format kRunFormat = {"run folder", 1};
+constexpr char kFormatFile[] = "format";  // holds the number
 
 constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs tell why
 
@@ -206,6 +211,19 @@ std::string DescribeRun(const fs::path& path) {
 
 }  // namespace
 
+absl::Status CheckRunFormat(const std::string& path) {
+  const std::string file = absl::StrCat(path, "/", kFormatFile);
+  if (!Exists(file)) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(file));
+  int64_t found = 0;
+  if (!absl::SimpleAtoi(text, &found)) {
+    return absl::DataLossError(
+        absl::StrCat("'", file, "' holds no number: write ", kRunFormat.number, " there if this version made the run"));
+  }
+  return base::CheckFormat(kRunFormat, found, absl::StrCat("the run '", path, "'"),
+                           "use the version of ingot that made it, or choose another run.name");
+}
+
 absl::StatusOr<LaunchLock> LaunchLock::Take(const std::string& root, const std::string& name) {
   INGOT_ASSIGN_OR_RETURN(const std::string path, MakeFolder(root, name));
   INGOT_ASSIGN_OR_RETURN(
@@ -264,12 +282,15 @@ absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string
     INGOT_RETURN_IF_ERROR(SetAside(path));
     dir.existed_ = false;
   }
+  if (dir.existed_) INGOT_RETURN_IF_ERROR(CheckRunFormat(path));
   INGOT_RETURN_IF_ERROR(dir.MakeFolders());
+  if (!dir.existed_) INGOT_RETURN_IF_ERROR(dir.WriteFormat());
   return dir;
 }
 
 absl::StatusOr<RunDir> RunDir::Attach(const std::string& root, const std::string& name) {
   RunDir dir(absl::StrCat(root, "/", name), -1, true);
+  INGOT_RETURN_IF_ERROR(CheckRunFormat(dir.path()));
   INGOT_RETURN_IF_ERROR(dir.MakeFolders());
   return dir;
 }
@@ -292,6 +313,8 @@ absl::Status RunDir::MakeFolders() const {
   }
   return absl::OkStatus();
 }
+
+absl::Status RunDir::WriteFormat() const { return WriteFile(kFormatFile, absl::StrCat(kRunFormat.number, "\n")); }
 
 RunDir::RunDir(RunDir&& other) noexcept
     : path_(std::move(other.path_)),

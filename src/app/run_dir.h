@@ -11,6 +11,10 @@ namespace ingot::app {
 
 enum class IfExists { kFail, kReplace, kResume };
 
+// FAILED_PRECONDITION: the run folder has the format of another version of Ingot. A folder without the file `format` is of
+// format 1, the first.
+absl::Status CheckRunFormat(const std::string& path);
+
 // Keeps other launchers away from a run. A launcher takes it before it asks whether a job of the run is there, and holds it
 // until its own job is submitted.
 class LaunchLock {
@@ -36,7 +40,8 @@ class RunDir {
   //
   // A folder with a configuration and logs alone does not count as a run: its start failed (a port in use, no memory).
   //
-  // FAILED_PRECONDITION also where a job may be submitted that replaces the run.
+  // FAILED_PRECONDITION also where a job may be submitted that replaces the run, and (kResume) where the run has the format
+  // of another version of Ingot.
   //
   // kReplace moves the old run into a folder of its own within ROOT/NAME, and prints a line about it on stderr.
   // DropReplaced removes it. Without DropReplaced the destructor puts it back, in place of the start's files, whose logs
@@ -51,7 +56,7 @@ class RunDir {
   // For the node that drives a job: as kResume, but a run that HandOver left aside stays there, as its trainer drops it.
   static absl::StatusOr<RunDir> OpenInJob(const std::string& root, const std::string& name);
 
-  // For a role whose supervisor holds the run: makes missing folders, takes no lock.
+  // For a role whose supervisor holds the run: makes missing folders, takes no lock. Errors are CheckRunFormat's, too.
   static absl::StatusOr<RunDir> Attach(const std::string& root, const std::string& name);
 
   // Whether a process holds the run ROOT/NAME now. NOT_FOUND: there is no such folder.
@@ -100,6 +105,7 @@ class RunDir {
   static absl::StatusOr<RunDir> OpenAs(const std::string& root, const std::string& name, IfExists if_exists,
                                        Opener opener);
   absl::Status MakeFolders() const;
+  absl::Status WriteFormat() const;
   void EndReplacement() const;
   RunDir(std::string path, int lock_fd, bool existed) : path_(std::move(path)), lock_fd_(lock_fd), existed_(existed) {}
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/kept_template.h"
+#include "app/run_dir.h"
 #include "datapool/store.h"
 
 namespace ingot::app {
@@ -73,6 +74,7 @@ std::string WhyNoPool(const RunConfig& config, const std::string& path) {
 absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides) {
   const std::string config_path = run_dir + "/config.yaml";
   if (!Exists(config_path)) return NoRun(run_dir);
+  INGOT_RETURN_IF_ERROR(CheckRunFormat(run_dir));
   StoredRun run;
   INGOT_ASSIGN_OR_RETURN(run.loaded, LoadRunConfig(config_path, overrides));
   UseKeptTemplate(run_dir, run.loaded.config->model);

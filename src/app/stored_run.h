@@ -19,7 +19,7 @@ struct StoredRun {
   const RunConfig& config() const { return *loaded.config; }
 };
 
-// `overrides`: KEY=VALUE, over the run's own configuration. NOT_FOUND: no run folder, or one without its configuration.
+// `overrides`: KEY=VALUE, over the run's own configuration. NOT_FOUND: no run folder, or one without its configuration. FAILED_PRECONDITION: CheckRunFormat.
 // Errors of the pool are OpenPool's. A run without a pool is supervised or a retraining, or ended before its first
 // episode.
 absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides = {});

@@ -11,10 +11,12 @@
 
 #include "absl/strings/str_format.h"
 #include "base/checksum.h"
+#include "base/format.h"
 
 namespace ingot::weights {
 namespace {
 
+constexpr base::Format kStoreFormat = {"weight store", 1};  // of manifests, shards and `live`
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 28;
 // Payloads are hardly larger than their tensors (delta.h).
 constexpr int64_t kPayloadOverhead = 64;
@@ -66,9 +68,16 @@ VersionKind KindOf(const v1::DeltaHeader& header) {
   return IsFullCopy(header) ? VersionKind::kAnchor : VersionKind::kDelta;
 }
 
+absl::Status CheckStoreFormat(const std::string& where, int64_t found) {
+  return base::CheckFormat(kStoreFormat, found, where,
+                           "run the trainer and all engines with one version of ingot; versions of another one can be "
+                           "removed from the store");
+}
+
 // A manifest that has tensors and shards to be added yet.
 v1::VersionManifest ManifestWith(const std::string& run, const v1::DeltaHeader& header) {
   v1::VersionManifest manifest;
+  manifest.set_format(kStoreFormat.number);
   manifest.set_run(run);
   *manifest.mutable_header() = header;
   manifest.mutable_header()->clear_retain();
@@ -97,6 +106,7 @@ absl::StatusOr<v1::VersionManifest> LoadManifest(ObjectStore& store, const std::
   if (base::Checksum64(rest) != checksum) return Damaged(store, key);
   v1::VersionManifest manifest;
   if (!manifest.ParseFromArray(rest.data(), static_cast<int>(rest.size()))) return NotOf(key, "it cannot be parsed");
+  INGOT_RETURN_IF_ERROR(CheckStoreFormat(store.Describe() + ": object '" + key + "'", manifest.format()));
   if (manifest.run() != run) {
     return absl::FailedPreconditionError(
         absl::StrCat(store.Describe(), ": object '", key, "' is of the run '", manifest.run(), "', not '", run, "'"));
@@ -326,7 +336,10 @@ int StepOf(const v1::VersionRoute& route, const HeldVersion& version) {
   return -1;
 }
 
-std::string PrintLive(const v1::LiveVersions& live) { return PrintJson(live); }
+std::string PrintLive(v1::LiveVersions live) {
+  live.set_format(kStoreFormat.number);
+  return PrintJson(live);
+}
 
 absl::StatusOr<v1::LiveVersions> ParseLive(const std::string& text, const std::string& run) {
   v1::LiveVersions live;
@@ -335,6 +348,7 @@ absl::StatusOr<v1::LiveVersions> ParseLive(const std::string& text, const std::s
     return absl::FailedPreconditionError(
         absl::StrCat("the object 'live' is of the run '", live.run(), "', not '", run, "'"));
   }
+  INGOT_RETURN_IF_ERROR(CheckStoreFormat("the object 'live'", live.format()));
   const auto is_route = [](const v1::VersionRoute& route) { return route.steps_size() > 0 && route.steps(0).anchor(); };
   const bool routes = std::all_of(live.retained().begin(), live.retained().end(), is_route);
   if (!routes || (live.has_newest() && !is_route(live.newest()))) {

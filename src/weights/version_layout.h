@@ -78,8 +78,8 @@ int LastAnchor(const v1::VersionRoute& route);
 // The step of `version`; -1 = not on the route.
 int StepOf(const v1::VersionRoute& route, const HeldVersion& version);
 
-std::string PrintLive(const v1::LiveVersions& live);
-// INVALID_ARGUMENT: no content of `live`. FAILED_PRECONDITION: another run's.
+std::string PrintLive(v1::LiveVersions live);
+// INVALID_ARGUMENT: no content of `live`. FAILED_PRECONDITION: another run's, or of another format.
 absl::StatusOr<v1::LiveVersions> ParseLive(const std::string& text, const std::string& run);
 std::string PrintAck(const v1::EngineAck& ack);
 absl::StatusOr<v1::EngineAck> ParseAck(const std::string& text, const std::string& engine);

@@ -139,8 +139,26 @@ TEST(GrpcAccess, AStrangerEndsNoEpisode) {
     EXPECT_THAT(refused.error_message(), Not(HasSubstr(kToken)));
   }
   EXPECT_EQ(roles.world.pool.episode(end.episode_id()).state(), v1::EPISODE_OPEN);
-  const grpc::Status reached = Call(stranger, "/ingot.v1.DataPool/Status", {{"ingot-token", kToken}});
+  const grpc::Status reached =
+      Call(stranger, "/ingot.v1.DataPool/Status", {{"ingot-token", kToken}, {"ingot-rpc-format", "1"}});
   EXPECT_NE(reached.error_code(), grpc::StatusCode::UNAUTHENTICATED) << reached.error_message();
+  EXPECT_NE(reached.error_code(), grpc::StatusCode::FAILED_PRECONDITION) << reached.error_message();
+}
+
+// A peer of another version of Ingot is told so before a service reads its message.
+TEST(GrpcAccess, APeerOfAnotherFormatIsRefusedByName) {
+  Roles roles;
+  const auto stranger = grpc::CreateChannel(roles.address(), grpc::InsecureChannelCredentials());
+  for (const auto& [format, named] : {std::pair("2", "format 2"), {"0", "format 0"}, {"x", "format -1"}}) {
+    const grpc::Status refused =
+        Call(stranger, "/ingot.v1.DataPool/Status", {{"ingot-token", kToken}, {"ingot-rpc-format", format}});
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION) << refused.error_message();
+    EXPECT_THAT(refused.error_message(), HasSubstr(named));
+    EXPECT_THAT(refused.error_message(), HasSubstr("has format 1"));
+    EXPECT_THAT(refused.error_message(), HasSubstr("one version of ingot on all machines"));
+  }
+  EXPECT_TRUE(absl::StrContains(Call(stranger, "/ingot.v1.DataPool/Status", {{"ingot-token", kToken}}).error_message(),
+                                "format 0"));
 }
 
 // A service's own refusal of a key stays as the service made it.

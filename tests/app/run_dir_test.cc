@@ -1,6 +1,7 @@
 #include "app/run_dir.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -69,6 +70,27 @@ class RunDirTest : public ::testing::Test {
 
   std::string root_;
 };
+
+// A folder of another version of Ingot stays as it is; a new run may still take its place.
+TEST_F(RunDirTest, ARunOfAnotherFormatIsRefusedByName) {
+  MakeRun();
+  EXPECT_EQ(Contents().at("format"), "1\n");
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume).ok());
+  std::ofstream(Path("format")) << "2\n";
+  const auto before = Contents();
+  for (const absl::Status& refused :
+       {RunDir::Open(root_, "run", IfExists::kResume).status(), RunDir::Attach(root_, "run").status()}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("run folder format 2"));
+    EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("has format 1"));
+  }
+  EXPECT_EQ(Contents(), before);
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kReplace).ok());
+  std::ofstream(Path("format")) << "one";
+  EXPECT_TRUE(absl::IsDataLoss(CheckRunFormat(root_ + "/run")));
+  fs::remove(Path("format"));
+  EXPECT_TRUE(CheckRunFormat(root_ + "/run").ok());
+}
 
 TEST_F(RunDirTest, IfExistsFailsResumesOrReplaces) {
   MakeRun();

@@ -340,6 +340,35 @@ TEST_P(FollowerTest, AnEarlierTrainerThatWasPausedRemovesNoObjectsOfTheLaterOne)
   EXPECT_EQ(LoadVersion(*store_, kRun, NameOf(*again), VersionKind::kAnchor, {}, &bytes).status(), absl::OkStatus());
 }
 
+TEST_P(FollowerTest, VersionsOfAnotherFormatAreRefusedByName) {
+  const auto zero = Next(*Writer());
+  const std::string live_key = LiveKey(kRun), manifest_key = ManifestKey(kRun, NameOf(*zero), VersionKind::kAnchor);
+  const auto says_formats = [](const absl::Status& refused) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("weight store format 2"));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("has format 1"));
+  };
+
+  v1::VersionManifest manifest;
+  const std::string object = store_->Get(manifest_key, 1 << 20)->bytes;
+  ASSERT_TRUE(manifest.ParseFromString(object.substr(sizeof(uint64_t))));
+  EXPECT_EQ(manifest.format(), 1);
+  manifest.set_format(2);
+  const std::string rest = manifest.SerializeAsString();
+  const uint64_t checksum = base::Checksum64(rest);
+  ASSERT_TRUE(
+      store_->Put(manifest_key, std::string(reinterpret_cast<const char*>(&checksum), sizeof(checksum)) + rest).ok());
+  int64_t fetched = 0;
+  says_formats(LoadVersion(*store_, kRun, NameOf(*zero), VersionKind::kAnchor, {}, &fetched).status());
+
+  v1::LiveVersions live = ParseLive(store_->Get(live_key, kMaxPointerBytes)->bytes, kRun).value();
+  std::string text = PrintLive(live);
+  ASSERT_NE(text.find("\"format\": 1"), std::string::npos) << text;
+  text.replace(text.find("\"format\": 1"), 11, "\"format\": 2");
+  ASSERT_TRUE(store_->Put(live_key, text).ok());
+  says_formats(VersionWriter::Open(store_, {.run = kRun, .history = "h"}, [] { return nullptr; }).status());
+}
+
 TEST_P(FollowerTest, AnotherRunOfTheNameIsRefused) {
   Next(*Writer());
   const auto opened = VersionWriter::Open(store_, {.run = kRun, .history = "another"}, [] { return nullptr; });

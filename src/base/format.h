@@ -1,0 +1,26 @@
+// Numbers of the formats that outlive a process or cross the network: what was written by one version of Ingot is read by
+// another, or refused by name. A change that an older reader would misread raises the number.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::base {
+
+struct Format {
+  const char* name;  // "run folder"
+  int64_t number;    // what this program reads and writes
+};
+
+// FAILED_PRECONDITION: `where` has another number. The message names both and ends with `remedy`.
+inline absl::Status CheckFormat(const Format& format, int64_t found, const std::string& where,
+                                const std::string& remedy) {
+  if (found == format.number) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(where, " has ", format.name, " format ", found,
+                                                    ", and this version of ingot has format ", format.number, ": ",
+                                                    remedy));
+}
+
+}  // namespace ingot::base
