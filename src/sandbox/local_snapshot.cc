@@ -5,10 +5,10 @@
 
 #include <cerrno>
 
+#include "base/open_file.h"
 #include "sandbox/copy_tree.h"
 #include "sandbox/layers.h"
 #include "sandbox/local_room.h"
-#include "sandbox/open_below.h"
 #include "sandbox/room_fault.h"
 
 namespace ingot::sandbox {
@@ -23,7 +23,7 @@ std::optional<uid_t> UidOf(const std::shared_ptr<const UidLease>& lease) {
 // A folder of `parent`, to be filled by CopyTree. Made if it is missing.
 absl::StatusOr<Fd> OpenPart(const Fd& parent, const std::string& part) {
   mkdirat(parent.get(), part.c_str(), 0700);
-  Fd folder = OpenBelow(parent.get(), part, kOpenFolder);
+  Fd folder = base::OpenBeneath(parent.get(), part, base::kOpenFolder, base::PathLinks::kNone);
   if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot make the folder ", part, " of a snapshot"));
   return folder;
 }
@@ -55,11 +55,12 @@ std::vector<std::string> LocalRoom::LayerParts() const {
 absl::Status LocalRoom::MakeUpper() {
   INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
   for (const char* const folder : {"upper", "overlay", "empty"}) INGOT_RETURN_IF_ERROR(MakeFolder(room, folder, 0755));
-  const Fd upper = OpenBelow(room.get(), "upper", kOpenFolder), overlay = OpenBelow(room.get(), "overlay", kOpenFolder);
+  const Fd upper = base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone),
+           overlay = base::OpenBeneath(room.get(), "overlay", base::kOpenFolder, base::PathLinks::kNone);
   if (!upper.valid() || !overlay.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open a folder of ", path_));
   for (const std::string& part : LayerParts()) {
     if (mkdirat(upper.get(), part.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", part));
-    const Fd made = OpenBelow(upper.get(), part, kOpenFolder);
+    const Fd made = base::OpenBeneath(upper.get(), part, base::kOpenFolder, base::PathLinks::kNone);
     const auto owner = UidOf(uid_);
     if (!made.valid() || (owner.has_value() && fchown(made.get(), *owner, *owner) != 0) ||
         (part == "root" && fchmod(made.get(), 0755) != 0)) {
@@ -91,7 +92,8 @@ absl::Status LocalRoom::FillFromSnapshot(const LocalSnapshot& snapshot) {
 absl::Status LocalRoom::CopyParts(const Layer& layer) const {
   INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
   INGOT_ASSIGN_OR_RETURN(const Fd to, layer.Open());
-  const Fd from = layered_ ? OpenBelow(room.get(), "upper", kOpenFolder) : Fd(fcntl(room.get(), F_DUPFD_CLOEXEC, 3));
+  const Fd from = layered_ ? base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone)
+                           : Fd(fcntl(room.get(), F_DUPFD_CLOEXEC, 3));
   if (!from.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper"));
   for (const std::string& part : LayerParts()) {
     INGOT_ASSIGN_OR_RETURN(const Fd made, OpenPart(to, part));
@@ -119,11 +121,12 @@ absl::Status LocalRoom::MoveInto(const Layer& layer) {
   opened_ = {};
   INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
   INGOT_ASSIGN_OR_RETURN(const Fd to, layer.Open());
-  const Fd upper = OpenBelow(room.get(), "upper", kOpenFolder);
+  const Fd upper = base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone);
   if (!upper.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper"));
   for (const std::string& part : LayerParts()) {
     // An agent of this process's own uid could have put a link there.
-    const bool is_folder = OpenBelow(upper.get(), part, O_PATH | O_DIRECTORY | O_CLOEXEC).valid();
+    const bool is_folder =
+        base::OpenBeneath(upper.get(), part, O_PATH | O_DIRECTORY | O_CLOEXEC, base::PathLinks::kNone).valid();
     // A user cannot move a folder that an agent closed.
     struct stat info;
     const bool is_closed = fstatat(upper.get(), part.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "sandbox/open_below.h"
+#include "base/open_file.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::sandbox {
@@ -38,7 +38,7 @@ class CopyTreeTest : public testing::Test {
   }
 
   static absl::Status Copy(const std::string& from, const std::string& to, const TreeCopy& how) {
-    const Fd target(open(to.c_str(), kOpenFolder));
+    const Fd target(open(to.c_str(), base::kOpenFolder));
     return CopyTree(AT_FDCWD, from, target.get(), how);
   }
   static absl::Status Link(const std::string& from, const std::string& to) { return Copy(from, to, {.links = true}); }
