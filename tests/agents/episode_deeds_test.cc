@@ -2,7 +2,6 @@
 // its reward, and have its sample tried again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -18,27 +17,9 @@ namespace ingot::agents {
 namespace {
 
 namespace fs = std::filesystem;
+using sandbox::As;
+using sandbox::Users;
 using std::chrono::seconds;
-
-constexpr uid_t kNobody = 65534;
-
-// In a process of this uid.
-void As(uid_t uid, const std::function<void()>& body) {
-  if (geteuid() == uid) return body();
-  std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(1);
-    body();
-    std::fflush(stdout);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << "the failures stand above";
-}
-
-std::vector<uid_t> Users() { return geteuid() == 0 ? std::vector<uid_t>{0, kNobody} : std::vector<uid_t>{geteuid()}; }
 
 class EpisodeDeedsTest : public testing::Test {
  protected:
