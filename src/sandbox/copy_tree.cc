@@ -27,7 +27,9 @@ namespace {
 absl::Status Failure(const std::string& name) {
   const int error = errno;
   const std::string what = absl::StrCat("cannot take over '", name, "'");
-  for (const int machine : {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EIO, EROFS, EUCLEAN, ETIMEDOUT, EAGAIN, EINTR}) {
+  // EBADF: there was no descriptor left for a folder on the way.
+  for (const int machine :
+       {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EBADF, EIO, EROFS, EUCLEAN, ETIMEDOUT, EAGAIN, EINTR}) {
     if (error == machine) return ErrnoStatus(error, what);
   }
   return absl::DataLossError(absl::StrCat(what, ": ", std::strerror(error)));

@@ -315,7 +315,7 @@ absl::Status LocalRoom::NotStarted(const LaunchFailure& failure, const Command& 
 
 absl::StatusOr<std::string> LocalRoom::AddFolder(const std::string& name) {
   auto made = folder_->AddFolder(name);
-  return made.ok() ? std::move(made) : absl::StatusOr<std::string>(AsRoomFault(made.status()));
+  return made.ok() ? std::move(made) : absl::StatusOr<std::string>(FolderFault(made.status()));
 }
 
 absl::StatusOr<Companion> LocalRoom::StartCompanion(const Command& command, const Limits& limits) {

@@ -109,6 +109,10 @@ class LocalRoom final : public Room {
   absl::Status CopyParts(const Layer& layer) const;
   // Makes one layer of all of them, top first. On an error they stay.
   absl::Status Merge(std::vector<std::shared_ptr<const Layer>>& layers) const;
+  // Marks a failure at the room's own folder as a room fault where agents may have caused it: they have Ingot's uid. Any other
+  // agent can change no more than what is in work/, home/ and tmp/.
+  absl::Status FolderFault(absl::Status status) const;
+  absl::StatusOr<Fd> OpenFolder() const;
   std::vector<std::string> LayerParts() const;
   DiskLimits disk_limits() const;
   GroupLimits totals() const;

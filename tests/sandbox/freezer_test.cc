@@ -18,6 +18,7 @@
 
 #include "sandbox/marked_processes.h"
 #include "sandbox/test_room.h"
+#include "sandbox/room_fault.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -241,6 +242,29 @@ TEST(FreezerlessTest, ASnapshotOfARunningCommandIsRefusedByNameAndOneBetweenComm
   SubstrateOptions options;
   options.work_root = folder.path() + "/work";
   for (const char* const rung : {"process", "auto"}) {
+// What is not there is the machine's fault, and no agent fails for it.
+TEST_P(FrozenRoomTest, AFreezerThatIsGoneIsNoFaultOfTheRoom) {
+  const auto substrate = Make();
+  if (substrate == nullptr) GTEST_SKIP() << "not granted";
+  auto room = substrate->Prepare().value();
+  const MarkedProcesses marked;
+  Cancellation cancel;
+  Limits limits;
+  limits.wall_time = seconds(60);
+  std::thread runner([&] { (void)room->Run(Shell("exec sleep " + marked.sleep(), *room), limits, &cancel); });
+  ASSERT_TRUE(marked.Await(1));
+  const std::string group = GroupOf(marked.Any());
+  const std::string around = fs::path(group).parent_path().parent_path().string();
+  EXPECT_TRUE(WriteGroupFile(around + "/cgroup.procs", absl::StrCat(marked.Any())).ok()) << around;
+  for (int i = 0; i < 1000 && rmdir(group.c_str()) != 0; ++i) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_FALSE(fs::exists(group));
+  const absl::Status failed = room->TakeSnapshot().status();
+  EXPECT_FALSE(failed.ok());
+  EXPECT_FALSE(IsRoomFault(failed)) << failed;
+  cancel.Cancel();
+  runner.join();
+}
+
     options.rung = rung;
     const auto substrate = LocalSubstrate::Make(options, kFreezer1Refused | kFreezer2Refused).value();
     EXPECT_THAT(substrate->grant().Describe(), HasSubstr("snapshots of running commands"));
