@@ -35,8 +35,10 @@ absl::Status Failure(const std::string& name) {
   return absl::DataLossError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
-// A copy without the labels of a security module is whole; one without an overlay's marks is not.
+// A copy without the labels of a security module is whole: its policy may keep a label from whoever copies (EACCES). One without
+// an overlay's marks is not.
 bool MayLack(std::string_view attribute, int error) {
+  if (error == EACCES) return attribute.starts_with("security.");
   return (error == EPERM || error == ENOTSUP) && attribute.find(".overlay.") == std::string_view::npos;
 }
 

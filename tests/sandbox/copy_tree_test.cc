@@ -9,6 +9,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -17,9 +19,9 @@
 #include <sstream>
 
 #include "base/open_file.h"
+#include "sandbox/room_fault.h"
 #include "sandbox/test_room.h"
 
-#include "sandbox/room_fault.h"
 namespace ingot::sandbox {
 namespace {
 
@@ -126,8 +128,6 @@ TEST_F(CopyTreeTest, FilesAtFaultAreToldFromADiskAtFault) {
   EXPECT_EQ(Link(from_, to_).code(), absl::StatusCode::kDataLoss);
 }
 
-// A folder may be closed to its own user, who is not root.
-TEST_F(CopyTreeTest, AClosedFolderIsTakenOverAndStaysClosed) {
 // As on a machine whose processes have all the descriptors that they may have.
 TEST_F(CopyTreeTest, AProcessWithoutDescriptorsIsNoFaultOfTheFiles) {
   const Fd parent(open(folder_.path().c_str(), base::kOpenFolder)), target(open(to_.c_str(), base::kOpenFolder));
@@ -168,6 +168,8 @@ TEST_F(CopyTreeTest, ACopyMayLackLabelsThatAPolicyKeepsAndNothingElse) {
   }
 }
 
+// A folder may be closed to its own user, who is not root.
+TEST_F(CopyTreeTest, AClosedFolderIsTakenOverAndStaysClosed) {
   fs::create_directory(from_ + "/closed");
   std::ofstream(from_ + "/closed/file") << "text";
   chmod((from_ + "/closed").c_str(), 0);
