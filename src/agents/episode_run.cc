@@ -237,7 +237,10 @@ class EpisodeRunner {
   // The agent of a trunk has ended at its fork, between two calls.
   std::optional<Trouble> Fork() {
     auto files = room_->TakeSnapshot();
-    if (!files.ok()) return Trouble{"sandbox", absl::StrCat("no snapshot of the trunk: ", Message(files.status()))};
+    if (!files.ok()) {
+      const std::string cause = CauseOf(files.status(), "sandbox");
+      return Trouble{cause, absl::StrCat("no snapshot of the trunk: ", Message(files.status()))};
+    }
     report_.fork = *std::move(files);
     return std::nullopt;
   }

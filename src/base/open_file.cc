@@ -27,8 +27,11 @@ bool IsNamedPipe(int fd, const struct stat& info) {
   return S_ISFIFO(info.st_mode) && (fstatfs(fd, &place) != 0 || place.f_type != PIPEFS_MAGIC);
 }
 
+// An old filter of a container answers EPERM to a call that it does not know.
+bool IsUnknownCall(int error) { return error == ENOSYS || error == EPERM; }
+
 // One part of the path at a time, and no link.
-Fd OpenWithoutLinks(int folder, const std::string& relative, int flags) {
+Fd OpenPartByPart(int folder, const std::string& relative, int flags) {
   Fd at(fcntl(folder, F_DUPFD_CLOEXEC, 0));
   for (size_t from = 0; at.valid();) {
     const size_t slash = relative.find('/', from);
@@ -81,14 +84,15 @@ absl::StatusOr<Fd> OpenToRead(const std::string& path) {
   return file;
 }
 
-Fd OpenBeneath(int folder, const std::string& relative, int flags) {
+Fd OpenBeneath(int folder, const std::string& relative, int flags, PathLinks links) {
+  const bool follows = links == PathLinks::kInside;
   struct open_how how{};
-  how.flags = static_cast<uint64_t>(static_cast<unsigned>(flags | O_CLOEXEC));
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  how.flags = static_cast<uint64_t>(static_cast<unsigned>(flags | O_CLOEXEC | (follows ? 0 : O_NOFOLLOW)));
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (follows ? 0 : RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
   for (int tries = 0; tries < 100; ++tries) {
     Fd opened(static_cast<int>(syscall(SYS_openat2, folder, relative.c_str(), &how, sizeof(how))));
     if (opened.valid()) return opened;
-    if (errno == ENOSYS || errno == EPERM) return OpenWithoutLinks(folder, relative, flags);
+    if (IsUnknownCall(errno)) return OpenPartByPart(folder, relative, flags);
     if (errno != EAGAIN && errno != EINTR) return opened;  // EAGAIN: a folder on the way was moved
   }
   return Fd();

@@ -2,6 +2,7 @@
 // until somebody writes. What was opened is looked at afterwards, so that nobody gains by a swap between a look and a use.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -19,10 +20,19 @@ const char* KindOfFile(const struct stat& info);
 // INVALID_ARGUMENT: a folder, a named pipe or a socket. UNAVAILABLE: it cannot be opened. Errors name the path and the reason.
 absl::StatusOr<Fd> OpenToRead(const std::string& path);
 
-// Opens `relative` in the folder `folder` with the flags of open(2). The path cannot leave the folder, by ".." or by a link on
-// the way or at its end, whoever changes the folder meanwhile. Links that stay inside are followed, unless the kernel is too old for
-// openat2(2): then none is. Invalid: errno is EXDEV if the path leads out (ELOOP on an old kernel), or says why it cannot be opened.
-Fd OpenBeneath(int folder, const std::string& relative, int flags);
+// Which links a path may have on its way and at its end.
+enum class PathLinks {
+  kInside,  // those that stay in the folder; none on a kernel without openat2(2), which came with Linux 5.6
+  kNone,    // no link, and no mount point: for a folder that an agent made, or may be changing at this moment
+};
+
+// Flags of a folder to list and to walk through.
+inline constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+// Opens `relative` in the folder `folder` with the flags of open(2). The path cannot leave the folder, by ".." or by a link,
+// whoever changes the folder meanwhile. Invalid: errno is EXDEV if the path leads out (ELOOP or ENOTDIR for a link that is not
+// followed), or says why it cannot be opened.
+Fd OpenBeneath(int folder, const std::string& relative, int flags, PathLinks links = PathLinks::kInside);
 
 // The rest of an open file. `path`: for errors. INVALID_ARGUMENT: more than `max_bytes`. UNAVAILABLE: it cannot be read.
 absl::StatusOr<std::string> ReadOpenFile(const Fd& file, const std::string& path, int64_t max_bytes);

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/open_file.h"
 #include "sandbox/layers.h"
-#include "sandbox/open_below.h"
 #include "sandbox/remove_tree.h"
 #include "sandbox/tree_walk.h"
 
@@ -27,14 +27,18 @@ namespace {
 absl::Status Failure(const std::string& name) {
   const int error = errno;
   const std::string what = absl::StrCat("cannot take over '", name, "'");
-  for (const int machine : {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EIO, EROFS, EUCLEAN, ETIMEDOUT, EAGAIN, EINTR}) {
+  // EBADF: there was no descriptor left for a folder on the way.
+  for (const int machine :
+       {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EBADF, EIO, EROFS, EUCLEAN, ETIMEDOUT, EAGAIN, EINTR}) {
     if (error == machine) return ErrnoStatus(error, what);
   }
   return absl::DataLossError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
-// A copy without the labels of a security module is whole; one without an overlay's marks is not.
+// A copy without the labels of a security module is whole: its policy may keep a label from whoever copies (EACCES). One without
+// an overlay's marks is not.
 bool MayLack(std::string_view attribute, int error) {
+  if (error == EACCES) return attribute.starts_with("security.");
   return (error == EPERM || error == ENOTSUP) && attribute.find(".overlay.") == std::string_view::npos;
 }
 
@@ -70,10 +74,10 @@ bool CopyBytes(int from, off_t size, int to) {
 // A file may be closed to its own user, who is not root.
 Fd OpenToRead(int folder, const std::string& name, const struct stat& info) {
   constexpr int kRead = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
-  Fd file = OpenBelow(folder, name, kRead);
+  Fd file = base::OpenBeneath(folder, name, kRead, base::PathLinks::kNone);
   if (file.valid() || errno != EACCES || geteuid() == 0) return file;
   if (fchmodat(folder, name.c_str(), (info.st_mode & 07777) | 0400, AT_SYMLINK_NOFOLLOW) != 0) return Fd();
-  file = OpenBelow(folder, name, kRead);
+  file = base::OpenBeneath(folder, name, kRead, base::PathLinks::kNone);
   fchmodat(folder, name.c_str(), info.st_mode & 07777, AT_SYMLINK_NOFOLLOW);
   return file;
 }
@@ -115,7 +119,7 @@ class TreeCopier : public TreeVisitor {
   // The parent is opened before modes close the way to it.
   absl::Status Leave(int folder, const struct stat& info) override {
     const bool is_top = --depth_ == 0;
-    Fd parent(is_top ? -1 : openat(to_.get(), "..", kOpenFolder));
+    Fd parent(is_top ? -1 : openat(to_.get(), "..", base::kOpenFolder));
     if (!is_top && !parent.valid()) return Failure("..");
     if (!MakeLike(folder, info, to_.get())) return Failure(".");
     if (IsClosed(info) && fchmod(folder, info.st_mode & 07777) != 0) return Failure(".");
@@ -132,13 +136,14 @@ class TreeCopier : public TreeVisitor {
     struct stat there;
     bool is_there = how_.merges && fstatat(to_.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
     if (is_there &&
-        (!S_ISDIR(there.st_mode) || IsOpaque(OpenBelow(parent, name, O_PATH | O_DIRECTORY | O_CLOEXEC).get()))) {
+        (!S_ISDIR(there.st_mode) ||
+         IsOpaque(base::OpenBeneath(parent, name, O_PATH | O_DIRECTORY | O_CLOEXEC, base::PathLinks::kNone).get()))) {
       INGOT_RETURN_IF_ERROR(RemoveTree(to_.get(), name));
       is_there = false;
     }
     if (is_there) fchmodat(to_.get(), name.c_str(), 0700, AT_SYMLINK_NOFOLLOW);
     if (!is_there && mkdirat(to_.get(), name.c_str(), 0700) != 0) return Failure(name);
-    to_ = OpenBelow(to_.get(), name, kOpenFolder);
+    to_ = base::OpenBeneath(to_.get(), name, base::kOpenFolder, base::PathLinks::kNone);
     return to_.valid() ? absl::OkStatus() : Failure(name);
   }
 
@@ -192,7 +197,8 @@ class TreeCopier : public TreeVisitor {
     const size_t slash = copy->second.rfind('/');
     const Fd folder = slash == std::string::npos
                           ? Fd(fcntl(top_, F_DUPFD_CLOEXEC, 3))
-                          : OpenBelow(top_, copy->second.substr(0, slash), O_PATH | O_DIRECTORY | O_CLOEXEC);
+                          : base::OpenBeneath(top_, copy->second.substr(0, slash), O_PATH | O_DIRECTORY | O_CLOEXEC,
+                                              base::PathLinks::kNone);
     const char* const there = copy->second.c_str() + (slash == std::string::npos ? 0 : slash + 1);
     return folder.valid() && linkat(folder.get(), there, to_.get(), name.c_str(), 0) == 0;
   }

@@ -1,6 +1,6 @@
 // CopyTree gives a folder the tree of another one: copies of its files, or hard links to them. An agent may have made the tree,
 // to break whoever takes it: deeper than any path may be long, with files that can have no more links, with closed folders, with
-// links out of it. The way goes by descriptors alone (tree_walk.h, open_below.h).
+// links out of it. The way goes by descriptors alone (tree_walk.h, base/open_file.h).
 #pragma once
 
 #include <sys/types.h>

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/open_file.h"
 #include "sandbox/copy_tree.h"
-#include "sandbox/open_below.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -22,7 +22,8 @@ absl::StatusOr<Fd> MakeLike(const Fd& from, int parent, const std::string& name)
   struct stat info;
   if (fstat(from.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot look at '", name, "' of a layer"));
   Fd made;
-  if (mkdirat(parent, name.c_str(), 0700) == 0) made = OpenBelow(parent, name, kOpenFolder);
+  if (mkdirat(parent, name.c_str(), 0700) == 0)
+    made = base::OpenBeneath(parent, name, base::kOpenFolder, base::PathLinks::kNone);
   if (made.valid() && fchown(made.get(), info.st_uid, info.st_gid) == 0 &&
       fchmod(made.get(), (info.st_mode & 0777) | 0755) == 0) {
     return made;
@@ -38,7 +39,8 @@ class Descent {
   // False: the layer has nothing there, and hides nothing of lower ones.
   bool GoDown(const std::string& name) {
     const bool was_there = is_there_;
-    Fd next = was_there ? OpenBelow(at_.get(), name, O_PATH | O_DIRECTORY | O_CLOEXEC) : Fd();
+    Fd next =
+        was_there ? base::OpenBeneath(at_.get(), name, O_PATH | O_DIRECTORY | O_CLOEXEC, base::PathLinks::kNone) : Fd();
     const bool is_missing = !was_there || (!next.valid() && errno == ENOENT);
     if (is_missing && !hides_) return false;
     is_there_ = next.valid();
@@ -94,7 +96,7 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
   }
   INGOT_ASSIGN_OR_RETURN(const Fd source, layer->Open());
   INGOT_ASSIGN_OR_RETURN(Fd to, one->Open());
-  Fd root = OpenBelow(source.get(), "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  Fd root = base::OpenBeneath(source.get(), "root", O_PATH | O_DIRECTORY | O_CLOEXEC, base::PathLinks::kNone);
   if (!root.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", layer->path(), "/root"));
   INGOT_ASSIGN_OR_RETURN(to, MakeLike(root, to.get(), "root"));
   if (folder.empty()) return one;

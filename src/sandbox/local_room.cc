@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "sandbox/image.h"
 #include "sandbox/layers.h"
 #include "sandbox/room_fault.h"
@@ -58,6 +60,18 @@ absl::Status FailureStatus(const LaunchFailure& failure, const Command& command)
     default:
       return ErrnoStatus(failure.error, absl::StrCat("cannot start '", name, "' (", DescribeFailure(failure), ")"));
   }
+}
+
+// The output of a companion has no name in the room: commands that have Ingot's uid could open it.
+absl::StatusOr<Fd> MakeLog(int room) {
+  Fd log(openat(room, ".", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600));
+  if (!log.valid() && (errno == EOPNOTSUPP || errno == EISDIR)) {  // a file system without files that never had a name
+    const std::string name = "companion-" + base::RandomHex(16);
+    log = Fd(openat(room, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+    if (log.valid()) unlinkat(room, name.c_str(), 0);
+  }
+  if (!log.valid()) return ErrnoStatus(errno, "cannot make the file of a companion's output in the room's folder");
+  return log;
 }
 
 // Waits until the other end of a room's socket is gone.
@@ -315,7 +329,7 @@ absl::Status LocalRoom::NotStarted(const LaunchFailure& failure, const Command& 
 
 absl::StatusOr<std::string> LocalRoom::AddFolder(const std::string& name) {
   auto made = folder_->AddFolder(name);
-  return made.ok() ? std::move(made) : absl::StatusOr<std::string>(AsRoomFault(made.status()));
+  return made.ok() ? std::move(made) : absl::StatusOr<std::string>(FolderFault(made.status()));
 }
 
 absl::StatusOr<Companion> LocalRoom::StartCompanion(const Command& command, const Limits& limits) {
@@ -323,10 +337,12 @@ absl::StatusOr<Companion> LocalRoom::StartCompanion(const Command& command, cons
   INGOT_RETURN_IF_ERROR(CheckCommand(command));
   StartOptions start = StartOf(command, limits);
   start.stays = true;
-  const std::string file = absl::StrCat(path_, "/companion-", companions_++, ".txt");
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenFolder());
   Companion companion;
-  companion.output = Fd(open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
-  if (!companion.output.valid()) return ErrnoStatus(errno, absl::StrCat("cannot make ", file));
+  INGOT_ASSIGN_OR_RETURN(companion.output, MakeLog(folder.get()));
+  Fd log(fcntl(companion.output.get(), F_DUPFD_CLOEXEC, 3));
+  if (!log.valid()) return ErrnoStatus(errno, "cannot duplicate a descriptor");
+  logs_.push_back(std::move(log));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
   const Fd input(ends[0]);
@@ -355,12 +371,25 @@ absl::StatusOr<Fd> LocalRoom::NewSocket() {
   return SocketOf(opened_.socket);
 }
 
+absl::Status LocalRoom::NameLogs() const {
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenFolder());
+  for (size_t i = 0; i < logs_.size(); ++i) {
+    const std::string log = absl::StrCat("/proc/self/fd/", logs_[i].get()),
+                      name = absl::StrCat("companion-", i, ".txt");
+    unlinkat(folder.get(), name.c_str(), 0);  // an agent may have put something there
+    if (linkat(AT_FDCWD, log.c_str(), folder.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      INGOT_LOG(warn, "{} keeps no output of a companion: {}", path_, std::strerror(errno));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> LocalRoom::Keep(const std::string& name, const std::map<std::string, std::string>& beside) {
   for (const auto& [file, content] : beside) INGOT_RETURN_IF_ERROR(folder_->WriteBeside(file, content));
   {
     base::MutexLock lock(mu_);
     Close();
   }
+  INGOT_RETURN_IF_ERROR(NameLogs());
   return folder_->Detach(name);
 }
 

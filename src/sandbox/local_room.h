@@ -97,6 +97,8 @@ class LocalRoom final : public Room {
   // The status of a command that did not start.
   absl::Status NotStarted(const LaunchFailure& failure, const Command& command) const;
   bool MayHaveChanged(const Command& command) const;
+  // Gives the companions' outputs names in the room's folder. REQUIRES: no process of the room is left.
+  absl::Status NameLogs() const;
   // Ends the first process and waits for its end.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeUpper();
@@ -107,6 +109,10 @@ class LocalRoom final : public Room {
   // Gives the layer copies. The room's processes stand still meanwhile.
   absl::Status CopyInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CopyParts(const Layer& layer) const;
+  // Marks a failure at the room's own folder as a room fault where agents may have caused it: they have Ingot's uid. Any other
+  // agent can change no more than what is in work/, home/ and tmp/.
+  absl::Status FolderFault(absl::Status status) const;
+  absl::StatusOr<Fd> OpenFolder() const;
   // Makes one layer of all of them, top first. On an error they stay.
   absl::Status Merge(std::vector<std::shared_ptr<const Layer>>& layers) const;
   std::vector<std::string> LayerParts() const;
@@ -126,7 +132,7 @@ class LocalRoom final : public Room {
   std::optional<ControlGroup> group_;
   std::unique_ptr<Freezer> freezer_;  // before its control group goes
   mutable int gateway_port_ = 0;
-  int companions_ = 0;  // started so far
+  std::vector<Fd> logs_;  // of the companions that were started so far
 
   // Guards the first process against a snapshot that is taken while a command runs or begins.
   base::Mutex mu_;

@@ -5,10 +5,10 @@
 
 #include <cerrno>
 
+#include "base/open_file.h"
 #include "sandbox/copy_tree.h"
 #include "sandbox/layers.h"
 #include "sandbox/local_room.h"
-#include "sandbox/open_below.h"
 #include "sandbox/room_fault.h"
 
 namespace ingot::sandbox {
@@ -23,7 +23,7 @@ std::optional<uid_t> UidOf(const std::shared_ptr<const UidLease>& lease) {
 // A folder of `parent`, to be filled by CopyTree. Made if it is missing.
 absl::StatusOr<Fd> OpenPart(const Fd& parent, const std::string& part) {
   mkdirat(parent.get(), part.c_str(), 0700);
-  Fd folder = OpenBelow(parent.get(), part, kOpenFolder);
+  Fd folder = base::OpenBeneath(parent.get(), part, base::kOpenFolder, base::PathLinks::kNone);
   if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot make the folder ", part, " of a snapshot"));
   return folder;
 }
@@ -55,11 +55,12 @@ std::vector<std::string> LocalRoom::LayerParts() const {
 absl::Status LocalRoom::MakeUpper() {
   INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
   for (const char* const folder : {"upper", "overlay", "empty"}) INGOT_RETURN_IF_ERROR(MakeFolder(room, folder, 0755));
-  const Fd upper = OpenBelow(room.get(), "upper", kOpenFolder), overlay = OpenBelow(room.get(), "overlay", kOpenFolder);
+  const Fd upper = base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone),
+           overlay = base::OpenBeneath(room.get(), "overlay", base::kOpenFolder, base::PathLinks::kNone);
   if (!upper.valid() || !overlay.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open a folder of ", path_));
   for (const std::string& part : LayerParts()) {
     if (mkdirat(upper.get(), part.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", part));
-    const Fd made = OpenBelow(upper.get(), part, kOpenFolder);
+    const Fd made = base::OpenBeneath(upper.get(), part, base::kOpenFolder, base::PathLinks::kNone);
     const auto owner = UidOf(uid_);
     if (!made.valid() || (owner.has_value() && fchown(made.get(), *owner, *owner) != 0) ||
         (part == "root" && fchmod(made.get(), 0755) != 0)) {
@@ -88,11 +89,21 @@ absl::Status LocalRoom::FillFromSnapshot(const LocalSnapshot& snapshot) {
   return absl::OkStatus();
 }
 
+absl::Status LocalRoom::FolderFault(absl::Status status) const {
+  return uid_ == nullptr ? AsRoomFault(std::move(status)) : status;
+}
+
+absl::StatusOr<Fd> LocalRoom::OpenFolder() const {
+  auto opened = folder_->Open();
+  return opened.ok() ? std::move(opened) : absl::StatusOr<Fd>(FolderFault(opened.status()));
+}
+
 absl::Status LocalRoom::CopyParts(const Layer& layer) const {
-  INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
+  INGOT_ASSIGN_OR_RETURN(const Fd room, OpenFolder());
   INGOT_ASSIGN_OR_RETURN(const Fd to, layer.Open());
-  const Fd from = layered_ ? OpenBelow(room.get(), "upper", kOpenFolder) : Fd(fcntl(room.get(), F_DUPFD_CLOEXEC, 3));
-  if (!from.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper"));
+  const Fd from = layered_ ? base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone)
+                           : Fd(fcntl(room.get(), F_DUPFD_CLOEXEC, 3));
+  if (!from.valid()) return FolderFault(ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper")));
   for (const std::string& part : LayerParts()) {
     INGOT_ASSIGN_OR_RETURN(const Fd made, OpenPart(to, part));
     INGOT_RETURN_IF_ERROR(CopyTree(from.get(), part, made.get(), {.only_of = UidOf(uid_)}));
@@ -117,20 +128,21 @@ absl::Status LocalRoom::CopyInto(const Layer& layer) {
 absl::Status LocalRoom::MoveInto(const Layer& layer) {
   Close();
   opened_ = {};
-  INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
+  INGOT_ASSIGN_OR_RETURN(const Fd room, OpenFolder());
   INGOT_ASSIGN_OR_RETURN(const Fd to, layer.Open());
-  const Fd upper = OpenBelow(room.get(), "upper", kOpenFolder);
-  if (!upper.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper"));
+  const Fd upper = base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone);
+  if (!upper.valid()) return FolderFault(ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper")));
   for (const std::string& part : LayerParts()) {
     // An agent of this process's own uid could have put a link there.
-    const bool is_folder = OpenBelow(upper.get(), part, O_PATH | O_DIRECTORY | O_CLOEXEC).valid();
+    if (!base::OpenBeneath(upper.get(), part, O_PATH | O_DIRECTORY, base::PathLinks::kNone).valid())
+      return FolderFault(ErrnoStatus(errno, absl::StrCat("cannot freeze ", path_, "/upper/", part)));
     // A user cannot move a folder that an agent closed.
     struct stat info;
     const bool is_closed = fstatat(upper.get(), part.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
                            (info.st_mode & 0300) != 0300 && geteuid() != 0;
     if (is_closed) fchmodat(upper.get(), part.c_str(), info.st_mode | 0700, AT_SYMLINK_NOFOLLOW);
-    if (!is_folder || renameat(upper.get(), part.c_str(), to.get(), part.c_str()) != 0)
-      return ErrnoStatus(errno, absl::StrCat("cannot freeze ", path_, "/upper/", part));
+    if (renameat(upper.get(), part.c_str(), to.get(), part.c_str()) != 0)
+      return FolderFault(ErrnoStatus(errno, absl::StrCat("cannot freeze ", path_, "/upper/", part)));
     if (is_closed) fchmodat(to.get(), part.c_str(), info.st_mode & 07777, AT_SYMLINK_NOFOLLOW);
   }
   return absl::OkStatus();
@@ -154,11 +166,11 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
   if (filled.ok() && snapshot->layers.size() > kMostLayers) merged = Merge(snapshot->layers);
   if (moves) {
     if (filled.ok()) layers_ = snapshot->layers;  // all of them, if they could not be merged
-    INGOT_RETURN_IF_ERROR(AsRoomFault(filled));
+    INGOT_RETURN_IF_ERROR(filled);
     INGOT_RETURN_IF_ERROR(MakeUpper());
     INGOT_RETURN_IF_ERROR(Open());
   }
-  INGOT_RETURN_IF_ERROR(AsRoomFault(filled));
+  INGOT_RETURN_IF_ERROR(filled);
   INGOT_RETURN_IF_ERROR(merged);
   return snapshot;
 }

@@ -15,8 +15,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/open_file.h"
 #include "sandbox/layers.h"
-#include "sandbox/open_below.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -176,8 +176,8 @@ class TarWriter {
 
   // The layer's folder at path_. The part's own one lies in a folder of Ingot's.
   Fd OpenFolder(size_t layer, const std::string& name) const {
-    return name.empty() ? Fd(open(part_->layers[layer].c_str(), kOpenFolder))
-                        : OpenBelow(at_[layer].get(), name, kOpenFolder);
+    return name.empty() ? Fd(open(part_->layers[layer].c_str(), base::kOpenFolder))
+                        : base::OpenBeneath(at_[layer].get(), name, base::kOpenFolder, base::PathLinks::kNone);
   }
   int Look(size_t layer, const std::string& name, struct stat& info) const {
     return name.empty() ? lstat(part_->layers[layer].c_str(), &info)
@@ -199,7 +199,7 @@ class TarWriter {
       Fd each = OpenFolder(layer, name);
       if (!each.valid() && errno != EACCES) return Unreadable(PathIn(layer));
       hides = each.valid() && IsOpaque(each.get());
-      if (each.valid() && fstat(each.get(), &info) == 0 && Fd(openat(each.get(), ".", kOpenFolder)).valid()) {
+      if (each.valid() && fstat(each.get(), &info) == 0 && Fd(openat(each.get(), ".", base::kOpenFolder)).valid()) {
         folder.parts.push_back({layer, info.st_dev, info.st_ino});
         opened.push_back(std::move(each));
       }
@@ -225,7 +225,7 @@ class TarWriter {
     if (folders_.empty()) return absl::OkStatus();
     for (const Part& left : folder.parts) {
       Fd& at = at_[left.layer];
-      at = Fd(openat(at.get(), "..", kOpenFolder));
+      at = Fd(openat(at.get(), "..", base::kOpenFolder));
       const auto is_it = [&](const Part& each) { return each.layer == left.layer; };
       const Part& parent = *std::ranges::find_if(folders_.back().parts, is_it);
       struct stat info;
@@ -250,7 +250,7 @@ class TarWriter {
 
   absl::Status ListPart(size_t layer, Folder& folder) {
     const int at = at_[layer].get();
-    const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(openat(at, ".", kOpenFolder)), closedir);
+    const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(openat(at, ".", base::kOpenFolder)), closedir);
     if (entries == nullptr) return Unreadable(PathIn(layer));
     for (errno = 0; const dirent* const entry = readdir(entries.get()); errno = 0) {
       Child child{.name = entry->d_name, .layer = layer};
@@ -278,7 +278,8 @@ class TarWriter {
   }
 
   absl::Status WriteFile(size_t layer, const std::string& name) {
-    const Fd file = OpenBelow(at_[layer].get(), name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const Fd file =
+        base::OpenBeneath(at_[layer].get(), name, O_RDONLY | O_NONBLOCK | O_CLOEXEC, base::PathLinks::kNone);
     struct stat info;
     if (!file.valid() || fstat(file.get(), &info) != 0) return LeaveOutOr(PathIn(layer));
     if (!S_ISREG(info.st_mode) || (limits_.only_of.has_value() && info.st_uid != *limits_.only_of)) {

@@ -35,7 +35,7 @@ struct TarLimits {
 // Writes folders, files and links with their modes and times, owned by root. Left out are: sockets, pipes and devices; files
 // that Ingot may not read; setuid and setgid, which would act for whoever unpacks as root; further attributes; and, where
 // deleted files are marked, files whose own name is such a mark. A hard link becomes a file of its own. The way goes by
-// descriptors (open_below.h): layers that change meanwhile spoil the archive, and never lead out of them. The errors are those of the sink, RESOURCE_EXHAUSTED for a limit, and UNAVAILABLE for a layer
+// descriptors (base/open_file.h): layers that change meanwhile spoil the archive, and never lead out of them. The errors are those of the sink, RESOURCE_EXHAUSTED for a limit, and UNAVAILABLE for a layer
 // that cannot be read.
 absl::Status WriteTar(const std::vector<TarPart>& parts, const TarLimits& limits, const ByteSink& sink);
 

@@ -158,7 +158,7 @@ struct RoomOptions {
 // A command that runs beside the next one and ends with it.
 struct Companion {
   Fd input;   // its stdin's other end, which has POLLERR once no process of the command holds it
-  Fd output;  // a file: its stdout and stderr so far
+  Fd output;  // a file without a name: its stdout and stderr so far
 };
 
 class Room {

@@ -9,10 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "sandbox/open_below.h"
+#include "base/open_file.h"
 
 namespace ingot::sandbox {
 namespace {
+
+using base::Fd;
 
 constexpr int64_t kMostReopened = 1'000'000;  // folders, to find the way back
 
@@ -50,8 +52,8 @@ class TreeWalk {
   Fd Parent() const { return Fd(parent_ == AT_FDCWD ? AT_FDCWD : fcntl(parent_, F_DUPFD_CLOEXEC, 3)); }
 
   static Fd OpenIn(const Fd& folder, const std::string& name) {
-    if (folder.get() == AT_FDCWD) return Fd(open(name.c_str(), kOpenFolder));
-    return OpenBelow(folder.get(), name, kOpenFolder);
+    if (folder.get() == AT_FDCWD) return Fd(open(name.c_str(), base::kOpenFolder));
+    return base::OpenBeneath(folder.get(), name, base::kOpenFolder, base::PathLinks::kNone);
   }
 
   absl::Status Enter(const std::string& name) {
@@ -65,7 +67,7 @@ class TreeWalk {
       return visitor_.Failed(name);
     }
     // A folder that may be listed and not passed has no way up.
-    Fd entries(openat(folder.get(), ".", kOpenFolder));
+    Fd entries(openat(folder.get(), ".", base::kOpenFolder));
     if (!entries.valid()) return visitor_.Failed(name);
     at_ = std::move(folder);
     levels_.push_back(std::move(level));
@@ -99,7 +101,7 @@ class TreeWalk {
   // The parent is opened before a visitor may close the way to it.
   absl::Status Leave() {
     const bool is_top = levels_.size() == 1;
-    Fd parent = is_top ? Parent() : Fd(openat(at_.get(), "..", kOpenFolder));
+    Fd parent = is_top ? Parent() : Fd(openat(at_.get(), "..", base::kOpenFolder));
     const Level level = std::move(levels_.back());
     levels_.pop_back();
     const bool moved = !is_top && (!parent.valid() || !IsSame(parent.get(), levels_.back().info));

@@ -15,9 +15,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/open_file.h"
 #include "base/random.h"
 #include "sandbox/copy_tree.h"
-#include "sandbox/open_below.h"
 #include "sandbox/remove_tree.h"
 
 namespace ingot::sandbox {
@@ -58,7 +58,7 @@ absl::StatusOr<Fd> OpenParent(const Fd& base, const fs::path& relative,
   for (const fs::path& part : relative.parent_path()) {
     if (part == "." || part.empty()) continue;
     const bool made = maker != nullptr && mkdirat(folder.get(), part.c_str(), 0755) == 0;
-    Fd next = OpenBelow(folder.get(), part.string(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    Fd next = base::OpenBeneath(folder.get(), part.string(), O_PATH | O_DIRECTORY | O_CLOEXEC, base::PathLinks::kNone);
     if (!next.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open the folder of ", relative.string()));
     if (made) INGOT_RETURN_IF_ERROR(maker(next.get()));
     folder = std::move(next);
@@ -78,7 +78,7 @@ absl::Status WriteAll(int fd, std::string_view content, const std::string& name)
 
 // Removes the entries of a folder.
 absl::Status Empty(const Fd& folder, const std::string& name) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(openat(folder.get(), ".", kOpenFolder)), closedir);
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(openat(folder.get(), ".", base::kOpenFolder)), closedir);
   if (entries == nullptr) return ErrnoStatus(errno, absl::StrCat("cannot read ", name));
   while (const dirent* const entry = readdir(entries.get())) {
     const std::string each = entry->d_name;
@@ -154,7 +154,8 @@ absl::StatusOr<std::string> WorkDir::ReadBelow(const Fd& base, const std::string
   INGOT_RETURN_IF_ERROR(CheckRelative(relative));
   const fs::path path(relative);
   INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(base, path, nullptr));
-  const Fd file = OpenBelow(folder.get(), path.filename().string(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const Fd file = base::OpenBeneath(folder.get(), path.filename().string(), O_RDONLY | O_CLOEXEC | O_NONBLOCK,
+                                    base::PathLinks::kNone);
   if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
   struct stat info;
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -200,7 +201,7 @@ absl::StatusOr<std::string> WorkDir::ReadFile(const std::string& relative, int64
 absl::StatusOr<std::string> WorkDir::ReadFileOf(const std::string& folder, const std::string& relative,
                                                 int64_t limit_bytes) const {
   INGOT_ASSIGN_OR_RETURN(const Fd around, Open());
-  const Fd base = OpenBelow(around.get(), folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const Fd base = base::OpenBeneath(around.get(), folder, O_PATH | O_DIRECTORY | O_CLOEXEC, base::PathLinks::kNone);
   if (!base.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/", folder));
   return ReadBelow(base, relative, limit_bytes);
 }
@@ -209,7 +210,7 @@ void WorkDir::SetView(int work) { work_view_ = absl::StrCat("/proc/self/fd/", wo
 
 absl::Status WorkDir::Fill(const std::string& name, const std::string& source) const {
   INGOT_ASSIGN_OR_RETURN(const Fd around, Open());
-  const Fd folder = OpenBelow(around.get(), name, kOpenFolder);
+  const Fd folder = base::OpenBeneath(around.get(), name, base::kOpenFolder, base::PathLinks::kNone);
   if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/", name));
   const Fd files(open(source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!files.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", source));

@@ -38,7 +38,7 @@ class WorkDir {
   std::string work() const { return path_ + "/work"; }
   std::string tmp() const { return path_ + "/tmp"; }
 
-  // The folder itself, to reach what is in it (open_below.h). UNAVAILABLE: it is gone.
+  // The folder itself, to reach what is in it (base/open_file.h). UNAVAILABLE: it is gone.
   absl::StatusOr<Fd> Open() const;
 
   // Writes work/`relative` and makes the folders on the way; replaces a file, link or pipe of that name. INVALID_ARGUMENT:

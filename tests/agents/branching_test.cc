@@ -52,6 +52,7 @@ class BranchingTest : public testing::Test {
     sandbox::SubstrateOptions options;
     options.work_root = options_.work_root;
     options.rung = rung_;
+    options.agent_uid = agent_uid_;
     auto substrate = sandbox::MakeSubstrate(options);
     EXPECT_TRUE(substrate.ok()) << substrate.status();
     auto runner = Runner::Make(options_, *std::move(substrate), episodes, base::Clock::Real());
@@ -66,7 +67,7 @@ class BranchingTest : public testing::Test {
 
   const sandbox::TestFolder folder_;
   const std::string root_;
-  std::string rung_ = "process";
+  std::string rung_ = "process", agent_uid_ = "auto";
   RunnerOptions options_;
 };
 
@@ -101,6 +102,22 @@ TEST_F(BranchingTest, LeavesBeginOnTheFilesThatTheirTrunkLeft) {
   EXPECT_EQ(stats.finished, 3);
   EXPECT_EQ(stats.failed, 0);
   EXPECT_EQ(stats.snapshots, 1);
+}
+
+// A second try would end likewise.
+TEST_F(BranchingTest, ATrunkThatLeavesNothingToForkFailsItself) {
+  agent_uid_ = "shared";
+  options_.recipes[0].command = {"/bin/sh", "-c",
+                                 "rm -rf \"$PWD\"; : > " + root_ + "/waits; while :; do sleep 0.05; done"};
+  FakeEpisodes episodes(1);
+  episodes.change = TrunkFirst;
+  const auto runner = Start(episodes);
+  AwaitFile("waits");
+  episodes.Ask("ep0", "ep0.1", /*ends=*/true);
+  ASSERT_TRUE(runner->WaitDone(seconds(60)));
+  ASSERT_EQ(episodes.ends().size(), 1u);
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(episodes.ends()[0].cause(), "crash") << episodes.ends()[0].detail();
 }
 
 TEST_F(BranchingTest, AnOwnersSnapshotStopsTheAgentOnlyForAMoment) {

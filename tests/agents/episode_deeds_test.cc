@@ -2,7 +2,6 @@
 // its reward, and have its sample tried again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -18,27 +17,9 @@ namespace ingot::agents {
 namespace {
 
 namespace fs = std::filesystem;
+using sandbox::As;
+using sandbox::Users;
 using std::chrono::seconds;
-
-constexpr uid_t kNobody = 65534;
-
-// In a process of this uid.
-void As(uid_t uid, const std::function<void()>& body) {
-  if (geteuid() == uid) return body();
-  std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(1);
-    body();
-    std::fflush(stdout);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << "the failures stand above";
-}
-
-std::vector<uid_t> Users() { return geteuid() == 0 ? std::vector<uid_t>{0, kNobody} : std::vector<uid_t>{geteuid()}; }
 
 class EpisodeDeedsTest : public testing::Test {
  protected:
@@ -85,6 +66,20 @@ class EpisodeDeedsTest : public testing::Test {
     }
   }
 
+  // An image whose programs are a static shell. Empty: this machine has none.
+  std::string MakeImage() {
+    if (access("/bin/busybox", X_OK) != 0) return "";
+    std::string image = folder_.path() + "/image";
+    for (const char* const part : {"bin", "srv/app", "tmp", "etc"}) fs::create_directories(image + "/" + part);
+    fs::copy_file("/bin/busybox", image + "/bin/busybox");
+    for (const char* const tool : {"sh", "cat", "grep", "test", "chmod", "rm", "mkdir", "ln", "mkfifo", "mv"}) {
+      fs::create_symlink("busybox", image + "/bin/" + tool);
+    }
+    ground_.visible = {image};
+    recipe().image = "folder:" + image;
+    return image;
+  }
+
   const sandbox::TestFolder folder_;
   sandbox::SubstrateOptions ground_;
   RunnerOptions options_;
@@ -94,8 +89,8 @@ class EpisodeDeedsTest : public testing::Test {
 const std::string kDeep =
     "d=$(printf %0200d 0); i=0; while [ $i -lt 60 ]; do mkdir $d && cd $d || exit 0; i=$((i+1)); done";
 
-std::vector<std::string> Deeds(bool with_deep) {
-  std::vector<std::string> deeds = {
+std::vector<std::string> Deeds() {
+  return {
       "echo 41 > answer; chmod 0 .",
       "echo 41 > answer; chmod 0 answer",
       "true",
@@ -115,9 +110,8 @@ std::vector<std::string> Deeds(bool with_deep) {
       "rm check; mkfifo check",
       "chmod 0 check",
       "kill -9 $PPID; kill -9 -1",
+      kDeep,
   };
-  if (with_deep) deeds.push_back(kDeep);
-  return deeds;
 }
 
 TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsFilesIsItsOwnFailure) {
@@ -131,11 +125,8 @@ TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsFilesIsItsOwnFailure) {
           recipe().verifier_room = room;
           auto ground = Ground(rung);
           ASSERT_NE(ground, nullptr);
-          // Without overlays cp copies the files, which cannot take all of them.
-          const bool is_copied = std::string(room) == "changed" && !ground->grant().layers;
-          if (is_copied && user != 0) return;
           const std::string where = absl::StrCat("uid ", user, ", ", ground->grant().Describe(), ", room ", room);
-          ExpectOfAgents(Deeds(!is_copied), std::move(ground), where);
+          ExpectOfAgents(Deeds(), std::move(ground), where);
         });
       }
     }
@@ -148,19 +139,14 @@ TEST_F(EpisodeDeedsTest, AnAnswerThatCannotBeReadIsNone) {
   recipe().answer_from = "file";
   recipe().answer_file = "answer";
   for (const uid_t user : Users()) {
-    As(user, [&] { ExpectOfAgents(Deeds(true), Ground("auto"), absl::StrCat("uid ", user)); });
+    As(user, [&] { ExpectOfAgents(Deeds(), Ground("auto"), absl::StrCat("uid ", user)); });
   }
 }
 
 // A task whose image is a static shell.
 TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsImageIsItsOwnFailure) {
-  if (access("/bin/busybox", X_OK) != 0) GTEST_SKIP() << "needs busybox-static";
-  const std::string image = folder_.path() + "/image", tests = folder_.path() + "/tests";
-  for (const char* const part : {"bin", "srv/app", "tmp", "etc"}) fs::create_directories(image + "/" + part);
-  fs::copy_file("/bin/busybox", image + "/bin/busybox");
-  for (const char* const tool : {"sh", "cat", "grep", "test", "chmod", "rm", "mkdir", "ln", "mkfifo", "mv"}) {
-    fs::create_symlink("busybox", image + "/bin/" + tool);
-  }
+  const std::string tests = folder_.path() + "/tests";
+  if (MakeImage().empty()) GTEST_SKIP() << "needs busybox-static";
   fs::create_directories(tests);
   std::ofstream(tests + "/test.sh") << "test -x prog && ./prog\n"
                                        "grep -q 42 answer && R=1 || R=0\n"
@@ -188,8 +174,6 @@ TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsImageIsItsOwnFailure) {
       "printf '#!/bin/sh\\nrm -rf /logs/verifier; ln -s /etc /logs/verifier\\n' > prog; chmod 755 prog",
       kDeep,
   };
-  ground_.visible = {image};
-  recipe().image = "folder:" + image;
   recipe().verifier.kind = "harbor";
   recipe().verifier.timeout_s = 2;
   const base::json::object task{{"tests_dir", tests}, {"workdir", "/srv/app"}};
@@ -203,6 +187,38 @@ TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsImageIsItsOwnFailure) {
         ExpectOfAgents(deeds, std::move(ground), where, base::PrintJson(task));
       });
     }
+  }
+}
+
+// It judges none of them, and is not to be taken for a broken command.
+TEST_F(EpisodeDeedsTest, AVerifierWithoutItsShellIsTheFailureOfHoweverManyAgents) {
+  if (MakeImage().empty()) GTEST_SKIP() << "needs busybox-static";
+  recipe().verifier.command = {"/bin/sh", "-c", "exit 0"};
+  recipe().on_crash = "zero";
+  for (const uid_t user : Users()) {
+    for (const char* const room : {"agent", "changed"}) {
+      As(user, [&] {
+        recipe().verifier_room = room;
+        auto ground = Ground("auto");
+        if (ground == nullptr || ground->grant().rung < sandbox::Rung::kNamespaces || !ground->grant().layers) return;
+        const std::string where = absl::StrCat("uid ", user, ", ", ground->grant().Describe(), ", room ", room);
+        ExpectOfAgents(std::vector<std::string>(12, "rm /bin/sh"), std::move(ground), where);
+      });
+    }
+  }
+}
+
+// Nothing is left for the verifier, whose own few bytes break the limit of the room.
+TEST_F(EpisodeDeedsTest, AVerifierOnADiskThatTheAgentFilledIsTheFailureOfHoweverManyAgents) {
+  ground_.disk.bytes = 8 << 20;
+  recipe().verifier.timeout_s = 30;
+  recipe().verifier.command = {"/bin/sh", "-c", "head -c 3000000 /dev/zero > \"$TMPDIR/own\""};
+  recipe().on_crash = "zero";
+  for (const uid_t user : Users()) {
+    As(user, [&] {
+      ExpectOfAgents(std::vector<std::string>(12, "head -c 7000000 /dev/zero > full"), Ground("auto"),
+                     absl::StrCat("uid ", user));
+    });
   }
 }
 

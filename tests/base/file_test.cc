@@ -71,6 +71,11 @@ TEST_F(FileTest, NoPathLeadsOutOfAFolder) {
     EXPECT_FALSE(OpenBeneath(folder.get(), outside, O_RDONLY).valid()) << outside;
     EXPECT_EQ(errno, EXDEV) << outside;
   }
+  EXPECT_TRUE(OpenBeneath(folder.get(), "below/file", O_RDONLY, PathLinks::kNone).valid());
+  for (const char* const link : {"inside", "up/in/below/file", "outside"}) {
+    EXPECT_FALSE(OpenBeneath(folder.get(), link, O_RDONLY, PathLinks::kNone).valid()) << link;
+    EXPECT_EQ(errno, ELOOP) << link;
+  }
 }
 
 TEST_F(FileTest, ErrorsNameThePathAndTheReason) {

@@ -54,6 +54,9 @@ class CompanionTest : public testing::Test {
     while (!room_->ReadFile("begun", 1).ok() && poll(&gone, 1, 5) == 0) continue;
     return companion;
   }
+  void Await(const std::string& file) {
+    for (int i = 0; i < 4000 && !room_->ReadFile(file, 1).ok(); ++i) std::this_thread::sleep_for(milliseconds(5));
+  }
   static bool IsGone(const Companion& companion, int patience_ms = 0) {
     pollfd gone{companion.input.get(), 0, 0};
     return poll(&gone, 1, patience_ms) == 1;
@@ -176,6 +179,40 @@ TEST_F(CompanionTest, InAnImageToo) {
   const Companion companion = Begin("exec /bin/busybox sleep 1000");
   const Outcome outcome = Run("PATH=/bin; id -u; ls -d /proc/[0-9]*; : > /etc/new; cat /etc/new; kill -9 -1");
   EXPECT_THAT(outcome.out, testing::StartsWith("0\n/proc/1\n/proc/2\n")) << outcome.err;
+}
+
+// The agent has the uid of the one who keeps the output where that is not root.
+TEST_F(CompanionTest, NoCommandFindsTheOutputOfACompanionAndAKeptFolderHasIt) {
+  room_.reset();
+  substrate_.reset();
+  for (const uid_t user : Users()) {
+    As(user, [&] {
+      options_.work_root = folder_.path() + "/work-" + std::to_string(user);
+      Make("auto");
+      if (!substrate_->grant().own_network) return;
+      const Companion companion = Begin("printf 'key %s of the service' 17; : > said; exec sleep 1000");
+      Await("said");
+      const std::string found = Run("ls .. | tr '\\n' ' '; grep -rs 'key 17' .. /tmp").out;
+      EXPECT_EQ(found.find("key 17"), std::string::npos) << found;
+      EXPECT_EQ(found.find("companion"), std::string::npos) << found;
+      const auto kept = room_->Keep(absl::StrCat("user-", user), {});
+      ASSERT_TRUE(kept.ok()) << kept.status();
+      std::ifstream file(*kept + "/companion-0.txt");
+      std::string text;
+      std::getline(file, text);
+      EXPECT_EQ(text, "key 17 of the service");
+      room_.reset();
+      substrate_.reset();
+    });
+  }
+}
+
+TEST_F(CompanionTest, TheOutputOfACompanionIsOfTheRoomsDisk) {
+  options_.disk.bytes = 4 << 20;
+  Make("auto");
+  const Companion companion = Begin("head -c 8000000 /dev/zero; : > said; exec sleep 1000");
+  Await("said");
+  EXPECT_EQ(Run("sleep 20").ending, Ending::kDiskFull);
 }
 
 TEST_F(CompanionTest, TheEndOfARoomEndsCompanions) {

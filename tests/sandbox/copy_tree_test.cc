@@ -4,7 +4,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -12,7 +18,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "sandbox/open_below.h"
+#include "base/open_file.h"
+#include "sandbox/room_fault.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::sandbox {
@@ -38,7 +45,7 @@ class CopyTreeTest : public testing::Test {
   }
 
   static absl::Status Copy(const std::string& from, const std::string& to, const TreeCopy& how) {
-    const Fd target(open(to.c_str(), kOpenFolder));
+    const Fd target(open(to.c_str(), base::kOpenFolder));
     return CopyTree(AT_FDCWD, from, target.get(), how);
   }
   static absl::Status Link(const std::string& from, const std::string& to) { return Copy(from, to, {.links = true}); }
@@ -119,6 +126,46 @@ TEST_F(CopyTreeTest, FilesAtFaultAreToldFromADiskAtFault) {
   std::ofstream(from_ + "/file") << "text";
   std::ofstream(to_ + "/file") << "there";
   EXPECT_EQ(Link(from_, to_).code(), absl::StatusCode::kDataLoss);
+}
+
+// As on a machine whose processes have all the descriptors that they may have.
+TEST_F(CopyTreeTest, AProcessWithoutDescriptorsIsNoFaultOfTheFiles) {
+  const Fd parent(open(folder_.path().c_str(), base::kOpenFolder)), target(open(to_.c_str(), base::kOpenFolder));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status copied = CopyTree(parent.get(), "from", target.get(), {});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(copied.ok());
+  EXPECT_FALSE(IsRoomFault(copied)) << copied;
+}
+
+// A policy that lets whoever copies set no label: a filter that answers so stands in for it.
+TEST_F(CopyTreeTest, ACopyMayLackLabelsThatAPolicyKeepsAndNothingElse) {
+  for (const char* const name : {"security.ingot", "user.mark"}) {
+    std::ofstream(from_ + "/file") << "text";
+    if (setxattr((from_ + "/file").c_str(), name, "y", 1, 0) != 0) GTEST_SKIP() << "no attribute " << name;
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+      sock_filter rules[] = {{BPF_LD | BPF_W | BPF_ABS, 0, 0, 0},
+                             {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_fsetxattr},
+                             {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EACCES},
+                             {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+      const sock_fprog program{4, rules};
+      if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        _exit(9);
+      _exit(static_cast<int>(Copy(from_, to_, {}).code()));
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    const bool is_label = std::string(name).starts_with("security.");
+    EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(is_label ? absl::StatusCode::kOk : absl::StatusCode::kDataLoss))
+        << name;
+    fs::remove(from_ + "/file");
+    fs::remove(to_ + "/file");
+  }
 }
 
 // A folder may be closed to its own user, who is not root.

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_split.h"
 #include "sandbox/marked_processes.h"
+#include "sandbox/room_fault.h"
 #include "sandbox/test_room.h"
 
 namespace ingot::sandbox {
@@ -427,6 +428,29 @@ TEST_P(RoomTest, AKeptFolderIsClosedToLaterRooms) {
   const auto outcome = Run(Shell("cat " + *kept + "/work/secret"));
   ASSERT_TRUE(outcome.ok());
   EXPECT_FALSE(outcome->ok()) << outcome->out;
+}
+
+TEST(RoomFaultTest, AnAgentFailsForAFolderThatItCouldRemoveAndForNoOther) {
+  for (const std::string who : {"shared", "own"}) {
+    if (geteuid() != 0 && who == "own") continue;
+    const TestFolder folder;
+    SubstrateOptions options;
+    options.work_root = folder.path() + "/work";
+    options.rung = "process";
+    options.agent_uid = who;
+    const auto substrate = LocalSubstrate::Make(options).value();
+    auto room = substrate->Prepare().value();
+    Command remove = Shell("cd /; rm -rf \"$WORK\"");
+    remove.env["WORK"] = room->work();
+    ASSERT_TRUE(room->Run(remove, Within(seconds(20)), nullptr).ok());
+    // The folder around is the runner's: of an agent with a uid of its own, somebody else removed it.
+    if (who == "own") std::filesystem::remove_all(std::filesystem::path(room->work()).parent_path());
+    const absl::Status snapshot = room->TakeSnapshot().status();
+    EXPECT_FALSE(snapshot.ok());
+    EXPECT_EQ(IsRoomFault(snapshot), who == "shared") << snapshot;
+    const absl::Status added = room->AddFolder("more").status();
+    EXPECT_FALSE(IsRoomFault(added)) << added;
+  }
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,29 +26,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-constexpr uid_t kNobody = 65534;
-
 Command Shell(const std::string& script, const Room* room = nullptr) {
   return {.argv = {"/bin/sh", "-c", script},
           .env = {{"PATH", "/usr/bin:/bin"}},
           .working_dir = room == nullptr ? "" : room->work(),
           .stdin_text = ""};
-}
-
-// Runs `body` as another uid in a process of its own, and fails with it.
-void As(uid_t uid, const std::function<void()>& body) {
-  if (geteuid() == uid) return body();
-  std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(1);
-    body();
-    std::fflush(stdout);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << "the failures stand above";
 }
 
 class StrongTest : public testing::Test {

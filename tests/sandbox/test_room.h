@@ -2,11 +2,15 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "sandbox/local_substrate.h"
 
@@ -31,6 +35,29 @@ class TestFolder {
  private:
   std::string path_;
 };
+
+inline constexpr uid_t kNobody = 65534;
+
+// Runs `body` as another uid in a process of its own, and fails with it.
+inline void As(uid_t uid, const std::function<void()>& body) {
+  if (geteuid() == uid) return body();
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(1);
+    body();
+    std::fflush(stdout);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "the failures stand above";
+}
+
+// The users of a test that is about root and about others.
+inline std::vector<uid_t> Users() {
+  return geteuid() == 0 ? std::vector<uid_t>{0, kNobody} : std::vector<uid_t>{geteuid()};
+}
 
 inline std::unique_ptr<LocalSubstrate> SharedUidSubstrate(const std::string& work_root) {
   SubstrateOptions options;

@@ -23,8 +23,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/open_file.h"
 #include "sandbox/disk_watch.h"
-#include "sandbox/open_below.h"
 #include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
 #include "sandbox/test_room.h"
@@ -217,13 +217,14 @@ TEST_F(TreeWalkTest, NothingOutsideIsOpenedBelowAFolder) {
   std::ofstream(folder_.path() + "/outside/file") << "text";
   fs::create_directory_symlink(folder_.path() + "/outside", top_ + "/a/link");
   fs::create_symlink(top_ + "/a/b/file", top_ + "/last");
-  const Fd top(open(top_.c_str(), kOpenFolder));
+  const Fd top(open(top_.c_str(), base::kOpenFolder));
   const auto count = [&] {
     int opened = 0;
     for (const char* const path : {"a/link/file", "last", "../outside/file", "a/../../outside/file"}) {
-      opened += OpenBelow(top.get(), path, O_RDONLY | O_CLOEXEC).valid() ? 1 : 0;
+      opened += base::OpenBeneath(top.get(), path, O_RDONLY | O_CLOEXEC, base::PathLinks::kNone).valid() ? 1 : 0;
     }
-    return opened + (OpenBelow(top.get(), "a/b/file", O_RDONLY | O_CLOEXEC).valid() ? 100 : 0);
+    return opened +
+           (base::OpenBeneath(top.get(), "a/b/file", O_RDONLY | O_CLOEXEC, base::PathLinks::kNone).valid() ? 100 : 0);
   };
   EXPECT_EQ(count(), 100);
   const pid_t old = fork();

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/mount.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,25 +32,56 @@ void RemoveShared(int id) { shmctl(id, IPC_RMID, nullptr); }
 void RemoveSemaphores(int id) { semctl(id, 0, IPC_RMID); }
 void RemoveQueue(int id) { msgctl(id, IPC_RMID, nullptr); }
 
-int RemovePath(const char* path, const struct stat*, int, FTW*) {
-  remove(path);
-  return 0;
+bool RemoveEntry(int folder, const char* name) {
+  return unlinkat(folder, name, 0) == 0 || unlinkat(folder, name, AT_REMOVEDIR) == 0;
 }
 
-void RemoveOwnFiles(const char* folder, uid_t uid) {
-  DIR* const entries = opendir(folder);
-  if (entries == nullptr) return;
+// Moves the folder `name` up into `top`. Its user may have closed it to himself, and a closed one cannot move.
+bool MoveUp(int folder, const char* name, int top) {
+  static unsigned next = 0;
+  char moved[64];
+  snprintf(moved, sizeof(moved), "ingot-left-%u-%u", getuid(), next++);
+  fchmodat(folder, name, 0700, AT_SYMLINK_NOFOLLOW);
+  return renameat(folder, name, top, moved) == 0;
+}
+
+// Calls `act` for each name in `folder`, and returns how often it was true.
+template <typename Act>
+int CountEach(int folder, Act act) {
+  DIR* const entries = fdopendir(openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (entries == nullptr) return 0;
+  int count = 0;
   while (const dirent* const entry = readdir(entries)) {
-    struct stat info;
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-        fstatat(dirfd(entries), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || info.st_uid != uid) {
-      continue;
-    }
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-    nftw(path, RemovePath, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    const char* const name = entry->d_name;
+    if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && act(name)) ++count;
   }
   closedir(entries);
+  return count;
+}
+
+// Empties the folder `name` in `top` and removes it. False: nothing of it could be changed.
+bool RemoveFolder(int top, const char* name) {
+  fchmodat(top, name, 0700, AT_SYMLINK_NOFOLLOW);
+  const int folder = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return false;
+  const int gone =
+      CountEach(folder, [&](const char* each) { return RemoveEntry(folder, each) || MoveUp(folder, each, top); });
+  close(folder);
+  return RemoveEntry(top, name) || gone > 0;
+}
+
+// What `uid` has in the folder, of whatever depth, and closed or not. The way is one name from an open folder, and never through a
+// link. Folders in folders move up and are met in a later round, so that nothing here grows with the depth.
+void RemoveOwnFiles(const char* folder, uid_t uid) {
+  const int top = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (top < 0) return;
+  const auto remove = [&](const char* name) {
+    struct stat info;
+    if (fstatat(top, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || info.st_uid != uid) return false;
+    return RemoveEntry(top, name) || (S_ISDIR(info.st_mode) && RemoveFolder(top, name));
+  };
+  while (CountEach(top, remove) > 0) continue;
+  close(top);
 }
 
 // The file system of the POSIX queues, mounted nowhere: few machines have it at a path. -1: no right to do so.

@@ -180,13 +180,22 @@ def writes_pipe(path):
 
 
 def leaves_objects():
-    """Leaves shared memory, semaphores, queues and a file of shared memory. The test looks for them."""
+    """Leaves shared memory, semaphores, queues and a folder of shared memory: deeper than a path may be long, and closed. The
+    test looks for them."""
     LIBC.shmget(IPC_KEY, 4096, 0o1666)
     LIBC.semget(IPC_KEY, 1, 0o1666)
     LIBC.msgget(IPC_KEY, 0o1666)
     LIBC.mq_open(b"/planted-" + os.environ["NONCE"].encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
+    folder = f"/dev/shm/folder-{os.environ['NONCE']}"
     try:
-        os.makedirs(f"/dev/shm/folder-{os.environ['NONCE']}/below")
+        os.makedirs(folder + "/closed/below")
+        os.chmod(folder + "/closed", 0)
+        here = os.open(folder, os.O_RDONLY)
+        for _ in range(40):
+            os.mkdir("d" * 200, dir_fd=here)
+            here = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.open("leaf", os.O_CREAT | os.O_WRONLY, dir_fd=here)
+        os.chmod(folder, 0)
     except OSError:
         pass
     return False

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -16,8 +15,6 @@
 
 namespace ingot::sandbox {
 namespace {
-
-constexpr uid_t kNobody = 65534;
 
 // Whether the grant promises to contain an attack.
 bool Promised(const std::string& attack, const Grant& grant) {
@@ -177,22 +174,6 @@ void AttackAll(const std::string& rung, uint32_t refused, const std::function<bo
     const bool is_one_of_two = scene.grant().rung == Rung::kFull || scene.grant().user_namespace;
     if (!name.starts_with("disk_in_flight") || is_one_of_two) AttackOnce(scene, name);
   }
-}
-
-// Runs `body` as another uid in a process of its own, and fails with it.
-void As(uid_t uid, const std::function<void()>& body) {
-  if (geteuid() == uid) return body();
-  std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(1);
-    body();
-    std::fflush(stdout);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << "the failures stand above";
 }
 
 TEST(AttacksTest, FullAsRoot) {
