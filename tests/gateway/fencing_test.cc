@@ -232,8 +232,10 @@ TEST_F(FencingTest, ARunnerIsNotAskedToEndAnEpisodeThatIsElsewhere) {
   const auto waits = Start(a_, ChatOf(episode), Hello(), episode.api_key());
   v1::NextSnapshotRequest next;
   next.set_runner("agents");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!waits->exchange->Send().reply.has_value()) {
-    EXPECT_EQ(a_.gateway->NextSnapshot(next)->episode_id(), "");
+    ASSERT_EQ(a_.gateway->NextSnapshot(next)->episode_id(), "");
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "the request still waits at the gate of the lost episode";
     std::this_thread::yield();
   }
 }
