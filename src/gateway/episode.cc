@@ -41,6 +41,7 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Ea
   first_sequence_ = recorded.first_sequence;
   first_turn_ = recorded.first_turn;
   unrecorded_ = recorded.unrecorded;
+  reward_number_ = record_.reward_number();
   if (record_.has_reward()) earned_.set_reward(record_.reward());
   *earned_.mutable_signals() = record_.signals();
   *earned_.mutable_facts() = record_.facts();

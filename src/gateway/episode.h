@@ -234,6 +234,7 @@ class Episode {
   base::CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
   bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
+  int64_t reward_number_ ABSL_GUARDED_BY(mu_) = 0;          // RewardEpisodeRequest.number of the last one
   v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
   int end_tries_ ABSL_GUARDED_BY(mu_) = 0;       // that failed
   std::string end_detail_ ABSL_GUARDED_BY(mu_);  // as its ender gave it; that of end_ names the last refusal too

@@ -145,6 +145,7 @@ absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeR
     (*started.mutable_call_rewards())[call] = named.reward();
   }
   INGOT_RETURN_IF_ERROR(CheckRoom(started));
+  started.set_number(++reward_number_);
   storing_ = true;
   return started;
 }
@@ -170,6 +171,7 @@ void Episode::NoteStored(const v1::Episode& stored) {
   base::MutexLock lock(mu_);
   earned.MergeFrom(earned_);  // what was posted since `stored` was read is newer
   earned_ = std::move(earned);
+  reward_number_ = std::max(reward_number_, stored.reward_number());
 }
 
 absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {

@@ -86,6 +86,32 @@ TEST_F(FencingTest, AStoredRewardCountsWhoseAnswerWasLost) {
   EXPECT_EQ(admission_.ended().at(0).reward(), 0.5);
 }
 
+// A process of the pool was stuck, so that the client's reward was refused. The client posted others, which another process
+// of the pool took.
+TEST_F(FencingTest, ARewardThatWasGivenUpReplacesNoLaterOne) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  const auto lose = [&](Place& place, double reward) {
+    spied_->holds_rewards = true;
+    EXPECT_EQ(HttpStatusOf(Reward(place, episode, reward)), 504);
+    spied_->holds_rewards = false;
+  };
+  const auto expect_kept = [&](double reward) {
+    for (const auto& late : spied_->held_rewards) EXPECT_FALSE(pool_->RewardEpisode(late).ok()) << late.reward();
+    EXPECT_EQ(Stored(episode).reward(), reward);
+  };
+  lose(a_, 0.25);
+  lose(a_, 0.5);
+  ASSERT_TRUE(Reward(a_, episode, 0.75).ok());
+  expect_kept(0.75);
+  lose(a_, 0.125);
+  const int64_t number = Stored(episode).reward_number();
+  TakeOver(episode);
+  lose(b_, 0.625);
+  ASSERT_TRUE(Reward(b_, episode, 1).ok());
+  EXPECT_GT(Stored(episode).reward_number(), number);
+  expect_kept(1);
+}
+
 TEST_F(FencingTest, AnAcknowledgedCallIsNeverUnknown) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   TakeOver(episode);

@@ -72,6 +72,8 @@ class MemoryPool final : public datapool::Client {
       if (!held) return absl::NotFoundError("the episode does not hold the call");
       (*episode.mutable_call_rewards())[call] = reward;
     }
+    if (request.number() <= episode.reward_number()) return absl::FailedPreconditionError("a late reward");
+    episode.set_reward_number(request.number());
     if (request.has_reward()) episode.set_reward(request.reward());
     for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
     for (const auto& [name, json] : request.facts()) (*episode.mutable_facts())[name] = json;
