@@ -105,9 +105,13 @@ class Episode {
   absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   // The call samples no more, and is now being recorded. `asked`: AskedKey::key of its request.
   void FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked);
-  // A call that was not recorded gives its number back. `used`: the pool says that another call has the number, such as one
-  // whose record is there although its answer was lost.
-  void EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, bool used, std::chrono::nanoseconds now);
+  // What the pool has under the number of a call that ends without a record here.
+  struct Unrecorded {
+    bool used = false;  // another call, such as one whose record is there although its answer was lost
+    std::optional<v1::AppendCallRequest> lost = {};  // perhaps the call: this was sent, and its answer was lost
+  };
+  // A call that was not recorded gives its number back, unless the number is used.
+  void EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, Unrecorded left, std::chrono::nanoseconds now);
   // Counts a call's prompt and returns the number of tokens that it may sample; 400 episode_limit: none. Each of
   // several concurrent calls may sample all tokens that are left when it begins.
   absl::StatusOr<int64_t> TakeTokens(int64_t prompt);
@@ -116,6 +120,15 @@ class Episode {
   void ReturnPrompt(int64_t prompt) { AddTokens(-prompt); }
   // The call's record is durable: from now on the call may be rewarded.
   void CountRecorded(const std::string& call_id, int32_t sequence);
+
+  // CallReward.turn counts what is recorded, also after another gateway has taken the episode. A lost answer leaves a number
+  // unknown until a later call gets it. Once higher numbers are in use, its append is to be sent again, and SettleAppend must
+  // follow with the pool's answer: OK, or a refusal for good.
+  std::vector<v1::AppendCallRequest> LostAppends() const;
+  void SettleAppend(const v1::Call& call, const absl::Status& answer);
+  // Whether a number is used by a call whose id is not known. NoteCalls learns it from what the pool holds.
+  bool HasUnknownCalls() const;
+  void NoteCalls(const v1::EpisodeTree& stored);
 
   // The call that a request continues. If an assistant message is unknown but a call with the same prompt is being
   // recorded, waits for that call, at most 0.5 s. Never call this on a thread that records calls. `thread`: the client's
@@ -215,8 +228,15 @@ class Episode {
     tokens_ += count;
   }
   absl::StatusOr<std::string> FindCall(const v1::CallReward& named) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The recorded call at this place (CallReward.turn); empty: there is none. Calls in flight have places already.
+  // The recorded call at this place (CallReward.turn); empty: there is none. Calls in flight have places already, as have
+  // those that only the pool knows.
   std::string CallAt(int32_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the pool may have a call with this number, below those of other calls.
+  bool IsUnsettled(int32_t sequence) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return sequence < next_sequence_ && lost_.contains(sequence) && !pending_.contains(sequence);
+  }
+  // The pool has a call with this number: it is given to no other one.
+  void TakeNumber(int32_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 400: with `posted` the episode would have too many signals or rewarded calls.
   absl::Status CheckRoom(const v1::RewardEpisodeRequest& posted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // DEADLINE_EXCEEDED: a reward or an end is still being stored after `timeout`.
@@ -246,8 +266,11 @@ class Episode {
   int32_t unrecorded_ ABSL_GUARDED_BY(mu_) = 0;      // numbers below it that no recorded call has, nor one in flight
   std::set<int32_t> returned_ ABSL_GUARDED_BY(mu_);  // those that are given out again once none behind them is used
   std::set<int32_t> pending_ ABSL_GUARDED_BY(mu_);   // numbers of calls that are neither recorded nor over
-  int32_t first_turn_ ABSL_GUARDED_BY(mu_) = 0;      // the place of the first of recorded_ and pending_
-  int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;          // of all prompts and samples
+  std::set<int32_t> used_ ABSL_GUARDED_BY(mu_);      // numbers of calls that only the pool knows
+  // Appends whose answers were lost, by number: not recorded, as far as is known here.
+  std::map<int32_t, v1::AppendCallRequest> lost_ ABSL_GUARDED_BY(mu_);
+  int32_t first_turn_ ABSL_GUARDED_BY(mu_) = 0;  // the place of the first of recorded_, pending_ and used_
+  int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;      // of all prompts and samples
   std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence number
   std::set<std::string> trunk_calls_ ABSL_GUARDED_BY(mu_);        // EarlierCalls::trunk_calls
   int32_t first_sequence_ ABSL_GUARDED_BY(mu_) = 0;               // behind the trunk's calls

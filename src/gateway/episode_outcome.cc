@@ -61,6 +61,11 @@ std::string WithoutRefusal(const std::string& detail) { return detail.substr(0, 
 
 absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const {
   if (named.call_case() == v1::CallReward::kTurn) {
+    if (std::any_of(lost_.begin(), lost_.end(), [&](const auto& lost) { return IsUnsettled(lost.first); })) {
+      return absl::UnavailableError(absl::StrCat("whether a call of episode ", id(),
+                                                 " is recorded is not known yet, and 'turn' counts recorded calls: "
+                                                 "send the reward again"));
+    }
     if (std::string call = CallAt(named.turn()); !call.empty()) return call;
     return ApiError(404, "call_not_found", "turn",
                     absl::StrCat("episode ", id(), " has recorded no call with the number ", named.turn()));
@@ -77,9 +82,11 @@ absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const
 
 std::string Episode::CallAt(int32_t turn) const {
   int32_t place = first_turn_;
-  auto pending = pending_.begin();
+  std::set<int32_t> held = pending_;
+  held.insert(used_.begin(), used_.end());
+  auto next = held.begin();
   for (const auto& [sequence, call_id] : recorded_) {
-    for (; pending != pending_.end() && *pending < sequence; ++pending) ++place;
+    for (; next != held.end() && *next < sequence; ++next) ++place;
     if (place == turn) return call_id;
     ++place;
   }

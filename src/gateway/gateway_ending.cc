@@ -16,17 +16,7 @@ constexpr size_t kMaxCause = 64;
 constexpr int kToldTries = 600;  // an end that fails again is logged, and then every so many tries
 
 // True if the same request would be refused for good: pool or scheduler knows no such episode, or another end of it.
-bool IsRefusal(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-      return true;
-    default:
-      return false;
-  }
+using datapool::IsRefusal;
 }
 
 // The outcome that the pool holds.
@@ -51,6 +41,7 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
     return BadRequest("reward", "there is neither 'reward' nor 'signals' nor 'facts' nor the reward of a call");
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
+  if (!request.call_rewards().empty()) INGOT_RETURN_IF_ERROR(SettleCalls(episode));
   const auto earned = episode->StartReward(request, base::FromSeconds(core_.options.end_wait_s));
   if (!earned.ok()) return Confirmed(episode, earned.status());
   absl::Status stored;
