@@ -150,10 +150,10 @@ class Episode {
   void NoteAnswer(const absl::Status& status);
 
   // Begins a reward and returns the pool's request for it. Later values of a signal or call replace earlier ones. Waits
-  // for the reward before it, at most `timeout`. FinishReward must follow once the pool has answered: only then the
-  // reward counts, and the next one or the end proceeds. 410: the episode is ending. 400: a number is out of bounds
-  // (tree/reward_bounds.h). 404:
-  // a call is not recorded.
+  // for the rewards and ends that came before it, at most `timeout`. FinishReward must follow once the pool has answered:
+  // only then the reward counts, and the next one or the end proceeds. 410: the episode is ending. 404: a call is not
+  // recorded. UNAVAILABLE: a call is named by its number, and LostAppends are not settled.
+  // REQUIRES: CheckRewards(posted).
   absl::StatusOr<v1::RewardEpisodeRequest> StartReward(const v1::EpisodeRewardRequest& posted,
                                                        std::chrono::nanoseconds timeout);
   void FinishReward(const v1::RewardEpisodeRequest& started, bool stored);
@@ -284,6 +284,11 @@ class Episode {
   std::map<std::shared_ptr<ChatCall>, std::optional<base::Key128>> in_flight_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds last_activity_ ABSL_GUARDED_BY(mu_);
 };
+
+// INVALID_ARGUMENT names the field of rewards that are out of bounds (tree/reward_bounds.h, tree/signal_bounds.h).
+absl::Status CheckRewards(const v1::EpisodeRewardRequest& posted);
+// The same of EpisodeEndRequest.unless_rewarded.
+absl::Status CheckDefault(const v1::DefaultOutcome& outcome);
 
 // The stored detail of an episode's end: its ender's words, and the last refusal. WithoutRefusal gives the ender's words.
 std::string WithRefusal(const std::string& detail, const std::string& refusal);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
 #include "gateway/episode.h"
@@ -33,6 +34,17 @@ absl::Status CheckFacts(const v1::EpisodeRewardRequest& posted) {
   return absl::OkStatus();
 }
 
+// 400: an episode has fewer.
+absl::Status CheckCounts(size_t signals, const google::protobuf::Map<std::string, std::string>& facts) {
+  if (signals > tree::kMaxSignals) {
+    return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
+  }
+  if (facts.size() <= tree::kMaxFacts && tree::FactBytes(facts) <= tree::kMaxFactBytes) return absl::OkStatus();
+  return BadRequest("facts",
+                    absl::StrCat("an episode has at most ", tree::kMaxFacts, " facts, of at most ", tree::kMaxFactBytes,
+                                 " bytes in all; it would have ", facts.size(), " of ", tree::FactBytes(facts)));
+}
+
 absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
   if (const std::string fault = tree::RewardFault(posted.reward()); !fault.empty()) {
     return BadRequest("reward", "'reward' " + fault);
@@ -52,6 +64,24 @@ absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
 }
 
 }  // namespace
+
+absl::Status CheckRewards(const v1::EpisodeRewardRequest& posted) {
+  INGOT_RETURN_IF_ERROR(CheckNumbers(posted));
+  return CheckFacts(posted);
+}
+
+absl::Status CheckDefault(const v1::DefaultOutcome& outcome) {
+  v1::EpisodeRewardRequest posted;
+  posted.set_reward(outcome.reward());
+  *posted.mutable_signals() = outcome.signals();
+  *posted.mutable_facts() = outcome.facts();
+  absl::Status fault = CheckRewards(posted);
+  if (fault.ok()) fault = CheckCounts(posted.signals().size(), posted.facts());
+  if (fault.ok() && !base::IsValidUtf8(outcome.detail())) fault = BadRequest("detail", "'detail' is not UTF-8");
+  if (fault.ok()) return fault;
+  return BadRequest(absl::StrCat("unless_rewarded.", ErrorParamOf(fault)),
+                    absl::StrCat("of unless_rewarded, ", fault.message()));
+}
 
 std::string WithRefusal(const std::string& detail, const std::string& refusal) {
   return refusal.empty() ? detail : absl::StrCat(detail, kRefusedMark, refusal);
@@ -97,16 +127,9 @@ absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
   const auto added = [](const auto& to, const auto& from) {
     return std::count_if(from.begin(), from.end(), [&](const auto& one) { return !to.contains(one.first); });
   };
-  if (earned_.signals().size() + added(earned_.signals(), posted.signals()) > tree::kMaxSignals) {
-    return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
-  }
   google::protobuf::Map<std::string, std::string> facts = earned_.facts();
   for (const auto& [name, json] : posted.facts()) facts[name] = json;
-  if (facts.size() > tree::kMaxFacts || tree::FactBytes(facts) > tree::kMaxFactBytes) {
-    return BadRequest(
-        "facts", absl::StrCat("an episode has at most ", tree::kMaxFacts, " facts, of at most ", tree::kMaxFactBytes,
-                              " bytes in all; it would have ", facts.size(), " of ", tree::FactBytes(facts)));
-  }
+  INGOT_RETURN_IF_ERROR(CheckCounts(earned_.signals().size() + added(earned_.signals(), posted.signals()), facts));
   // Only a session can pass this limit, since it begins new histories.
   const auto calls = earned_.call_rewards().size() + added(earned_.call_rewards(), posted.call_rewards());
   if (calls > static_cast<size_t>(limits_.max_calls())) {
@@ -136,8 +159,6 @@ void Episode::NoteAnswer(const absl::Status& status) {
 
 absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
                                                               std::chrono::nanoseconds timeout) {
-  INGOT_RETURN_IF_ERROR(CheckNumbers(posted));
-  INGOT_RETURN_IF_ERROR(CheckFacts(posted));
   v1::RewardEpisodeRequest started;
   started.set_episode_id(id());
   started.set_gateway_token(gateway_token());
