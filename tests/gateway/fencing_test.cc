@@ -362,5 +362,24 @@ TEST_F(FencingTest, AHealthyGatewayAsksThePoolForRefusalsAlone) {
   EXPECT_EQ(spied_->gets, before);
 }
 
+// Whoever sends garbage loads no pool.
+TEST_F(FencingTest, ARequestThatCannotBeReadAsksThePoolNothing) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  const int before = spied_->gets;
+  for (const object& body : {object{{"messages", "none"}}, object{{"model", "m"}}}) {
+    EXPECT_EQ(Post(a_, ChatOf(episode), body, episode.api_key()).status, 400);
+  }
+  EXPECT_EQ(Post(a_, ChatOf(episode), "no object", episode.api_key()).status, 400);
+  EXPECT_EQ(HttpStatusOf(Reward(a_, episode, 1e9)), 400);
+  EXPECT_EQ(HttpStatusOf(a_.gateway->RewardEpisode(episode.episode_id(), episode.api_key(), 1, {{"", 1}})), 400);
+  EXPECT_EQ(spied_->gets, before);
+  v1::EpisodeRewardRequest of_call;
+  of_call.set_episode_id(episode.episode_id());
+  of_call.set_api_key(episode.api_key());
+  of_call.add_call_rewards()->set_turn(0);
+  EXPECT_EQ(HttpStatusOf(a_.gateway->RewardEpisode(of_call)), 404);
+  EXPECT_EQ(spied_->gets, before + 1) << "another gateway may know the call";
+}
+
 }  // namespace
 }  // namespace ingot::gateway
