@@ -239,6 +239,7 @@ class Episode {
   void TakeNumber(int32_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 400: with `posted` the episode would have too many signals or rewarded calls.
   absl::Status CheckRoom(const v1::RewardEpisodeRequest& posted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // In the order of the callers, so that a reward that its client gave up on never follows the one posted instead.
   // DEADLINE_EXCEEDED: a reward or an end is still being stored after `timeout`.
   absl::Status WaitForStoring(std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -254,6 +255,8 @@ class Episode {
   base::CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
   bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
+  int64_t storers_ ABSL_GUARDED_BY(mu_) = 0;   // that came so far
+  std::set<int64_t> waiting_storers_ ABSL_GUARDED_BY(mu_);  // by their order
   int64_t reward_number_ ABSL_GUARDED_BY(mu_) = 0;          // RewardEpisodeRequest.number of the last one
   v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
   int end_tries_ ABSL_GUARDED_BY(mu_) = 0;       // that failed

@@ -204,14 +204,18 @@ void Episode::NoteStored(const v1::Episode& stored) {
 
 absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
   const auto deadline = clock_.Now() + timeout;
-  while (storing_) {
-    if (clock_.Now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("another request's reward or end of episode ", id(), " is still being stored: try again later"));
-    }
-    clock_.WaitUntil(changed_, mu_, deadline);
+  const int64_t place = storers_++;
+  waiting_storers_.insert(place);
+  bool late = false;
+  while (!late && (storing_ || *waiting_storers_.begin() != place)) {
+    late = clock_.Now() >= deadline;
+    if (!late) clock_.WaitUntil(changed_, mu_, deadline);
   }
-  return absl::OkStatus();
+  waiting_storers_.erase(place);
+  changed_.SignalAll();  // the next one may be first now
+  if (!late) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("another request's reward or end of episode ", id(), " is still being stored: try again later"));
 }
 
 absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout) {

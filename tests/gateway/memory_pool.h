@@ -84,6 +84,7 @@ class MemoryPool final : public datapool::Client {
     if (request.has_reward()) episode.set_reward(request.reward());
     for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
     for (const auto& [name, json] : request.facts()) (*episode.mutable_facts())[name] = json;
+    rewards_.push_back(request);
     return absl::OkStatus();
   }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
@@ -148,6 +149,10 @@ class MemoryPool final : public datapool::Client {
   std::vector<v1::Call> calls() const {
     base::MutexLock lock(mu_);
     return calls_;
+  }
+  std::vector<v1::RewardEpisodeRequest> rewards() const {  // that were stored
+    base::MutexLock lock(mu_);
+    return rewards_;
   }
   v1::Episode episode(const std::string& id) const {
     base::MutexLock lock(mu_);
@@ -267,6 +272,7 @@ class MemoryPool final : public datapool::Client {
   std::map<std::string, v1::Episode> episodes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Segment> segments_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::Call> calls_ ABSL_GUARDED_BY(mu_);
+  std::vector<v1::RewardEpisodeRequest> rewards_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::gateway
