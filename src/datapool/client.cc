@@ -4,6 +4,19 @@
 
 namespace ingot::datapool {
 
+bool IsRefusal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+      return true;
+    default:
+      return false;
+  }
+}
+
 absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least) {
   constexpr int kTries = 8;  // each lost to another leader that began meanwhile
   absl::Status refused;

@@ -21,6 +21,10 @@ inline std::string WayOn(const std::string& folder = "RUN/pool") {
                       ".damaged, then start the run again with --resume");
 }
 
+// Whether a mutation was refused for good: nothing of this request is stored, nor of an earlier one of equal content. After
+// any other error it may be stored, or be stored later.
+bool IsRefusal(const absl::Status& status);
+
 class Client {
  public:
   virtual ~Client() = default;

@@ -1,5 +1,6 @@
 #include "datapool/episode_mutations.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -53,6 +54,13 @@ void AddRewards(v1::Episode& episode, const Earned& earned) {
   for (const auto& [name, value] : earned.signals()) (*episode.mutable_signals())[name] = value;
   for (const auto& [name, json] : earned.facts()) (*episode.mutable_facts())[name] = json;
   for (const auto& [call, reward] : earned.call_rewards()) (*episode.mutable_call_rewards())[call] = reward;
+}
+
+// Of a request that its writer gave up on, and that arrives after later ones.
+absl::Status LateReward(const v1::Episode& stored, int64_t number) {
+  return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " keeps its rewards: request ", number,
+                                                    " came late, number ", stored.reward_number(),
+                                                    " is stored; post the reward again"));
 }
 
 bool HasOutcome(const v1::Episode& episode) { return episode.has_reward() || !episode.call_rewards().empty(); }
@@ -178,11 +186,17 @@ absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeR
   INGOT_RETURN_IF_ERROR(CheckGateway(stored, request.gateway_token()));
   v1::Episode rewarded = stored;
   AddRewards(rewarded, request);
-  if (DeterministicBytes(rewarded) == DeterministicBytes(stored)) return absl::OkStatus();  // nothing new
+  const bool changes = DeterministicBytes(rewarded) != DeterministicBytes(stored);
   if (stored.state() != v1::EPISODE_OPEN) {
+    if (!changes) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " earns nothing more, it is ",
                                                       v1::EpisodeState_Name(stored.state()), " ", stored.detail()));
   }
+  if (request.number() > 0 && request.number() <= stored.reward_number()) {
+    return changes ? LateReward(stored, request.number()) : absl::OkStatus();
+  }
+  rewarded.set_reward_number(std::max(stored.reward_number(), request.number()));
+  if (!changes && rewarded.reward_number() == stored.reward_number()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
   PutProgress(batch, rewarded);
   return absl::OkStatus();

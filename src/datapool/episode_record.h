@@ -3,7 +3,7 @@
 //
 //   opening    Episode as it was opened, without the fields that only progress has
 //   progress   Episode with id, ref and purpose, and the fields that change: state, reward, signals, facts,
-//              call_rewards, detail, cause, grade, ended_unix_ns, gateway, gateway_token
+//              call_rewards, reward_number, detail, cause, grade, ended_unix_ns, gateway, gateway_token
 //
 // `Source` is a Database::Reader or Batch. Errors: NOT_FOUND names an absent episode, DATA_LOSS a damaged one.
 #pragma once
@@ -32,6 +32,7 @@ inline v1::Episode ProgressOf(const v1::Episode& episode) {
   *progress.mutable_signals() = episode.signals();
   *progress.mutable_facts() = episode.facts();
   *progress.mutable_call_rewards() = episode.call_rewards();
+  progress.set_reward_number(episode.reward_number());
   progress.set_detail(episode.detail());
   progress.set_cause(episode.cause());
   if (episode.has_grade()) *progress.mutable_grade() = episode.grade();
@@ -48,6 +49,7 @@ inline void ClearProgress(v1::Episode& episode) {
   episode.clear_signals();
   episode.clear_facts();
   episode.clear_call_rewards();
+  episode.clear_reward_number();
   episode.clear_detail();
   episode.clear_cause();
   episode.clear_grade();

@@ -220,6 +220,7 @@ absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
   if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
     return Invalid("neither reward nor signals nor facts nor call_rewards: there is nothing to add");
   }
+  if (request.number() < 0) return Invalid(absl::StrCat("number is ", request.number(), ": must be >= 0"));
   INGOT_RETURN_IF_ERROR(ValidateRewards(request));
   return ValidateStrings(request);
 }

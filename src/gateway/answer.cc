@@ -93,7 +93,13 @@ absl::Status Answer::Run() {
     base::MutexLock lock(mu_);
     episode_ = episode;
   }
-  INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, Read());
+  absl::StatusOr<GatewayRequest> read = Read();
+  if (!read.ok()) {
+    base::MutexLock lock(mu_);
+    unreadable_ = true;
+    return read.status();
+  }
+  GatewayRequest parsed = *std::move(read);
   if (episode == nullptr) {
     INGOT_ASSIGN_OR_RETURN(episode, hooks_.open());
   }
@@ -255,7 +261,7 @@ void Answer::Finish(absl::Status status) {
     base::MutexLock lock(mu_);
     episode = episode_;
   }
-  if (!status.ok() && hooks_.confirm) status = hooks_.confirm(episode, std::move(status));
+  if (!status.ok() && hooks_.confirm && MayDependOnEpisode()) status = hooks_.confirm(episode, std::move(status));
   int reserved = 0;
   {
     base::MutexLock lock(mu_);

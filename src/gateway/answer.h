@@ -36,8 +36,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> open;
     // Reserves room for so many calls beside the first one; RESOURCE_EXHAUSTED: there is none.
     std::function<absl::Status(int)> reserve;
-    // An error that an answer of the episode would end with, or the error that takes its place. May block. `episode`: null =
-    // none was found.
+    // An error that an answer of the episode would end with, or the error that takes its place. Not asked of a request that
+    // cannot be read. May block. `episode`: null = none was found.
     std::function<absl::Status(const std::shared_ptr<Episode>& episode, absl::Status why)> confirm;
     // Called once, when the answer is over, with the number of reserved calls.
     std::function<void(const std::shared_ptr<Answer>&, int)> on_done;
@@ -97,6 +97,11 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void OnCallDone(const absl::Status& status);
   void Finish(absl::Status status);
   bool Begin();  // false: it was aborted
+  // False: the request itself cannot be read, whatever its episode has done.
+  bool MayDependOnEpisode() const {
+    base::MutexLock lock(mu_);
+    return !unreadable_;
+  }
 
   Core& core_;
   const Dialect& dialect_;
@@ -115,6 +120,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   int reserved_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<Episode> entered_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Episode> episode_ ABSL_GUARDED_BY(mu_);  // null = not found yet
+  bool unreadable_ ABSL_GUARDED_BY(mu_) = false;           // Read has failed
   absl::Status abort_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);    // of the first call that failed
   bool begun_ ABSL_GUARDED_BY(mu_) = false;      // Take returned an event

@@ -293,7 +293,8 @@ absl::Status ChatCall::Append(const v1::Call& record, const std::vector<Piece>& 
   for (const Piece& piece : sampled) *request.add_segments() = *piece.segment;
   const absl::Status appended = core_.parts.pool->AppendCall(request);
   if (absl::IsAborted(appended)) setup_.episode->MarkTaken();
-  number_used_ = absl::IsAlreadyExists(appended);
+  left_.used = absl::IsAlreadyExists(appended);
+  if (!appended.ok() && !absl::IsAborted(appended) && !datapool::IsRefusal(appended)) left_.lost = std::move(request);
   return appended;
 }
 
@@ -311,7 +312,8 @@ void ChatCall::Done(const absl::Status& status) {
     delivers_ = status.ok();
     woken_ = true;
   }
-  if (sequence_ >= 0) setup_.episode->EndCall(shared_from_this(), sequence_, number_used_, core_.parts.clock->Now());
+  const auto now = core_.parts.clock->Now();
+  if (sequence_ >= 0) setup_.episode->EndCall(shared_from_this(), sequence_, std::move(left_), now);
   setup_.on_done(status);
   setup_.wake();
 }

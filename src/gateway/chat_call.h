@@ -93,7 +93,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   v1::SamplingParams sampling_;
   bool queued_ = false;  // it was handed to the engine
 
-  bool number_used_ = false;  // of the thread that records the call: the pool holds another one with its number
+  Episode::Unrecorded left_;  // of the thread that records the call
 
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kWaiting;

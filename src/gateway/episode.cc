@@ -41,6 +41,7 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Ea
   first_sequence_ = recorded.first_sequence;
   first_turn_ = recorded.first_turn;
   unrecorded_ = recorded.unrecorded;
+  reward_number_ = record_.reward_number();
   if (record_.has_reward()) earned_.set_reward(record_.reward());
   *earned_.mutable_signals() = record_.signals();
   *earned_.mutable_facts() = record_.facts();
@@ -60,8 +61,10 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
   if (session_ && (static_cast<int>(history_.size()) >= max_calls || history_.tokens() >= limits_.max_tokens())) {
     history_ = History();
     ++epoch_;
-    first_turn_ += static_cast<int32_t>(recorded_.size());
+    first_turn_ += static_cast<int32_t>(recorded_.size() + used_.size());
     recorded_.clear();
+    used_.clear();
+    lost_.clear();
   }
   in_flight_.emplace(call, std::nullopt);
   last_activity_ = now;
@@ -75,7 +78,7 @@ void Episode::FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key1
   if (found != in_flight_.end()) found->second = asked;  // otherwise another thread has recorded it meanwhile
 }
 
-void Episode::EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, bool used,
+void Episode::EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, Unrecorded left,
                       std::chrono::nanoseconds now) {
   Resumed resumed;
   base::MutexLock lock(mu_);
@@ -83,10 +86,60 @@ void Episode::EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, b
   last_activity_ = now;
   changed_.SignalAll();
   if (pending_.erase(sequence) == 0) return;  // it was recorded
-  ++unrecorded_;
-  if (!used) returned_.insert(sequence);
+  if (left.used) {
+    used_.insert(sequence);
+    lost_.erase(sequence);
+  } else {
+    ++unrecorded_;
+    returned_.insert(sequence);
+    if (left.lost.has_value()) lost_.insert_or_assign(sequence, *std::move(left.lost));
+  }
   for (; returned_.erase(next_sequence_ - 1) > 0; --next_sequence_) --unrecorded_;
   resumed.requests = TakeWaiting();  // a trunk may stand before its fork again
+}
+
+std::vector<v1::AppendCallRequest> Episode::LostAppends() const {
+  base::MutexLock lock(mu_);
+  std::vector<v1::AppendCallRequest> unsettled;
+  for (const auto& [sequence, append] : lost_) {
+    if (IsUnsettled(sequence)) unsettled.push_back(append);
+  }
+  return unsettled;
+}
+
+void Episode::TakeNumber(int32_t sequence) {
+  // It may have become the next one since the append was sent again.
+  for (; next_sequence_ <= sequence; ++next_sequence_, ++unrecorded_) returned_.insert(next_sequence_);
+  returned_.erase(sequence);
+  --unrecorded_;
+}
+
+void Episode::SettleAppend(const v1::Call& call, const absl::Status& answer) {
+  base::MutexLock lock(mu_);
+  const int32_t sequence = call.sequence();
+  const auto lost = lost_.find(sequence);
+  if (lost == lost_.end() || lost->second.call().call_id() != call.call_id()) return;  // settled meanwhile
+  if (pending_.contains(sequence)) return;  // the call that has the number now settles it
+  lost_.erase(lost);
+  if (!answer.ok() && !absl::IsAlreadyExists(answer)) return;
+  TakeNumber(sequence);
+  if (answer.ok()) {
+    recorded_[sequence] = call.call_id();
+  } else {
+    used_.insert(sequence);
+  }
+}
+
+bool Episode::HasUnknownCalls() const {
+  base::MutexLock lock(mu_);
+  return !used_.empty();
+}
+
+void Episode::NoteCalls(const v1::EpisodeTree& stored) {
+  base::MutexLock lock(mu_);
+  for (const v1::Call& call : stored.calls()) {
+    if (used_.erase(call.sequence()) > 0) recorded_[call.sequence()] = call.call_id();
+  }
 }
 
 bool Episode::AnyFinishing(const std::set<base::Key128>& asked) const {
@@ -176,6 +229,7 @@ void Episode::CountRecorded(const std::string& call_id, int32_t sequence) {
   base::MutexLock lock(mu_);
   recorded_[sequence] = call_id;
   pending_.erase(sequence);
+  lost_.erase(sequence);
 }
 
 bool Episode::past_deadline(std::chrono::nanoseconds now) const {

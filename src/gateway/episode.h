@@ -105,9 +105,13 @@ class Episode {
   absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   // The call samples no more, and is now being recorded. `asked`: AskedKey::key of its request.
   void FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked);
-  // A call that was not recorded gives its number back. `used`: the pool says that another call has the number, such as one
-  // whose record is there although its answer was lost.
-  void EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, bool used, std::chrono::nanoseconds now);
+  // What the pool has under the number of a call that ends without a record here.
+  struct Unrecorded {
+    bool used = false;  // another call, such as one whose record is there although its answer was lost
+    std::optional<v1::AppendCallRequest> lost = {};  // perhaps the call: this was sent, and its answer was lost
+  };
+  // A call that was not recorded gives its number back, unless the number is used.
+  void EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, Unrecorded left, std::chrono::nanoseconds now);
   // Counts a call's prompt and returns the number of tokens that it may sample; 400 episode_limit: none. Each of
   // several concurrent calls may sample all tokens that are left when it begins.
   absl::StatusOr<int64_t> TakeTokens(int64_t prompt);
@@ -116,6 +120,15 @@ class Episode {
   void ReturnPrompt(int64_t prompt) { AddTokens(-prompt); }
   // The call's record is durable: from now on the call may be rewarded.
   void CountRecorded(const std::string& call_id, int32_t sequence);
+
+  // CallReward.turn counts what is recorded, also after another gateway has taken the episode. A lost answer leaves a number
+  // unknown until a later call gets it. Once higher numbers are in use, its append is to be sent again, and SettleAppend must
+  // follow with the pool's answer: OK, or a refusal for good.
+  std::vector<v1::AppendCallRequest> LostAppends() const;
+  void SettleAppend(const v1::Call& call, const absl::Status& answer);
+  // Whether a number is used by a call whose id is not known. NoteCalls learns it from what the pool holds.
+  bool HasUnknownCalls() const;
+  void NoteCalls(const v1::EpisodeTree& stored);
 
   // The call that a request continues. If an assistant message is unknown but a call with the same prompt is being
   // recorded, waits for that call, at most 0.5 s. Never call this on a thread that records calls. `thread`: the client's
@@ -137,10 +150,10 @@ class Episode {
   void NoteAnswer(const absl::Status& status);
 
   // Begins a reward and returns the pool's request for it. Later values of a signal or call replace earlier ones. Waits
-  // for the reward before it, at most `timeout`. FinishReward must follow once the pool has answered: only then the
-  // reward counts, and the next one or the end proceeds. 410: the episode is ending. 400: a number is out of bounds
-  // (tree/reward_bounds.h). 404:
-  // a call is not recorded.
+  // for the rewards and ends that came before it, at most `timeout`. FinishReward must follow once the pool has answered:
+  // only then the reward counts, and the next one or the end proceeds. 410: the episode is ending. 404: a call is not
+  // recorded. UNAVAILABLE: a call is named by its number, and LostAppends are not settled.
+  // REQUIRES: CheckRewards(posted).
   absl::StatusOr<v1::RewardEpisodeRequest> StartReward(const v1::EpisodeRewardRequest& posted,
                                                        std::chrono::nanoseconds timeout);
   void FinishReward(const v1::RewardEpisodeRequest& started, bool stored);
@@ -215,10 +228,18 @@ class Episode {
     tokens_ += count;
   }
   absl::StatusOr<std::string> FindCall(const v1::CallReward& named) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The recorded call at this place (CallReward.turn); empty: there is none. Calls in flight have places already.
+  // The recorded call at this place (CallReward.turn); empty: there is none. Calls in flight have places already, as have
+  // those that only the pool knows.
   std::string CallAt(int32_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the pool may have a call with this number, below those of other calls.
+  bool IsUnsettled(int32_t sequence) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return sequence < next_sequence_ && lost_.contains(sequence) && !pending_.contains(sequence);
+  }
+  // The pool has a call with this number: it is given to no other one.
+  void TakeNumber(int32_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 400: with `posted` the episode would have too many signals or rewarded calls.
   absl::Status CheckRoom(const v1::RewardEpisodeRequest& posted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // In the order of the callers, so that a reward that its client gave up on never follows the one posted instead.
   // DEADLINE_EXCEEDED: a reward or an end is still being stored after `timeout`.
   absl::Status WaitForStoring(std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -234,6 +255,9 @@ class Episode {
   base::CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
   bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
+  int64_t storers_ ABSL_GUARDED_BY(mu_) = 0;   // that came so far
+  std::set<int64_t> waiting_storers_ ABSL_GUARDED_BY(mu_);  // by their order
+  int64_t reward_number_ ABSL_GUARDED_BY(mu_) = 0;          // RewardEpisodeRequest.number of the last one
   v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
   int end_tries_ ABSL_GUARDED_BY(mu_) = 0;       // that failed
   std::string end_detail_ ABSL_GUARDED_BY(mu_);  // as its ender gave it; that of end_ names the last refusal too
@@ -245,8 +269,11 @@ class Episode {
   int32_t unrecorded_ ABSL_GUARDED_BY(mu_) = 0;      // numbers below it that no recorded call has, nor one in flight
   std::set<int32_t> returned_ ABSL_GUARDED_BY(mu_);  // those that are given out again once none behind them is used
   std::set<int32_t> pending_ ABSL_GUARDED_BY(mu_);   // numbers of calls that are neither recorded nor over
-  int32_t first_turn_ ABSL_GUARDED_BY(mu_) = 0;      // the place of the first of recorded_ and pending_
-  int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;          // of all prompts and samples
+  std::set<int32_t> used_ ABSL_GUARDED_BY(mu_);      // numbers of calls that only the pool knows
+  // Appends whose answers were lost, by number: not recorded, as far as is known here.
+  std::map<int32_t, v1::AppendCallRequest> lost_ ABSL_GUARDED_BY(mu_);
+  int32_t first_turn_ ABSL_GUARDED_BY(mu_) = 0;  // the place of the first of recorded_, pending_ and used_
+  int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;      // of all prompts and samples
   std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence number
   std::set<std::string> trunk_calls_ ABSL_GUARDED_BY(mu_);        // EarlierCalls::trunk_calls
   int32_t first_sequence_ ABSL_GUARDED_BY(mu_) = 0;               // behind the trunk's calls
@@ -260,6 +287,11 @@ class Episode {
   std::map<std::shared_ptr<ChatCall>, std::optional<base::Key128>> in_flight_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds last_activity_ ABSL_GUARDED_BY(mu_);
 };
+
+// INVALID_ARGUMENT names the field of rewards that are out of bounds (tree/reward_bounds.h, tree/signal_bounds.h).
+absl::Status CheckRewards(const v1::EpisodeRewardRequest& posted);
+// The same of EpisodeEndRequest.unless_rewarded.
+absl::Status CheckDefault(const v1::DefaultOutcome& outcome);
 
 // The stored detail of an episode's end: its ender's words, and the last refusal. WithoutRefusal gives the ender's words.
 std::string WithRefusal(const std::string& detail, const std::string& refusal);

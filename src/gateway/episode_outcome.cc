@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
 #include "gateway/episode.h"
@@ -33,6 +34,17 @@ absl::Status CheckFacts(const v1::EpisodeRewardRequest& posted) {
   return absl::OkStatus();
 }
 
+// 400: an episode has fewer.
+absl::Status CheckCounts(size_t signals, const google::protobuf::Map<std::string, std::string>& facts) {
+  if (signals > tree::kMaxSignals) {
+    return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
+  }
+  if (facts.size() <= tree::kMaxFacts && tree::FactBytes(facts) <= tree::kMaxFactBytes) return absl::OkStatus();
+  return BadRequest("facts",
+                    absl::StrCat("an episode has at most ", tree::kMaxFacts, " facts, of at most ", tree::kMaxFactBytes,
+                                 " bytes in all; it would have ", facts.size(), " of ", tree::FactBytes(facts)));
+}
+
 absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
   if (const std::string fault = tree::RewardFault(posted.reward()); !fault.empty()) {
     return BadRequest("reward", "'reward' " + fault);
@@ -53,6 +65,24 @@ absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
 
 }  // namespace
 
+absl::Status CheckRewards(const v1::EpisodeRewardRequest& posted) {
+  INGOT_RETURN_IF_ERROR(CheckNumbers(posted));
+  return CheckFacts(posted);
+}
+
+absl::Status CheckDefault(const v1::DefaultOutcome& outcome) {
+  v1::EpisodeRewardRequest posted;
+  posted.set_reward(outcome.reward());
+  *posted.mutable_signals() = outcome.signals();
+  *posted.mutable_facts() = outcome.facts();
+  absl::Status fault = CheckRewards(posted);
+  if (fault.ok()) fault = CheckCounts(posted.signals().size(), posted.facts());
+  if (fault.ok() && !base::IsValidUtf8(outcome.detail())) fault = BadRequest("detail", "'detail' is not UTF-8");
+  if (fault.ok()) return fault;
+  return BadRequest(absl::StrCat("unless_rewarded.", ErrorParamOf(fault)),
+                    absl::StrCat("of unless_rewarded, ", fault.message()));
+}
+
 std::string WithRefusal(const std::string& detail, const std::string& refusal) {
   return refusal.empty() ? detail : absl::StrCat(detail, kRefusedMark, refusal);
 }
@@ -61,6 +91,11 @@ std::string WithoutRefusal(const std::string& detail) { return detail.substr(0, 
 
 absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const {
   if (named.call_case() == v1::CallReward::kTurn) {
+    if (std::any_of(lost_.begin(), lost_.end(), [&](const auto& lost) { return IsUnsettled(lost.first); })) {
+      return absl::UnavailableError(absl::StrCat("whether a call of episode ", id(),
+                                                 " is recorded is not known yet, and 'turn' counts recorded calls: "
+                                                 "send the reward again"));
+    }
     if (std::string call = CallAt(named.turn()); !call.empty()) return call;
     return ApiError(404, "call_not_found", "turn",
                     absl::StrCat("episode ", id(), " has recorded no call with the number ", named.turn()));
@@ -77,9 +112,11 @@ absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const
 
 std::string Episode::CallAt(int32_t turn) const {
   int32_t place = first_turn_;
-  auto pending = pending_.begin();
+  std::set<int32_t> held = pending_;
+  held.insert(used_.begin(), used_.end());
+  auto next = held.begin();
   for (const auto& [sequence, call_id] : recorded_) {
-    for (; pending != pending_.end() && *pending < sequence; ++pending) ++place;
+    for (; next != held.end() && *next < sequence; ++next) ++place;
     if (place == turn) return call_id;
     ++place;
   }
@@ -90,16 +127,9 @@ absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
   const auto added = [](const auto& to, const auto& from) {
     return std::count_if(from.begin(), from.end(), [&](const auto& one) { return !to.contains(one.first); });
   };
-  if (earned_.signals().size() + added(earned_.signals(), posted.signals()) > tree::kMaxSignals) {
-    return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
-  }
   google::protobuf::Map<std::string, std::string> facts = earned_.facts();
   for (const auto& [name, json] : posted.facts()) facts[name] = json;
-  if (facts.size() > tree::kMaxFacts || tree::FactBytes(facts) > tree::kMaxFactBytes) {
-    return BadRequest(
-        "facts", absl::StrCat("an episode has at most ", tree::kMaxFacts, " facts, of at most ", tree::kMaxFactBytes,
-                              " bytes in all; it would have ", facts.size(), " of ", tree::FactBytes(facts)));
-  }
+  INGOT_RETURN_IF_ERROR(CheckCounts(earned_.signals().size() + added(earned_.signals(), posted.signals()), facts));
   // Only a session can pass this limit, since it begins new histories.
   const auto calls = earned_.call_rewards().size() + added(earned_.call_rewards(), posted.call_rewards());
   if (calls > static_cast<size_t>(limits_.max_calls())) {
@@ -129,8 +159,6 @@ void Episode::NoteAnswer(const absl::Status& status) {
 
 absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
                                                               std::chrono::nanoseconds timeout) {
-  INGOT_RETURN_IF_ERROR(CheckNumbers(posted));
-  INGOT_RETURN_IF_ERROR(CheckFacts(posted));
   v1::RewardEpisodeRequest started;
   started.set_episode_id(id());
   started.set_gateway_token(gateway_token());
@@ -145,6 +173,7 @@ absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeR
     (*started.mutable_call_rewards())[call] = named.reward();
   }
   INGOT_RETURN_IF_ERROR(CheckRoom(started));
+  started.set_number(++reward_number_);
   storing_ = true;
   return started;
 }
@@ -170,18 +199,23 @@ void Episode::NoteStored(const v1::Episode& stored) {
   base::MutexLock lock(mu_);
   earned.MergeFrom(earned_);  // what was posted since `stored` was read is newer
   earned_ = std::move(earned);
+  reward_number_ = std::max(reward_number_, stored.reward_number());
 }
 
 absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
   const auto deadline = clock_.Now() + timeout;
-  while (storing_) {
-    if (clock_.Now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("another request's reward or end of episode ", id(), " is still being stored: try again later"));
-    }
-    clock_.WaitUntil(changed_, mu_, deadline);
+  const int64_t place = storers_++;
+  waiting_storers_.insert(place);
+  bool late = false;
+  while (!late && (storing_ || *waiting_storers_.begin() != place)) {
+    late = clock_.Now() >= deadline;
+    if (!late) clock_.WaitUntil(changed_, mu_, deadline);
   }
-  return absl::OkStatus();
+  waiting_storers_.erase(place);
+  changed_.SignalAll();  // the next one may be first now
+  if (!late) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("another request's reward or end of episode ", id(), " is still being stored: try again later"));
 }
 
 absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout) {

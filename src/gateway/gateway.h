@@ -239,6 +239,9 @@ class Gateway {
   absl::Status Confirmed(const std::shared_ptr<Episode>& episode, absl::Status refusal);
   // Whether an ask for a snapshot of the episode may go out; forgets one of an episode that is not here any more.
   bool IsServed(const std::string& episode_id);
+  // Before a call is named by its number: learns which calls the pool holds whose answers were lost. UNAVAILABLE: the pool
+  // does not say.
+  absl::Status SettleCalls(const std::shared_ptr<Episode>& episode);
   // Before an end that an earlier reward decides: reads from the pool whether there is one, where none is known.
   absl::Status ReadReward(const std::shared_ptr<Episode>& episode);
   // Serves an open episode from its stored tree on.

@@ -16,17 +16,12 @@ constexpr size_t kMaxCause = 64;
 constexpr int kToldTries = 600;  // an end that fails again is logged, and then every so many tries
 
 // True if the same request would be refused for good: pool or scheduler knows no such episode, or another end of it.
-bool IsRefusal(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-      return true;
-    default:
-      return false;
-  }
+using datapool::IsRefusal;
+
+// INVALID_ARGUMENT: a text that no record may hold.
+absl::Status CheckText(const char* field, const std::string& text) {
+  if (base::IsValidUtf8(text)) return absl::OkStatus();
+  return BadRequest(field, absl::StrCat("'", field, "' is not UTF-8"));
 }
 
 // The outcome that the pool holds.
@@ -51,6 +46,8 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
     return BadRequest("reward", "there is neither 'reward' nor 'signals' nor 'facts' nor the reward of a call");
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
+  INGOT_RETURN_IF_ERROR(CheckRewards(request));
+  if (!request.call_rewards().empty()) INGOT_RETURN_IF_ERROR(SettleCalls(episode));
   const auto earned = episode->StartReward(request, base::FromSeconds(core_.options.end_wait_s));
   if (!earned.ok()) return Confirmed(episode, earned.status());
   absl::Status stored;
@@ -75,6 +72,8 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
   if (!tree::IsEnd(request.state())) {
     return BadRequest("status", "an episode ends as finished, failed, infrastructure_failed, fenced or forked");
   }
+  INGOT_RETURN_IF_ERROR(CheckText("detail", request.detail()));
+  INGOT_RETURN_IF_ERROR(CheckText("cause", request.cause()));
   const std::string detail = base::CutText(request.detail(), kMaxDetail);
   auto episode = FindByKey(request.episode_id(), request.api_key());
   if (!episode.ok()) {
@@ -97,6 +96,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
     if (request.state() != v1::EPISODE_FINISHED) {
       return BadRequest("unless_rewarded", "only a finished episode has an outcome in place of a reward");
     }
+    INGOT_RETURN_IF_ERROR(CheckDefault(request.unless_rewarded()));
     asked.unless_rewarded = request.unless_rewarded();
     asked.unless_rewarded->set_detail(base::CutText(request.unless_rewarded().detail(), kMaxDetail));
   }

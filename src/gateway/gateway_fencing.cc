@@ -61,6 +61,26 @@ absl::Status Gateway::Confirmed(const std::shared_ptr<Episode>& episode, absl::S
   return refusal;
 }
 
+absl::Status Gateway::SettleCalls(const std::shared_ptr<Episode>& episode) {
+  constexpr char kWhat[] = "which calls of the episode are recorded is not known: send the reward again";
+  for (const v1::AppendCallRequest& lost : episode->LostAppends()) {
+    // Sent again, it is stored for sure or never; a look at the pool would miss one that is still on its way.
+    const absl::Status again = core_.parts.pool->AppendCall(lost);
+    if (absl::IsAborted(again)) return GiveUp(episode);
+    if (!again.ok() && !datapool::IsRefusal(again)) return base::Annotate(again, kWhat);
+    episode->SettleAppend(lost.call(), again);
+  }
+  if (!episode->HasUnknownCalls()) return absl::OkStatus();
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(episode->id());
+  get.set_with_calls(true);
+  const auto stored = core_.parts.pool->GetEpisode(get);
+  if (!stored.ok()) return base::Annotate(stored.status(), kWhat);
+  if (stored->episode().gateway_token() != episode->gateway_token()) return GiveUp(episode);
+  episode->NoteCalls(*stored);
+  return absl::OkStatus();
+}
+
 absl::Status Gateway::ReadReward(const std::shared_ptr<Episode>& episode) {
   if (core_.parts.pool == nullptr || !episode->lacks_reward()) return absl::OkStatus();
   v1::GetEpisodeRequest get;

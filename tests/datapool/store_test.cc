@@ -715,6 +715,39 @@ TEST_P(StoreTest, ATakenEpisodeRefusesItsEarlierGateway) {
   EXPECT_EQ(take("c", 3).status().code(), absl::StatusCode::kFailedPrecondition) << "it has ended";
 }
 
+// Its writer gave it up, and has sent later ones.
+TEST_P(StoreTest, ALateRewardReplacesNoLaterOne) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  const auto post = [&](int64_t number, double reward, const std::string& signal = "") {
+    v1::RewardEpisodeRequest request = Reward("e", reward);
+    request.set_number(number);
+    if (!signal.empty()) (*request.mutable_signals())[signal] = reward;
+    return store_->RewardEpisode(request);
+  };
+  ASSERT_TRUE(post(1, 0.25).ok());
+  ASSERT_TRUE(post(3, 0.75).ok());
+  for (int round = 0; round < 2; ++round) {
+    const absl::Status late = post(2, 0.5);
+    EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(Text(late), HasSubstr("request 2 came late, number 3 is stored"));
+    EXPECT_FALSE(post(2, 0.75, "late").ok()) << "all or nothing";
+    EXPECT_FALSE(post(3, 0.5).ok()) << "another one with the same number";
+    EXPECT_TRUE(post(3, 0.75).ok()) << "a repetition";
+    EXPECT_EQ(Get(*store_, "e")->episode().reward(), 0.75);
+    EXPECT_EQ(Get(*store_, "e")->episode().reward_number(), 3);
+    EXPECT_TRUE(Get(*store_, "e")->episode().signals().empty());
+    Reopen();
+  }
+  ASSERT_TRUE(post(5, 0.75).ok()) << "it says nothing new, and is acknowledged";
+  EXPECT_FALSE(post(4, 0.5).ok());
+  EXPECT_EQ(Get(*store_, "e")->episode().reward_number(), 5);
+  EXPECT_EQ(post(-1, 1).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(store_->EndEpisode(End("e", v1::EPISODE_FINISHED, 0.75)).ok());
+  EXPECT_TRUE(post(6, 0.75).ok());
+  EXPECT_FALSE(post(7, 0.5).ok());
+  EXPECT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok()) << "a repeated opening does not look at it";
+}
+
 TEST_P(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
   const auto shared = Prompt({100, 101});
   const auto add = [&](const std::string& id, int64_t group, v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {

@@ -296,6 +296,26 @@ TEST(Rewards, AnEndWaitsForAPostThatIsBeingStored) {
   EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 1);
 }
 
+// A client gives a reward up that waits, and posts another one, which waits too.
+TEST(Rewards, AreStoredInTheOrderInWhichTheyCame) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  world.pool.CloseRewardGate(true);
+  constexpr int kPosts = 12;
+  std::vector<std::thread> posters;
+  for (int i = 0; i < kPosts; ++i) {
+    posters.emplace_back([&, i] { EXPECT_TRUE(world.Reward(episode, i).ok()); });
+    if (i == 0) world.pool.WaitForReward();
+    if (i > 0) world.clock.AwaitWaiters(i);
+  }
+  world.pool.CloseRewardGate(false);
+  for (std::thread& poster : posters) poster.join();
+  std::vector<double> stored, came;
+  for (const auto& reward : world.pool.rewards()) stored.push_back(reward.reward());
+  for (int i = 0; i < kPosts; ++i) came.push_back(i);
+  EXPECT_EQ(stored, came);
+}
+
 // A session forgets its calls after max_calls of them and accepts more. Acknowledged rewards stay.
 TEST(Rewards, OfASessionStayWhenItForgetsItsCalls) {
   World world([](const auto&) { return Say("ok"); });

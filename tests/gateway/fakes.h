@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -91,13 +92,18 @@ class Flag {
     set_ = true;
     changed_.SignalAll();
   }
-  void WaitAndClear() {
+  // False, and a failure of the test: nobody sets it for so long that nobody will.
+  bool WaitAndClear() {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
     base::MutexLock lock(mu_);
-    while (!set_) changed_.Wait(mu_);
-    set_ = false;
+    while (!set_ && std::chrono::steady_clock::now() < end) changed_.WaitFor(mu_, std::chrono::milliseconds(100));
+    if (!set_) ADD_FAILURE() << "what the test waits for has not come within " << kPatience.count() << " s";
+    return std::exchange(set_, false);
   }
 
  private:
+  static constexpr std::chrono::seconds kPatience{30};
+
   base::Mutex mu_;
   base::CondVar changed_;
   bool set_ ABSL_GUARDED_BY(mu_) = false;
@@ -163,8 +169,8 @@ struct World {
     const auto answer = gateway().StartAnswer({.api_key = key, .episode = {}}, *FindDialect(dialect), std::move(raw),
                                               [flag] { flag->Set(); });
     Outcome outcome;
-    while (true) {
-      flag->WaitAndClear();
+    outcome.status = absl::DeadlineExceededError("the answer has not come");
+    while (flag->WaitAndClear()) {
       Answer::Output out = answer->Take();
       for (const WireEvent& event : out.events) {
         outcome.events.push_back(base::ParseJson(event.data).value());
@@ -176,6 +182,8 @@ struct World {
       outcome.trailer = out.trailer;
       return outcome;
     }
+    answer->Abort(absl::CancelledError("the client went away"));
+    return outcome;
   }
 
   base::ManualClock clock;

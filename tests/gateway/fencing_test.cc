@@ -86,6 +86,32 @@ TEST_F(FencingTest, AStoredRewardCountsWhoseAnswerWasLost) {
   EXPECT_EQ(admission_.ended().at(0).reward(), 0.5);
 }
 
+// A process of the pool was stuck, so that the client's reward was refused. The client posted others, which another process
+// of the pool took.
+TEST_F(FencingTest, ARewardThatWasGivenUpReplacesNoLaterOne) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  const auto lose = [&](Place& place, double reward) {
+    spied_->holds_rewards = true;
+    EXPECT_EQ(HttpStatusOf(Reward(place, episode, reward)), 504);
+    spied_->holds_rewards = false;
+  };
+  const auto expect_kept = [&](double reward) {
+    for (const auto& late : spied_->held_rewards) EXPECT_FALSE(pool_->RewardEpisode(late).ok()) << late.reward();
+    EXPECT_EQ(Stored(episode).reward(), reward);
+  };
+  lose(a_, 0.25);
+  lose(a_, 0.5);
+  ASSERT_TRUE(Reward(a_, episode, 0.75).ok());
+  expect_kept(0.75);
+  lose(a_, 0.125);
+  const int64_t number = Stored(episode).reward_number();
+  TakeOver(episode);
+  lose(b_, 0.625);
+  ASSERT_TRUE(Reward(b_, episode, 1).ok());
+  EXPECT_GT(Stored(episode).reward_number(), number);
+  expect_kept(1);
+}
+
 TEST_F(FencingTest, AnAcknowledgedCallIsNeverUnknown) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   TakeOver(episode);
@@ -232,8 +258,10 @@ TEST_F(FencingTest, ARunnerIsNotAskedToEndAnEpisodeThatIsElsewhere) {
   const auto waits = Start(a_, ChatOf(episode), Hello(), episode.api_key());
   v1::NextSnapshotRequest next;
   next.set_runner("agents");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!waits->exchange->Send().reply.has_value()) {
-    EXPECT_EQ(a_.gateway->NextSnapshot(next)->episode_id(), "");
+    ASSERT_EQ(a_.gateway->NextSnapshot(next)->episode_id(), "");
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "the request still waits at the gate of the lost episode";
     std::this_thread::yield();
   }
 }
@@ -332,6 +360,25 @@ TEST_F(FencingTest, AHealthyGatewayAsksThePoolForRefusalsAlone) {
   EXPECT_EQ(HttpStatusOf(a_.gateway->RewardEpisode(episode.episode_id(), "another", 1, {})), 403);
   ASSERT_TRUE(a_.gateway->EndEpisode(EndOf(episode, v1::EPISODE_FINISHED)).ok());
   EXPECT_EQ(spied_->gets, before);
+}
+
+// Whoever sends garbage loads no pool.
+TEST_F(FencingTest, ARequestThatCannotBeReadAsksThePoolNothing) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  const int before = spied_->gets;
+  for (const object& body : {object{{"messages", "none"}}, object{{"model", "m"}}}) {
+    EXPECT_EQ(Post(a_, ChatOf(episode), body, episode.api_key()).status, 400);
+  }
+  EXPECT_EQ(Post(a_, ChatOf(episode), "no object", episode.api_key()).status, 400);
+  EXPECT_EQ(HttpStatusOf(Reward(a_, episode, 1e9)), 400);
+  EXPECT_EQ(HttpStatusOf(a_.gateway->RewardEpisode(episode.episode_id(), episode.api_key(), 1, {{"", 1}})), 400);
+  EXPECT_EQ(spied_->gets, before);
+  v1::EpisodeRewardRequest of_call;
+  of_call.set_episode_id(episode.episode_id());
+  of_call.set_api_key(episode.api_key());
+  of_call.add_call_rewards()->set_turn(0);
+  EXPECT_EQ(HttpStatusOf(a_.gateway->RewardEpisode(of_call)), 404);
+  EXPECT_EQ(spied_->gets, before + 1) << "another gateway may know the call";
 }
 
 }  // namespace

@@ -37,6 +37,11 @@ class MemoryPool final : public datapool::Client {
     if (!fail_append.ok()) return Unshared(fail_append);
     const auto episode = episodes_.find(request.call().episode_id());
     if (episode == episodes_.end()) return absl::NotFoundError("no such episode");
+    for (const v1::Call& held : calls_) {
+      if (held.episode_id() != request.call().episode_id() || held.sequence() != request.call().sequence()) continue;
+      if (held.SerializeAsString() == request.call().SerializeAsString()) return absl::OkStatus();
+      return absl::AlreadyExistsError("another call has the sequence");
+    }
     if (episode->second.state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("the episode has ended");
     for (const v1::Segment& segment : request.segments()) segments_[tree::SegmentKey(segment)] = segment;
     for (const auto* keys : {&request.call().context_keys(), &request.call().sampled_keys()}) {
@@ -50,7 +55,9 @@ class MemoryPool final : public datapool::Client {
     for (const std::string& key : *prompt) ids += segments_.at(key).token_ids_size();
     if (ids != request.call().context_tokens()) return absl::InvalidArgumentError("context_tokens");
     calls_.push_back(request.call());
-    return absl::OkStatus();
+    if (lost_answers_ == 0) return absl::OkStatus();
+    --lost_answers_;
+    return absl::UnavailableError("the answer is lost");
   }
   absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override { return Unused(); }
   absl::Status GradeGroup(const v1::GradeGroupRequest&) override {
@@ -72,9 +79,12 @@ class MemoryPool final : public datapool::Client {
       if (!held) return absl::NotFoundError("the episode does not hold the call");
       (*episode.mutable_call_rewards())[call] = reward;
     }
+    if (request.number() <= episode.reward_number()) return absl::FailedPreconditionError("a late reward");
+    episode.set_reward_number(request.number());
     if (request.has_reward()) episode.set_reward(request.reward());
     for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
     for (const auto& [name, json] : request.facts()) (*episode.mutable_facts())[name] = json;
+    rewards_.push_back(request);
     return absl::OkStatus();
   }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
@@ -139,6 +149,10 @@ class MemoryPool final : public datapool::Client {
   std::vector<v1::Call> calls() const {
     base::MutexLock lock(mu_);
     return calls_;
+  }
+  std::vector<v1::RewardEpisodeRequest> rewards() const {  // that were stored
+    base::MutexLock lock(mu_);
+    return rewards_;
   }
   v1::Episode episode(const std::string& id) const {
     base::MutexLock lock(mu_);
@@ -205,6 +219,11 @@ class MemoryPool final : public datapool::Client {
     base::MutexLock lock(mu_);
     fail_append = std::move(status);
   }
+  // So many calls are stored, and the answers are lost.
+  void LoseAnswers(int count) {
+    base::MutexLock lock(mu_);
+    lost_answers_ = count;
+  }
   void FailEnd(absl::Status status) {
     base::MutexLock lock(mu_);
     fail_end = std::move(status);
@@ -241,6 +260,7 @@ class MemoryPool final : public datapool::Client {
   mutable base::Mutex mu_;
   base::CondVar changed_;
   bool append_gate_ ABSL_GUARDED_BY(mu_) = false;
+  int lost_answers_ ABSL_GUARDED_BY(mu_) = 0;
   bool reward_gate_ ABSL_GUARDED_BY(mu_) = false;
   int rewards_waiting_ ABSL_GUARDED_BY(mu_) = 0;
   bool end_gate_ ABSL_GUARDED_BY(mu_) = false;
@@ -252,6 +272,7 @@ class MemoryPool final : public datapool::Client {
   std::map<std::string, v1::Episode> episodes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Segment> segments_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::Call> calls_ ABSL_GUARDED_BY(mu_);
+  std::vector<v1::RewardEpisodeRequest> rewards_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::gateway

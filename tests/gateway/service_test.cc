@@ -3,6 +3,11 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+
 #include "gateway/fakes.h"
 #include "proto/gateway.grpc.pb.h"
 
@@ -96,6 +101,51 @@ TEST(GatewayService, ServesAnEpisodeOverGrpc) {
   v1::GatewayStatusResponse status;
   ASSERT_TRUE(world.stub->Status(&status_context, {}, &status).ok());
   EXPECT_EQ(status.calls(), 3);
+}
+
+// HTTP refuses the field; a runner sends it over gRPC.
+TEST(GatewayService, ABadDefaultOutcomeIsRefusedAndCostsNoEpisode) {
+  Service world([](const auto&) { return Say("hello"); });
+  const auto episode = world.Open();
+  v1::EpisodeEndRequest end;
+  end.set_episode_id(episode.episode_id());
+  end.set_api_key(episode.api_key());
+  end.set_state(v1::EPISODE_FINISHED);
+  const auto post = [&] {
+    v1::EpisodeEndResponse ended;
+    grpc::ClientContext context;
+    return world.stub->EndEpisode(&context, end, &ended);
+  };
+  using Change = std::function<void(v1::DefaultOutcome&)>;
+  const std::pair<const char*, Change> cases[] = {
+      {"reward", [](auto& outcome) { outcome.set_reward(std::nan("")); }},
+      {"reward", [](auto& outcome) { outcome.set_reward(1e7); }},
+      {"signals", [](auto& outcome) { (*outcome.mutable_signals())["speed"] = HUGE_VAL; }},
+      {"signals", [](auto& outcome) { (*outcome.mutable_signals())[""] = 1; }},
+      {"signals",
+       [](auto& outcome) {
+         for (int i = 0; i < 300; ++i) (*outcome.mutable_signals())[std::to_string(i)] = i;
+       }},
+      {"facts", [](auto& outcome) { (*outcome.mutable_facts())["seen"] = "no JSON"; }},
+      {"facts",
+       [](auto& outcome) {
+         for (int i = 0; i < 100; ++i) (*outcome.mutable_facts())[std::to_string(i)] = "1";
+       }},
+  };
+  for (const auto& [field, change] : cases) {
+    change(*end.mutable_unless_rewarded());
+    const grpc::Status refused = post();
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field << refused.error_message();
+    EXPECT_NE(refused.error_message().find("unless_rewarded"), std::string::npos) << refused.error_message();
+    const absl::Status direct = world.gateway().EndEpisode(end).status();
+    EXPECT_EQ(ErrorParamOf(direct), std::string("unless_rewarded.") + field) << direct;
+    EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_OPEN) << field;
+    end.clear_unless_rewarded();
+  }
+  end.mutable_unless_rewarded()->set_reward(0.5);
+  EXPECT_TRUE(post().ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.5);
 }
 
 TEST(GatewayService, AnswersInEveryDialectTokenByToken) {

@@ -321,7 +321,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   std::thread finisher([&] {
     looked.WaitAndClear();
     add("finished", "Yes.");
-    episode->EndCall(call, *sequence, /*used=*/false, std::chrono::nanoseconds(0));
+    episode->EndCall(call, *sequence, {}, std::chrono::nanoseconds(0));
   });
   const Continuation found = plan();
   EXPECT_EQ(found.match.parent, 1);

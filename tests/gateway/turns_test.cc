@@ -1,6 +1,7 @@
 // The numbers under which an episode's calls are rewarded: those of the calls that were recorded.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -50,28 +51,79 @@ TEST(Turns, ACallThatWasNotRecordedHasNoNumber) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(stored.call_rewards().at(world.pool.calls().at(i).call_id()), i + 1);
 }
 
+std::map<std::string, double> Earned(const World& world, const v1::EpisodeOpenResponse& episode) {
+  const v1::Episode stored = world.pool.episode(episode.episode_id());
+  return {stored.call_rewards().begin(), stored.call_rewards().end()};
+}
+
 // The record is there, and the pool's answer was lost. It is the pool that knows.
 TEST(Turns, ANumberThatThePoolHasIsGivenToNoOtherCall) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   ASSERT_TRUE(world.Chat(episode.api_key(), Ask("1+2?")).status.ok());
-  world.pool.FailAppend(absl::AlreadyExistsError("another call with sequence 1"));
+  world.pool.LoseAnswers(1);
   EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Ask("3+4?")).status), 503);
-  world.pool.FailAppend(absl::OkStatus());
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Ask("3+4?")).status), 503) << "the number is used";
   ASSERT_TRUE(world.Chat(episode.api_key(), Ask("3+4?")).status.ok());
-  EXPECT_EQ(world.pool.calls().at(1).sequence(), 2);
-  EXPECT_TRUE(RewardTurn(world, episode, 1).ok()) << "the second answer that the client got";
+  const auto calls = world.pool.calls();
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls.at(2).sequence(), 2);
+  for (const bool restarted : {false, true}) {
+    if (restarted) {
+      ASSERT_TRUE(world.Restart().ok());
+    }
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(RewardTurn(world, episode, i).ok()) << i;
+    EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 3)), 404);
+    EXPECT_EQ(Earned(world, episode), (std::map<std::string, double>{
+                                          {calls[0].call_id(), 1}, {calls[1].call_id(), 2}, {calls[2].call_id(), 3}}));
+  }
+}
+
+// Of two calls at the same time, "slow" is the first one.
+Script SlowOrFast(const v1::GenerateRequest& request, Script slow) {
+  const std::vector<int32_t> ids(request.prompt_ids().begin(), request.prompt_ids().end());
+  return TestTokenizer()->Decode(ids, false).find("slow") != std::string::npos ? slow : Say("ok");
+}
+
+// Its record may be there or not, and a later call is recorded.
+TEST(Turns, ALostAnswerMovesNoLaterCall) {
+  for (const bool is_stored : {true, false}) {
+    World world([](const v1::GenerateRequest& request) { return SlowOrFast(request, Say("at last", /*hold=*/true)); });
+    const auto episode = world.Open();
+    auto done = std::make_shared<Flag>();
+    const auto slow = world.StartChat(episode.api_key(), Ask("slow"), [done] { done->Set(); });
+    world.engine->WaitForHeld(1);
+    ASSERT_TRUE(world.Chat(episode.api_key(), Ask("1+2?")).status.ok());
+    const std::string fast = world.pool.calls().at(0).call_id();
+    if (is_stored) world.pool.LoseAnswers(1);
+    if (!is_stored) world.pool.FailAppend(absl::UnavailableError("the pool is away"));
+    world.engine->Release();
+    absl::Status failed;
+    for (bool over = false; !over && done->WaitAndClear();) {
+      const Answer::Output out = slow->Take();
+      over = out.done;
+      failed = out.status;
+    }
+    EXPECT_EQ(ErrorCodeOf(failed), "record_failed");
+    if (!is_stored) {
+      EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 1)), 503) << "nobody knows which call it is";
+    }
+    world.pool.FailAppend(absl::OkStatus());
+    EXPECT_TRUE(RewardTurn(world, episode, 1).ok());
+    EXPECT_EQ(Earned(world, episode), (std::map<std::string, double>{{fast, 2}}));
+    ASSERT_TRUE(world.Restart().ok());
+    EXPECT_TRUE(RewardTurn(world, episode, 1).ok());
+    EXPECT_EQ(Earned(world, episode), (std::map<std::string, double>{{fast, 2}}));
+    EXPECT_TRUE(RewardTurn(world, episode, 0).ok()) << "it is recorded by now";
+  }
 }
 
 TEST(Turns, ACallInFlightHoldsItsPlaceUntilItFails) {
   World world([](const v1::GenerateRequest& request) {
-    const std::vector<int32_t> ids(request.prompt_ids().begin(), request.prompt_ids().end());
-    const bool slow = TestTokenizer()->Decode(ids, false).find("slow") != std::string::npos;
-    Script script = Say("ok", slow);
-    if (slow) script.error = absl::UnavailableError("the engine is gone");
-    if (slow) script.text = "";
-    script.end_of_turn = !slow;
-    return script;
+    Script slow = Say("", /*hold=*/true);
+    slow.error = absl::UnavailableError("the engine is gone");
+    slow.end_of_turn = false;
+    return SlowOrFast(request, slow);
   });
   const auto episode = world.Open();
   auto done = std::make_shared<Flag>();
@@ -81,7 +133,8 @@ TEST(Turns, ACallInFlightHoldsItsPlaceUntilItFails) {
   EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 0)), 404);
   EXPECT_TRUE(RewardTurn(world, episode, 1).ok());
   world.engine->Release();
-  while (!slow->Take().done) done->WaitAndClear();
+  while (!slow->Take().done && done->WaitAndClear()) {
+  }
   EXPECT_TRUE(RewardTurn(world, episode, 0).ok());
   EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 1)), 404);
 }

@@ -35,7 +35,11 @@ class SpiedPool final : public datapool::Client {
 
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override { return pool_.OpenEpisode(request); }
   absl::Status AppendCall(const v1::AppendCallRequest& request) override { return pool_.AppendCall(request); }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override { return pool_.RewardEpisode(request); }
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override {
+    if (!holds_rewards) return pool_.RewardEpisode(request);
+    held_rewards.push_back(request);
+    return absl::DeadlineExceededError("the pool does not answer");
+  }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
     const absl::Status failure = fails();
     return failure.ok() ? pool_.EndEpisode(request) : failure;
@@ -71,8 +75,10 @@ class SpiedPool final : public datapool::Client {
   absl::Status fails() const { return away ? absl::UnavailableError("the pool is away") : absl::OkStatus(); }
 
   std::atomic<int> takes = 0, gets = 0;
-  std::atomic<int> lost_takes = 0;               // so many are stored, and their answers are lost
-  std::atomic<bool> away = false;                // reads and ends fail
+  std::atomic<int> lost_takes = 0;  // so many are stored, and their answers are lost
+  std::atomic<bool> away = false;   // reads and ends fail
+  bool holds_rewards = false;       // rewards are on their way, and the caller gives them up
+  std::vector<v1::RewardEpisodeRequest> held_rewards;
   std::optional<v1::ListEpisodesResponse> page;  // the answer to ListEpisodes; nullopt = the pool's
 
  private:
@@ -177,12 +183,18 @@ class TwoGateways : public ::testing::Test {
     bool done = false, broken = false;
 
     void Step() {
-      flag->WaitAndClear();
+      if (!flag->WaitAndClear()) return Leave();
       http::Output output = exchange->Send();
       if (output.reply.has_value()) reply = output.reply;
       stream += output.data;
       done = done || output.done || output.reply.has_value();
       broken = broken || output.broken;
+    }
+    // What does not come is an answer with the status 0, so that the test continues to its end.
+    void Leave() {
+      exchange->Closed(http::Side::kClient);
+      reply = http::Reply{.status = 0, .body = "no answer"};
+      done = true;
     }
     Asked& Finish() {
       while (!done) Step();
