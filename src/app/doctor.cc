@@ -128,7 +128,7 @@ Finding ExaminePorts(const RunConfig& config) {
     }
   }
   for (const Wanted& one : wanted) {
-    if (const absl::Status free = FindPort(one.key, one.host, one.port).status(); !free.ok()) {
+    if (const absl::Status free = CheckPort(one.key, one.host, one.port); !free.ok()) {
       absl::StrAppend(&taken, taken.empty() ? "" : "; ", free.message());
     }
   }

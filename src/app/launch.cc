@@ -50,10 +50,6 @@
 namespace ingot::app {
 namespace {
 
-absl::Status CheckPortFree(const std::string& key, const std::string& host, int port) {
-  return FindPort(key, host, port).status();
-}
-
 // In the run's folder of sockets: answers `ingot status`.
 constexpr char kLaunchSocket[] = "launch.sock";
 
@@ -62,26 +58,26 @@ constexpr char kLaunchSocket[] = "launch.sock";
 absl::Status CheckPortsFree(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   if (cluster.trainer_ranks > 1) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
   }
   if (TrainerAlone(config)) return absl::OkStatus();
   for (int i = 0; i < cluster.datapools; ++i) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", OwnHost(cluster), RolePort(cluster, "datapool", i)));
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.datapool_port", OwnHost(cluster), RolePort(cluster, "datapool", i)));
   }
-  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
+  INGOT_RETURN_IF_ERROR(CheckPort("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
   if (cluster.rewards_role) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rewards_port", OwnHost(cluster), cluster.rewards_port));
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.rewards_port", OwnHost(cluster), cluster.rewards_port));
   }
   for (int i = 0; i < cluster.gateways; ++i) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", OwnHost(cluster), RolePort(cluster, "gateway", i)));
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.gateway_port", OwnHost(cluster), RolePort(cluster, "gateway", i)));
   }
   for (int i = 0; i < cluster.rollout_engines; ++i) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", OwnHost(cluster), RolePort(cluster, "rollout", i)));
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.rollout_port", OwnHost(cluster), RolePort(cluster, "rollout", i)));
   }
   for (int i = 0; config.metrics.port != 0 && i < MetricsPorts(config); ++i) {
-    INGOT_RETURN_IF_ERROR(CheckPortFree("metrics.port", config.metrics.host, config.metrics.port + i));
+    INGOT_RETURN_IF_ERROR(CheckPort("metrics.port", config.metrics.host, config.metrics.port + i));
   }
-  return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 = any free one
+  return CheckPort("http.port", config.http.host, config.http.port);  // 0 = any free one
 }
 
 RoleSpecs::Parts PartsOf(const RunConfig& config, const std::string& folder, const std::string& binary) {
@@ -136,8 +132,8 @@ class LocalLauncher final : public Launcher {
     parts.existed = dir_->existed();
     parts.secrets = std::move(secrets);
     if (cluster.trainer_ranks > 1) {
-      INGOT_ASSIGN_OR_RETURN(parts.meeting_port,
-                             FindPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
+      INGOT_ASSIGN_OR_RETURN(meeting_, HoldPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
+      parts.meeting_port = meeting_.port;
     }
     if (NeedsFront(config_)) {
       INGOT_ASSIGN_OR_RETURN(front_, Front::Listen(config_.http.host, config_.http.port));
@@ -244,6 +240,7 @@ class LocalLauncher final : public Launcher {
   std::unique_ptr<RunRegistry> registry_;
   std::optional<RoleSpecs> specs_;
   std::optional<Supervisor> supervisor_;
+  HeldPort meeting_;              // of the trainer's ranks
   std::unique_ptr<Front> front_;  // of several gateways
   std::unique_ptr<FrontKeeper> front_keeper_;
   LaunchedPage page_;  // before the registry whose channels it uses

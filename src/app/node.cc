@@ -282,7 +282,8 @@ class Agent {
         std::find_if(roles_.begin(), roles_.end(), [](const auto& role) { return role.role == "trainer"; })->index;
     if (drives_) {
       const std::string host = OwnHost(config_.cluster);
-      INGOT_ASSIGN_OR_RETURN(parts.meeting_port, FindPort("cluster.trainer_port", host, config_.cluster.trainer_port));
+      INGOT_ASSIGN_OR_RETURN(meeting_, HoldPort("cluster.trainer_port", host, config_.cluster.trainer_port));
+      parts.meeting_port = meeting_.port;
       parts.meeting_host = host;
       INGOT_RETURN_IF_ERROR(registry_->Register("ranks", absl::StrCat(host, ":", parts.meeting_port)));
       return parts;

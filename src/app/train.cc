@@ -53,9 +53,9 @@ absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, c
 // Before the run opens its pool: one in a database cannot be put back once a new run has taken it.
 absl::Status CheckPortsFree(const RunConfig& config) {
   if (config.metrics.port != 0) {
-    INGOT_RETURN_IF_ERROR(FindPort("metrics.port", config.metrics.host, config.metrics.port).status());
+    INGOT_RETURN_IF_ERROR(CheckPort("metrics.port", config.metrics.host, config.metrics.port));
   }
-  return FindPort("http.port", config.http.host, config.http.port).status();
+  return CheckPort("http.port", config.http.host, config.http.port);
 }
 
 absl::StatusOr<int> TrainOrError(const RunArgs& args) {

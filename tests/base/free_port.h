@@ -4,30 +4,22 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cstdint>
 
 namespace ingot::base::testing {
 
-// A port on which no process listens; 0 = there is none. The system gives ports from 32768 on to whoever asks for any, as
-// the tests that run beside this one do. These are below, and each process looks from a place of its own on.
+// A port at which nobody listens; 0 = there is none. Its socket stays open until the process ends, so that the system gives
+// the port to nobody who asks for any. The server must set SO_REUSEADDR.
 inline int FreePort() {
-  constexpr int64_t kFirst = 10000, kPorts = 10000;
-  static std::atomic<int64_t> next{int64_t{61} * ::getpid()};
-  for (int64_t tries = 0; tries < kPorts; ++tries) {
-    const auto port = static_cast<uint16_t>(kFirst + next++ % kPorts);
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    const bool is_free = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    ::close(fd);
-    if (is_free) return port;
-  }
-  return 0;
+  const int holder = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  ::setsockopt(holder, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (::bind(holder, reinterpret_cast<sockaddr*>(&address), size) != 0) return 0;
+  if (::getsockname(holder, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  return ntohs(address.sin_port);
 }
 
 }  // namespace ingot::base::testing

@@ -5,12 +5,13 @@ import contextlib
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from free_ports import free_port  # noqa: E402
 from python_clients import (ANSWER, NO_CITY, PARAMETERS, QUESTION, READ_RESULTS, RESULTS, WEATHER, check,
                             converse, url)
 
@@ -88,9 +89,7 @@ def inspect_responses(**how):
 @contextlib.contextmanager
 def litellm_proxy():
     """LiteLLM's proxy in front of the server: models `messages` and `chat` are asked over that API. Yields its URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     bases = {"messages": ("anthropic", url), "chat": ("openai", url + "/v1")}
     config = {"model_list": [{"model_name": name, "litellm_params": {
         "model": f"{vendor}/ingot", "api_base": base, "api_key": "key-litellm"}}

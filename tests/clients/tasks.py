@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from free_ports import free_port  # noqa: E402
 from run import Skip, accepts_claude_code, call, install_claude_code, record_faults, sh
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -142,11 +144,6 @@ class Runs:
         with open(self.folder / name / "metrics.jsonl", encoding="utf-8") as file:
             return sum(f"{signal_name}/mean" in row or signal_name in row for row in map(json.loads, file))
 
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -17,11 +17,13 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from free_ports import free_port  # noqa: E402
 
 PROGRAMS = max(glob.glob("/usr/lib/postgresql/*/bin"), default=None)
 
@@ -72,15 +74,6 @@ def wait_until(condition, what, seconds=90):
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
 
 def tree(pid):
     """The process and all below it."""
@@ -101,7 +94,7 @@ def command_line(pid):
 class Member:
     def __init__(self, cluster, i):
         self.cluster, self.i, self.name = cluster, i, f"p{i}"
-        self.port, self.rest = free_ports(2)
+        self.port, self.rest = free_port(), free_port()
         self.process = None
         self.config = f"{cluster.folder}/p{i}.yml"
         pathlib.Path(self.config).write_text(PATRONI.format(
@@ -145,7 +138,7 @@ class Cluster:
         self.account = {"user": "postgres", "group": "postgres", "extra_groups": ()} if os.getuid() == 0 else {}
         if self.account:
             shutil.chown(folder, "postgres", "postgres")
-        self.etcd_port, peer = free_ports(2)
+        self.etcd_port, peer = free_port(), free_port()
         self.etcd = subprocess.Popen(
             ["etcd", "--name", "e", "--data-dir", f"{folder}/etcd", "--listen-client-urls",
              f"http://127.0.0.1:{self.etcd_port}", "--advertise-client-urls", f"http://127.0.0.1:{self.etcd_port}",

@@ -11,7 +11,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -19,8 +18,10 @@ import tempfile
 import time
 import urllib.request
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "app"))
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS / "app")]
 import ingot_runs  # noqa: E402
+from free_ports import free_port  # noqa: E402
 from ingot_runs import check  # noqa: E402
 
 COLLECTOR = """
@@ -32,11 +33,6 @@ service:
 """
 EVALUATED = 6  # held-out tasks of each evaluation
 
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def built_collector(folder):
