@@ -75,8 +75,8 @@ class EpisodeDeedsTest : public testing::Test {
 const std::string kDeep =
     "d=$(printf %0200d 0); i=0; while [ $i -lt 60 ]; do mkdir $d && cd $d || exit 0; i=$((i+1)); done";
 
-std::vector<std::string> Deeds(bool with_deep) {
-  std::vector<std::string> deeds = {
+std::vector<std::string> Deeds() {
+  return {
       "echo 41 > answer; chmod 0 .",
       "echo 41 > answer; chmod 0 answer",
       "true",
@@ -96,9 +96,8 @@ std::vector<std::string> Deeds(bool with_deep) {
       "rm check; mkfifo check",
       "chmod 0 check",
       "kill -9 $PPID; kill -9 -1",
+      kDeep,
   };
-  if (with_deep) deeds.push_back(kDeep);
-  return deeds;
 }
 
 TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsFilesIsItsOwnFailure) {
@@ -112,11 +111,8 @@ TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsFilesIsItsOwnFailure) {
           recipe().verifier_room = room;
           auto ground = Ground(rung);
           ASSERT_NE(ground, nullptr);
-          // Without overlays cp copies the files, which cannot take all of them.
-          const bool is_copied = std::string(room) == "changed" && !ground->grant().layers;
-          if (is_copied && user != 0) return;
           const std::string where = absl::StrCat("uid ", user, ", ", ground->grant().Describe(), ", room ", room);
-          ExpectOfAgents(Deeds(!is_copied), std::move(ground), where);
+          ExpectOfAgents(Deeds(), std::move(ground), where);
         });
       }
     }
@@ -129,7 +125,7 @@ TEST_F(EpisodeDeedsTest, AnAnswerThatCannotBeReadIsNone) {
   recipe().answer_from = "file";
   recipe().answer_file = "answer";
   for (const uid_t user : Users()) {
-    As(user, [&] { ExpectOfAgents(Deeds(true), Ground("auto"), absl::StrCat("uid ", user)); });
+    As(user, [&] { ExpectOfAgents(Deeds(), Ground("auto"), absl::StrCat("uid ", user)); });
   }
 }
 
