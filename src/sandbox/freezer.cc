@@ -13,6 +13,9 @@
 namespace ingot::sandbox {
 namespace {
 
+// So long a group of version 1 may stay FREEZING before FROZEN is written again.
+constexpr std::chrono::milliseconds kOneTry{20};
+
 const char* StateFile(int version) { return version == 2 ? "/cgroup.freeze" : "/freezer.state"; }
 
 }  // namespace
@@ -48,12 +51,19 @@ absl::StatusOr<StandStill> Freezer::Freeze(std::chrono::milliseconds patience) c
   if (!Set(true)) return ErrnoStatus(errno, absl::StrCat("cannot write ", folder_, StateFile(version_)));
   StandStill still(*this);
   const auto deadline = std::chrono::steady_clock::now() + patience;
+  auto again = std::chrono::steady_clock::now() + kOneTry;
   while (!IsFrozen()) {
     if (IsLetGo()) return absl::UnavailableError("the command ended while the snapshot began: take it again");
-    if (std::chrono::steady_clock::now() >= deadline) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) {
       return absl::UnavailableError(absl::StrCat("a process of the room did not stand still within ", patience.count(),
                                                  " ms, as one that waits for a disk: try the snapshot again (", folder_,
                                                  StateFile(version_), ")"));
+    }
+    // The kernel asks each process once for a write. One that missed it, as processes that begin meanwhile can, is asked again.
+    if (version_ == 1 && now >= again) {
+      Set(true);
+      again = now + kOneTry;
     }
     poll(nullptr, 0, 1);
   }

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -17,8 +18,8 @@
 #include <thread>
 
 #include "sandbox/marked_processes.h"
-#include "sandbox/test_room.h"
 #include "sandbox/room_fault.h"
+#include "sandbox/test_room.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -69,6 +70,32 @@ TEST_F(FreezerTest, AProcessThatDoesNotStandStillLetsTheOthersRunOn) {
   char state = 0;
   ASSERT_EQ(pread((*freezer)->state(), &state, 1, 0), 1);
   EXPECT_EQ(state, '0');
+}
+
+// As the kernel answers while processes begin in the group.
+TEST_F(FreezerTest, AGroupOfVersion1ThatStaysFreezingIsAskedAgain) {
+  Put("/proc/self/mountinfo", "31 23 0:27 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n");
+  Put("/proc/self/cgroup", "5:freezer:/\n");
+  fs::create_directories(folder_.path() + "/sys/fs/cgroup/freezer");
+  const std::string none = "THAWED-";  // no state, whatever is written over it, before the kernel's answer
+  const auto freezers = Freezers::Make(0, 1, Tree({{"cgroup.procs", ""}, {"freezer.state", none}}));
+  ASSERT_TRUE(freezers.ok()) << freezers.status();
+  const auto freezer = (*freezers)->NewFreezer(nullptr);
+  ASSERT_TRUE(freezer.ok()) << freezer.status();
+  const std::string state = absl::StrCat("/proc/self/fd/", (*freezer)->state());
+  std::atomic<bool> ended{false};
+  std::thread kernel([&] {
+    const auto answer = [&](const std::string& asked, const std::string& text) {
+      while (!ended && Read(state) != asked) std::this_thread::sleep_for(milliseconds(1));
+      if (!ended) std::ofstream(state) << text;
+    };
+    answer("FROZEN-", "FREEZING");
+    answer("FROZENNG", "FROZEN");
+  });
+  const auto still = (*freezer)->Freeze(seconds(5));
+  ended = true;
+  kernel.join();
+  EXPECT_TRUE(still.ok()) << still.status();
 }
 
 TEST_F(FreezerTest, AKernelThatCannotFreezeIsNamed) {
@@ -215,6 +242,29 @@ TEST_P(FrozenRoomTest, AFrozenCommandCanBeKilledAndAFrozenRoomCanEnd) {
   EXPECT_FALSE(fs::exists(group));
 }
 
+// What is not there is the machine's fault, and no agent fails for it.
+TEST_P(FrozenRoomTest, AFreezerThatIsGoneIsNoFaultOfTheRoom) {
+  const auto substrate = Make();
+  if (substrate == nullptr) GTEST_SKIP() << "not granted";
+  auto room = substrate->Prepare().value();
+  const MarkedProcesses marked;
+  Cancellation cancel;
+  Limits limits;
+  limits.wall_time = seconds(60);
+  std::thread runner([&] { (void)room->Run(Shell("exec sleep " + marked.sleep(), *room), limits, &cancel); });
+  ASSERT_TRUE(marked.Await(1));
+  const std::string group = GroupOf(marked.Any());
+  const std::string around = fs::path(group).parent_path().parent_path().string();
+  EXPECT_TRUE(WriteGroupFile(around + "/cgroup.procs", absl::StrCat(marked.Any())).ok()) << around;
+  for (int i = 0; i < 1000 && rmdir(group.c_str()) != 0; ++i) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_FALSE(fs::exists(group));
+  const absl::Status failed = room->TakeSnapshot().status();
+  EXPECT_FALSE(failed.ok());
+  EXPECT_FALSE(IsRoomFault(failed)) << failed;
+  cancel.Cancel();
+  runner.join();
+}
+
 // Nobody is there to let it run on.
 TEST_P(FrozenRoomTest, AFrozenCommandEndsWithItsOwner) {
   const MarkedProcesses marked;
@@ -242,29 +292,6 @@ TEST(FreezerlessTest, ASnapshotOfARunningCommandIsRefusedByNameAndOneBetweenComm
   SubstrateOptions options;
   options.work_root = folder.path() + "/work";
   for (const char* const rung : {"process", "auto"}) {
-// What is not there is the machine's fault, and no agent fails for it.
-TEST_P(FrozenRoomTest, AFreezerThatIsGoneIsNoFaultOfTheRoom) {
-  const auto substrate = Make();
-  if (substrate == nullptr) GTEST_SKIP() << "not granted";
-  auto room = substrate->Prepare().value();
-  const MarkedProcesses marked;
-  Cancellation cancel;
-  Limits limits;
-  limits.wall_time = seconds(60);
-  std::thread runner([&] { (void)room->Run(Shell("exec sleep " + marked.sleep(), *room), limits, &cancel); });
-  ASSERT_TRUE(marked.Await(1));
-  const std::string group = GroupOf(marked.Any());
-  const std::string around = fs::path(group).parent_path().parent_path().string();
-  EXPECT_TRUE(WriteGroupFile(around + "/cgroup.procs", absl::StrCat(marked.Any())).ok()) << around;
-  for (int i = 0; i < 1000 && rmdir(group.c_str()) != 0; ++i) std::this_thread::sleep_for(milliseconds(1));
-  EXPECT_FALSE(fs::exists(group));
-  const absl::Status failed = room->TakeSnapshot().status();
-  EXPECT_FALSE(failed.ok());
-  EXPECT_FALSE(IsRoomFault(failed)) << failed;
-  cancel.Cancel();
-  runner.join();
-}
-
     options.rung = rung;
     const auto substrate = LocalSubstrate::Make(options, kFreezer1Refused | kFreezer2Refused).value();
     EXPECT_THAT(substrate->grant().Describe(), HasSubstr("snapshots of running commands"));
