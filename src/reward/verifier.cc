@@ -238,6 +238,8 @@ class CommandVerifier final : public AnswerVerifier {
     const std::string what = absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_));
     if (outcome.ending == sandbox::Ending::kCancelled) return absl::CancelledError(what);
     if (outcome.ending == sandbox::Ending::kNoSpace) return absl::InternalError(what);
+    // The room's disk, which the agent's files share, so that other episodes tell nothing of the command.
+    if (outcome.ending == sandbox::Ending::kDiskFull) return absl::DataLossError(what);
     return BrokenContract(absl::StrCat(what, "; its stderr: ", Quoted(Trimmed(outcome.err))));
   }
   // Nobody can tell the agent's files from a wrong command but by other episodes.

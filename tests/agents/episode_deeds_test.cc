@@ -44,7 +44,7 @@ class EpisodeDeedsTest : public testing::Test {
   // Runs an episode for each deed. None of them may be the infrastructure's failure, and none earns anything.
   void ExpectOfAgents(const std::vector<std::string>& deeds, std::unique_ptr<sandbox::Substrate> ground,
                       const std::string& where, const std::string& payload = "{}") {
-    std::string script = "case $INGOT_EPISODE_ID in\n";
+    std::string script = "echo 42\ncase $INGOT_EPISODE_ID in\n";  // without an answer no command judges
     for (size_t i = 0; i < deeds.size(); ++i) absl::StrAppend(&script, "ep", i, ")\n", deeds[i], "\n;;\n");
     recipe().command = {"/bin/sh", "-c", script + "esac\nexit 0"};
     FakeEpisodes episodes(static_cast<int>(deeds.size()), payload);
@@ -64,6 +64,20 @@ class EpisodeDeedsTest : public testing::Test {
         EXPECT_THAT(end.cause(), testing::AnyOf("crash", "timeout", "flood")) << what;
       }
     }
+  }
+
+  // An image whose programs are a static shell. Empty: this machine has none.
+  std::string MakeImage() {
+    if (access("/bin/busybox", X_OK) != 0) return "";
+    std::string image = folder_.path() + "/image";
+    for (const char* const part : {"bin", "srv/app", "tmp", "etc"}) fs::create_directories(image + "/" + part);
+    fs::copy_file("/bin/busybox", image + "/bin/busybox");
+    for (const char* const tool : {"sh", "cat", "grep", "test", "chmod", "rm", "mkdir", "ln", "mkfifo", "mv"}) {
+      fs::create_symlink("busybox", image + "/bin/" + tool);
+    }
+    ground_.visible = {image};
+    recipe().image = "folder:" + image;
+    return image;
   }
 
   const sandbox::TestFolder folder_;
@@ -102,7 +116,7 @@ std::vector<std::string> Deeds() {
 
 TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsFilesIsItsOwnFailure) {
   // The recipe's own script judges: an agent may replace it, too.
-  recipe().files = {{"check", "#!/bin/sh\nexec test \"$(cat answer)\" -eq 42\n"}};
+  recipe().files = {{"check", "#!/bin/sh\nexec test \"$(cat answer)\" = 42\n"}};
   recipe().verifier.command = {"./check"};
   for (const uid_t user : Users()) {
     for (const char* const rung : {"auto", "process"}) {
@@ -131,13 +145,8 @@ TEST_F(EpisodeDeedsTest, AnAnswerThatCannotBeReadIsNone) {
 
 // A task whose image is a static shell.
 TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsImageIsItsOwnFailure) {
-  if (access("/bin/busybox", X_OK) != 0) GTEST_SKIP() << "needs busybox-static";
-  const std::string image = folder_.path() + "/image", tests = folder_.path() + "/tests";
-  for (const char* const part : {"bin", "srv/app", "tmp", "etc"}) fs::create_directories(image + "/" + part);
-  fs::copy_file("/bin/busybox", image + "/bin/busybox");
-  for (const char* const tool : {"sh", "cat", "grep", "test", "chmod", "rm", "mkdir", "ln", "mkfifo", "mv"}) {
-    fs::create_symlink("busybox", image + "/bin/" + tool);
-  }
+  const std::string tests = folder_.path() + "/tests";
+  if (MakeImage().empty()) GTEST_SKIP() << "needs busybox-static";
   fs::create_directories(tests);
   std::ofstream(tests + "/test.sh") << "test -x prog && ./prog\n"
                                        "grep -q 42 answer && R=1 || R=0\n"
@@ -165,8 +174,6 @@ TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsImageIsItsOwnFailure) {
       "printf '#!/bin/sh\\nrm -rf /logs/verifier; ln -s /etc /logs/verifier\\n' > prog; chmod 755 prog",
       kDeep,
   };
-  ground_.visible = {image};
-  recipe().image = "folder:" + image;
   recipe().verifier.kind = "harbor";
   recipe().verifier.timeout_s = 2;
   const base::json::object task{{"tests_dir", tests}, {"workdir", "/srv/app"}};
@@ -180,6 +187,38 @@ TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsImageIsItsOwnFailure) {
         ExpectOfAgents(deeds, std::move(ground), where, base::PrintJson(task));
       });
     }
+  }
+}
+
+// It judges none of them, and is not to be taken for a broken command.
+TEST_F(EpisodeDeedsTest, AVerifierWithoutItsShellIsTheFailureOfHoweverManyAgents) {
+  if (MakeImage().empty()) GTEST_SKIP() << "needs busybox-static";
+  recipe().verifier.command = {"/bin/sh", "-c", "exit 0"};
+  recipe().on_crash = "zero";
+  for (const uid_t user : Users()) {
+    for (const char* const room : {"agent", "changed"}) {
+      As(user, [&] {
+        recipe().verifier_room = room;
+        auto ground = Ground("auto");
+        if (ground == nullptr || ground->grant().rung < sandbox::Rung::kNamespaces || !ground->grant().layers) return;
+        const std::string where = absl::StrCat("uid ", user, ", ", ground->grant().Describe(), ", room ", room);
+        ExpectOfAgents(std::vector<std::string>(12, "rm /bin/sh"), std::move(ground), where);
+      });
+    }
+  }
+}
+
+// Nothing is left for the verifier, whose own few bytes break the limit of the room.
+TEST_F(EpisodeDeedsTest, AVerifierOnADiskThatTheAgentFilledIsTheFailureOfHoweverManyAgents) {
+  ground_.disk.bytes = 8 << 20;
+  recipe().verifier.timeout_s = 30;
+  recipe().verifier.command = {"/bin/sh", "-c", "head -c 3000000 /dev/zero > \"$TMPDIR/own\""};
+  recipe().on_crash = "zero";
+  for (const uid_t user : Users()) {
+    As(user, [&] {
+      ExpectOfAgents(std::vector<std::string>(12, "head -c 7000000 /dev/zero > full"), Ground("auto"),
+                     absl::StrCat("uid ", user));
+    });
   }
 }
 
