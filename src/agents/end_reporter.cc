@@ -1,6 +1,7 @@
 #include "agents/end_reporter.h"
 
 #include "agents/failure_causes.h"
+#include "base/utf8.h"
 
 namespace ingot::agents {
 namespace {
@@ -61,7 +62,7 @@ absl::Status EndReporter::Finish(const v1::EpisodeOpenResponse& episode, const E
   v1::DefaultOutcome outcome;
   outcome.mutable_signals()->insert(report.signals.begin(), report.signals.end());
   outcome.mutable_facts()->insert(report.facts.begin(), report.facts.end());
-  outcome.set_detail(ValidUtf8(report.detail));
+  outcome.set_detail(base::ToUtf8(report.detail));
   if (!report.has_reward) {  // the agent was to post one and has posted none: its own doing, like a missing answer
     (*outcome.mutable_signals())["answer_malformed"] = 1;
     outcome.set_detail("the agent has posted no reward");
@@ -76,7 +77,7 @@ absl::StatusOr<v1::EpisodeEndResponse> EndReporter::End(const v1::EpisodeOpenRes
   request.set_episode_id(episode.episode_id());
   request.set_api_key(OwnersKey(episode));
   request.set_state(state);
-  request.set_detail(ValidUtf8(detail));
+  request.set_detail(base::ToUtf8(detail));
   request.set_cause(cause);
   if (unless_rewarded != nullptr) *request.mutable_unless_rewarded() = *unless_rewarded;
   absl::StatusOr<v1::EpisodeEndResponse> ended;
