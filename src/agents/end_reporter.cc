@@ -1,6 +1,7 @@
 #include "agents/end_reporter.h"
 
 #include "agents/failure_causes.h"
+#include "base/retry.h"
 #include "base/utf8.h"
 
 namespace ingot::agents {
@@ -20,7 +21,7 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     ended = End(episode, v1::EPISODE_FORKED, "").status();
     if (ended.ok()) return ended;
     report.fork = nullptr;
-    report.cause = IsTransient(ended) && patience_.stopped() ? kStopped : "gateway";
+    report.cause = base::IsTransientOrMoved(ended) && patience_.stopped() ? kStopped : "gateway";
     report.detail = absl::StrCat("the fork was not taken: ", ended.message());
   } else if (report.cause.empty()) {
     // Without a verdict here, the agent posted its own reward, which must stand.
@@ -29,10 +30,11 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     if (posted.ok()) ended = Finish(episode, report);
     if (posted.ok() && ended.ok()) return ended;
     const absl::Status& refused = posted.ok() ? ended : posted;
-    report.cause = IsTransient(refused) && patience_.stopped() ? kStopped : "gateway";
+    report.cause = base::IsTransientOrMoved(refused) && patience_.stopped() ? kStopped : "gateway";
     report.detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
   }
-  if (ended.ok() || !IsTransient(ended)) {  // after a transient error the gateway may have accepted the end
+  if (ended.ok() ||
+      !base::IsTransientOrMoved(ended)) {  // after a transient error the gateway may have accepted the end
     const v1::EpisodeState state = report.cause == kStopped  ? v1::EPISODE_FENCED
                                    : IsOfSetup(report.cause) ? v1::EPISODE_INFRASTRUCTURE_FAILED
                                                              : v1::EPISODE_FAILED;
