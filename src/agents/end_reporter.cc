@@ -1,6 +1,8 @@
 #include "agents/end_reporter.h"
 
 #include "agents/failure_causes.h"
+#include "base/retry.h"
+#include "base/utf8.h"
 
 namespace ingot::agents {
 namespace {
@@ -19,7 +21,7 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     ended = End(episode, v1::EPISODE_FORKED, "").status();
     if (ended.ok()) return ended;
     report.fork = nullptr;
-    report.cause = IsTransient(ended) && patience_.stopped() ? kStopped : "gateway";
+    report.cause = base::IsTransientOrMoved(ended) && patience_.stopped() ? kStopped : "gateway";
     report.detail = absl::StrCat("the fork was not taken: ", ended.message());
   } else if (report.cause.empty()) {
     // Without a verdict here, the agent posted its own reward, which must stand.
@@ -28,10 +30,11 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     if (posted.ok()) ended = Finish(episode, report);
     if (posted.ok() && ended.ok()) return ended;
     const absl::Status& refused = posted.ok() ? ended : posted;
-    report.cause = IsTransient(refused) && patience_.stopped() ? kStopped : "gateway";
+    report.cause = base::IsTransientOrMoved(refused) && patience_.stopped() ? kStopped : "gateway";
     report.detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
   }
-  if (ended.ok() || !IsTransient(ended)) {  // after a transient error the gateway may have accepted the end
+  if (ended.ok() ||
+      !base::IsTransientOrMoved(ended)) {  // after a transient error the gateway may have accepted the end
     const v1::EpisodeState state = report.cause == kStopped  ? v1::EPISODE_FENCED
                                    : IsOfSetup(report.cause) ? v1::EPISODE_INFRASTRUCTURE_FAILED
                                                              : v1::EPISODE_FAILED;
@@ -61,7 +64,7 @@ absl::Status EndReporter::Finish(const v1::EpisodeOpenResponse& episode, const E
   v1::DefaultOutcome outcome;
   outcome.mutable_signals()->insert(report.signals.begin(), report.signals.end());
   outcome.mutable_facts()->insert(report.facts.begin(), report.facts.end());
-  outcome.set_detail(ValidUtf8(report.detail));
+  outcome.set_detail(base::ToUtf8(report.detail));
   if (!report.has_reward) {  // the agent was to post one and has posted none: its own doing, like a missing answer
     (*outcome.mutable_signals())["answer_malformed"] = 1;
     outcome.set_detail("the agent has posted no reward");
@@ -76,7 +79,7 @@ absl::StatusOr<v1::EpisodeEndResponse> EndReporter::End(const v1::EpisodeOpenRes
   request.set_episode_id(episode.episode_id());
   request.set_api_key(OwnersKey(episode));
   request.set_state(state);
-  request.set_detail(ValidUtf8(detail));
+  request.set_detail(base::ToUtf8(detail));
   request.set_cause(cause);
   if (unless_rewarded != nullptr) *request.mutable_unless_rewarded() = *unless_rewarded;
   absl::StatusOr<v1::EpisodeEndResponse> ended;

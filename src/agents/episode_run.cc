@@ -11,6 +11,7 @@
 #include "agents/last_words.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "sandbox/room_fault.h"
 
 namespace ingot::agents {
@@ -30,22 +31,6 @@ std::string Message(const absl::Status& status) { return std::string(status.mess
 // "crash" for a fault of the files that an agent left, which a second try would meet again.
 std::string CauseOf(const absl::Status& status, const char* otherwise) {
   return sandbox::IsRoomFault(status) ? "crash" : otherwise;
-}
-
-// Bytes of the UTF-8 character at `at`; 0 = there is none.
-size_t CharacterAt(const std::string& text, size_t at) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = byte(at);
-  const size_t length = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
-  if (length < 2) return length;
-  unsigned code = first & (0xffu >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if (byte(at + i) >> 6 != 2) return 0;
-    code = code << 6 | (byte(at + i) & 0x3f);
-  }
-  constexpr unsigned kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  return code < kSmallest[length] || code > 0x10ffff || surrogate ? 0 : length;
 }
 
 class EpisodeRunner {
@@ -72,7 +57,7 @@ class EpisodeRunner {
       if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep())
         PreserveFolder();
     }
-    report_.detail = ValidUtf8(report_.detail);
+    report_.detail = base::ToUtf8(report_.detail);
     return std::move(report_);
   }
 
@@ -424,16 +409,6 @@ EpisodeReport RunEpisode(const Recipe& recipe, const v1::EpisodeOpenResponse& ep
     report.detail = absl::StrCat("exception: ", error.what());
     return report;
   }
-}
-
-std::string ValidUtf8(const std::string& text) {
-  std::string valid;
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = CharacterAt(text, at);
-    valid += length == 0 ? "?" : text.substr(at, length);
-    at += std::max<size_t>(length, 1);
-  }
-  return valid;
 }
 
 std::optional<std::string> LastLine(const std::string& text) {

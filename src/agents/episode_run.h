@@ -66,9 +66,6 @@ struct EpisodeContext {
 // Blocks until the episode is over. Never throws: the report names every failure.
 EpisodeReport RunEpisode(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context);
 
-// `text` with '?' in place of every byte that is not valid UTF-8: agents print any bytes, and protos carry UTF-8 only.
-std::string ValidUtf8(const std::string& text);
-
 // The last line of `text` that is not blank, without white space around it; nullopt = there is none.
 std::optional<std::string> LastLine(const std::string& text);
 

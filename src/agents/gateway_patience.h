@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <functional>
-#include <string>
 
 #include "agents/options.h"
 #include "base/clock.h"
@@ -12,12 +11,6 @@
 #include "base/status.h"
 
 namespace ingot::agents {
-
-// Whether the same call may succeed later. A gateway that is being ended answers CANCELLED.
-bool IsTransient(const absl::Status& status);
-
-// The cause of a wait (base/waits.h): "WAITS_FOR (message)".
-std::string WaitCause(const char* waits_for, const absl::Status& status);
 
 class GatewayPatience {
  public:
@@ -29,7 +22,8 @@ class GatewayPatience {
 
   // Waits until `moment` of the clock, or until Stop.
   void WaitUntil(std::chrono::nanoseconds moment);
-  // Repeats `call` while the gateway cannot be reached, for report_retry_s. After Stop, a call that fails is the last one.
+  // base::Persist while no gateway can be reached, for report_retry_s. After Stop, a call that fails is the last one. A
+  // gateway that is being ended answers CANCELLED, and one whose episodes another has taken over ABORTED.
   absl::Status Persist(const char* waits_for, const std::function<absl::Status()>& call);
 
  private:

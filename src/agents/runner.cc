@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "base/retry.h"
 #include "base/task_domain.h"
+#include "base/waits.h"
 
 namespace ingot::agents {
 namespace {
@@ -239,7 +240,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
 
 void Runner::NoteGateway(const absl::Status& answers) {
   if (answers.ok()) return no_gateway_.reset();
-  const std::string cause = WaitCause("a gateway that opens episodes", answers);
+  const std::string cause = base::WaitCause("a gateway that opens episodes", answers);
   if (no_gateway_ == nullptr) no_gateway_ = std::make_unique<base::Wait>(cause);
   no_gateway_->Because(cause);
 }

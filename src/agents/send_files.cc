@@ -1,6 +1,7 @@
 #include "agents/send_files.h"
 
 #include "agents/episode_run.h"
+#include "base/utf8.h"
 
 namespace ingot::agents {
 namespace {
@@ -30,7 +31,7 @@ absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotRes
   }
   INGOT_RETURN_IF_ERROR(sent);
   part.set_done(written.ok() || files == nullptr);
-  if (!written.ok()) part.set_error(ValidUtf8(std::string(written.message())));
+  if (!written.ok()) part.set_error(base::ToUtf8(std::string(written.message())));
   INGOT_RETURN_IF_ERROR(flush());
   return written;
 }

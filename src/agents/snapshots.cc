@@ -5,6 +5,7 @@
 #include "agents/episode_run.h"
 #include "agents/send_files.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 namespace ingot::agents {
 namespace {
@@ -79,7 +80,7 @@ void Snapshots::Take(const v1::NextSnapshotResponse& ask) {
   const absl::Status held = HoldOne(ask);
   v1::SnapshotTakenRequest taken;
   taken.set_snapshot_id(ask.snapshot_id());
-  if (!held.ok()) taken.set_error(ValidUtf8(std::string(held.message())));
+  if (!held.ok()) taken.set_error(base::ToUtf8(std::string(held.message())));
   const absl::Status told =
       patience_.Persist("a gateway that takes snapshots", [&] { return episodes_.SnapshotTaken(taken); });
   if (!told.ok() && !absl::IsNotFound(told)) {

@@ -1,9 +1,7 @@
 #include "app/best_model.h"
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -43,14 +41,8 @@ void Remove(const std::string& folder) {
   fs::remove_all(folder, ignored);
 }
 
-// There is a whole record at every moment, if there was one.
 absl::Status WriteRecord(const std::string& folder, const json::object& record) {
-  const std::string path = folder + "/" + kRecord, fresh = path + ".new";
-  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(fresh, base::PrintJson(record) + "\n"));
-  if (std::rename(fresh.c_str(), path.c_str()) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", path));
-  }
-  return base::SyncDir(folder);
+  return base::ReplaceFile(folder + "/" + kRecord, base::PrintJson(record) + "\n");
 }
 
 // nullopt = the folder has no record, or one that says no version.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "base/retry.h"
 #include "base/waits.h"
 #include "dataset/tasks.h"
 
@@ -78,7 +79,7 @@ absl::Status Evaluations::LeaveOutIfRefused(int64_t version, const absl::Status&
 }
 
 absl::Status Evaluations::DropTransient(const absl::Status& status) {
-  if (!IsTransient(status)) return status;
+  if (!base::IsTransient(status)) return status;
   if (status != delay_) INGOT_LOG(warn, "evaluations are asked for again: {}", status.ToString());
   delay_ = status;
   return absl::OkStatus();

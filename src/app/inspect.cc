@@ -107,20 +107,18 @@ absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
 }
 
 absl::StatusOr<int> PrintJournal(const OpenRun& run) {
-  v1::ReadJournalRequest request;
   Progress progress("inspect", stderr, base::Clock::Real(), OutputGoesElsewhere() ? 1 : 0);
-  while (true) {
-    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse response, run.pool->ReadJournal(request));
-    progress.Show("records", request.from_index(), response.end_index());
-    for (const v1::JournalRecord& record : response.records()) {
+  for (datapool::JournalPages pages(*run.pool); !pages.done();) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pages.Next());
+    for (const v1::JournalRecord& record : page.records()) {
+      progress.Show("records", record.index(), page.end_index());
       std::string text;
       const auto status = google::protobuf::util::MessageToJsonString(record, &text);
       if (!status.ok()) return absl::InternalError(std::string(status.message()));
       std::printf("%s\n", text.c_str());
-      request.set_from_index(record.index() + 1);
     }
-    if (response.records().empty() || request.from_index() >= response.end_index()) return 0;
   }
+  return 0;
 }
 
 absl::StatusOr<int> InspectOrError(const InspectArgs& args) {

@@ -46,6 +46,7 @@
 #include "app/weight_ways.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/retry.h"
 
 namespace ingot::app {
 namespace {
@@ -418,9 +419,7 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
                            RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
     std::vector<RoleStatus> roles = AskRoles(registry->Places(), registry->Describe(), config.cluster, access);
     for (RoleStatus& node : AskNodes(*registry, config.cluster.groups)) roles.push_back(std::move(node));
-    const auto is_silent = [](const RoleStatus& role) {
-      return absl::IsUnavailable(role.state.status()) || absl::IsDeadlineExceeded(role.state.status());
-    };
+    const auto is_silent = [](const RoleStatus& role) { return base::MayAnswerLater(role.state.status()); };
     const absl::StatusOr<LaunchedStatus> launched = asked.get();
     const bool refused = std::any_of(roles.begin(), roles.end(), [](const RoleStatus& role) {
       return absl::IsUnauthenticated(role.state.status());  // its words name what to mend

@@ -5,51 +5,36 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/printable.h"
+#include "base/retry.h"
 #include "base/waits.h"
 
 namespace ingot::app {
-namespace {
-
-constexpr size_t kMostCauseBytes = 300;
-
-std::string Text(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
-
-}  // namespace
-
-bool IsTransient(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) ||
-         absl::IsCancelled(status);
-}
 
 absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt) {
   std::optional<std::chrono::nanoseconds> failing_since, warned;
-  std::optional<base::Wait> wait;  // from the first failure on
-  while (true) {
-    const absl::Status status = attempt();
+  const auto tell = [&](const absl::Status& failure) {
     const std::chrono::nanoseconds now = patience.clock->Now();
-    if (!IsTransient(status)) {
-      if (status.ok() && failing_since.has_value()) {
-        INGOT_LOG(info, "{}: it went on after {:.0f} s", what,
-                  std::chrono::duration<double>(now - *failing_since).count());
-      }
-      return base::Annotate(status, what);
-    }
-    if (patience.stopped()) return absl::CancelledError("the run was stopped");
     if (!failing_since.has_value()) failing_since = now;
-    const std::string why = base::Printable(Text(status), {.max_bytes = kMostCauseBytes});
-    const std::string cause = absl::StrCat(std::string(what), " (", why, ")");
-    wait.has_value() ? wait->Because(cause) : (void)wait.emplace(cause);
-    if (!warned.has_value() || now - *warned >= patience.warn_every) {
-      warned = now;
-      INGOT_LOG(warn, "{}: tried again until it succeeds or the run is stopped: {}", what, status.ToString());
-    }
-    if (patience.sleep) {
-      patience.sleep(patience.pause);
-    } else {
-      std::this_thread::sleep_for(patience.pause);
-    }
+    if (warned.has_value() && now - *warned < patience.warn_every) return;
+    warned = now;
+    INGOT_LOG(warn, "{}: tried again until it succeeds or the run is stopped: {}", what, failure.ToString());
+  };
+  const auto sleep = [&](std::chrono::nanoseconds) {
+    patience.sleep ? patience.sleep(patience.pause) : std::this_thread::sleep_for(patience.pause);
+  };
+  const absl::Status status = base::Persist({.stopped = [&] { return patience.stopped(); },
+                                             .sleep = sleep,
+                                             .pause = patience.pause,
+                                             .longest_pause = patience.pause,
+                                             .on_failure = tell,
+                                             .clock = patience.clock},
+                                            what, attempt);
+  if (base::IsTransient(status)) return absl::CancelledError("the run was stopped");
+  if (status.ok() && failing_since.has_value()) {
+    INGOT_LOG(info, "{}: it went on after {:.0f} s", what,
+              std::chrono::duration<double>(patience.clock->Now() - *failing_since).count());
   }
+  return base::Annotate(status, what);
 }
 
 absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const Patience& patience,

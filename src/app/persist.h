@@ -17,10 +17,6 @@
 
 namespace ingot::app {
 
-// Whether the same call may succeed later: UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED. Also CANCELLED, which
-// a role answers while it is itself being stopped; this process learns of its own stop by the stop flag.
-bool IsTransient(const absl::Status& status);
-
 struct Patience {
   const std::atomic<bool>* stop;          // ends every wait; REQUIRES: not null
   std::chrono::milliseconds pause{1000};  // between two tries
@@ -31,9 +27,10 @@ struct Patience {
   bool stopped() const { return stop->load(); }
 };
 
-// Calls `attempt` until it returns OK or an error that is not transient, and returns that. CANCELLED if `stop` is set
-// and an attempt fails after that; so a stopped run still gets one try to write what it has. `what` names the attempt
-// in the log and the error, and from the first failure on among the waits of the process (base/waits.h).
+// base::Persist for as long as it takes, at one pace, with a log: calls `attempt` until it returns OK or an error that is not
+// transient, and returns that. ABORTED is none, as a role that was replaced must not go on. CANCELLED if `stop` is set and
+// an attempt fails after that; so a stopped run still gets one try to write what it has. `what` names the attempt in the log
+// and the error, and from the first failure on among the waits of the process (base/waits.h).
 absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt);
 
 // Waits for batch `step`, and calls `waiting` several times a second until it is there.

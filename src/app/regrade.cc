@@ -46,11 +46,9 @@ struct Journal {
 absl::StatusOr<Journal> ReadJournal(datapool::Client& pool) {
   Journal journal;
   std::map<int64_t, int64_t> admitted;  // group -> version
-  v1::ReadJournalRequest request;
-  while (true) {
-    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool.ReadJournal(request));
+  for (datapool::JournalPages pages(pool); !pages.done();) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pages.Next());
     for (const v1::JournalRecord& record : page.records()) {
-      request.set_from_index(record.index() + 1);
       if (record.has_admitted()) admitted[record.admitted().group_id()] = record.admitted().admitted_version();
       if (record.has_rewarded()) journal.rewarded.push_back(record.rewarded().group_id());
       if (record.has_begun()) journal.steps = record.begun().step();
@@ -62,8 +60,8 @@ absl::StatusOr<Journal> ReadJournal(datapool::Client& pool) {
       for (const int64_t id : record.batch().group_ids()) journal.groups[id] = {admitted[id], record.batch().step()};
       journal.steps = record.batch().step() + 1;
     }
-    if (page.records().empty() || request.from_index() >= page.end_index()) return journal;
   }
+  return journal;
 }
 
 struct Mean {

@@ -391,13 +391,7 @@ absl::Status RunDir::DropStages() const {
 }
 
 absl::Status RunDir::WriteFile(const std::string& name, const std::string& text) const {
-  const std::string final_path = absl::StrCat(path_, "/", name);
-  const std::string temporary = final_path + ".tmp";
-  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(temporary, text));
-  std::error_code error;
-  fs::rename(temporary, final_path, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot write '", final_path, "': ", error.message()));
-  return base::SyncDir(path_);
+  return base::ReplaceFile(absl::StrCat(path_, "/", name), text);
 }
 
 }  // namespace ingot::app

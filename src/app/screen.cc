@@ -4,22 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
+
+#include "base/utf8.h"
 
 namespace ingot::app {
 namespace {
 
-constexpr std::string_view kFirstWide = "\xE2\xBA\x80";  // U+2E80; UTF-8 sorts as its letters do
+constexpr char32_t kFirstWide = 0x2E80;
 
 size_t ColumnsOf(std::FILE* out) {
   winsize size = {};
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-size_t BytesOf(char first) {
-  const auto byte = static_cast<uint8_t>(first);
-  return byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
 }
 
 }  // namespace
@@ -42,11 +38,9 @@ std::string Row(std::FILE* out, std::string_view text, std::string_view tail) {
 
 std::string_view CutTo(std::string_view text, size_t columns) {
   size_t bytes = 0;
-  for (size_t used = 0; bytes < text.size();) {
-    const std::string_view letter = text.substr(bytes, BytesOf(text[bytes]));
-    used += letter >= kFirstWide ? 2 : 1;
+  for (size_t used = 0, next = 0; bytes < text.size(); bytes = next) {
+    used += base::NextCharacter(text, next) >= kFirstWide ? 2 : 1;
     if (used > columns) break;
-    bytes += letter.size();
   }
   return text.substr(0, bytes);
 }

@@ -23,17 +23,39 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
   return ReadOpenFile(file, path, max_bytes);
 }
 
-absl::Status WriteFileDurably(const std::string& path, const std::string& contents) {
-  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file.valid()) return Failed("create", path);
-  for (size_t done = 0; done < contents.size();) {
-    const ssize_t written = ::write(file.get(), contents.data() + done, contents.size() - done);
+absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return Failed("write", path);
-    done += static_cast<size_t>(written);
+    bytes.remove_prefix(static_cast<size_t>(written));
   }
-  if (::fsync(file.get()) != 0) return Failed("fsync", path);
   return absl::OkStatus();
+}
+
+absl::Status WriteFileDurably(const std::string& path, std::string_view contents) {
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) return Failed("create", path);
+  INGOT_RETURN_IF_ERROR(WriteAll(file.get(), contents, path));
+  return ::fsync(file.get()) == 0 ? absl::OkStatus() : Failed("fsync", path);
+}
+
+absl::Status ReplaceFileBy(const std::string& path, const WriteDraft& write, const Replacement& how) {
+  const std::string draft = absl::StrCat(path, ".", ::getpid(), ".new");
+  const Fd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, how.mode));
+  if (!file.valid()) return Failed("create", draft);
+  absl::Status status = write(file.get(), draft);
+  if (status.ok() && how.durable && ::fsync(file.get()) != 0) status = Failed("fsync", draft);
+  if (status.ok() && std::rename(draft.c_str(), path.c_str()) != 0) status = Failed("replace", path);
+  if (!status.ok()) ::unlink(draft.c_str());
+  if (!status.ok() || !how.durable) return status;
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return SyncDir(folder.empty() ? "." : folder);
+}
+
+absl::Status ReplaceFile(const std::string& path, std::string_view contents, const Replacement& how) {
+  return ReplaceFileBy(
+      path, [contents](int fd, const std::string& draft) { return WriteAll(fd, contents, draft); }, how);
 }
 
 absl::Status SyncDir(const std::string& dir) {

@@ -1,8 +1,12 @@
 // Whole files as strings.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -15,7 +19,22 @@ inline constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxFileBytes);
 
 // Writes and fsyncs. The status names path and cause ("no space left on device", ...).
-absl::Status WriteFileDurably(const std::string& path, const std::string& contents);
+absl::Status WriteFileDurably(const std::string& path, std::string_view contents);
+// Writes all of `bytes` to an open file. `path`: for errors, which are as those of WriteFileDurably.
+absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path);
+
+struct Replacement {
+  mode_t mode = 0644;
+  bool durable = true;  // false: a crash of the machine may leave an empty file; one of the process may not
+};
+// Gives the file `path` new contents at one moment: a crash leaves the old file or the whole new one, and after OK the new
+// one stays. A failure leaves the old one. Only a crash leaves the draft, PATH.PID.new. One thread of a process may replace
+// a file at a time; of several processes the last wins.
+absl::Status ReplaceFile(const std::string& path, std::string_view contents, const Replacement& how = {});
+// The same, with what `write` puts into the file `fd` of the name `draft`.
+using WriteDraft = std::function<absl::Status(int fd, const std::string& draft)>;
+absl::Status ReplaceFileBy(const std::string& path, const WriteDraft& write, const Replacement& how = {});
+
 // Makes renames and creations in `dir` durable.
 absl::Status SyncDir(const std::string& dir);
 // Gives the folder `from` the name `to`, durably; both are in one folder. A folder of the name `to` is called `from` at

@@ -4,33 +4,12 @@
 #include <array>
 
 #include "absl/strings/str_format.h"
+#include "base/utf8.h"
 
 namespace ingot::base {
 namespace {
 
 constexpr char kMargin[] = "\n    | ";
-
-// The character at the beginning of a text.
-struct Character {
-  uint32_t value = 0;
-  size_t bytes = 0;  // 0 = the text begins with no character (RFC 3629)
-};
-
-Character First(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
-  const uint8_t first = byte(0), second = byte(1);
-  if (first < 0x80) return {first, 1};
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4) return {};
-  uint32_t value = first & (0x7F >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return {};
-    value = value << 6 | (byte(i) & 0x3F);
-  }
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool no_scalar = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
-  return overlong || no_scalar ? Character{} : Character{value, length};
-}
 
 struct Range {
   uint32_t first, last;
@@ -73,11 +52,11 @@ std::string EscapeOf(uint32_t c) {
 
 // The next character of `text` as it is printed, or its first byte if it begins with none. `bytes`: their number.
 std::string Next(std::string_view text, const PrintableOptions& options, size_t& bytes) {
-  const Character c = First(text);
-  bytes = std::max<size_t>(c.bytes, 1);
-  if (c.bytes == 1 && options.quoted && (c.value == '"' || c.value == '\\')) return {'\\', text[0]};
-  if (c.bytes > 0 && IsHidden(c.value) && !(options.ascii && c.bytes > 1)) return EscapeOf(c.value);
-  if (c.bytes == 1 || (c.bytes > 1 && !options.ascii)) return std::string(text.substr(0, bytes));
+  const CodePoint c = FirstCharacter(text);
+  bytes = std::max<size_t>(c.size, 1);
+  if (c.size == 1 && options.quoted && (c.value == '"' || c.value == '\\')) return {'\\', text[0]};
+  if (c.size > 0 && IsHidden(c.value) && !(options.ascii && c.size > 1)) return EscapeOf(c.value);
+  if (c.size == 1 || (c.size > 1 && !options.ascii)) return std::string(text.substr(0, bytes));
   std::string escaped;
   for (const char byte : text.substr(0, bytes)) {
     escaped += absl::StrFormat("\\x%02x", static_cast<uint8_t>(byte));
@@ -102,9 +81,9 @@ std::string Printable(std::string_view text, const PrintableOptions& options) {
 
 bool IsPrintable(std::string_view text) {
   while (!text.empty()) {
-    const Character c = First(text);
-    if (c.bytes == 0 || IsHidden(c.value)) return false;
-    text.remove_prefix(c.bytes);
+    const CodePoint c = FirstCharacter(text);
+    if (c.size == 0 || IsHidden(c.value)) return false;
+    text.remove_prefix(c.size);
   }
   return true;
 }

@@ -2,12 +2,16 @@
 // payload survives Annotate and gRPC (proto/grpc_status.h), and the gateway turns it into HTTP's Retry-After.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace ingot::base {
@@ -16,6 +20,32 @@ namespace ingot::base {
 inline bool MayAnswerLater(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
+
+// Whether the same call may succeed later: its server is down, late, full, or itself being stopped.
+inline bool IsTransient(const absl::Status& status) {
+  return MayAnswerLater(status) || absl::IsResourceExhausted(status) || absl::IsCancelled(status);
+}
+
+// The same for a call that goes to whoever serves by then. ABORTED tells that the one that was asked has been replaced:
+// its caller may ask the next one, while the replaced one must not go on.
+inline bool IsTransientOrMoved(const absl::Status& status) { return IsTransient(status) || absl::IsAborted(status); }
+
+// How Persist repeats a call.
+struct Retries {
+  std::function<bool()> stopped;
+  std::function<void(std::chrono::nanoseconds)> sleep;  // for so long, or until `stopped`
+  std::chrono::nanoseconds pause{0};                    // the first; each later one is twice as long
+  std::chrono::nanoseconds longest_pause{0};
+  std::chrono::nanoseconds patience = std::chrono::nanoseconds::max();
+  bool (*passes)(const absl::Status&) = IsTransient;
+  std::function<void(const absl::Status&)> on_failure = {};  // before each pause
+  const Clock* clock = &Clock::Real();
+};
+
+// Calls `attempt` until it returns OK or an error that does not pass, and returns that. Returns an error that passes if the
+// caller is stopped or out of patience by then, so there is one attempt at least. From the first failure on, it is a wait
+// of the process (base/waits.h): "WHAT (message)".
+absl::Status Persist(const Retries& how, std::string_view what, const std::function<absl::Status()>& attempt);
 
 inline constexpr char kRetryAfterMs[] = "ingot.retry_after_ms";
 

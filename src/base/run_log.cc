@@ -26,14 +26,9 @@ absl::Status IoError(std::string_view what, const std::string& path) {
   return absl::UnavailableError(absl::StrCat("cannot ", View(what), " ", path, ": ", std::strerror(errno)));
 }
 
-absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return IoError("write", path);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
+// Any failure to write may pass.
+absl::Status Retried(const absl::Status& status) {
+  return status.ok() ? status : absl::UnavailableError(status.message());
 }
 
 // The lines of a log that a resumed run keeps.
@@ -69,18 +64,6 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
   return kept;
 }
 
-absl::Status ReplaceFile(const std::string& folder, const std::string& path, std::string_view content) {
-  const std::string temporary = path + ".tmp";
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return IoError("create", temporary);
-  absl::Status status = WriteAll(fd, content, temporary);
-  if (status.ok() && fsync(fd) != 0) status = IoError("fsync", temporary);
-  close(fd);
-  INGOT_RETURN_IF_ERROR(status);
-  if (rename(temporary.c_str(), path.c_str()) != 0) return IoError("replace", path);
-  return SyncDir(folder);
-}
-
 // Cuts the log as RunLog::Open says. Returns the remaining lines at resume_step or past it.
 absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& options, const std::string& path) {
   const auto tell_of_loss = [&](std::string_view how) {
@@ -103,7 +86,7 @@ absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& opti
   }
   OldLines kept = LinesToKeep(text, options, path);
   if (kept.text.empty()) tell_of_loss("has no line of an earlier step");
-  if (kept.text != text) INGOT_RETURN_IF_ERROR(ReplaceFile(options.directory, path, kept.text));
+  if (kept.text != text) INGOT_RETURN_IF_ERROR(Retried(ReplaceFile(path, kept.text)));
   return std::move(kept.ahead);
 }
 
@@ -202,7 +185,7 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
 
   MutexLock lock(mu_);
   const off_t start = lseek(fd_, 0, SEEK_END);
-  absl::Status written = WriteAll(fd_, text, path_);
+  absl::Status written = Retried(WriteAll(fd_, text, path_));
   if (written.ok() && fsync(fd_) != 0) written = IoError("fsync", path_);
   if (!written.ok()) {
     if (start < 0 || ftruncate(fd_, start) != 0) return Annotate(written, "the log now ends in half a line");

@@ -1,6 +1,6 @@
 #include "base/utf8.h"
 
-#include <cstdint>
+#include <algorithm>
 #include <cstring>
 
 namespace ingot::base {
@@ -29,7 +29,74 @@ Lead LeadOf(uint8_t byte) {
   return {0, 0, 0};
 }
 
+// The number of bytes at the beginning of `text` that belong to one character, and the number that it needs; the latter
+// is 0 if none begins there. REQUIRES: not empty.
+struct Sequence {
+  size_t has, needs;
+};
+
+Sequence FirstSequence(std::string_view text) {
+  const Lead lead = LeadOf(static_cast<uint8_t>(text[0]));
+  const size_t needs = lead.length, most = std::min(needs, text.size());
+  size_t has = 1;
+  for (; has < most; ++has) {
+    const auto next = static_cast<uint8_t>(text[has]);
+    if (has == 1 ? next < lead.low || next > lead.high : !IsContinuation(text[has])) break;
+  }
+  return {has, needs};
+}
+
 }  // namespace
+
+CodePoint FirstCharacter(std::string_view text) {
+  if (text.empty()) return {};
+  const Sequence first = FirstSequence(text);
+  return first.has == first.needs ? DecodeAt(text, 0) : CodePoint{};
+}
+
+char32_t NextCharacter(std::string_view text, size_t& at) {
+  const CodePoint c = FirstCharacter(text.substr(at));
+  at += c.size == 0 ? 1 : c.size;
+  return c.size == 0 ? 0xFFFD : c.value;
+}
+
+char32_t PreviousCharacter(std::string_view text, size_t& at) {
+  at = StartOf(text, at - 1);
+  size_t behind = at;
+  return NextCharacter(text, behind);
+}
+
+void AppendUtf8(uint32_t c, std::string& out) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (c >> shift & 0x3F)); };
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    out += {static_cast<char>(0xC0 | c >> 6), tail(0)};
+  } else if (c < 0x10000) {
+    out += {static_cast<char>(0xE0 | c >> 12), tail(6), tail(0)};
+  } else {
+    out += {static_cast<char>(0xF0 | c >> 18), tail(12), tail(6), tail(0)};
+  }
+}
+
+size_t CountCharacters(std::string_view text) {
+  // Counts eight bytes at a time in eight lanes, because every string of a template passes through here.
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  constexpr size_t kLane = 255;
+  size_t continuations = 0, at = 0;
+  while (text.size() - at >= sizeof(uint64_t)) {
+    uint64_t lanes = 0;
+    const size_t words = std::min((text.size() - at) / sizeof(uint64_t), kLane);
+    for (size_t i = 0; i < words; ++i, at += sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, text.data() + at, sizeof(word));
+      lanes += (word >> 7) & ~(word >> 6) & kOnes;
+    }
+    for (; lanes != 0; lanes >>= 8) continuations += lanes & kLane;
+  }
+  for (; at < text.size(); ++at) continuations += IsContinuation(text[at]);
+  return text.size() - continuations;
+}
 
 std::string Utf8Stream::Push(std::string_view bytes) {
   std::string joined;
@@ -43,28 +110,16 @@ std::string Utf8Stream::Push(std::string_view bytes) {
   out.reserve(bytes.size());
   size_t at = 0;
   while (at < bytes.size()) {
-    const Lead lead = LeadOf(static_cast<uint8_t>(bytes[at]));
-    if (lead.length == 0) {
-      out += kReplacement;
-      ++at;
-      continue;
-    }
-    int have = 1;
-    while (have < lead.length && at + have < bytes.size()) {
-      const auto next = static_cast<uint8_t>(bytes[at + have]);
-      const bool good = have == 1 ? next >= lead.low && next <= lead.high : next >= 0x80 && next <= 0xBF;
-      if (!good) break;
-      ++have;
-    }
-    if (have == lead.length) {
-      out += bytes.substr(at, have);
-    } else if (at + have == bytes.size()) {
+    const Sequence next = FirstSequence(bytes.substr(at));
+    if (next.has == next.needs) {
+      out += bytes.substr(at, next.has);
+    } else if (next.needs > 0 && at + next.has == bytes.size()) {
       held_ = bytes.substr(at);
       break;
     } else {
       out += kReplacement;  // one for the whole ill-formed sequence, like Python's decoder and browsers
     }
-    at += have;
+    at += next.has;
   }
   return out;
 }
@@ -83,13 +138,9 @@ bool IsValidUtf8(std::string_view text) {
       at += 8;
       continue;
     }
-    const Lead lead = LeadOf(static_cast<uint8_t>(text[at]));
-    if (lead.length == 0 || text.size() - at < static_cast<size_t>(lead.length)) return false;
-    for (int i = 1; i < lead.length; ++i) {
-      const auto next = static_cast<uint8_t>(text[at + i]);
-      if (i == 1 ? next < lead.low || next > lead.high : next < 0x80 || next > 0xBF) return false;
-    }
-    at += lead.length;
+    const Sequence next = FirstSequence(text.substr(at));
+    if (next.has != next.needs) return false;
+    at += next.has;
   }
   return true;
 }
@@ -102,10 +153,7 @@ std::string ToUtf8(std::string_view bytes) {
 }
 
 std::string CutText(std::string_view text, size_t max_bytes) {
-  if (text.size() <= max_bytes) return std::string(text);
-  size_t end = max_bytes;
-  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
-  return std::string(text.substr(0, end));
+  return std::string(text.substr(0, StartOf(text, max_bytes)));
 }
 
 }  // namespace ingot::base

@@ -1,14 +1,53 @@
-// UTF-8 (RFC 3629) of texts from outside. A string field of a message holds valid UTF-8 alone: protobuf writes other
-// bytes and then refuses to read them. Each text that an agent, a task, a client or a server chose is cut by CutText and
-// made valid by ToUtf8 before it gets into such a field. base/printable.h makes it fit for a terminal.
+// UTF-8 (RFC 3629), for all folders. A string field of a message holds valid UTF-8 alone: protobuf writes other bytes and
+// then refuses to read them. Each text that an agent, a task, a client or a server chose is cut by CutText and made valid
+// by ToUtf8 before it gets into such a field. base/printable.h makes it fit for a terminal.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace ingot::base {
 
 bool IsValidUtf8(std::string_view text);
+
+// A character and its length in bytes.
+struct CodePoint {
+  uint32_t value = 0;
+  uint32_t size = 0;
+};
+// The character at the beginning of any text; size 0 = the text begins with none.
+CodePoint FirstCharacter(std::string_view text);
+
+// The character at `at`, without a test. REQUIRES: valid UTF-8, and a character begins at `at`.
+inline CodePoint DecodeAt(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text[at + i])); };
+  const uint32_t first = byte(0);
+  if (first < 0x80) return {first, 1};
+  if (first < 0xE0) return {(first & 0x1F) << 6 | (byte(1) & 0x3F), 2};
+  if (first < 0xF0) return {(first & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
+  return {(first & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
+}
+
+// Whether a byte is one of a character behind the first.
+inline bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
+
+// Where the character begins that the byte `at` is of, so `at` itself between two characters; the end behind the text.
+inline size_t StartOf(std::string_view text, size_t at) {
+  if (at >= text.size()) return text.size();
+  while (at > 0 && IsContinuation(text[at])) --at;
+  return at;
+}
+
+// The character at `at`; moves `at` behind it. A byte that begins none counts as U+FFFD. REQUIRES: at < text.size().
+char32_t NextCharacter(std::string_view text, size_t& at);
+// The character that ends before `at`; moves `at` to its first byte. REQUIRES: at > 0.
+char32_t PreviousCharacter(std::string_view text, size_t& at);
+
+void AppendUtf8(uint32_t c, std::string& out);
+
+// The number of characters. REQUIRES: valid UTF-8.
+size_t CountCharacters(std::string_view text);
 
 // Cuts a stream of bytes at whole UTF-8 characters; the bytes of an unfinished character wait for the next Push.
 // Invalid bytes become U+FFFD as soon as they cannot be completed.

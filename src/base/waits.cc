@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace ingot::base {
 
 Waits& Waits::OfProcess() {
@@ -22,6 +24,12 @@ std::vector<std::string> Waits::Longer(std::chrono::nanoseconds than, WaitKind k
   std::sort(causes.begin(), causes.end());
   causes.erase(std::unique(causes.begin(), causes.end()), causes.end());
   return causes;
+}
+
+std::string WaitCause(std::string_view what, const absl::Status& error) {
+  constexpr size_t kMostBytes = 300;
+  const std::string_view message(error.message().data(), error.message().size());
+  return absl::StrCat(View(what), " (", Printable(message, {.max_bytes = kMostBytes}), ")");
 }
 
 Wait::Wait(std::string cause, WaitKind kind, Waits& waits) : waits_(waits) {

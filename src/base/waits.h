@@ -11,10 +11,12 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/status.h"
 
 namespace ingot::base {
 
@@ -49,6 +51,9 @@ class Waits {
   int64_t next_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<int64_t, Going> going_ ABSL_GUARDED_BY(mu_);
 };
+
+// A cause that an error tells: "WHAT (message)", fit for a terminal.
+std::string WaitCause(std::string_view what, const absl::Status& error);
 
 class Wait {
  public:

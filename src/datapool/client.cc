@@ -48,4 +48,11 @@ absl::StatusOr<v1::ListEpisodesResponse> EpisodePages::Next() {
   return page;
 }
 
+absl::StatusOr<v1::ReadJournalResponse> JournalPages::Next() {
+  INGOT_ASSIGN_OR_RETURN(v1::ReadJournalResponse page, pool_.ReadJournal(request_));
+  if (!page.records().empty()) request_.set_from_index(page.records().rbegin()->index() + 1);
+  done_ = page.records().empty() || request_.from_index() >= page.end_index();
+  return page;
+}
+
 }  // namespace ingot::datapool

@@ -70,4 +70,18 @@ class EpisodePages {
   bool done_ = false;
 };
 
+// The journal from its first record to its end, a page at a time, like EpisodePages.
+class JournalPages {
+ public:
+  // REQUIRES: `pool` outlives the pages.
+  explicit JournalPages(Client& pool) : pool_(pool) {}
+  bool done() const { return done_; }
+  absl::StatusOr<v1::ReadJournalResponse> Next();
+
+ private:
+  Client& pool_;
+  v1::ReadJournalRequest request_;
+  bool done_ = false;
+};
+
 }  // namespace ingot::datapool

@@ -259,12 +259,9 @@ absl::StatusOr<v1::TrimResponse> ShardedPool::Trim(const v1::TrimRequest& reques
   std::set<int64_t> groups(request.group_ids().begin(), request.group_ids().end());
   if (groups.empty()) {
     TrimPlan plan(request.checkpoint_step());
-    v1::ReadJournalRequest read;
-    while (true) {
-      INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, ReadJournal(read));
+    for (JournalPages pages(*this); !pages.done();) {
+      INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pages.Next());
       for (const v1::JournalRecord& record : page.records()) plan.Add(record);
-      if (page.records().empty()) break;
-      read.set_from_index(page.records().rbegin()->index() + 1);
     }
     groups = plan.Groups();
   }

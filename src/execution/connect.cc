@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "absl/strings/numbers.h"
+#include "base/utf8.h"
 #include "execution/fields.h"
-#include "execution/utf8.h"
 
 namespace ingot::execution {
 namespace {
@@ -45,7 +45,7 @@ Code CodeOf(absl::StatusCode code) {
 }
 
 object ErrorJson(const absl::Status& status) {
-  return {{"code", CodeOf(status.code()).name}, {"message", ValidUtf8(std::string(status.message()))}};
+  return {{"code", CodeOf(status.code()).name}, {"message", base::ToUtf8(std::string(status.message()))}};
 }
 
 }  // namespace

@@ -7,12 +7,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "base/utf8.h"
 #include "execution/connect.h"
 #include "execution/e2b_sandboxes.h"
 #include "execution/fields.h"
 #include "execution/files_api.h"
 #include "execution/requests.h"
-#include "execution/utf8.h"
 
 namespace ingot::execution {
 namespace {
@@ -29,16 +29,16 @@ object EntryJson(const Entry& entry) {
                            : entry.type == 'l' ? "FILE_TYPE_SYMLINK"
                                                : "FILE_TYPE_UNSPECIFIED";
   const absl::Time changed = absl::FromUnixSeconds(entry.seconds) + absl::Nanoseconds(entry.nanos);
-  object json = {{"name", ValidUtf8(entry.name())},
+  object json = {{"name", base::ToUtf8(entry.name())},
                  {"type", type},
-                 {"path", ValidUtf8(entry.path)},
+                 {"path", base::ToUtf8(entry.path)},
                  {"size", absl::StrCat(entry.size)},  // a 64-bit number is a string in JSON of protobuf
                  {"mode", entry.mode},
                  {"permissions", entry.permissions()},
-                 {"owner", ValidUtf8(entry.owner)},
-                 {"group", ValidUtf8(entry.group)},
+                 {"owner", base::ToUtf8(entry.owner)},
+                 {"group", base::ToUtf8(entry.group)},
                  {"modifiedTime", absl::FormatTime("%Y-%m-%d%ET%H:%M:%E9SZ", changed, absl::UTCTimeZone())}};
-  if (entry.type == 'l') json["symlinkTarget"] = ValidUtf8(entry.target);
+  if (entry.type == 'l') json["symlinkTarget"] = base::ToUtf8(entry.target);
   if (entry.type == 'l') json["isSymlink"] = true;
   return json;
 }
@@ -137,11 +137,12 @@ http::Reply E2bFiles::Upload(const http::RequestHead& head, const Target& target
     if (file.name.empty()) return E2bError(absl::InvalidArgumentError("a file without a path"));
     if (const absl::Status status = WriteWhole(session, file.name, file.bytes); !status.ok()) {
       if (!absl::IsResourceExhausted(status)) return E2bError(status);
-      return JsonReply(507, object{{"code", 507}, {"message", ValidUtf8(std::string(status.message()))}});
+      return JsonReply(507, object{{"code", 507}, {"message", base::ToUtf8(std::string(status.message()))}});
     }
     Entry entry;
     entry.path = session.Absolute(file.name);
-    written.push_back(object{{"name", ValidUtf8(entry.name())}, {"type", "file"}, {"path", ValidUtf8(entry.path)}});
+    written.push_back(
+        object{{"name", base::ToUtf8(entry.name())}, {"type", "file"}, {"path", base::ToUtf8(entry.path)}});
   }
   return JsonReply(200, written);
 }

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "base/utf8.h"
 #include "execution/connect.h"
 #include "execution/e2b_sandboxes.h"
 #include "execution/fields.h"
 #include "execution/program_feeds.h"
 #include "execution/requests.h"
-#include "execution/utf8.h"
 
 namespace ingot::execution {
 namespace {
@@ -44,10 +44,10 @@ absl::StatusOr<Program> ProgramOf(const value& request) {
 object ConfigJson(const Program& program) {
   object envs;
   array arguments;
-  for (const auto& [name, text] : program.env) envs[name] = ValidUtf8(text);
-  for (size_t i = 1; i < program.argv.size(); ++i) arguments.push_back(value(ValidUtf8(program.argv[i])));
-  object config = {{"cmd", ValidUtf8(program.argv[0])}, {"args", std::move(arguments)}, {"envs", std::move(envs)}};
-  config["cwd"] = ValidUtf8(program.folder);
+  for (const auto& [name, text] : program.env) envs[name] = base::ToUtf8(text);
+  for (size_t i = 1; i < program.argv.size(); ++i) arguments.push_back(value(base::ToUtf8(program.argv[i])));
+  object config = {{"cmd", base::ToUtf8(program.argv[0])}, {"args", std::move(arguments)}, {"envs", std::move(envs)}};
+  config["cwd"] = base::ToUtf8(program.folder);
   return config;
 }
 

@@ -7,9 +7,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/secret.h"
+#include "base/utf8.h"
 #include "execution/fields.h"
 #include "execution/requests.h"
-#include "execution/utf8.h"
 
 namespace ingot::execution {
 namespace {
@@ -111,7 +111,7 @@ absl::StatusOr<std::shared_ptr<Held>> FindSandbox(SessionStore& store, const htt
   }
   std::shared_ptr<Held> held = store.Find(id);
   // The SDK reads "was not found".
-  if (held == nullptr) return absl::UnavailableError(absl::StrCat("the sandbox ", ValidUtf8(id), " was not found"));
+  if (held == nullptr) return absl::UnavailableError(absl::StrCat("the sandbox ", base::ToUtf8(id), " was not found"));
   for (const char* const field : {"x-access-token", "e2b-traffic-access-token"}) {
     if (base::SameSecret(head.Find(field), held->token)) return held;
   }
@@ -128,7 +128,7 @@ http::Reply E2bError(const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) code = 429;
   if (absl::IsUnimplemented(status)) code = 501;
   if (absl::IsUnavailable(status)) code = 502;
-  return JsonReply(code, object{{"code", code}, {"message", ValidUtf8(std::string(status.message()))}});
+  return JsonReply(code, object{{"code", code}, {"message", base::ToUtf8(std::string(status.message()))}});
 }
 
 bool E2bSandboxes::Owns(const Target& target) {
@@ -157,7 +157,7 @@ std::string E2bSandboxes::Ends(const http::RequestHead& head, const Target& targ
 http::Reply E2bSandboxes::Ended() { return NoContent(); }
 
 http::Reply E2bSandboxes::NoSandbox(const std::string& id) {
-  return E2bError(absl::NotFoundError(absl::StrCat("the sandbox ", ValidUtf8(id), " was not found")));
+  return E2bError(absl::NotFoundError(absl::StrCat("the sandbox ", base::ToUtf8(id), " was not found")));
 }
 
 http::Reply E2bSandboxes::Answer(const http::RequestHead& head, const Target& target, const std::string& body) {

@@ -88,7 +88,7 @@ absl::Status Interpreter::StartProcess() {
   }
   process_ = std::move(started->process);
   subscription_ = std::move(started->subscription);
-  out_ = err_ = Utf8Text();
+  out_ = err_ = base::Utf8Stream();
   note_.clear();
   Next();
   return absl::OkStatus();
@@ -142,7 +142,7 @@ void Interpreter::OnNews() {
 void Interpreter::TakeChunk(const std::shared_ptr<const Chunk>& chunk) {
   if (chunk->stream != Stream::kNotes) {
     const bool is_out = chunk->stream == Stream::kOut;
-    std::string text = (is_out ? out_ : err_).Add(chunk->bytes);
+    std::string text = (is_out ? out_ : err_).Push(chunk->bytes);
     if (running_ == nullptr || text.empty()) return;  // of a thread that a cell left behind
     Post(running_,
          {.kind = is_out ? CellEvent::kOut : CellEvent::kErr, .text = std::move(text), .value = {}, .holds = chunk});
@@ -171,7 +171,8 @@ void Interpreter::TakeNote(std::string_view line, const std::shared_ptr<const Ch
   const value* const done = base::Find(*note, "done");
   if (done == nullptr || !done->is_int64()) return;
   session_.SetDeadline(*process_, std::chrono::nanoseconds(0), 0);
-  for (const auto& [kind, text] : {std::pair(CellEvent::kOut, out_.Rest()), std::pair(CellEvent::kErr, err_.Rest())}) {
+  for (const auto& [kind, text] :
+       {std::pair(CellEvent::kOut, out_.Flush()), std::pair(CellEvent::kErr, err_.Flush())}) {
     if (!text.empty()) Post(running_, {.kind = kind, .text = text});
   }
   Post(running_, {.kind = CellEvent::kDone, .text = "", .value = {}, .count = done->get_int64()});

@@ -19,8 +19,8 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "execution/session.h"
-#include "execution/utf8.h"
 
 namespace ingot::execution {
 
@@ -98,7 +98,7 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
   std::shared_ptr<Cell> running_ ABSL_GUARDED_BY(mu_);
   // Of running_. Before a cell has begun the process ignores SIGINT.
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false, is_unwanted_ ABSL_GUARDED_BY(mu_) = false;
-  Utf8Text out_ ABSL_GUARDED_BY(mu_), err_ ABSL_GUARDED_BY(mu_);
+  base::Utf8Stream out_ ABSL_GUARDED_BY(mu_), err_ ABSL_GUARDED_BY(mu_);
   std::string note_ ABSL_GUARDED_BY(mu_);  // a line that has not ended
   std::deque<std::pair<std::shared_ptr<Cell>, CellEvent>> posts_ ABSL_GUARDED_BY(mu_);
   bool gives_ ABSL_GUARDED_BY(mu_) = false;  // a thread gives posts

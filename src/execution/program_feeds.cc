@@ -3,8 +3,8 @@
 #include <csignal>
 #include <utility>
 
+#include "base/utf8.h"
 #include "execution/requests.h"
-#include "execution/utf8.h"
 
 namespace ingot::execution {
 namespace {
@@ -91,7 +91,7 @@ class WholeCell final : public Feed {
     if (event.kind != CellEvent::kDone && event.kind != CellEvent::kError && size > left_) {
       if (!std::exchange(overflows_, true)) interpreter_->Cancel(*cell_);
       event.text.resize(std::min(event.text.size(), left_));
-      event.text = ValidUtf8(event.text);
+      event.text = base::ToUtf8(event.text);
       event.value.clear();
     }
     left_ -= std::min(left_, size);
@@ -154,7 +154,7 @@ absl::StatusOr<std::shared_ptr<Feed>> MakeWholeCell(std::shared_ptr<Held> held,
 
 ProgramWords OwnProgramWords() {
   struct Texts {
-    Utf8Text out, err;
+    base::Utf8Stream out, err;
   };
   const auto texts = std::make_shared<Texts>();
   return {.head = EventStream(),
@@ -162,14 +162,14 @@ ProgramWords OwnProgramWords() {
           .chunk =
               [texts](const Chunk& chunk) {
                 const bool is_out = chunk.stream == Stream::kOut;
-                const std::string text = (is_out ? texts->out : texts->err).Add(chunk.bytes);
+                const std::string text = (is_out ? texts->out : texts->err).Push(chunk.bytes);
                 return text.empty() ? std::string() : Event({{is_out ? "stdout" : "stderr", text}});
               },
           .end =
               [texts](const ProcessEnd& end) {
                 std::string events;
-                if (const std::string rest = texts->out.Rest(); !rest.empty()) events += Event({{"stdout", rest}});
-                if (const std::string rest = texts->err.Rest(); !rest.empty()) events += Event({{"stderr", rest}});
+                if (const std::string rest = texts->out.Flush(); !rest.empty()) events += Event({{"stdout", rest}});
+                if (const std::string rest = texts->err.Flush(); !rest.empty()) events += Event({{"stderr", rest}});
                 object json = {{"ending", std::string(EndingName(end.ending))},
                                {"exit_code", end.exit_code},
                                {"signal", end.signal},

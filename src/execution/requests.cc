@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "execution/fields.h"
-#include "execution/utf8.h"
 
 namespace ingot::execution {
 namespace {
@@ -139,16 +139,20 @@ std::string_view EndingName(sandbox::Ending ending) {
 }
 
 object CaseOf(const sandbox::Outcome& outcome, std::string_view ending) {
-  return {{"stdout", ValidUtf8(outcome.out)}, {"stderr", ValidUtf8(outcome.err)},
-          {"ending", std::string(ending)},    {"exit_code", outcome.exit_code},
-          {"signal", outcome.signal},         {"wall_s", Seconds(outcome.wall)},
-          {"cpu_s", Seconds(outcome.cpu)},    {"max_rss_bytes", outcome.max_rss_bytes}};
+  return {{"stdout", base::ToUtf8(outcome.out)},
+          {"stderr", base::ToUtf8(outcome.err)},
+          {"ending", std::string(ending)},
+          {"exit_code", outcome.exit_code},
+          {"signal", outcome.signal},
+          {"wall_s", Seconds(outcome.wall)},
+          {"cpu_s", Seconds(outcome.cpu)},
+          {"max_rss_bytes", outcome.max_rss_bytes}};
 }
 
 http::Reply JsonReply(int status, const value& json) { return {.status = status, .body = base::PrintJson(json)}; }
 
 http::Reply ErrorReply(int status, const std::string& code, const std::string& message) {
-  return JsonReply(status, object{{"error", object{{"code", code}, {"message", ValidUtf8(message)}}}});
+  return JsonReply(status, object{{"error", object{{"code", code}, {"message", base::ToUtf8(message)}}}});
 }
 
 http::Reply ErrorReply(const absl::Status& status) {

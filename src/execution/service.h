@@ -33,7 +33,7 @@
 // last {"end": {..}}. A client that goes away ends its program, and interrupts its cell. A stream bounds no output.
 //
 // Errors are {"error": {"code", "message"}}: 400 for the request, unknown keys and wrong types too, 401 without the key, 404, 429 while all slots are taken, 503
-// if the sandbox failed. Answers are JSON, so bytes that are not UTF-8 become '?'.
+// if the sandbox failed. Answers are JSON, so bytes that are not UTF-8 become U+FFFD.
 //
 // Thread safe. No thread that requests share waits for a client, an attendant or an image. Who waits for what:
 //

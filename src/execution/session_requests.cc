@@ -5,11 +5,11 @@
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "execution/fields.h"
 #include "execution/files_api.h"
 #include "execution/program_feeds.h"
 #include "execution/requests.h"
-#include "execution/utf8.h"
 
 namespace ingot::execution {
 namespace {
@@ -43,8 +43,9 @@ object EntryJson(const Entry& entry) {
                            : entry.type == 'f' ? "file"
                            : entry.type == 'l' ? "link"
                                                : "other";
-  object json = {{"path", ValidUtf8(entry.path)}, {"type", type}, {"size", entry.size}, {"mode", entry.permissions()}};
-  if (entry.type == 'l') json["target"] = ValidUtf8(entry.target);
+  object json = {
+      {"path", base::ToUtf8(entry.path)}, {"type", type}, {"size", entry.size}, {"mode", entry.permissions()}};
+  if (entry.type == 'l') json["target"] = base::ToUtf8(entry.target);
   return json;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/retry.h"
 #include "gateway/gateway.h"
 #include "gateway/recorded_calls.h"
 
@@ -20,12 +21,6 @@ std::chrono::nanoseconds AgeOf(const v1::EpisodeTree& tree) {
     reached = std::max({reached, call.times().arrival_unix_ns(), call.times().end_unix_ns()});
   }
   return std::chrono::nanoseconds(reached - opened);
-}
-
-// An error of the pool, such as a full disk, after which an episode may be read and served as before.
-bool IsPassing(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) ||
-         absl::IsCancelled(status) || absl::IsAborted(status);
 }
 
 }  // namespace
@@ -62,7 +57,7 @@ absl::Status Gateway::Recover(const std::string& gone) {
 }
 
 absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& why) {
-  if (IsPassing(why)) return why;  // it may be read later
+  if (base::IsTransientOrMoved(why)) return why;  // as on a full disk: it may be read later
   INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode.episode_id(),
             why.ToString());
   v1::EndEpisodeRequest end;
@@ -72,7 +67,7 @@ absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& 
   end.set_detail(absl::StrCat("its gateway could not read it: ", why.message()));
   end.set_ended_unix_ns(core_.parts.clock->UnixNanos());
   const absl::Status ended = core_.parts.pool->EndEpisode(end);
-  if (IsPassing(ended)) return ended;
+  if (base::IsTransientOrMoved(ended)) return ended;
   if (!ended.ok()) INGOT_LOG(error, "its end is not stored: {}", ended.ToString());
   return absl::OkStatus();
 }

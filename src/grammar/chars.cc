@@ -1,9 +1,10 @@
 #include "grammar/chars.h"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <utility>
+
+#include "base/utf8.h"
 
 namespace ingot::grammar {
 
@@ -31,19 +32,6 @@ CodePoints RawIn(const Escapes& escapes) {
   return {{0x20, mark - 1}, {mark + 1, '\\' - 1}, {'\\' + 1, kMaxCodePoint}};
 }
 
-struct Utf8Bytes {
-  std::array<uint8_t, 4> bytes{};
-  int length = 0;
-};
-
-Utf8Bytes Encode(uint32_t c) {
-  const auto tail = [&](int shift) { return static_cast<uint8_t>(0x80 | ((c >> shift) & 0x3F)); };
-  if (c < 0x80) return {{static_cast<uint8_t>(c)}, 1};
-  if (c < 0x800) return {{static_cast<uint8_t>(0xC0 | (c >> 6)), tail(0)}, 2};
-  if (c < 0x10000) return {{static_cast<uint8_t>(0xE0 | (c >> 12)), tail(6), tail(0)}, 3};
-  return {{static_cast<uint8_t>(0xF0 | (c >> 18)), tail(12), tail(6), tail(0)}, 4};
-}
-
 void AddTails(Nfa& nfa, int32_t from, int32_t to, int count) {
   for (; count > 1; --count) {
     const int32_t next = nfa.AddState();
@@ -53,35 +41,35 @@ void AddTails(Nfa& nfa, int32_t from, int32_t to, int count) {
   nfa.AddByte(from, 0x80, 0xBF, to);
 }
 
-// Adds the encodings from `low` to `high`, both of `length` bytes. Three groups: those with the first lead byte, those
-// with the last lead byte, and all between.
-void AddSpan(Nfa& nfa, int32_t from, int32_t to, const uint8_t* low, const uint8_t* high, int length) {
-  if (length == 1) {
-    nfa.AddByte(from, low[0], high[0], to);
-    return;
-  }
-  constexpr uint8_t kLeast[3] = {0x80, 0x80, 0x80}, kMost[3] = {0xBF, 0xBF, 0xBF};
-  const auto branch = [&](uint8_t lead, const uint8_t* l, const uint8_t* h) {
+// Adds the encodings from `low` to `high`, both of one length. Three groups: those with the first lead byte, those with
+// the last lead byte, and all between.
+void AddSpan(Nfa& nfa, int32_t from, int32_t to, std::string_view low, std::string_view high) {
+  int first = static_cast<uint8_t>(low[0]), last = static_cast<uint8_t>(high[0]);
+  if (low.size() == 1) return nfa.AddByte(from, static_cast<uint8_t>(first), static_cast<uint8_t>(last), to);
+  const size_t tails = low.size() - 1;
+  const std::string least(tails, '\x80'), most(tails, '\xBF');
+  const auto branch = [&](int lead, std::string_view l, std::string_view h) {
     const int32_t next = nfa.AddState();
-    nfa.AddByte(from, lead, lead, next);
-    AddSpan(nfa, next, to, l, h, length - 1);
+    nfa.AddByte(from, static_cast<uint8_t>(lead), static_cast<uint8_t>(lead), next);
+    AddSpan(nfa, next, to, l, h);
   };
-  if (low[0] == high[0]) return branch(low[0], low + 1, high + 1);
-  int first = low[0], last = high[0];
-  if (!std::equal(low + 1, low + length, kLeast)) branch(static_cast<uint8_t>(first++), low + 1, kMost);
-  if (!std::equal(high + 1, high + length, kMost)) branch(static_cast<uint8_t>(last--), kLeast, high + 1);
+  if (first == last) return branch(first, low.substr(1), high.substr(1));
+  if (low.substr(1) != least) branch(first++, low.substr(1), most);
+  if (high.substr(1) != most) branch(last--, least, high.substr(1));
   if (first > last) return;
   const int32_t next = nfa.AddState();
   nfa.AddByte(from, static_cast<uint8_t>(first), static_cast<uint8_t>(last), next);
-  AddTails(nfa, next, to, length - 1);
+  AddTails(nfa, next, to, static_cast<int>(tails));
 }
 
 void AddInterval(Nfa& nfa, int32_t from, int32_t to, Interval interval) {
   for (const Interval length : {Interval{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xFFFF}, {0x10000, kMaxCodePoint}}) {
     const uint32_t low = std::max(interval.low, length.low), high = std::min(interval.high, length.high);
     if (low > high) continue;
-    const Utf8Bytes first = Encode(low), last = Encode(high);
-    AddSpan(nfa, from, to, first.bytes.data(), last.bytes.data(), first.length);
+    std::string first, last;
+    base::AppendUtf8(low, first);
+    base::AppendUtf8(high, last);
+    AddSpan(nfa, from, to, first, last);
   }
 }
 
@@ -269,30 +257,6 @@ int32_t AddWhitespace(Nfa& nfa, int32_t from) {
   }
   nfa.AddEpsilon(line, behind);
   return behind;
-}
-
-size_t CountCodePoints(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-bool DecodeUtf8(std::string_view text, std::vector<uint32_t>* out) {
-  for (size_t at = 0; at < text.size();) {
-    const auto lead = static_cast<uint8_t>(text[at]);
-    const int length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    if (at + length > text.size()) return false;
-    uint32_t c = length == 1 ? lead : lead & (0x7F >> length);
-    for (int i = 1; i < length; ++i) c = c << 6 | (static_cast<uint8_t>(text[at + i]) & 0x3F);
-    if (c > kMaxCodePoint || (c >= kFirstSurrogate && c <= kLastSurrogate)) return false;
-    // An overlong or malformed sequence decodes to a character with another encoding.
-    const Utf8Bytes again = Encode(c);
-    if (again.length != length) return false;
-    for (int i = 0; i < length; ++i) {
-      if (again.bytes[i] != static_cast<uint8_t>(text[at + i])) return false;
-    }
-    out->push_back(c);
-    at += length;
-  }
-  return true;
 }
 
 namespace {

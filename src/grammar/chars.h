@@ -68,9 +68,4 @@ CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling);
 inline constexpr int kMaxIndent = 32;
 int32_t AddWhitespace(Nfa& nfa, int32_t from);
 
-// The number of characters. REQUIRES: valid UTF-8.
-size_t CountCodePoints(std::string_view text);
-// Appends the code points of `text`; false if it is not valid UTF-8.
-bool DecodeUtf8(std::string_view text, std::vector<uint32_t>* out);
-
 }  // namespace ingot::grammar

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "grammar/chars.h"
 
 namespace ingot::grammar {
@@ -371,8 +372,9 @@ class Emitter {
 };
 
 absl::StatusOr<NodePtr> ParsePattern(std::string_view pattern) {
+  if (!base::IsValidUtf8(pattern)) return absl::InvalidArgumentError("is not valid UTF-8");
   std::vector<uint32_t> text;
-  if (!DecodeUtf8(pattern, &text)) return absl::InvalidArgumentError("is not valid UTF-8");
+  for (size_t at = 0; at < pattern.size();) text.push_back(base::NextCharacter(pattern, at));
   return Parser(std::move(text)).Parse();
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/utf8.h"
 #include "grammar/chars.h"
 #include "grammar/regex.h"
 #include "grammar/schema_compiler.h"
@@ -220,7 +221,7 @@ absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema,
     }
     if (value.is_string()) {
       const std::string_view text(value.get_string().data(), value.get_string().size());
-      const size_t length = CountCodePoints(text);
+      const size_t length = base::CountCharacters(text);
       if (length < strings.min || length > strings.max) continue;
       const std::string quoted = QuoteText(text);
       if (content.has_value() && !content->Accepts(std::string_view(quoted).substr(1, quoted.size() - 2))) continue;

@@ -156,8 +156,7 @@ void Follower::Keep(const Followed& followed) {
   Place place = followed.place;
   place.state = followed.logger->State();
   const std::string path = absl::StrCat(options_.folder, "/", followed.logger->name(), ".json");
-  absl::Status written = base::WriteFileDurably(path + ".new", PrintPlace(place));
-  if (written.ok() && std::rename((path + ".new").c_str(), path.c_str()) != 0) written = absl::UnavailableError(path);
+  const absl::Status written = base::ReplaceFile(path, PrintPlace(place));
   if (!written.ok()) INGOT_LOG(warn, "{}", std::string(written.message()));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/retry.h"
 
 namespace ingot::loggers {
 namespace {
@@ -55,7 +56,7 @@ absl::StatusOr<std::string> Mlflow::ExperimentId() {
     INGOT_ASSIGN_OR_RETURN(const base::json::value answer, base::ParseJson(*made));
     if (std::string id = TextAt(answer, {"experiment_id"}); !id.empty()) return id;
   }
-  if (absl::IsUnavailable(made.status()) || absl::IsDeadlineExceeded(made.status())) return made.status();
+  if (base::MayAnswerLater(made.status())) return made.status();
   std::string quoted = options_.experiment;
   std::erase(quoted, '\'');
   INGOT_ASSIGN_OR_RETURN(

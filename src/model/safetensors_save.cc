@@ -1,49 +1,14 @@
 #include <ATen/ATen.h>
-#include <fcntl.h>
 
 #include <algorithm>
 #include <cstdio>
 
+#include "base/file.h"
 #include "model/parameters.h"
 #include "model/safetensors_format.h"
 
 namespace ingot::model {
 namespace {
-
-absl::Status WriteAll(const File& file, const std::string& path, const void* from, uint64_t count) {
-  const char* at = static_cast<const char*>(from);
-  while (count > 0) {
-    const ssize_t put = ::write(file.get(), at, std::min<uint64_t>(count, 1 << 30));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return System(path, "writing");
-    at += put;
-    count -= put;
-  }
-  return absl::OkStatus();
-}
-
-// Renames `from` to `to`. After a crash, `to` is the old file or the whole new one.
-absl::Status Publish(const File& file, const std::string& from, const std::string& to) {
-  if (::fsync(file.get()) != 0) return System(from, "fsync");
-  if (::rename(from.c_str(), to.c_str()) != 0) return System(to, "renaming into place");
-  const size_t slash = to.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : to.substr(0, slash + 1);
-  const File directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0 || ::fsync(directory.get()) != 0) return System(folder, "fsync");
-  return absl::OkStatus();
-}
-
-// write(file, temporary name) fills the file, which then replaces `path`.
-template <typename Write>
-absl::Status Replace(const std::string& path, const Write& write) {
-  const std::string temporary = absl::StrCat(path, ".", ::getpid(), ".tmp");
-  const File file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) return System(temporary, "creating");
-  absl::Status status = write(file, temporary);
-  if (status.ok()) status = Publish(file, temporary, path);
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status;
-}
 
 absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tensors,
                                    const std::map<std::string, std::string>& metadata) {
@@ -73,24 +38,21 @@ absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tens
   return text;
 }
 
-absl::Status SaveText(const std::string& path, const std::string& text) {
-  return Replace(
-      path, [&](const File& file, const std::string& name) { return WriteAll(file, name, text.data(), text.size()); });
-}
-
 }  // namespace
 
 absl::Status SaveSafetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
                              const std::map<std::string, std::string>& metadata) {
   try {
     INGOT_ASSIGN_OR_RETURN(const std::string header, Header(tensors, metadata));
-    return Replace(path, [&](const File& file, const std::string& name) -> absl::Status {
+    return base::ReplaceFileBy(path, [&](int file, const std::string& name) -> absl::Status {
       const uint64_t length = header.size();
-      INGOT_RETURN_IF_ERROR(WriteAll(file, name, &length, sizeof(length)));
-      INGOT_RETURN_IF_ERROR(WriteAll(file, name, header.data(), length));
+      const std::string_view prefix(reinterpret_cast<const char*>(&length), sizeof(length));
+      INGOT_RETURN_IF_ERROR(base::WriteAll(file, prefix, name));
+      INGOT_RETURN_IF_ERROR(base::WriteAll(file, header, name));
       for (const auto& [key, tensor] : tensors) {
         const at::Tensor plain = tensor.detach().cpu().contiguous();
-        INGOT_RETURN_IF_ERROR(WriteAll(file, name, plain.const_data_ptr(), plain.nbytes()));
+        const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
+        INGOT_RETURN_IF_ERROR(base::WriteAll(file, bytes, name));
       }
       return absl::OkStatus();
     });
@@ -106,14 +68,14 @@ std::string ShardFile(const char* of, int shard, int shards) {
 }
 
 absl::Status SaveModelConfig(const std::string& dir, const ModelConfig& config) {
-  return SaveText(dir + "/config.json", base::PrintJson(config.ToJson()) + "\n");
+  return base::ReplaceFile(dir + "/config.json", base::PrintJson(config.ToJson()) + "\n");
 }
 
 absl::Status SaveWeightsIndex(const std::string& dir, const std::map<std::string, std::string>& files, int64_t bytes) {
   base::json::object map;
   for (const auto& [tensor, file] : files) map[tensor] = file;
   const base::json::value index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", std::move(map)}};
-  return SaveText(absl::StrCat(dir, "/", kWeightsIndex), base::PrintJson(index) + "\n");
+  return base::ReplaceFile(absl::StrCat(dir, "/", kWeightsIndex), base::PrintJson(index) + "\n");
 }
 
 }  // namespace ingot::model

@@ -179,15 +179,9 @@ absl::StatusOr<Table> LocalRegistry::Load() const {
 }
 
 absl::Status LocalRegistry::Store(const Table& table, bool durably) const {
-  const std::string fresh = TablePath() + ".new", bytes = table.SerializeAsString();
-  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return FileError("write", fresh);
-  const ssize_t written = write(fd, bytes.data(), bytes.size());
-  const bool synced = !durably || fsync(fd) == 0;
-  close(fd);
-  if (written != static_cast<ssize_t>(bytes.size()) || !synced) return FileError("write", fresh);
-  if (rename(fresh.c_str(), TablePath().c_str()) != 0) return FileError("replace", TablePath());
-  return durably ? base::SyncDir(options_.folder) : absl::OkStatus();
+  const absl::Status stored =
+      base::ReplaceFile(TablePath(), table.SerializeAsString(), {.mode = 0600, .durable = durably});
+  return stored.ok() ? stored : absl::UnavailableError(absl::StrCat("the registry ", stored.message()));
 }
 
 bool LocalRegistry::IsOver(const v1::RegistryLease& lease) const {

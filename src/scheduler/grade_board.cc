@@ -7,15 +7,6 @@
 #include "base/retry.h"
 
 namespace ingot::scheduler {
-namespace {
-
-// Errors that another attempt may not meet: of the stage's servers, not of the group.
-bool Passes(const absl::Status& status) {
-  return base::MayAnswerLater(status) || absl::IsResourceExhausted(status) || absl::IsAborted(status) ||
-         absl::IsCancelled(status);
-}
-
-}  // namespace
 
 GradeBoard::Turn GradeBoard::Next(int64_t group_id, std::chrono::nanoseconds now) {
   const auto [it, entered] = groups_.try_emplace(group_id);
@@ -44,7 +35,7 @@ bool GradeBoard::Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answ
   if (it == groups_.end()) return false;
   Waiting& group = it->second;
   group.in_flight = false;
-  if (!answer.ok() && Passes(answer.status())) {
+  if (!answer.ok() && base::IsTransientOrMoved(answer.status())) {
     const bool first = group.last_error.ok();
     group.last_error = answer.status();
     group.ask_at = now + base::FromSeconds(grading_.retry_s);

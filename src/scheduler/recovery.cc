@@ -32,11 +32,9 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
 }
 
 absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
-  v1::ReadJournalRequest request;
   int64_t end = 0;
-  while (true) {
-    request.set_from_index(end);
-    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool_.ReadJournal(request));
+  for (datapool::JournalPages pages(pool_); !pages.done();) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pages.Next());
     for (const v1::JournalRecord& record : page.records()) {
       if (record.index() != end) {
         return absl::DataLossError(absl::StrCat("journal record ", end, " is missing (", record.index(), " follows)"));
@@ -46,12 +44,10 @@ absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
         return absl::DataLossError(absl::StrCat("journal record ", record.index(), ": ", status.message()));
       }
     }
-    if (!page.records().empty()) continue;
-    if (page.end_index() != end) {
+    if (pages.done() && page.end_index() != end) {
       return absl::DataLossError(absl::StrCat("the journal has ", end, " records, and ", page.end_index(),
                                               " were written", datapool::WayOn()));
     }
-    break;
   }
   journal_.StartAt(end);
   // A run that was given up and goes on has been mended: only groups behind that end count.

@@ -12,7 +12,7 @@ namespace {
 bool IsSpaceAt(std::string_view text, size_t at) { return (Unicode().FlagsOf(DecodeAt(text, at).value) & kSpace) != 0; }
 
 bool TouchesWord(std::string_view text, size_t begin, size_t end) {
-  if (begin > 0 && IsWordCharacter(DecodeAt(text, Before(text, begin)).value)) return true;
+  if (begin > 0 && IsWordCharacter(DecodeAt(text, base::StartOf(text, begin - 1)).value)) return true;
   return end < text.size() && IsWordCharacter(DecodeAt(text, end).value);
 }
 
@@ -71,7 +71,7 @@ void AddedTokenMatcher::Add(std::string_view text, const AddedTokenSpec& token, 
                             std::vector<Part>& parts) const {
   if (token.single_word && TouchesWord(text, begin, end)) return;
   if (token.lstrip) {
-    while (begin > done && IsSpaceAt(text, Before(text, begin))) begin = Before(text, begin);
+    while (begin > done && IsSpaceAt(text, base::StartOf(text, begin - 1))) begin = base::StartOf(text, begin - 1);
     begin = std::max(begin, done);
   }
   if (token.rstrip) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checksum.h"
+#include "base/utf8.h"
 
 namespace ingot::text {
 namespace {
@@ -94,15 +95,11 @@ bool AlphabetTokenizer::IsSpecial(int32_t id) const {
 const std::array<std::string, 256>& ByteSpelling() {
   static const auto* const spelling = [] {
     auto* table = new std::array<std::string, 256>();
-    int next = 256;
+    uint32_t next = 256;
     for (int byte = 0; byte < 256; ++byte) {
       const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-      const int code = printable ? byte : next++;
-      if (code < 0x80) {
-        (*table)[byte] = std::string(1, static_cast<char>(code));
-      } else {
-        (*table)[byte] = {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3F))};
-      }
+      const uint32_t code = printable ? byte : next++;
+      base::AppendUtf8(code, (*table)[byte]);
     }
     return table;
   }();

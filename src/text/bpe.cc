@@ -187,7 +187,7 @@ void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
   // Only pairs inside a result matter. Both parts of a merge are results or single characters, so this finds all.
   for (const auto& merge : definition.merges) {
     const std::string& left = tokens[merge.left];
-    const uint32_t a = DecodeAt(left, Before(left, left.size())).value;
+    const uint32_t a = DecodeAt(left, base::StartOf(left, left.size() - 1)).value;
     const uint32_t b = DecodeAt(tokens[merge.right], 0).value;
     pairs.insert(static_cast<uint64_t>(a) << 32 | b);
   }

@@ -45,7 +45,7 @@ class Strip final : public Normalizer {
     size_t begin = 0;
     size_t end = text.size();
     while (left_ && begin < end && is_space(begin)) begin += DecodeAt(text, begin).size;
-    while (right_ && end > begin && is_space(Before(text, end))) end = Before(text, end);
+    while (right_ && end > begin && is_space(base::StartOf(text, end - 1))) end = base::StartOf(text, end - 1);
     if (begin > 0) keeps_start = false;
     return text.substr(begin, end - begin);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/python_json.h"
 #include "text/tokenizer.h"
 
@@ -12,24 +13,6 @@ namespace json = base::json;
 
 constexpr int kMaxDepth = 100;  // as in base::ParseJson
 constexpr std::string_view kSpace = " \t\r\n";
-
-void AppendCodePoint(uint32_t code, std::string& out) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | code >> 6);
-    out += static_cast<char>(0x80 | (code & 63));
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xE0 | code >> 12);
-    out += static_cast<char>(0x80 | (code >> 6 & 63));
-    out += static_cast<char>(0x80 | (code & 63));
-  } else {
-    out += static_cast<char>(0xF0 | code >> 18);
-    out += static_cast<char>(0x80 | (code >> 12 & 63));
-    out += static_cast<char>(0x80 | (code >> 6 & 63));
-    out += static_cast<char>(0x80 | (code & 63));
-  }
-}
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsWord(char c) { return IsDigit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -240,7 +223,7 @@ class PythonReader {
       code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
     if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
-    AppendCodePoint(code, out);
+    base::AppendUtf8(code, out);
     return true;
   }
 

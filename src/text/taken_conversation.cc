@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "text/output_pattern.h"
 
 namespace ingot::text {
@@ -62,8 +63,7 @@ absl::StatusOr<std::vector<size_t>> ConversationTaker::EndsByPrefixes(const Temp
     const auto before = RenderInput(*template_, input, i + 1, false);
     // A prefix that does not render ends with the next message.
     if (before.ok()) ends[i] = CommonPrefix(before->text, whole.text);
-    ends[i] = std::min(ends[i], ends[i + 1]);
-    while (ends[i] > 0 && ends[i] < whole.text.size() && IsContinuationByte(whole.text[ends[i]])) --ends[i];
+    ends[i] = base::StartOf(whole.text, std::min(ends[i], ends[i + 1]));
   }
   return ends;
 }

@@ -81,7 +81,4 @@ class ConversationTaker {
   mutable std::array<std::atomic<bool>, kConcessions> told_ = {};
 };
 
-// Whether a byte is within a UTF-8 character.
-inline bool IsContinuationByte(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 }  // namespace ingot::text

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/utf8.h"
 #include "text/taken_conversation.h"
 #include "text/template_layout.h"
 #include "text/template_turn.h"
@@ -260,9 +261,7 @@ class TemplateFormat final : public ChatFormat {
   // The bytes that the rendered conversation has in common with the beginning of `text`.
   absl::StatusOr<size_t> CommonText(const Conversation& conversation, std::string_view text) const {
     INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, taker_.Take(conversation, false));
-    size_t common = CommonPrefix(taken.layout.rendered.text, text);
-    while (common > 0 && common < text.size() && IsContinuationByte(text[common])) --common;
-    return common;
+    return base::StartOf(text, CommonPrefix(taken.layout.rendered.text, text));
   }
 
   // Finds the sampled parts of `layout` and encodes it. The last one begins at `last_begin` or behind. Reuses the ids of

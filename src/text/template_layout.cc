@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/utf8.h"
+
 namespace ingot::text {
 namespace {
 
@@ -108,9 +110,7 @@ std::optional<MarkedEncoder::TemplateToken> ClosingToken(const MarkedEncoder& en
 std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
                                                     size_t at) {
   constexpr size_t kLongest = 256;  // bytes of a token
-  size_t end = std::min(rendered.text.size(), at + kLongest);
-  while (end < rendered.text.size() && (static_cast<unsigned char>(rendered.text[end]) & 0xC0) == 0x80) --end;
-  const auto tokens = TokensIn(encoder, rendered, {at, end});
+  const auto tokens = TokensIn(encoder, rendered, {at, base::StartOf(rendered.text, at + kLongest)});
   if (tokens.empty() || tokens.front().begin != at) return std::nullopt;
   return tokens.front();
 }

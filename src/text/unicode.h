@@ -45,28 +45,9 @@ bool IsNumeric(uint32_t c);        // N, like Rust's char::is_numeric (Unicode 1
 bool IsPunctuation(uint32_t c);    // ASCII punctuation, and P of Unicode 8, like the Punctuation pre-tokenizer
 void AppendLowercase(uint32_t c, std::string& out);
 
-void AppendUtf8(uint32_t c, std::string& out);
-
-// The code point at `at` of valid UTF-8, and its length in bytes.
-struct CodePoint {
-  uint32_t value;
-  uint32_t size;
-};
-inline CodePoint DecodeAt(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text[at + i])); };
-  const uint32_t first = byte(0);
-  if (first < 0x80) return {first, 1};
-  if (first < 0xE0) return {(first & 0x1F) << 6 | (byte(1) & 0x3F), 2};
-  if (first < 0xF0) return {(first & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
-  return {(first & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
-}
-// The start of the code point that ends before `at`. REQUIRES: at > 0, valid UTF-8.
-inline size_t Before(std::string_view text, size_t at) {
-  --at;
-  while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
-  return at;
-}
-
+using base::AppendUtf8;
+using base::CodePoint;
+using base::DecodeAt;
 using base::IsValidUtf8;
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "tree/episode_return.h"
 #include "tree/forest.h"
 #include "tree/trie.h"
@@ -41,13 +42,10 @@ std::string Escape(std::string_view text, bool ascii) {
 // `text` without its middle, cut between characters.
 std::string Shorten(const std::string& text, size_t most, bool ascii) {
   if (text.size() <= most) return "\"" + Escape(text, ascii) + "\"";
-  const auto inside = [&](size_t at) { return (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80; };
-  size_t head = most - most / 3;
-  while (head > 0 && inside(head)) --head;
+  const std::string head = base::CutText(text, most - most / 3);
   size_t tail = text.size() - most / 3;
-  while (tail < text.size() && inside(tail)) ++tail;
-  return absl::StrCat("\"", Escape(std::string_view(text).substr(0, head), ascii), "\" ... \"",
-                      Escape(std::string_view(text).substr(tail), ascii), "\"");
+  while (tail < text.size() && base::IsContinuation(text[tail])) ++tail;
+  return absl::StrCat("\"", Escape(head, ascii), "\" ... \"", Escape(std::string_view(text).substr(tail), ascii), "\"");
 }
 
 std::string Line(const v1::EpisodeTree& tree, const TreeNode& node, const DecodeFn& decode,

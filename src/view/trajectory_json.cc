@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "base/utf8.h"
 #include "tree/contexts.h"
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
@@ -47,10 +48,7 @@ base::json::value Delivered(const std::string& text) {
 }
 
 std::string Cut(const std::string& text, size_t bytes) {
-  if (text.size() <= bytes) return SafeText(text);
-  const auto inside = [&](size_t at) { return (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80; };
-  while (bytes > 0 && inside(bytes)) --bytes;
-  return SafeText(std::string_view(text).substr(0, bytes)) + " …";
+  return text.size() <= bytes ? SafeText(text) : SafeText(base::CutText(text, bytes)) + " …";
 }
 
 int64_t SampledTokens(const v1::EpisodeTree& tree, const v1::Call& call) {

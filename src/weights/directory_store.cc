@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "base/waits.h"
@@ -27,35 +28,8 @@ constexpr int kAttempts = 5;
 // Files of writers that died are removed when they are this old.
 constexpr std::chrono::hours kAbandoned{24};
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
 absl::Status Failed(const char* verb, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", verb, " ", path));
-}
-
-absl::Status WriteAll(const std::string& path, std::string_view bytes) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (file.get() < 0) return Failed("create", path);
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed("write", path);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  if (::fsync(file.get()) != 0) return Failed("fsync", path);
-  return absl::OkStatus();
 }
 
 // UNAVAILABLE: another process has held the lock for `patience`.
@@ -84,7 +58,7 @@ class DirectoryStore final : public ObjectStore {
   absl::Status Put(const std::string& key, std::string_view bytes) override {
     INGOT_RETURN_IF_ERROR(CheckKey(key));
     const std::string writing = absl::StrCat(path_, "/", kWritingFolder, "/", base::RandomHex(16));
-    absl::Status status = WriteAll(writing, bytes);
+    absl::Status status = base::WriteFileDurably(writing, bytes);
     if (status.ok()) status = MoveTo(writing, PathOf(key));
     if (!status.ok()) ::unlink(writing.c_str());
     return status;
@@ -106,8 +80,8 @@ class DirectoryStore final : public ObjectStore {
 
   absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) override {
     const std::string lock_path = absl::StrCat(path_, "/", kLockFile);
-    const Descriptor lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (lock.get() < 0) return Failed("open", lock_path);
+    const base::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (!lock.valid()) return Failed("open", lock_path);
     INGOT_RETURN_IF_ERROR(Lock(lock.get(), lock_path, lock_patience_));
     const absl::StatusOr<StoredObject> now = Get(key, base::kMaxFileBytes);
     if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();

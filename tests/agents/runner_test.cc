@@ -1,4 +1,5 @@
 #include "agents/runner.h"
+#include "base/utf8.h"
 
 #include <dirent.h>
 #include <gmock/gmock.h>
@@ -240,7 +241,7 @@ TEST_F(RunnerTest, AFloodingAgentFails) {
 
 TEST_F(RunnerTest, ACrashFailsWithTheEndOfItsStderr) {
   SetScript("echo 42; printf 'Traceback\\n\\377boom' >&2; exit 3");
-  ExpectFailure("crash", "exited with 3; stderr ends: Traceback ?boom");
+  ExpectFailure("crash", "exited with 3; stderr ends: Traceback \uFFFDboom");
 }
 
 TEST_F(RunnerTest, TheLogNamesTheGatewaysLastRefusalBesideTheCrash) {
@@ -386,7 +387,7 @@ TEST_F(RunnerTest, BinaryOutputDoesNotReachTheProtos) {
   SetScript("printf '\\377\\376\\000x\\n'");
   FakeEpisodes episodes(1);
   RunAll(episodes);
-  EXPECT_EQ(episodes.ends()[0].detail(), ValidUtf8(episodes.ends()[0].detail()));
+  EXPECT_EQ(episodes.ends()[0].detail(), base::ToUtf8(episodes.ends()[0].detail()));
 }
 
 TEST_F(RunnerTest, KeepsTheFoldersOfTheFirstFailures) {

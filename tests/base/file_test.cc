@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
 
 #include "base/open_file.h"
 
@@ -76,6 +78,43 @@ TEST_F(FileTest, NoPathLeadsOutOfAFolder) {
     EXPECT_FALSE(OpenBeneath(folder.get(), link, O_RDONLY, PathLinks::kNone).valid()) << link;
     EXPECT_EQ(errno, ELOOP) << link;
   }
+}
+
+TEST_F(FileTest, AReplacementIsWholeOrNone) {
+  const std::string path = Path("file"), draft = absl::StrCat(path, ".", getpid(), ".new");
+  const auto entries = [&] { return std::distance(std::filesystem::directory_iterator(dir_), {}); };
+  ASSERT_EQ(ReplaceFile(path, "first"), absl::OkStatus());
+  std::ofstream(draft) << "longer than what comes: a crash left it";
+  ASSERT_EQ(ReplaceFile(path, "second"), absl::OkStatus());
+  EXPECT_EQ(ReadFile(path).value(), "second");
+  EXPECT_EQ(entries(), 1);
+  // Readers see the old file until the new one is whole, and for good if it does not become so.
+  const absl::Status full = ReplaceFileBy(path, [&](int fd, const std::string& name) {
+    EXPECT_EQ(name, draft);
+    EXPECT_EQ(WriteAll(fd, "half", name), absl::OkStatus());
+    EXPECT_EQ(ReadFile(path).value(), "second");
+    return absl::ResourceExhaustedError("full");
+  });
+  EXPECT_EQ(full, absl::ResourceExhaustedError("full"));
+  EXPECT_EQ(ReadFile(path).value(), "second");
+  EXPECT_EQ(entries(), 1);
+  ASSERT_EQ(ReplaceFile(Path("secret"), "text", {.mode = 0600, .durable = false}), absl::OkStatus());
+  struct stat info;
+  ASSERT_EQ(stat(Path("secret").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+}
+
+TEST_F(FileTest, AReplacementThatFailsNamesTheFile) {
+  std::filesystem::create_directories(Path("folder/below"));
+  const absl::Status folder = ReplaceFile(Path("folder"), "text");
+  EXPECT_FALSE(folder.ok());
+  EXPECT_NE(folder.message().find("cannot replace " + Path("folder") + ": "), std::string::npos) << folder;
+  EXPECT_FALSE(std::filesystem::exists(absl::StrCat(Path("folder"), ".", getpid(), ".new")));
+  const absl::Status none = ReplaceFile(Path("none/file"), "text");
+  EXPECT_TRUE(absl::IsNotFound(none)) << none;
+  EXPECT_NE(none.message().find("cannot create " + Path("none/file")), std::string::npos) << none;
+  const absl::Status full = WriteAll(Fd(open("/dev/full", O_WRONLY | O_CLOEXEC)).get(), "text", "/dev/full");
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
 }
 
 TEST_F(FileTest, ErrorsNameThePathAndTheReason) {

@@ -202,11 +202,12 @@ TEST_F(RunLogTest, ResumeCutsRepeatedStepsAndBrokenLines) {
 // As on a full disk: whoever resumes opens the log again until it can be written.
 TEST_F(RunLogTest, AResumeThatCannotWriteLosesNothingAndMayBeRepeated) {
   Append("{\"step\":0}\n{\"step\":1}\n{\"step\":2}\n");
-  std::filesystem::create_directory(directory_ + "/metrics.jsonl.tmp");
+  const std::string draft = absl::StrCat(directory_, "/metrics.jsonl.", getpid(), ".new");
+  std::filesystem::create_directory(draft);
   const auto failed = RunLog::Open(Options(2), &metrics_, clock_);
   EXPECT_TRUE(absl::IsUnavailable(failed.status())) << failed.status();
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2}));
-  std::filesystem::remove(directory_ + "/metrics.jsonl.tmp");
+  std::filesystem::remove(draft);
   MustOpen(Options(2));
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1}));
 }

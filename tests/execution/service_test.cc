@@ -353,7 +353,7 @@ TEST_F(OwnApiTest, AStreamHasOutputAsItComesAndTheEndLast) {
   EXPECT_EQ(call->content_type(), "text/event-stream");
   EXPECT_THAT(events, HasSubstr("data: {\"stdout\":\"one\\n\"}\n\n"));
   EXPECT_THAT(events, HasSubstr("data: {\"stderr\":\"two\\n\"}\n\n"));
-  EXPECT_THAT(events, HasSubstr("data: {\"stdout\":\"?\"}\n\n")) << "half a character";
+  EXPECT_THAT(events, HasSubstr("data: {\"stdout\":\"\uFFFD\"}\n\n")) << "half a character";
   EXPECT_THAT(events.substr(events.rfind("data:")), HasSubstr(R"({"end":{"ending":"exited","exit_code":4,)"));
 }
 

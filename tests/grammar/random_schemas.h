@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "grammar/chars.h"
 #include "grammar/notation.h"
 #include "grammar/support.h"
@@ -160,8 +161,8 @@ inline bool Valid(const json::value& schema, const json::value& value, const jso
   }
   if (value.is_string()) {
     const std::string text = Text(value);
-    if (has("minLength") && CountCodePoints(text) < number("minLength")) return false;
-    if (has("maxLength") && CountCodePoints(text) > number("maxLength")) return false;
+    if (has("minLength") && base::CountCharacters(text) < number("minLength")) return false;
+    if (has("maxLength") && base::CountCharacters(text) > number("maxLength")) return false;
     if (has("pattern") && !std::regex_search(text, std::regex(Text(*has("pattern"))))) return false;
   }
   if (value.is_array()) {

@@ -181,49 +181,5 @@ TEST(TokenizerJsonTest, FilesAreReadFromAModelFolder) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Utf8StreamTest, CharactersComeWholeAndBadBytesBecomeReplacements) {
-  Utf8Stream stream;
-  EXPECT_EQ(stream.Push("a\xE2\x82"), "a");
-  EXPECT_EQ(stream.Push("\xAC"), "\xE2\x82\xAC");
-  EXPECT_EQ(stream.Push("\xF0\x9F"), "");
-  EXPECT_EQ(stream.Push("x"), "\xEF\xBF\xBDx");  // one for both bytes, which cannot be completed
-  EXPECT_EQ(stream.Push("\xC3"), "");
-  EXPECT_EQ(stream.Flush(), "\xEF\xBF\xBD");
-  EXPECT_EQ(stream.Flush(), "");
-}
-
-TEST(Utf8StreamTest, ReplacesAsPythonsDecoderDoes) {
-  const std::string r = "\xEF\xBF\xBD";
-  // Expected: bytes.decode('utf-8', 'replace') of Python 3.11.
-  EXPECT_EQ(ToUtf8("\x80"), r);
-  EXPECT_EQ(ToUtf8("\xC0\x80"), r + r);                  // overlong
-  EXPECT_EQ(ToUtf8("\xE0\x80\x80"), r + r + r);          // overlong
-  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), r + r + r);          // surrogate
-  EXPECT_EQ(ToUtf8("\xF4\x90\x80\x80"), r + r + r + r);  // beyond U+10FFFF
-  EXPECT_EQ(ToUtf8("\xF0\x9F\x98"), r);                  // truncated
-  EXPECT_EQ(ToUtf8("\xF4\x8F\xBF\xBF"), "\xF4\x8F\xBF\xBF");
-}
-
-TEST(Utf8StreamTest, PiecesGiveTheSameTextAsTheWhole) {
-  std::mt19937 rng(3);
-  for (int i = 0; i < 2000; ++i) {
-    std::string bytes;
-    for (int k = rng() % 12; k > 0; --k) {
-      const char* const samples[] = {"a", "é", "€", "😀", "\xE2", "\x9F", "\xF0\x9F", "\xFF", "\xED\xA0"};
-      bytes += samples[rng() % std::size(samples)];
-    }
-    Utf8Stream stream;
-    std::string pieces;
-    for (size_t at = 0; at < bytes.size();) {
-      const size_t size = 1 + rng() % 3;
-      pieces += stream.Push(std::string_view(bytes).substr(at, size));
-      at += size;
-    }
-    pieces += stream.Flush();
-    EXPECT_EQ(pieces, ToUtf8(bytes));
-    EXPECT_EQ(ToUtf8(pieces), pieces);  // valid UTF-8
-  }
-}
-
 }  // namespace
 }  // namespace ingot::text

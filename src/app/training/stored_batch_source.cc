@@ -52,11 +52,9 @@ std::vector<int64_t> StoredBatches::Gone() const {
 absl::StatusOr<StoredBatches> ReadStoredBatches(datapool::Client& pool) {
   StoredBatches stored;
   int64_t newest = 0;  // version that was made
-  v1::ReadJournalRequest request;
-  while (true) {
-    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool.ReadJournal(request));
+  for (datapool::JournalPages pages(pool); !pages.done();) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pages.Next());
     for (const v1::JournalRecord& record : page.records()) {
-      request.set_from_index(record.index() + 1);
       if (record.has_begun()) stored.lost = record.begun().step();
       if (record.has_live()) newest = std::max(newest, record.live().version());
       if (record.has_checkpoint()) newest = std::max(newest, record.checkpoint().step());
@@ -66,7 +64,6 @@ absl::StatusOr<StoredBatches> ReadStoredBatches(datapool::Client& pool) {
       batch.group_ids.assign(record.batch().group_ids().begin(), record.batch().group_ids().end());
       stored.trained.push_back(std::move(batch));
     }
-    if (page.records().empty() || request.from_index() >= page.end_index()) break;
   }
   std::erase_if(stored.trained, [newest](const StoredBatch& batch) { return batch.step >= newest; });
   INGOT_ASSIGN_OR_RETURN(const std::set<int64_t> groups, StoredGroups(pool));

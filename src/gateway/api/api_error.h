@@ -24,6 +24,8 @@ std::string ErrorCodeOf(const absl::Status& status);
 std::string ErrorParamOf(const absl::Status& status);
 // The HTTP status of any error: ApiError's, otherwise by its absl code (RESOURCE_EXHAUSTED is 429, ...).
 int HttpStatusOf(const absl::Status& status);
+// The next two go by the HTTP status alone, as clients do. It may say other than the code, by which the callers of roles
+// go (base/retry.h): an INTERNAL error may be one engine's, so a client may retry it, and no role does.
 // True if waiting may help; the reply then carries Retry-After.
 bool ShouldRetryLater(const absl::Status& status);
 // False if the same request would get the same error. The reply says so, since client libraries repeat a 409 or 5xx

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 
 namespace ingot::reward {
 namespace {
@@ -35,15 +36,12 @@ constexpr int kJsonDepth = 16;
 // Four lower-case words.
 constexpr char kLatinRun[] = R"re(((?:[a-zß-öø-ÿ]{2,}[ ,;]+){3,}[a-zß-öø-ÿ]{2,}))re";
 
-int64_t CharactersOf(const re2::StringPiece& utf8) {
-  return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-}
-
 // Characters in all matches of the pattern, which has one group.
 int64_t CharactersIn(const std::string& text, const RE2& pattern) {
   re2::StringPiece rest(text), match;
   int64_t count = 0;
-  while (RE2::FindAndConsume(&rest, pattern, &match)) count += CharactersOf(match);
+  while (RE2::FindAndConsume(&rest, pattern, &match))
+    count += static_cast<int64_t>(base::CountCharacters({match.data(), match.size()}));
   return count;
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "text/jinja/special_case.h"
 
@@ -26,7 +25,7 @@ void AppendUpper(char32_t c, std::string& out) {
   } else if (const SpecialCase* special = FindSpecial(c)) {
     out += special->upper;
   } else {
-    AppendChar(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)), out);
+    AppendUtf8(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)), out);
   }
 }
 
@@ -34,7 +33,7 @@ void AppendTitle(char32_t c, std::string& out) {
   if (const SpecialCase* special = c < 0x80 ? nullptr : FindSpecial(c)) {
     out += special->title;
   } else {
-    AppendChar(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)), out);
+    AppendUtf8(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)), out);
   }
 }
 
@@ -56,14 +55,14 @@ bool IsCaseIgnorable(char32_t c) {
 bool IsFinalSigma(std::string_view text, size_t begin, size_t end) {
   bool before = false;
   for (size_t at = begin; at > 0;) {
-    const char32_t c = PreviousChar(text, at);
+    const char32_t c = PreviousCharacter(text, at);
     if (IsCaseIgnorable(c)) continue;
     before = IsCased(c);
     break;
   }
   if (!before) return false;
   for (size_t at = end; at < text.size();) {
-    const char32_t c = NextChar(text, at);
+    const char32_t c = NextCharacter(text, at);
     if (!IsCaseIgnorable(c)) return !IsCased(c);
   }
   return true;
@@ -73,49 +72,15 @@ void AppendLower(std::string_view text, size_t begin, size_t end, char32_t c, st
   if (c < 0x80) {
     out += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
   } else if (c == 0x3A3) {
-    AppendChar(IsFinalSigma(text, begin, end) ? 0x3C2 : 0x3C3, out);
+    AppendUtf8(IsFinalSigma(text, begin, end) ? 0x3C2 : 0x3C3, out);
   } else if (c == 0x130) {
     out += "i\u0307";
   } else {
-    AppendChar(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)), out);
+    AppendUtf8(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)), out);
   }
 }
 
 }  // namespace
-
-bool IsUtf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    if (static_cast<unsigned char>(text[at]) < 0x80) {
-      ++at;
-      continue;
-    }
-    utf8proc_int32_t c = -1;
-    const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at),
-                                       static_cast<utf8proc_ssize_t>(text.size() - at), &c);
-    if (size <= 0) return false;
-    at += static_cast<size_t>(size);
-  }
-  return true;
-}
-
-size_t CountChars(std::string_view text) {
-  // Counts eight bytes at a time in eight lanes, because every string of a template passes through here.
-  constexpr uint64_t kOnes = 0x0101010101010101;
-  constexpr size_t kLane = 255;
-  size_t continuations = 0, at = 0;
-  while (text.size() - at >= sizeof(uint64_t)) {
-    uint64_t lanes = 0;
-    const size_t words = std::min((text.size() - at) / sizeof(uint64_t), kLane);
-    for (size_t i = 0; i < words; ++i, at += sizeof(uint64_t)) {
-      uint64_t word = 0;
-      std::memcpy(&word, text.data() + at, sizeof(word));
-      lanes += (word >> 7) & ~(word >> 6) & kOnes;
-    }
-    for (; lanes != 0; lanes >>= 8) continuations += lanes & kLane;
-  }
-  for (; at < text.size(); ++at) continuations += IsContinuation(text[at]);
-  return text.size() - continuations;
-}
 
 size_t ByteOffset(std::string_view text, size_t index) {
   size_t at = 0;
@@ -124,27 +89,6 @@ size_t ByteOffset(std::string_view text, size_t index) {
     if (index-- == 0) return at;
   }
   return at;
-}
-
-char32_t NextChar(std::string_view text, size_t& at) {
-  const auto lead = static_cast<unsigned char>(text[at++]);
-  if (lead < 0x80) return lead;
-  char32_t c = lead >= 0xF0 ? lead & 0x07 : lead >= 0xE0 ? lead & 0x0F : lead & 0x1F;
-  while (at < text.size() && IsContinuation(text[at])) c = (c << 6) | (static_cast<unsigned char>(text[at++]) & 0x3F);
-  return c;
-}
-
-char32_t PreviousChar(std::string_view text, size_t& at) {
-  --at;
-  while (at > 0 && IsContinuation(text[at])) --at;
-  size_t copy = at;
-  return NextChar(text, copy);
-}
-
-void AppendChar(char32_t c, std::string& out) {
-  utf8proc_uint8_t buffer[4];
-  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), buffer);
-  out.append(reinterpret_cast<const char*>(buffer), size);
 }
 
 bool IsSpace(char32_t c) {
@@ -195,7 +139,7 @@ bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_
 
 std::string Upper(std::string_view text) {
   std::string out;
-  for (size_t at = 0; at < text.size();) AppendUpper(NextChar(text, at), out);
+  for (size_t at = 0; at < text.size();) AppendUpper(NextCharacter(text, at), out);
   return out;
 }
 
@@ -203,7 +147,7 @@ std::string Lower(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
-    const char32_t c = NextChar(text, at);
+    const char32_t c = NextCharacter(text, at);
     AppendLower(text, begin, at, c, out);
   }
   return out;
@@ -213,7 +157,7 @@ std::string Capitalize(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
-    const char32_t c = NextChar(text, at);
+    const char32_t c = NextCharacter(text, at);
     if (begin == 0) {
       AppendTitle(c, out);
     } else {
@@ -228,7 +172,7 @@ std::string TitleWords(std::string_view text) {
   bool inside = false;
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
-    const char32_t c = NextChar(text, at);
+    const char32_t c = NextCharacter(text, at);
     if (inside) {
       AppendLower(text, begin, at, c, out);
     } else {
@@ -243,19 +187,19 @@ Range StripRange(std::string_view text, bool left, bool right, const std::string
   const auto strips = [chars](char32_t c) {
     if (chars == nullptr) return IsSpace(c);
     for (size_t at = 0; at < chars->size();) {
-      if (NextChar(*chars, at) == c) return true;
+      if (NextCharacter(*chars, at) == c) return true;
     }
     return false;
   };
   size_t begin = 0, end = text.size();
   while (left && begin < end) {
     size_t next = begin;
-    if (!strips(NextChar(text, next))) break;
+    if (!strips(NextCharacter(text, next))) break;
     begin = next;
   }
   while (right && end > begin) {
     size_t previous = end;
-    if (!strips(PreviousChar(text, previous))) break;
+    if (!strips(PreviousCharacter(text, previous))) break;
     end = previous;
   }
   return {begin, end};

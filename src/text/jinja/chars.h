@@ -5,21 +5,20 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace ingot::text::jinja {
 
-bool IsUtf8(std::string_view text);
+using base::AppendUtf8;
+using base::CountCharacters;
+using base::IsContinuation;
+using base::NextCharacter;
+using base::PreviousCharacter;
 
 // REQUIRES, for all functions below: `text` is valid UTF-8, and offsets are at borders of code points.
 
-inline bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-size_t CountChars(std::string_view text);
 // Byte offset of code point `index`; text.size() if the text has fewer.
 size_t ByteOffset(std::string_view text, size_t index);
-// The code point at byte `at`; moves `at` past it.
-char32_t NextChar(std::string_view text, size_t& at);
-// The code point that ends before byte `at`; moves `at` to its first byte. REQUIRES: at > 0.
-char32_t PreviousChar(std::string_view text, size_t& at);
-void AppendChar(char32_t c, std::string& out);
 
 bool IsSpace(char32_t c);      // str.isspace
 bool IsLineBreak(char32_t c);  // separates lines for str.splitlines (\r\n is one separator)

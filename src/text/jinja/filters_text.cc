@@ -66,7 +66,7 @@ std::string Title(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     size_t end = at;
-    char32_t c = NextChar(text, end);
+    char32_t c = NextCharacter(text, end);
     if (begins(c)) {
       out += text.substr(at, end - at);
       at = end;
@@ -75,7 +75,7 @@ std::string Title(std::string_view text) {
     out += Upper(text.substr(at, end - at));
     const size_t rest = end;
     for (size_t next = end; next < text.size(); end = next) {
-      c = NextChar(text, next);
+      c = NextCharacter(text, next);
       if (begins(c)) break;
     }
     out += Lower(text.substr(rest, end - rest));
@@ -118,7 +118,7 @@ Value Indent(Runtime&, const Value& value, const Args& args) {
   bool open_end = text->bytes.empty();
   if (!open_end) {
     size_t at = text->bytes.size();
-    open_end = IsLineBreak(PreviousChar(text->bytes, at));
+    open_end = IsLineBreak(PreviousCharacter(text->bytes, at));
   }
   if (open_end) lines.push_back({text->bytes.size(), text->bytes.size()});
   StrBuilder out;
@@ -172,7 +172,7 @@ Value WordCount(Runtime&, const Value& value, const Args&) {
   int64_t words = 0;
   bool inside = false;
   for (size_t at = 0; at < text->bytes.size();) {
-    const bool word = IsWord(NextChar(text->bytes, at));
+    const bool word = IsWord(NextCharacter(text->bytes, at));
     words += word && !inside;
     inside = word;
   }

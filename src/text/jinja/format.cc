@@ -43,7 +43,7 @@ Spec ParseSpec(std::string_view text) {
   Spec spec;
   size_t at = 0;
   size_t next = 0;
-  if (!text.empty()) NextChar(text, next);
+  if (!text.empty()) NextCharacter(text, next);
   if (next < text.size() && next > 0 && IsAlign(text[next])) {
     spec.fill = std::string(text.substr(0, next));
     spec.align = text[next];

@@ -60,7 +60,7 @@ class Lexer {
   size_t SkipSpace(size_t at) const {
     while (at < source_.size()) {
       size_t next = at;
-      if (!IsSpace(NextChar(source_, next))) break;
+      if (!IsSpace(NextCharacter(source_, next))) break;
       at = next;
     }
     return at;
@@ -174,7 +174,7 @@ class Lexer {
   void Lexeme() {
     if (const size_t space = SkipSpace(at_); space > at_) return Advance(space);
     size_t next = at_;
-    const char32_t c = NextChar(source_, next);
+    const char32_t c = NextCharacter(source_, next);
     if (IsDigit(source_[at_])) return Number();
     if (IsWord(c)) return Name();
     if (c == '\'' || c == '"') return String();
@@ -204,7 +204,7 @@ class Lexer {
     size_t end = at_;
     while (end < source_.size()) {
       size_t next = end;
-      if (!IsWord(NextChar(source_, next))) break;
+      if (!IsWord(NextCharacter(source_, next))) break;
       end = next;
     }
     Emit(Token::Kind::kName, std::string(source_.substr(at_, end - at_)));
@@ -268,13 +268,13 @@ class Lexer {
     if (const size_t simple = kFrom.find(c); simple != kFrom.npos) {
       out += kTo[simple];
     } else if (c == 'x' || c == 'u' || c == 'U') {
-      AppendChar(HexEscape(at, c == 'x' ? 2 : c == 'u' ? 4 : 8), out);
+      AppendUtf8(HexEscape(at, c == 'x' ? 2 : c == 'u' ? 4 : 8), out);
     } else if (c >= '0' && c <= '7') {
       char32_t value = static_cast<char32_t>(c - '0');
       for (int i = 0; i < 2 && at < source_.size() && source_[at] >= '0' && source_[at] <= '7'; ++i) {
         value = value * 8 + static_cast<char32_t>(source_[at++] - '0');
       }
-      AppendChar(value, out);
+      AppendUtf8(value, out);
     } else if (c == 'N') {
       Error("\\N{...} escapes are not supported: write the character itself");
     } else {

@@ -69,7 +69,7 @@ StrPtr ReplaceText(const StrPtr& text, const Str& old_part, const Str& new_part,
     for (size_t at = 0; count != 0; --count) {
       out.Append(new_part);
       if (at == bytes.size()) break;
-      NextChar(bytes, at);
+      NextCharacter(bytes, at);
       out.Append(*text, done, at);
       done = at;
     }
@@ -92,7 +92,7 @@ std::vector<Range> LineRanges(std::string_view text, bool keep_ends) {
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t here = at;
-    const char32_t c = NextChar(text, at);
+    const char32_t c = NextCharacter(text, at);
     if (!IsLineBreak(c)) continue;
     if (c == '\r' && at < text.size() && text[at] == '\n') ++at;
     ChargeBytes(sizeof(Range));

@@ -22,7 +22,7 @@ std::string ReprOfText(std::string_view text) {
   std::string out(1, quote);
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
-    const char32_t c = NextChar(text, at);
+    const char32_t c = NextCharacter(text, at);
     if (c == static_cast<char32_t>(quote) || c == '\\') {
       out += '\\';
       out += static_cast<char>(c);
@@ -80,7 +80,7 @@ std::string AsciiJsonString(std::string_view text) {
   AppendPythonJsonString(text, plain);
   std::string out;
   for (size_t at = 0; at < plain.size();) {
-    const char32_t c = NextChar(plain, at);
+    const char32_t c = NextCharacter(plain, at);
     if (c < 0x7F) {
       out += static_cast<char>(c);
     } else if (c < 0x10000) {

@@ -8,7 +8,7 @@
 namespace ingot::text::jinja {
 
 Str::Str(std::string text, std::vector<Mark> from_outside, bool is_markup)
-    : bytes(std::move(text)), marks(std::move(from_outside)), chars(CountChars(bytes)), markup(is_markup) {
+    : bytes(std::move(text)), marks(std::move(from_outside)), chars(CountCharacters(bytes)), markup(is_markup) {
   ChargeBytes(sizeof(Str));
 }
 
@@ -36,13 +36,13 @@ void StrBuilder::CutTo(const Place& place) {
 void StrBuilder::Append(std::string_view template_text) {
   ChargeBytes(template_text.size());
   bytes_ += template_text;
-  chars_ += CountChars(template_text);
+  chars_ += CountCharacters(template_text);
 }
 
 void StrBuilder::AppendChars(size_t count, char c) {
   ChargeBytes(count);
   bytes_.append(count, c);
-  if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) chars_ += count;
+  if (!IsContinuation(c)) chars_ += count;
 }
 
 void StrBuilder::Append(const Str& text, size_t begin, size_t end) {
@@ -52,7 +52,7 @@ void StrBuilder::Append(const Str& text, size_t begin, size_t end) {
   if (text.ascii()) {
     chars_ += end - begin;
   } else {
-    chars_ += end - begin == text.bytes.size() ? text.chars : CountChars(text.view().substr(begin, end - begin));
+    chars_ += end - begin == text.bytes.size() ? text.chars : CountCharacters(text.view().substr(begin, end - begin));
   }
   if (text.marks.empty()) return;
   if (end - begin == text.bytes.size()) {  // only the first mark may merge with an earlier one
@@ -74,7 +74,7 @@ void StrBuilder::AppendDerived(std::string_view text, const Str& origin) {
   ChargeBytes(text.size());
   const size_t at = bytes_.size();
   bytes_ += text;
-  chars_ += CountChars(text);
+  chars_ += CountCharacters(text);
   if (!origin.marks.empty()) AddMark({at, bytes_.size(), origin.marks.front().source});
 }
 

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace ingot::text::jinja {
 
 // Bytes [begin, end) came from outside; `source` is the number that their owner chose.
@@ -53,7 +55,7 @@ class StrBuilder {
   void Append(std::string_view template_text);
   void Append(char c) {
     bytes_ += c;
-    chars_ += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    chars_ += !base::IsContinuation(c);
   }
   void AppendChars(size_t count, char c);
   void Append(const Str& text) { Append(text, 0, text.bytes.size()); }

@@ -86,7 +86,7 @@ Value Find(const StrPtr& self, const Args& args) {
     if (kMustExist) Fail("ValueError: substring not found");
     return Value(int64_t{-1});
   }
-  return Integer(CountChars(self->view().substr(0, at)));
+  return Integer(CountCharacters(self->view().substr(0, at)));
 }
 
 Value Count(const StrPtr& self, const Args& args) {
@@ -94,7 +94,7 @@ Value Count(const StrPtr& self, const Args& args) {
   const Range range = Window(*self, params, 1);
   if (range.begin > range.end) return Integer(0);
   const std::string_view text = Cut(*self, range), part = params.RequireText(0)->view();
-  if (part.empty()) return Integer(CountChars(text) + 1);
+  if (part.empty()) return Integer(CountCharacters(text) + 1);
   size_t count = 0;
   for (size_t at = FindText(text, part); at != text.npos; at = FindText(text, part, at + part.size())) ++count;
   return Integer(count);
@@ -121,7 +121,7 @@ std::vector<Range> SplitAtSpace(std::string_view text, int64_t most, bool right)
     while (cut > rest.begin || !right) {
       if (!right && cut == rest.end) break;
       size_t next = cut;
-      if (IsSpace(right ? PreviousChar(text, next) : NextChar(text, next))) break;
+      if (IsSpace(right ? PreviousCharacter(text, next) : NextCharacter(text, next))) break;
       cut = next;
     }
     words.push_back(right ? Range{cut, rest.end} : Range{rest.begin, cut});
@@ -258,7 +258,7 @@ std::string SwapCase(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
-    const char32_t c = NextChar(text, at);
+    const char32_t c = NextCharacter(text, at);
     const std::string_view one = text.substr(begin, at - begin);
     out += IsUpper(c) ? Lower(one) : Upper(one);
   }
@@ -275,7 +275,7 @@ template <bool (*kIs)(char32_t), bool kEmpty = false>
 Value All(const StrPtr& self, const Args& args) {
   const Params params("is...", args, {});
   for (size_t at = 0; at < self->bytes.size();) {
-    if (!kIs(NextChar(self->bytes, at))) return Value(false);
+    if (!kIs(NextCharacter(self->bytes, at))) return Value(false);
   }
   return Value(kEmpty || !self->bytes.empty());
 }
@@ -290,7 +290,7 @@ Value IsCase(const StrPtr& self, const Args&) {
 Value IsTitleText(const StrPtr& self, const Args&) {
   bool inside = false, any = false;
   for (size_t at = 0; at < self->bytes.size();) {
-    const char32_t c = NextChar(self->bytes, at);
+    const char32_t c = NextCharacter(self->bytes, at);
     if (inside ? IsUpper(c) || IsTitle(c) : IsLower(c)) return Value(false);
     inside = IsCased(c);
     any = any || inside;
@@ -301,7 +301,7 @@ Value IsTitleText(const StrPtr& self, const Args&) {
 Value IsIdentifier(const StrPtr& self, const Args&) {
   for (size_t at = 0; at < self->bytes.size();) {
     const bool first = at == 0;
-    const char32_t c = NextChar(self->bytes, at);
+    const char32_t c = NextCharacter(self->bytes, at);
     if (!IsWord(c) || (first && IsNumeric(c))) return Value(false);
   }
   return Value(!self->bytes.empty());
@@ -361,7 +361,7 @@ constexpr auto kMethods = std::to_array<Entry>({
 bool HasCase(std::string_view text, bool upper) {
   bool any = false;
   for (size_t at = 0; at < text.size();) {
-    const char32_t c = NextChar(text, at);
+    const char32_t c = NextCharacter(text, at);
     if (IsTitle(c) || (upper ? IsLower(c) : IsUpper(c))) return false;
     any = any || (upper ? IsUpper(c) : IsLower(c));
   }

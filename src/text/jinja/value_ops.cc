@@ -14,7 +14,7 @@ Value CharAt(const StrPtr& text, size_t index) {
   ChargeScan(text->bytes.size());
   const size_t begin = ByteOffset(text->bytes, index);
   size_t end = begin;
-  NextChar(text->bytes, end);
+  NextCharacter(text->bytes, end);
   return Value(Substring(text, begin, end));
 }
 
@@ -258,7 +258,7 @@ std::vector<Value> Items(const Value& value) {
     const StrPtr& text = value.str();
     for (size_t at = 0; at < text->bytes.size();) {
       const size_t begin = at;
-      NextChar(text->bytes, at);
+      NextCharacter(text->bytes, at);
       StrBuilder one;  // plain text, even from markup
       one.Append(*text, begin, at);
       items.push_back(Value(one.Take()));

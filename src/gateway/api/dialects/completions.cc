@@ -1,6 +1,7 @@
 // POST /v1/completions: text or token ids in, text out, without a chat template.
 #include <utility>
 
+#include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/dialects/dialects.h"
 #include "gateway/api/dialects/openai_fields.h"
@@ -85,25 +86,15 @@ class CharacterCount {
  public:
   // Returns the number of characters before the first one with bytes of `piece`.
   int64_t Push(std::string_view piece) {
-    const bool goes_on = open_ > 0 && !piece.empty() && IsContinuation(piece[0]);
-    const int64_t before = goes_on ? count_ - 1 : count_;
-    for (const char c : piece) {
-      if (open_ > 0 && IsContinuation(c)) {
-        --open_;
-        continue;
-      }
-      ++count_;
-      const auto byte = static_cast<unsigned char>(c);
-      open_ = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : byte >= 0xC0 ? 1 : 0;
-    }
+    const bool breaks_off = text_.holds() && (piece.empty() || !base::IsContinuation(piece[0]));
+    const int64_t before = count_ + (breaks_off ? 1 : 0);
+    count_ += static_cast<int64_t>(base::CountCharacters(text_.Push(piece)));
     return before;
   }
 
  private:
-  static bool IsContinuation(char c) { return (c & 0xC0) == 0x80; }
-
   int64_t count_ = 0;
-  int open_ = 0;  // missing bytes of the last character
+  base::Utf8Stream text_;
 };
 
 class CompletionsRenderer final : public Renderer {

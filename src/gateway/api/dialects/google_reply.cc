@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/dialects/dialects.h"
 #include "text/readable_object.h"
@@ -192,8 +193,7 @@ class GoogleRenderer final : public Renderer {
     held.tokens.insert(held.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     if (part.kind == PartKind::kCall || !Tells(part)) return;
     held.text += delta.text;
-    size_t last = held.text.size() - 1;
-    while (last > 0 && (static_cast<unsigned char>(held.text[last]) & 0xC0) == 0x80) --last;
+    const size_t last = base::StartOf(held.text, held.text.size() - 1);
     if (last == 0) return;
     const std::string text = std::exchange(held.text, held.text.substr(last)).substr(0, last);
     SendPart(choice, PartText(part.kind, text));
