@@ -58,7 +58,7 @@ find_package(simdjson REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40)  # Unicode 14
-pkg_check_modules(LIBCURL REQUIRED IMPORTED_TARGET libcurl>=7.75)  # the first with Signature 4
+pkg_check_modules(LIBCURL REQUIRED IMPORTED_TARGET libcurl>=7.87)  # the first that leaves a name which is being resolved
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 # Its -pthread would make the precompiled headers unusable, and changes nothing in code that starts no thread.

@@ -37,14 +37,14 @@ using Greeting = EpisodeServers::Greeting;
 // Asks until the server answers, is gone, or its time is over.
 absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companion* companion, sandbox::Room& room,
                          const sandbox::Cancellation* cancel, Greeting greet) {
-  McpRequest request{.method = "", .url = server.url, .headers = server.headers, .body = {}, .make_socket = nullptr};
+  http::ClientRequest request{.url = server.url, .headers = server.headers, .uses_proxies = true};
   if (companion != nullptr) request.make_socket = [&room] { return room.NewSocket(); };
   const auto limit =
       std::chrono::duration_cast<Steady::duration>(std::chrono::duration<double>(server.start_timeout_s));
   const Steady::time_point deadline = Steady::now() + limit;
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Steady::now());
-    request.time_limit = std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), kOneTry);
+    request.timeout = std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), kOneTry);
     absl::Status answered = greet(request);
     if (answered.ok() || absl::IsInternal(answered)) return answered;
     if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the runner was stopped");

@@ -21,7 +21,7 @@ absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::Grant
 class EpisodeServers {
  public:
   // Asks a server whether it answers: OK, INTERNAL = it never will, or another error = it may yet.
-  using Greeting = absl::Status (*)(McpRequest request);
+  using Greeting = absl::Status (*)(http::ClientRequest request);
 
   // Opens ways to servers elsewhere. `bridge`: null = rooms share the machine's network.
   absl::Status Declare(const Recipe& recipe, const sandbox::Variables& variables, sandbox::Room& room,

@@ -7,15 +7,16 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "agents/mcp_http.h"
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "http/client.h"
 #include "http/server.h"
 
 namespace ingot::agents {
@@ -23,6 +24,7 @@ namespace {
 
 constexpr size_t kMostWaiting = 256 * 1024;       // bytes of a stream that the room has not read
 constexpr size_t kMostAnswer = size_t{64} << 20;  // bytes of an answer that is no stream
+constexpr std::chrono::milliseconds kConnect{10'000};
 constexpr std::array kPassedOn = {"Accept", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID"};
 
 http::Reply Problem(int status, const std::string& why) {
@@ -42,11 +44,11 @@ struct Target {
 // One request that is repeated to the server on a thread of its own. The thread and the connection share it.
 class Repeated final : public http::Exchange, public std::enable_shared_from_this<Repeated> {
  public:
-  Repeated(std::shared_ptr<Target> target, McpRequest request, std::function<bool(std::function<void()>)> post)
+  Repeated(std::shared_ptr<Target> target, http::ClientRequest request, std::function<bool(std::function<void()>)> post)
       : target_(std::move(target)), request_(std::move(request)), post_(std::move(post)) {}
 
   void Body(std::string body, std::function<void()> wake) override {
-    request_.body = std::move(body);
+    body_ = std::move(body);
     wake_ = std::move(wake);
     if (post_([self = shared_from_this()] { self->Run(); })) return;
     {
@@ -84,10 +86,13 @@ class Repeated final : public http::Exchange, public std::enable_shared_from_thi
   }
 
   void Run() {
-    const absl::Status sent =
-        SendMcpRequest(request_, {.on_head = [this](http::AnswerHead head) { Begin(std::move(head)); },
-                                  .on_bytes = [this](std::string_view bytes) { return Add(bytes); },
-                                  .is_cancelled = [this] { return IsOver(); }});
+    request_.body = body_;
+    request_.connect_timeout = kConnect;
+    request_.uses_proxies = true;
+    request_.on_head = [this](http::Answer head) { Begin(std::move(head)); };
+    request_.on_bytes = [this](std::string_view bytes) { return Add(bytes); };
+    request_.cancelled = [this] { return IsOver(); };
+    const absl::Status sent = base::Annotate(http::Client().Send(request_).status(), request_.url);
     {
       base::MutexLock lock(mu_);
       ended_ = true;
@@ -99,7 +104,7 @@ class Repeated final : public http::Exchange, public std::enable_shared_from_thi
     wake_();
   }
 
-  void Begin(http::AnswerHead head) {
+  void Begin(http::Answer head) {
     {
       base::MutexLock lock(mu_);
       head_ = std::move(head);
@@ -136,12 +141,13 @@ class Repeated final : public http::Exchange, public std::enable_shared_from_thi
   }
 
   const std::shared_ptr<Target> target_;
-  McpRequest request_;
+  http::ClientRequest request_;
+  std::string body_;
   const std::function<bool(std::function<void()>)> post_;
   std::function<void()> wake_;
   base::Mutex mu_;
   base::CondVar read_;  // the connection took bytes, or is gone
-  http::AnswerHead head_ ABSL_GUARDED_BY(mu_);
+  http::Answer head_ ABSL_GUARDED_BY(mu_);
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
   std::optional<http::StreamHead> stream_ ABSL_GUARDED_BY(mu_);
   std::string waiting_ ABSL_GUARDED_BY(mu_);
@@ -183,7 +189,7 @@ class McpBridge::Impl final : public http::Handler {
     if (head.method != "GET" && head.method != "POST" && head.method != "DELETE") {
       return {.exchange = nullptr, .refusal = Problem(405, "MCP knows GET, POST and DELETE")};
     }
-    McpRequest request{.method = head.method, .url = target->url, .headers = {}, .body = {}, .make_socket = nullptr};
+    http::ClientRequest request{.url = target->url, .method = head.method};
     for (const char* const name : kPassedOn) {
       if (const std::string_view text = head.Find(name); !text.empty()) request.headers[name] = std::string(text);
     }

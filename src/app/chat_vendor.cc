@@ -155,7 +155,7 @@ class ChatVendor final : public gateway::TextModel {
                                                          .timeout_s = model_.timeout_s,
                                                          .cancelled = [&] { return pending.dropped(); }}));
     auto answer = ReadVendorAnswer(text, model_.stream);
-    if (!answer.ok()) return WithoutKey(base::Annotate(answer.status(), model_.url), key_);
+    if (!answer.ok()) return base::WithoutKey(base::Annotate(answer.status(), model_.url), key_);
     INGOT_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, Encode(request.conversation, *answer, prompt));
     v1::GenerateChunk chunk;
     chunk.mutable_token_ids()->Add(ids.begin(), ids.end());

@@ -1,5 +1,5 @@
-// One POST of JSON to a server, and its answer. Thread safe: every call has a connection and a loop of its own. It suits
-// rare and slow requests, such as a reward term's.
+// One POST of JSON to a server, and its answer. Thread safe: every call has a connection of its own. It suits rare and slow
+// requests, such as a reward term's. No proxy is asked, whatever the environment names.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace ingot::app {
 
 struct HttpPost {
-  std::string url;        // http:// or https://; certificates are verified against the system's (or SSL_CERT_FILE)
+  std::string url;        // http:// or https://; certificates are verified (http/client.h)
   std::string body;       // JSON
   std::string key;        // bearer key; empty = none
   double timeout_s = 30;  // of connecting, sending and reading together
@@ -20,15 +20,12 @@ struct HttpPost {
       nullptr;  // true = nobody waits for the answer any more; asked several times a second
 };
 
-// The body of an answer with status 200. INVALID_ARGUMENT: no such URL. UNAVAILABLE: the server cannot be reached, or
-// answered 429 or 5xx. DEADLINE_EXCEEDED: it took too long. CANCELLED. FAILED_PRECONDITION: any other answer, with its beginning.
-// No error holds the key, also where the answer repeats it.
+// The body of an answer with status 200. INVALID_ARGUMENT: no such URL. UNAVAILABLE: the server cannot be reached or trusted,
+// answered 429 or 5xx, or too much. DEADLINE_EXCEEDED: it took too long. CANCELLED. FAILED_PRECONDITION: any other answer, with its
+// beginning. No error holds the key, also where the answer repeats it.
 absl::StatusOr<std::string> Post(const HttpPost& post);
 
 // `base`: "https://host/v1", with or without a slash at its end.
 std::string ChatCompletionsUrl(const std::string& base);
-
-// The error without the key.
-absl::Status WithoutKey(const absl::Status& error, const std::string& key);
 
 }  // namespace ingot::app

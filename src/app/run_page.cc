@@ -195,7 +195,7 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
 }
 
 absl::StatusOr<std::string> AskForLink(const std::string& folder) {
-  INGOT_ASSIGN_OR_RETURN(const SocketAnswer answer, AskSocket(SocketOf(folder), kLinkPath, "the run"));
+  INGOT_ASSIGN_OR_RETURN(const http::Answer answer, AskSocket(SocketOf(folder), kLinkPath, "the run"));
   if (answer.status != 200) return absl::UnavailableError("the run's page gives no link");
   return answer.body;
 }

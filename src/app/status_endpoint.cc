@@ -90,7 +90,7 @@ http::Opening StatusEndpoint::Head(http::RequestHead head) {
 }
 
 absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path) {
-  INGOT_ASSIGN_OR_RETURN(SocketAnswer answer, AskSocket(path, kPath, "the launcher"));
+  INGOT_ASSIGN_OR_RETURN(http::Answer answer, AskSocket(path, kPath, "the launcher"));
   return LaunchedStatus{answer.status == 200, std::move(answer.body)};
 }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/str_replace.h"
 #include "base/open_file.h"
 
 namespace ingot::base {
@@ -40,6 +41,14 @@ absl::StatusOr<std::string> ReadSecret(const std::string& path) {
   if (IsSecret(word)) return word;
   return refuse(absl::StrCat("must hold one word of ", kShortest, " to ", kLongest,
                              " printable ASCII characters, e.g. of `openssl rand -hex 32`"));
+}
+
+std::string WithoutKey(const std::string& text, const std::string& key) {
+  return key.empty() ? text : absl::StrReplaceAll(text, {{key, "[the key]"}});
+}
+
+absl::Status WithoutKey(const absl::Status& error, const std::string& key) {
+  return absl::Status(error.code(), WithoutKey(std::string(error.message()), key));
 }
 
 }  // namespace ingot::base

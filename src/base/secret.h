@@ -27,4 +27,8 @@ bool IsSecret(std::string_view word);
 // cannot be read, is open to other users (chmod 600), or holds something else. The error never shows the content.
 absl::StatusOr<std::string> ReadSecret(const std::string& path);
 
+// A text or an error that a server may have written, without the key; empty = there is none.
+std::string WithoutKey(const std::string& text, const std::string& key);
+absl::Status WithoutKey(const absl::Status& error, const std::string& key);
+
 }  // namespace ingot::base

@@ -9,20 +9,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 namespace ingot::http {
 namespace {
 
 constexpr int kBacklog = 64;
 constexpr time_t kPatienceSeconds = 1;
-
-struct Descriptor {
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-  int fd = -1;
-};
 
 // Connecting waits while the listener's queue is full.
 int NewSocket() {
@@ -32,26 +24,18 @@ int NewSocket() {
   return fd;
 }
 
-// A socket file: its folder, its name there, and its address. A path that is too long for an address is named by its
-// folder's descriptor.
+// A socket file's name in its folder, and its address.
 struct Place {
-  Descriptor folder;
+  SocketName socket;
   std::string name;
   sockaddr_un address{};
 
-  // Empty, or why there is none.
-  std::string Find(const std::string& path) {
-    const size_t slash = path.rfind('/');
-    folder.fd =
-        open(slash == std::string::npos ? "." : path.substr(0, slash + 1).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (folder.fd < 0) return std::strerror(errno);
-    name = slash == std::string::npos ? path : path.substr(slash + 1);
-    std::string shown = path;
-    if (path.size() >= sizeof(address.sun_path)) shown = absl::StrCat("/proc/self/fd/", folder.fd, "/", name);
-    if (name.empty() || shown.size() >= sizeof(address.sun_path)) return "the name of its file is too long, or empty";
+  absl::Status Find(const std::string& path) {
+    INGOT_ASSIGN_OR_RETURN(socket, NameOfSocket(path));
+    name = path.substr(path.rfind('/') + 1);
     address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, shown.data(), shown.size());
-    return "";
+    std::memcpy(address.sun_path, socket.path.data(), socket.path.size());
+    return absl::OkStatus();
   }
   bool Connect(int fd) const { return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0; }
   bool Bind(int fd) const { return bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0; }
@@ -59,27 +43,38 @@ struct Place {
 
 }  // namespace
 
+absl::StatusOr<SocketName> NameOfSocket(const std::string& path) {
+  constexpr size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
+  const size_t name = path.rfind('/') + 1;
+  const std::string folder = name == 0 ? "." : path.substr(0, name);
+  SocketName socket{.folder = base::Fd(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), .path = path};
+  if (!socket.folder.valid()) return absl::UnavailableError(std::strerror(errno));
+  if (path.size() > kMost) socket.path = absl::StrCat("/proc/self/fd/", socket.folder.get(), "/", path.substr(name));
+  if (name < path.size() && socket.path.size() <= kMost) return socket;
+  return absl::UnavailableError("the name of its file is too long, or empty");
+}
+
 absl::StatusOr<int> ListenUnix(const std::string& path) {
   const auto fail = [&](const std::string& why) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", path, ": ", why));
   };
   Place place;
-  if (const std::string why = place.Find(path); !why.empty()) return fail(why);
+  if (const absl::Status found = place.Find(path); !found.ok()) return fail(std::string(found.message()));
   struct stat what{};
-  if (fstatat(place.folder.fd, place.name.c_str(), &what, AT_SYMLINK_NOFOLLOW) == 0) {
+  if (fstatat(place.socket.folder.get(), place.name.c_str(), &what, AT_SYMLINK_NOFOLLOW) == 0) {
     if (!S_ISSOCK(what.st_mode)) return fail("there is a file of this name that is no socket");
-    const Descriptor probe{NewSocket()};
-    if (probe.fd < 0) return fail(std::strerror(errno));
-    if (place.Connect(probe.fd) || errno != ECONNREFUSED) return fail("another process listens there");
-    if (unlinkat(place.folder.fd, place.name.c_str(), 0) != 0) return fail(std::strerror(errno));
+    const base::Fd probe(NewSocket());
+    if (!probe.valid()) return fail(std::strerror(errno));
+    if (place.Connect(probe.get()) || errno != ECONNREFUSED) return fail("another process listens there");
+    if (unlinkat(place.socket.folder.get(), place.name.c_str(), 0) != 0) return fail(std::strerror(errno));
   }
-  Descriptor made{NewSocket()};
+  base::Fd made(NewSocket());
   // The file takes the descriptor's mode, so that it is never open to others.
-  if (made.fd < 0 || fchmod(made.fd, S_IRUSR | S_IWUSR) != 0 || !place.Bind(made.fd) ||
-      listen(made.fd, kBacklog) != 0) {
+  if (!made.valid() || fchmod(made.get(), S_IRUSR | S_IWUSR) != 0 || !place.Bind(made.get()) ||
+      listen(made.get(), kBacklog) != 0) {
     return fail(std::strerror(errno));
   }
-  return std::exchange(made.fd, -1);
+  return made.Release();
 }
 
 absl::StatusOr<int> ConnectUnix(const std::string& path) {
@@ -87,10 +82,10 @@ absl::StatusOr<int> ConnectUnix(const std::string& path) {
     return absl::UnavailableError(absl::StrCat("nobody answers at ", path, ": ", why));
   };
   Place place;
-  if (const std::string why = place.Find(path); !why.empty()) return fail(why);
-  Descriptor made{NewSocket()};
-  if (made.fd < 0) return fail(std::strerror(errno));
-  if (place.Connect(made.fd)) return std::exchange(made.fd, -1);
+  if (const absl::Status found = place.Find(path); !found.ok()) return fail(std::string(found.message()));
+  base::Fd made(NewSocket());
+  if (!made.valid()) return fail(std::strerror(errno));
+  if (place.Connect(made.get())) return made.Release();
   if (errno != EAGAIN) return fail(std::strerror(errno));
   return absl::DeadlineExceededError(absl::StrCat("the process that listens at ", path, " has taken no connection for ",
                                                   kPatienceSeconds, " s: it may be stopped"));

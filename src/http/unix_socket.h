@@ -5,9 +5,18 @@
 
 #include <string>
 
+#include "base/fd.h"
 #include "base/status.h"
 
 namespace ingot::http {
+
+// The path of a socket file as a socket's address has it: a longer one is named by its folder's descriptor.
+struct SocketName {
+  base::Fd folder;
+  std::string path;  // while `folder` is open
+};
+// UNAVAILABLE: there is no such folder.
+absl::StatusOr<SocketName> NameOfSocket(const std::string& path);
 
 // Makes the socket file `path` of mode 0600 and listens. Returns the descriptor, which the caller owns. A socket file on
 // which nobody listens, left by a process that was killed, is replaced. UNAVAILABLE: somebody listens there, the file is

@@ -1,14 +1,12 @@
 #include "weights/s3_http.h"
 
 #include <algorithm>
-#include <memory>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "base/random.h"
 #include "base/waits.h"
-#include "http/curl_parts.h"
 
 namespace ingot::weights {
 namespace {
@@ -17,68 +15,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstWait{100}, kLongestWait{5000};
 constexpr milliseconds kConnect{5000};
-constexpr long kStalledSeconds = 15;  // without a byte
-
-struct Received {
-  http::AnswerHead head;
-  S3Answer answer;
-  int64_t max_bytes = 0;
-  bool too_large = false;
-};
-
-size_t OnBody(char* data, size_t size, size_t count, void* context) {
-  auto& received = *static_cast<Received*>(context);
-  const size_t bytes = size * count;
-  received.too_large = std::ssize(received.answer.body) + static_cast<int64_t>(bytes) > received.max_bytes;
-  if (received.too_large) return 0;
-  received.answer.body.append(data, bytes);
-  return bytes;
-}
-
-size_t OnHeader(char* data, size_t size, size_t count, void* context) {
-  static_cast<Received*>(context)->head.Add({data, size * count});
-  return size * count;
-}
-
-bool IsTrustFailure(CURLcode code) {
-  return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_ISSUER_ERROR;
-}
+constexpr std::chrono::seconds kStalled{15};  // without a byte
 
 }  // namespace
-
-struct S3Http::Handle {
-  CURL* curl = nullptr;
-};
-
-S3Http::S3Http(const S3Options& options, S3Credentials credentials)
-    : options_(options), credentials_(std::move(credentials)) {
-  http::InitCurl();
-}
-
-S3Http::~S3Http() {
-  for (Handle* handle : idle_) {
-    curl_easy_cleanup(handle->curl);
-    delete handle;
-  }
-}
-
-S3Http::Handle* S3Http::Take() {
-  {
-    base::MutexLock lock(mu_);
-    if (!idle_.empty()) {
-      Handle* const handle = idle_.back();
-      idle_.pop_back();
-      return handle;
-    }
-  }
-  return new Handle{curl_easy_init()};
-}
-
-void S3Http::Return(Handle* handle) {
-  curl_easy_reset(handle->curl);  // keeps the connection, and drops the credentials' copies
-  base::MutexLock lock(mu_);
-  idle_.push_back(handle);
-}
 
 std::string S3Http::Encode(std::string_view value) {
   constexpr char kDigits[] = "0123456789ABCDEF";
@@ -99,54 +38,28 @@ absl::StatusOr<S3Answer> S3Http::SendOnce(const S3Request& request, TimePoint de
   std::string url = absl::StrCat(options_.endpoint, "/", options_.bucket);
   if (!request.path.empty()) absl::StrAppend(&url, "/", request.path);
   if (!request.query.empty()) absl::StrAppend(&url, "?", request.query);
-  http::CurlHeaders headers;
-  headers.Add("x-amz-content-sha256: UNSIGNED-PAYLOAD");
-  if (!credentials_.session_token.empty()) headers.Add("x-amz-security-token: " + credentials_.session_token);
-  for (const std::string& line : request.headers) headers.Add(line);
-  const bool has_body = request.method == "PUT" || request.method == "POST";
-  if (has_body) headers.Add("Content-Type: application/octet-stream");
-
-  Received received;
-  received.max_bytes = request.max_answer;
-  Handle* const handle = Take();
-  CURL* const curl = handle->curl;
-  const std::string signing = absl::StrCat("aws:amz:", options_.region, ":s3");
-  char reason[CURL_ERROR_SIZE] = "";
-  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, signing.c_str());
-  curl_easy_setopt(curl, CURLOPT_USERNAME, credentials_.key_id.c_str());
-  curl_easy_setopt(curl, CURLOPT_PASSWORD, credentials_.secret.c_str());
-  if (has_body) {
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.empty() ? "" : request.body.data());
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-    curl_easy_setopt(curl, CURLOPT_EXPECT_100_TIMEOUT_MS, 300L);
-  }
-  curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
-  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
-  curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  if (!options_.ca.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, options_.ca.c_str());
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(std::min(left, kConnect).count()));
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, kStalledSeconds);
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &OnBody);
-  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &received);
-  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, &OnHeader);
-  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &received);
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, &reason[0]);
-  const CURLcode code = curl_easy_perform(curl);
-  Return(handle);
-  if (received.too_large) return absl::ResourceExhaustedError("the answer is larger than it may be");
-  if (code == CURLE_OK) {
-    received.answer.http = received.head.status;
-    received.answer.headers = std::move(received.head.headers);
-    received.answer.error_in_body = request.error_in_body;
-    return std::move(received.answer);
-  }
-  const std::string why = reason[0] == '\0' ? curl_easy_strerror(code) : &reason[0];
-  return IsTrustFailure(code) ? absl::PermissionDeniedError(why) : absl::UnavailableError(why);
+  std::map<std::string, std::string> headers = request.headers;
+  headers["x-amz-content-sha256"] = "UNSIGNED-PAYLOAD";
+  if (!credentials_.session_token.empty()) headers["x-amz-security-token"] = credentials_.session_token;
+  if (request.method == "PUT" || request.method == "POST") headers["Content-Type"] = "application/octet-stream";
+  const std::string service = absl::StrCat("aws:amz:", options_.region, ":s3");
+  absl::StatusOr<http::Answer> answer =
+      client_.Send({.url = std::move(url),
+                    .method = request.method,
+                    .headers = std::move(headers),
+                    .body = request.body,
+                    .signature = http::RequestSignature{service, credentials_.key_id, credentials_.secret},
+                    .ca = options_.ca,
+                    .uses_proxies = true,
+                    .asks_first = true,
+                    .timeout = left,
+                    .connect_timeout = std::min(left, kConnect),
+                    .stall_timeout = kStalled,
+                    .max_answer_bytes = request.max_answer});
+  // A connection that stalls may pass before the deadline.
+  if (absl::IsDeadlineExceeded(answer.status())) return absl::UnavailableError(answer.status().message());
+  if (!answer.ok()) return answer.status();
+  return S3Answer{answer->status, std::move(answer->headers), std::move(answer->body), request.error_in_body};
 }
 
 absl::StatusOr<S3Answer> S3Http::Send(const S3Request& request, TimePoint deadline) {

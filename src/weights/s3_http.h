@@ -1,14 +1,15 @@
-// HTTP requests to a bucket, signed by libcurl.
+// Signed HTTP requests to a bucket.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
-#include "base/mutex.h"
 #include "base/status.h"
+#include "http/client.h"
 #include "weights/s3_answer.h"
 
 namespace ingot::weights {
@@ -18,18 +19,16 @@ struct S3Request {
   std::string path;    // below the bucket, without a slash at its beginning; empty = the bucket
   std::string query;   // encoded, its parameters in alphabetical order, as they are signed
   std::string_view body = {};
-  std::vector<std::string> headers = {};  // "Name: value"
-  int64_t max_answer = 1 << 20;           // bytes
-  bool error_in_body = false;             // the server answers 200 before its work is done: an upload's completion
+  std::map<std::string, std::string> headers = {};
+  int64_t max_answer = 1 << 20;  // bytes
+  bool error_in_body = false;    // the server answers 200 before its work is done: an upload's completion
 };
 
 // Thread safe: requests of several threads go over connections of their own, which stay open.
 class S3Http {
  public:
-  S3Http(const S3Options& options, S3Credentials credentials);
-  ~S3Http();
-  S3Http(const S3Http&) = delete;
-  S3Http& operator=(const S3Http&) = delete;
+  S3Http(const S3Options& options, S3Credentials credentials)
+      : options_(options), credentials_(std::move(credentials)) {}
 
   using TimePoint = std::chrono::steady_clock::time_point;
   // The server's answer, whatever it says. UNAVAILABLE and DEADLINE_EXCEEDED: there was none by `deadline`.
@@ -41,15 +40,11 @@ class S3Http {
   static std::string Encode(std::string_view value);
 
  private:
-  struct Handle;
   absl::StatusOr<S3Answer> SendOnce(const S3Request& request, TimePoint deadline);
-  Handle* Take() ABSL_LOCKS_EXCLUDED(mu_);
-  void Return(Handle* handle) ABSL_LOCKS_EXCLUDED(mu_);
 
   const S3Options options_;
   const S3Credentials credentials_;
-  base::Mutex mu_;
-  std::vector<Handle*> idle_ ABSL_GUARDED_BY(mu_);
+  http::Client client_;
 };
 
 }  // namespace ingot::weights

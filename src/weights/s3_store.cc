@@ -43,7 +43,7 @@ class S3Store final : public ObjectStore {
   absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) override {
     INGOT_RETURN_IF_ERROR(CheckKey(key));
     S3Request request{.method = "PUT", .path = PathOf(key), .query = "", .body = bytes};
-    request.headers.push_back(tag.empty() ? "If-None-Match: *" : "If-Match: " + tag);
+    request.headers[tag.empty() ? "If-None-Match" : "If-Match"] = tag.empty() ? "*" : tag;
     const absl::StatusOr<S3Answer> answer = Ask(request, Deadline());
     // With If-Match, a missing object is not the expected one either.
     if (absl::IsAborted(answer.status()) || absl::IsNotFound(answer.status())) {
@@ -178,7 +178,7 @@ class S3Store final : public ObjectStore {
   absl::StatusOr<StoredObject> GetInRanges(const std::string& key, int64_t max_bytes, TimePoint deadline) {
     const auto range = [&](int64_t first) {
       S3Request request{.method = "GET", .path = PathOf(key), .query = ""};
-      request.headers.push_back(absl::StrCat("Range: bytes=", first, "-", first + options_.part_bytes - 1));
+      request.headers["Range"] = absl::StrCat("bytes=", first, "-", first + options_.part_bytes - 1);
       request.max_answer = options_.part_bytes;
       return request;
     };
@@ -202,7 +202,7 @@ class S3Store final : public ObjectStore {
     INGOT_RETURN_IF_ERROR(ForParts(parts, [&](int64_t part) -> absl::Status {
       const int64_t at = got + part * options_.part_bytes;
       S3Request request = range(at);
-      request.headers.push_back("If-Match: " + object.tag);
+      request.headers["If-Match"] = object.tag;
       INGOT_ASSIGN_OR_RETURN(const S3Answer answer, Ask(request, deadline));
       const int64_t expected = std::min(options_.part_bytes, whole - at);
       if (std::ssize(answer.body) != expected) return absl::UnavailableError("a range came cut short");

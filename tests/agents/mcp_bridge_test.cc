@@ -6,8 +6,8 @@
 #include <future>
 #include <vector>
 
-#include "agents/mcp_http.h"
 #include "base/mutex.h"
+#include "http/client.h"
 #include "http/server.h"
 #include "sandbox/test_room.h"
 
@@ -91,22 +91,20 @@ class McpBridgeTest : public testing::Test {
  protected:
   struct Answer {
     absl::Status status;
-    http::AnswerHead head;
+    http::Answer head;
     std::string body;
   };
   Answer Ask(const std::string& method, const std::string& url, const std::string& body = "",
              std::map<std::string, std::string> headers = {}, std::function<void(const std::string&)> seen = nullptr) {
     Answer answer;
-    answer.status = SendMcpRequest(
-        {.method = method, .url = url, .headers = std::move(headers), .body = body, .make_socket = nullptr},
-        {.on_head = [&](http::AnswerHead head) { answer.head = std::move(head); },
-         .on_bytes =
-             [&](std::string_view bytes) {
-               answer.body += bytes;
-               if (seen) seen(answer.body);
-               return true;
-             },
-         .is_cancelled = nullptr});
+    http::ClientRequest request{.url = url, .method = method, .headers = std::move(headers), .body = body};
+    request.on_head = [&](http::Answer head) { answer.head = std::move(head); };
+    request.on_bytes = [&](std::string_view bytes) {
+      answer.body += bytes;
+      if (seen) seen(answer.body);
+      return true;
+    };
+    answer.status = http::Client().Send(request).status();
     return answer;
   }
 

@@ -62,5 +62,10 @@ TEST(Secret, IsReadFromAFileOfItsOwnersAlone) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Secret, IsTakenOutOfErrors) {
+  EXPECT_EQ(WithoutKey(absl::InternalError("x a-secret y"), "a-secret").message(), "x [the key] y");
+  EXPECT_EQ(WithoutKey(absl::InternalError("x"), "").message(), "x");
+}
+
 }  // namespace
 }  // namespace ingot::base

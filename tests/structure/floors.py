@@ -50,7 +50,7 @@ TABLE = {
     "tree": BASE + ("proto",),
     "text": BASE + ("gguf", "pcre2", "utf8proc"),
     "grammar": BASE,
-    "weights": BASE + ("proto", "kernels", "zstd", "http/curl_parts.h"),
+    "weights": BASE + ("proto", "kernels", "zstd", "http/client.h"),
     "model": BASE + ("gguf", "kernels", "kernels/torch", "torch"),
     "dataset": BASE + ("tree", "text", "proto", "toml"),
     "datapool": BASE + ("tree", "proto", "rocksdb", "libpq"),
@@ -67,7 +67,7 @@ TABLE = {
 }
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
 POSTGRES_FILES = re.compile(r"^datapool/postgres_\w+\.(h|cc)$")  # of the pool, only these know libpq
-CURL_FILES = re.compile(r"^(http/curl|weights/s3|agents/mcp)_\w+\.(h|cc)$")  # only these know libcurl
+CURL_FILES = re.compile(r"^http/client\.cc$")  # only it knows libcurl
 GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 SYSTEM = re.compile(r"^[a-z0-9_]+(\.h)?$|^(sys|linux|arpa|netinet|bits)/")
@@ -94,7 +94,7 @@ def allowed(relative, include):
             if name == "libpq" and not POSTGRES_FILES.search(relative):
                 return "in datapool only postgres_* files include libpq"
             if name == "libcurl" and not CURL_FILES.search(relative):
-                return "libcurl only behind http/curl_parts.h"
+                return "libcurl only behind http/client.h"
             if name == "protobuf" and "proto" in row:
                 return None
             return None if name in row else f"third-party '{name}' is not in the row of {folder}"
@@ -104,8 +104,6 @@ def allowed(relative, include):
         return None if "proto" in row else f"proto is not in the row of {folder}"
     if "/" in include and not include.startswith(("sys/", "linux/", "arpa/", "netinet/", "bits/", "net/")):
         target = folder_of(include)
-        if include == "http/curl_parts.h" and not CURL_FILES.search(relative):
-            return "libcurl only in curl_* files of http, s3_* files of weights and mcp_* files of agents"
         if target == "http" and folder == "gateway" and not HTTP_FILES.search(relative):
             return "in gateway only http_* files include http"
         if target == folder or target in row or include in row:
@@ -147,12 +145,11 @@ def self_test():
     assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
     assert allowed("datapool/store.cc", "postgresql/libpq-fe.h")
     assert allowed("datapool/postgres_connection.cc", "postgresql/libpq-fe.h") is None
-    assert allowed("weights/follower.cc", "curl/curl.h")
     assert allowed("weights/s3_http.cc", "curl/curl.h")
-    assert allowed("weights/s3_http.cc", "http/curl_parts.h") is None
-    assert allowed("weights/follower.cc", "http/curl_parts.h")
-    assert allowed("agents/runner.cc", "http/curl_parts.h")
-    assert allowed("http/curl_parts.h", "curl/curl.h") is None
+    assert allowed("weights/s3_http.cc", "http/client.h") is None
+    assert allowed("weights/s3_http.cc", "http/server.h")
+    assert allowed("http/client.cc", "curl/curl.h") is None
+    assert allowed("http/client.h", "curl/curl.h")
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
     assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None
     assert allowed("gateway/http_api.h", "http/handler.h") is None
