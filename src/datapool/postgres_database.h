@@ -14,8 +14,11 @@
 // that was replaced, and a server that starts again with commits that its standby never had, answer reads too. The store
 // therefore confirms a read by a commit that began after it (ReadSource), where the server replicates.
 //
-// A writer's connection begins with such a commit: once it is acknowledged, the standby has all earlier ones. Thread
-// safe.
+// A writer's connection begins with such a commit: once it is acknowledged, the standby has all earlier ones.
+//
+// A timeline's number is no ancestry: two standbys that are promoted apart have the same one. So each commit also numbers
+// itself in a row that no other process writes. A server whose row is below the last number that was acknowledged lacks that
+// commit, and does not lead (PostgresServers::Refuse). Thread safe.
 #pragma once
 
 #include <memory>

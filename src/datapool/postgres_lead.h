@@ -65,7 +65,8 @@ class PostgresLead final : public ReadSource {
   std::string why_ ABSL_GUARDED_BY(mu_);
 };
 
-// The highest timeline of each cluster on which a server was seen to write. Thread safe.
+// The highest timeline of each cluster on which a server was seen to write, or which a standby was seen to follow: then one
+// writes there, or did. Thread safe.
 class PostgresTimelines {
  public:
   // `folder` keeps them over restarts, each as a file timeline-SYSTEM-NUMBER that holds the server's
@@ -76,7 +77,7 @@ class PostgresTimelines {
   void Load();
   // 0 = none was seen.
   int64_t Highest(const std::string& system) const;
-  // Remembers that `answer`'s server writes. A file that cannot be written is a warning.
+  // Remembers the timeline of `answer`'s server. A file that cannot be written is a warning.
   void Saw(const PostgresAnswer& answer);
   // Where a higher timeline was seen, and what to do about a server on a lower one.
   std::string Remedy(const std::string& system) const;

@@ -1,6 +1,7 @@
 #include "datapool/postgres_servers.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -33,8 +34,9 @@ PostgresServers::PostgresServers(Options options, PostgresUrl url, const base::C
       clock_(clock),
       timelines_(options_.folder, options_.read_only) {
   if (!options_.watch) return;
-  watcher_ = std::make_unique<base::Executor>(base::ExecutorOptions{.name = "postgres-watch", .threads = 1}, clock_);
+  watcher_ = std::make_unique<base::Executor>(base::ExecutorOptions{.name = "postgres-watch", .threads = 2}, clock_);
   timer_ = watcher_->PostEvery(options_.look_every, [this] { Watch(); });
+  hung_timer_ = watcher_->PostEvery(options_.look_every, [this] { AskHung(); });
 }
 
 PostgresServers::~PostgresServers() { closing_ = true; }
@@ -48,6 +50,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectLead
   timelines_.Load();
   const std::shared_ptr<PostgresLead> before = lead();
   std::vector<PostgresFound> found = Survey(url_.hosts);
+  LeaveOutRefused(found);
   std::vector<PostgresAnswer> answers;
   std::vector<PostgresFound*> answered;
   for (PostgresFound& one : found) {
@@ -91,20 +94,44 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectSame
   return absl::UnavailableError(absl::StrCat(host.Name(), " has another server than ", lead->name(), " by now"));
 }
 
-std::vector<PostgresFound> PostgresServers::Survey(const std::vector<PostgresHost>& hosts, bool slow) {
-  std::map<std::string, std::chrono::nanoseconds> hung_until;
+void PostgresServers::Refuse(PostgresLead& lead, const std::string& why) {
+  INGOT_LOG(error, "{}", why);
+  base::MutexLock lock(mu_);
+  refused_.emplace_back(lead.identity(), why);
+  lead.End(why);
+}
+
+absl::Status PostgresServers::CheckRefused(const PostgresIdentity& identity) const {
+  for (const auto& [refused, why] : refused_) {
+    if (refused == identity) return absl::UnavailableError(why);
+  }
+  return absl::OkStatus();
+}
+
+void PostgresServers::LeaveOutRefused(std::vector<PostgresFound>& found) const {
+  base::MutexLock lock(mu_);
+  for (PostgresFound& one : found) {
+    if (one.status.ok()) one.status = CheckRefused(one.answer.identity);
+  }
+}
+
+std::vector<PostgresFound> PostgresServers::Survey(const std::vector<PostgresHost>& hosts, Await await) {
+  std::set<std::string> not_awaited;
   {
     base::MutexLock lock(mu_);
     const std::chrono::nanoseconds now = clock_.Now();
-    if (lead_ != nullptr && lead_->hung.exchange(false)) hung_until_[lead_->host()] = now + options_.hung_for;
-    std::erase_if(hung_until_, [&](const auto& host) { return host.second <= now; });
-    hung_until = hung_until_;
-    if (slow && lead_ != nullptr) hung_until.try_emplace(lead_->host(), now);
+    if (lead_ != nullptr && lead_->hung.exchange(false)) hung_[lead_->host()] = {lead_host_, now + options_.hung_for};
+    std::erase_if(hung_, [&](const auto& hung) { return hung.second.until <= now; });
+    if (await != Await::kAll) {
+      for (const auto& [name, hung] : hung_) not_awaited.insert(name);
+    }
+    if (await == Await::kOthers && lead_ != nullptr) not_awaited.insert(lead_->host());
   }
   PostgresSurvey survey;
   survey.answer_timeout = options_.answer_timeout;
-  survey.not_awaited = [&](const std::string& name) { return hung_until.contains(name); };
-  survey.await_writer = !slow;
+  survey.not_awaited = [&](const std::string& name) { return not_awaited.contains(name); };
+  survey.await_writer = await != Await::kOthers;
+  survey.resolve = options_.resolve;
   survey.stop = &closing_;
   std::vector<PostgresFound> found = SurveyPostgres(url_, hosts, survey);
   Learn(found);
@@ -114,22 +141,22 @@ std::vector<PostgresFound> PostgresServers::Survey(const std::vector<PostgresHos
 void PostgresServers::Learn(const std::vector<PostgresFound>& found) {
   const std::chrono::nanoseconds now = clock_.Now();
   for (const PostgresFound& one : found) {
-    if (one.status.ok() && !one.answer.standby) timelines_.Saw(one.answer);
+    if (one.status.ok()) timelines_.Saw(one.answer);
   }
   base::MutexLock lock(mu_);
   const std::string led = lead_ == nullptr ? "" : lead_->host();
-  const bool lead_answers = std::any_of(
-      found.begin(), found.end(), [&](const PostgresFound& one) { return one.status.ok() && one.host.Name() == led; });
+  const bool lead_is_silent = std::any_of(
+      found.begin(), found.end(), [&](const PostgresFound& one) { return !one.status.ok() && one.host.Name() == led; });
   for (const PostgresFound& one : found) {
     const std::string name = one.host.Name();
-    if (one.hung) hung_until_[name] = now + options_.hung_for;
+    if (one.hung) hung_[name] = {one.host, now + options_.hung_for};
     if (!one.status.ok()) continue;
-    hung_until_.erase(name);
+    hung_.erase(name);
     const auto& [host, standby, identity] = one.answer;
     if (lead_ != nullptr && identity.system == lead_->identity().system &&
         identity.timeline > lead_->identity().timeline) {
       lead_->End(absl::StrCat(host, standby ? " follows" : " writes on", " timeline ", identity.timeline));
-      if (!lead_answers) hung_until_[led] = now + options_.hung_for;
+      if (lead_is_silent) hung_[led] = {lead_host_, now + options_.hung_for};
     }
     const int64_t highest = timelines_.Highest(identity.system);
     if (standby || identity.timeline >= highest || told_[name] == highest) continue;
@@ -146,6 +173,7 @@ absl::StatusOr<std::shared_ptr<PostgresLead>> PostgresServers::Lead(const Postgr
     return absl::UnavailableError(absl::StrCat(answer.host, " writes on the old timeline ", answer.identity.timeline,
                                                timelines_.Remedy(answer.identity.system)));
   }
+  INGOT_RETURN_IF_ERROR(CheckRefused(answer.identity));
   if (lead_ != nullptr && !lead_->over() && lead_->identity() == answer.identity) return lead_;
   const std::shared_ptr<PostgresLead> before = lead_;
   lead_ = std::make_shared<PostgresLead>(answer.host, answer.identity);
@@ -164,11 +192,29 @@ void PostgresServers::Watch() {
   {
     base::MutexLock lock(mu_);
     const std::chrono::nanoseconds now = clock_.Now();
-    const bool due = url_.hosts.size() > 1 && now - watched_ >= options_.watch_every;
-    if (!slow && !due) return;
+    if (!slow && now - watched_ < options_.watch_every) return;
     watched_ = now;
   }
-  (void)Survey(url_.hosts, slow);
+  if (slow || HasSeveral()) (void)Survey(url_.hosts, slow ? Await::kOthers : Await::kWriter);
+}
+
+void PostgresServers::AskHung() {
+  std::vector<PostgresHost> hosts;
+  {
+    base::MutexLock lock(mu_);
+    for (const auto& [name, hung] : hung_) hosts.push_back(hung.host);
+  }
+  if (!hosts.empty() && !closing_) (void)Survey(hosts, Await::kAll);
+}
+
+// Also where a name stands for another address than that of the lead by now.
+bool PostgresServers::HasSeveral() const {
+  if (url_.hosts.size() > 1) return true;
+  const std::vector<PostgresFound> found = ResolvePostgres(url_.hosts, options_.resolve);
+  const std::shared_ptr<PostgresLead> led = lead();
+  return std::any_of(found.begin(), found.end(), [&](const PostgresFound& one) {
+    return one.status.ok() && (led == nullptr || one.host.Name() != led->host());
+  });
 }
 
 }  // namespace ingot::datapool

@@ -2,9 +2,12 @@
 //
 //   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and are of no use once it is over
 //   watch         ──survey of all──▶ a higher timeline ends the lead
+//                 ──survey of those that hung──▶ one that answers is awaited again
+//   Refuse        ──▶ a server that lacks acknowledged records ends as lead, and does not lead again
 //
-// The watch looks once a second while a statement waits, and every few seconds anyway if there are several hosts. A
-// server that did not answer is remembered for a while: it is asked, and not awaited where another one writes. Thread safe.
+// The watch looks once a second while a statement waits, and every few seconds anyway if there are several servers: hosts, or
+// addresses of one name. A server that did not answer is remembered for a while: where another one writes it is asked and not
+// awaited, and the watch, which holds up nobody, awaits it every second. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -12,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -33,8 +37,9 @@ class PostgresServers {
     bool read_only = false;                       // writes nothing there
     bool watch = true;                            // false for a use that takes a moment
     std::chrono::milliseconds look_every{1000};   // while a statement waits
-    std::chrono::milliseconds watch_every{5000};  // anyway, with several hosts
-    std::chrono::seconds hung_for{30};            // how long a host that did not answer is not awaited
+    std::chrono::milliseconds watch_every{5000};  // anyway, with several servers
+    std::chrono::seconds hung_for{30};            // how long a server that did not answer is not awaited
+    PostgresResolver resolve = SystemAddresses;
   };
 
   // INVALID_ARGUMENT: the url is no connection string. Connects to nothing. `clock` outlives the servers.
@@ -49,19 +54,33 @@ class PostgresServers {
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectLeader();
   // Another connection to lead(). UNAVAILABLE: there is none, or its host has another server now.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectSame();
+  // The server of `lead`, in this run of it, lacks what another one acknowledged. `why` is the error where no other leads.
+  void Refuse(PostgresLead& lead, const std::string& why);
   // null = none was found yet.
   std::shared_ptr<PostgresLead> lead() const;
 
  private:
+  struct Hung {
+    PostgresHost host;
+    std::chrono::nanoseconds until;
+  };
+  // The servers that a survey waits for: a writer and those that have not hung; these without the lead: is there another
+  // one?; all of them.
+  enum class Await { kWriter, kOthers, kAll };
+
   PostgresServers(Options options, PostgresUrl url, const base::Clock& clock);
 
-  // `slow`: the lead's host is not awaited: is there another one?
-  std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, bool slow = false);
+  std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, Await await = Await::kWriter);
   // Remembers what the answers tell, and ends a lead that they show to be over.
   void Learn(const std::vector<PostgresFound>& found);
   // The lead that the identity has; UNAVAILABLE: a higher timeline was seen meanwhile.
   absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);
+  // Turns the answers of refused servers into errors.
+  void LeaveOutRefused(std::vector<PostgresFound>& found) const;
+  absl::Status CheckRefused(const PostgresIdentity& identity) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Watch();
+  void AskHung();
+  bool HasSeveral() const;
 
   const Options options_;
   const PostgresUrl url_;
@@ -71,11 +90,12 @@ class PostgresServers {
   mutable base::Mutex mu_;
   std::shared_ptr<PostgresLead> lead_ ABSL_GUARDED_BY(mu_);
   PostgresHost lead_host_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, std::chrono::nanoseconds> hung_until_ ABSL_GUARDED_BY(mu_);  // by name of the host
+  std::map<std::string, Hung> hung_ ABSL_GUARDED_BY(mu_);                               // by name
+  std::vector<std::pair<PostgresIdentity, std::string>> refused_ ABSL_GUARDED_BY(mu_);  // and why
   std::map<std::string, int64_t> told_ ABSL_GUARDED_BY(mu_);  // unfenced hosts and their timelines that the log names
   std::chrono::nanoseconds watched_ ABSL_GUARDED_BY(mu_){0};  // the last look of the watch
   std::unique_ptr<base::Executor> watcher_;                   // null = without a watch
-  base::Timer timer_;                                         // last
+  base::Timer timer_, hung_timer_;                            // last
 };
 
 }  // namespace ingot::datapool

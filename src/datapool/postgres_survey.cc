@@ -98,31 +98,19 @@ absl::StatusOr<std::vector<PostgresHost>> HostsOf(std::map<std::string, std::str
 }
 
 // A name with several addresses, such as that of a headless service, stands for a server at each.
-std::vector<PostgresFound> AddressesOf(const PostgresHost& host) {
-  PostgresFound one;
-  one.host = host;
+void AddAddresses(const PostgresHost& host, const PostgresResolver& resolve, std::vector<PostgresFound>& found) {
   if (host.host.empty() || host.host[0] == '/' || host.host[0] == '@' || !host.address.empty()) {
-    std::vector<PostgresFound> found;
-    found.push_back(std::move(one));
-    return found;
+    found.emplace_back().host = host;
+    return;
   }
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo* addresses = nullptr;
-  std::vector<PostgresFound> found;
-  if (const int error = ::getaddrinfo(host.host.c_str(), nullptr, &wanted, &addresses); error != 0) {
-    one.status = absl::UnavailableError(absl::StrCat(host.Name(), ": ", ::gai_strerror(error)));
-    found.push_back(std::move(one));
-    return found;
+  const absl::StatusOr<std::vector<std::string>> addresses = resolve(host.host);
+  if (!addresses.ok()) {
+    PostgresFound& one = found.emplace_back();
+    one.host = host;
+    one.status = base::Annotate(addresses.status(), host.Name());
+    return;
   }
-  for (const addrinfo* address = addresses; address != nullptr; address = address->ai_next) {
-    char text[NI_MAXHOST];
-    if (::getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
-      continue;
-    found.emplace_back().host = {host.host, text, host.port};
-  }
-  ::freeaddrinfo(addresses);
-  return found;
+  for (const std::string& address : *addresses) found.emplace_back().host = {host.host, address, host.port};
 }
 
 // One server that is asked. Not thread safe.
@@ -251,6 +239,30 @@ bool StepReady(const std::vector<std::unique_ptr<Asking>>& all, std::chrono::mil
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::string>> SystemAddresses(const std::string& name) {
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* addresses = nullptr;
+  if (const int error = ::getaddrinfo(name.c_str(), nullptr, &wanted, &addresses); error != 0) {
+    return absl::UnavailableError(::gai_strerror(error));
+  }
+  std::vector<std::string> texts;
+  for (const addrinfo* address = addresses; address != nullptr; address = address->ai_next) {
+    char text[NI_MAXHOST];
+    if (::getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
+      continue;
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.emplace_back(text);
+  }
+  ::freeaddrinfo(addresses);
+  return texts;
+}
+
+std::vector<PostgresFound> ResolvePostgres(const std::vector<PostgresHost>& hosts, const PostgresResolver& resolve) {
+  std::vector<PostgresFound> found;
+  for (const PostgresHost& host : hosts) AddAddresses(host, resolve, found);
+  return found;
+}
+
 std::string PostgresHost::Name() const {
   const std::string place = host.empty()                         ? (address.empty() ? "the default socket" : address)
                             : address.empty() || address == host ? host
@@ -283,10 +295,7 @@ absl::StatusOr<PostgresUrl> PostgresUrl::Parse(const std::string& text) {
 std::vector<PostgresFound> SurveyPostgres(const PostgresUrl& url, const std::vector<PostgresHost>& hosts,
                                           const PostgresSurvey& survey) {
   const base::Wait wait("a connection to PostgreSQL");
-  std::vector<PostgresFound> found;
-  for (const PostgresHost& host : hosts) {
-    for (PostgresFound& address : AddressesOf(host)) found.push_back(std::move(address));
-  }
+  std::vector<PostgresFound> found = ResolvePostgres(hosts, survey.resolve);
   const Time::time_point begun = Time::now(), end = begun + url.connect_timeout;
   std::vector<std::unique_ptr<Asking>> all;
   for (PostgresFound& one : found) {

@@ -33,6 +33,10 @@ struct PostgresUrl {
   static absl::StatusOr<PostgresUrl> Parse(const std::string& text);
 };
 
+// The numeric addresses of a name, or UNAVAILABLE.
+using PostgresResolver = std::function<absl::StatusOr<std::vector<std::string>>(const std::string& name)>;
+absl::StatusOr<std::vector<std::string>> SystemAddresses(const std::string& name);
+
 struct PostgresFound {
   PostgresHost host;
   absl::Status status;    // UNAVAILABLE, or FAILED_PRECONDITION: the server refuses user or database
@@ -46,10 +50,14 @@ struct PostgresSurvey {
   // Hosts that need not be awaited once a server that writes has answered, or at all; null = none.
   std::function<bool(const std::string& name)> not_awaited;
   bool await_writer = true;
+  PostgresResolver resolve = SystemAddresses;
   const std::atomic<bool>* stop = nullptr;  // true ends the survey
 };
 
-// One entry for each address of each of `hosts`. Blocks for url.connect_timeout at most, and for the system's resolver of
+// One entry for each address of each of `hosts`, with the host's name, or an error of the resolver.
+std::vector<PostgresFound> ResolvePostgres(const std::vector<PostgresHost>& hosts, const PostgresResolver& resolve);
+
+// The answers of these entries. Blocks for url.connect_timeout at most, and for the system's resolver of
 // names, which has its own limits.
 std::vector<PostgresFound> SurveyPostgres(const PostgresUrl& url, const std::vector<PostgresHost>& hosts,
                                           const PostgresSurvey& survey);

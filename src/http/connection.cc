@@ -22,7 +22,7 @@ using boost::system::error_code;
 
 constexpr size_t kReadAheadBytes = 16 * 1024;
 constexpr char kProcessing[] = "HTTP/1.1 102 Processing\r\n\r\n";
-constexpr double kLingerSeconds = 2;        // for a client that does not end its side of TLS
+constexpr double kLingerSeconds = 2;        // for a client that does not begin or end its side of TLS
 constexpr std::chrono::seconds kUnread(5);  // a reset within them says that the client closed with the answer unread
 
 }  // namespace
@@ -195,11 +195,28 @@ LoopTask<Connection::Waited> Connection::WaitForProgress(double seconds) {
 
 // ---- Serving ------------------------------------------------------------------------------------------------------
 
-void Connection::TurnAway(const Refusal& why) {
+LoopTask<void> Connection::TurnAway(Refusal why) {
+  waiting_ = true;  // nothing is in flight
+  try {
+    bool shaken = true;
+    if (tls_.has_value()) shaken = co_await Handshake(kLingerSeconds);
+    if (shaken && !finishing_ && !closing_) co_await Reject(shared_.handler.Refuse("", why), false);
+  } catch (const std::exception& error) {
+    INGOT_LOG(error, "a connection is closed: {}", error.what());
+  }
+  CloseSocket();
+}
+
+void Connection::Drop(const Refusal& why) {
   const std::string bytes = ReplyText(shared_.handler.Refuse("", why), 11, false, false);
   std::string_view unsent = bytes;
-  if (!tls_.has_value()) SendNow(unsent);  // a TLS client is closed without a word
+  if (!tls_.has_value()) SendNow(unsent);
+  CloseSocket();
+}
+
+void Connection::CloseSocket() {
   error_code ignored;
+  timer_.cancel();
   socket_.shutdown(LoopSocket::shutdown_both, ignored);
   socket_.close(ignored);
 }
@@ -211,17 +228,14 @@ LoopTask<void> Connection::Run(std::shared_ptr<Place> place) {
   } catch (const std::exception& error) {
     INGOT_LOG(error, "a connection is closed: {}", error.what());
   }
-  error_code ignored;
-  timer_.cancel();
-  socket_.shutdown(LoopSocket::shutdown_both, ignored);
-  socket_.close(ignored);
+  CloseSocket();
 }
 
 LoopTask<void> Connection::Serve() {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   if (tls_.has_value()) {
-    const bool shaken = co_await Handshake();
+    const bool shaken = co_await Handshake(HeadSeconds());
     if (!shaken) co_return;
   }
   while (!finishing_ && !closing_) {
@@ -244,8 +258,8 @@ LoopTask<void> Connection::Serve() {
   Disarm();
 }
 
-LoopTask<bool> Connection::Handshake() {
-  Arm(HeadSeconds());
+LoopTask<bool> Connection::Handshake(double seconds) {
+  Arm(seconds);
   auto [error] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kAwaitTuple);
   Disarm();
   if (error) INGOT_LOG(debug, "a TLS handshake failed: {}", error.message());

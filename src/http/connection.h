@@ -50,8 +50,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Serves requests until either side is done. Never throws. `place` is told of each stage; whoever evicts it calls Close.
   LoopTask<void> Run(std::shared_ptr<Place> place);
 
-  // Instead of Run: answers with `why` and closes. Does not wait for the client.
-  void TurnAway(const Refusal& why);
+  // Each instead of Run: answers with `why` and closes. TurnAway reads what the client still sends for a moment, without which
+  // its system may drop the answer. Drop does not wait, and closes a client of TLS without a word.
+  LoopTask<void> TurnAway(Refusal why);
+  void Drop(const Refusal& why);
 
   // Thread safe. Ends the connection after the request in flight, or at once if there is none.
   void Finish();
@@ -76,7 +78,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
 
   LoopTask<void> Serve();
-  LoopTask<bool> Handshake();
+  LoopTask<bool> Handshake(double seconds);  // within them
+  void CloseSocket();
 
   // ---- Reading (connection_read.cc) ----
   LoopTask<Next> ReadRequest(Request& request, BodyCharge& charge);

@@ -15,8 +15,8 @@ struct Options {
   std::string unix_socket;         // path of a socket file for this user alone, in place of host and port; empty = none
   int32_t io_threads = 1;          // threads for sockets; >= 1
   // Beyond, a new connection takes the place of one that has sent no whole head, or is idle, of whoever has the most
-  // (http/places.h). Where there is none: 503 and closed. Each takes a file descriptor. 0 = 10240, or as many as the hard limit
-  // of open files leaves.
+  // (http/places.h). Where there is none: 503, with up to 64 at a time that get it for sure. Each takes a file descriptor.
+  // 0 = 10240, or as many as the hard limit of open files leaves.
   int32_t max_connections = 0;
   int64_t max_body_bytes = 64 * 1024 * 1024;      // of one request; beyond: 413
   int64_t max_buffered_bytes = int64_t{1} << 30;  // of all bodies whose answers have not ended; beyond: 503

@@ -9,12 +9,12 @@ namespace {
 constexpr int kShares = 16;                    // rooms that may have all the places of a server together
 constexpr int kLeastShare = 16;                // places of a room, on a server with few of them
 constexpr int kRounds = 64;                    // evictions of overdue heads that make room for all of a server's places
-constexpr std::chrono::seconds kHeadGrace(1);  // until a head that is not whole is overdue
+constexpr std::chrono::seconds kHeadGrace(1);  // until a head that is not whole, or not begun, is overdue
 
 }  // namespace
 
 bool Place::Set(Stage stage) {
-  since_ = std::chrono::steady_clock::now().time_since_epoch().count();
+  since_ = clock_.Now();
   Stage before = stage_;
   while (before != Stage::kEvicted && !stage_.compare_exchange_weak(before, stage)) {
   }
@@ -34,12 +34,11 @@ std::shared_ptr<Place> Places::Enter(const std::string& source, int most, std::f
   const auto found = sources_.find(source);
   const size_t has = found == sources_.end() ? 0 : found->second.size();
   if (most > 0 && has >= static_cast<size_t>(most)) {
-    if (EvictFrom(found->second, Stage::kHead, 1) == 0 && EvictFrom(found->second, Stage::kIdle, 1) == 0)
-      return nullptr;
+    if (!EvictOwn(found->second)) return nullptr;
   } else if (taken_ >= most_ && !MakeRoom(found == sources_.end() ? nullptr : &found->second)) {
     return nullptr;
   }
-  auto place = std::make_shared<Place>(source, std::move(evict));
+  auto place = std::make_shared<Place>(source, std::move(evict), clock_);
   Source& own = sources_[source];
   place->at_ = own.insert(own.end(), place);
   place->is_in_ = true;
@@ -71,41 +70,55 @@ bool Places::MakeRoom(Source* newcomer) {
                    [](const Source* a, const Source* b) { return a->size() > b->size(); });
   for (Source* const source : larger) {
     if (EvictFrom(*source, Stage::kHead, 1) > 0 || EvictFrom(*source, Stage::kIdle, 1) > 0) return true;
-    if (source->size() > has + 1 && EvictFrom(*source, Stage::kBody, 1) > 0) return true;
+    if (source->size() <= has + 1) continue;
+    if (EvictFrom(*source, Stage::kBody, 1) > 0 || EvictFrom(*source, Stage::kNew, 1) > 0) return true;
   }
-  return newcomer != nullptr &&
-         (EvictFrom(*newcomer, Stage::kHead, 1) > 0 || EvictFrom(*newcomer, Stage::kIdle, 1) > 0);
+  return newcomer != nullptr && EvictOwn(*newcomer);
 }
 
+bool Places::EvictOwn(Source& source) {
+  return EvictOverdueFrom(source, 1) > 0 || EvictFrom(source, Stage::kHead, 1) > 0 ||
+         EvictFrom(source, Stage::kIdle, 1) > 0;
+}
+
+std::chrono::nanoseconds Places::Overdue() const { return clock_.Now() - kHeadGrace; }
+
 bool Places::EvictOverdue(const Source* newcomer) {
-  const auto before = (std::chrono::steady_clock::now() - kHeadGrace).time_since_epoch().count();
+  const std::chrono::nanoseconds before = Overdue();
   Source* worst = nullptr;
   std::ptrdiff_t most = 0;
   for (auto& [name, source] : sources_) {
     const auto overdue = std::count_if(source.begin(), source.end(), [before](const auto& place) {
-      return place->stage_ == Stage::kHead && place->since_ < before;
+      return place->IsIn(Stage::kHead, before) || place->IsIn(Stage::kNew, before);
     });
     if (overdue > most || (overdue == most && overdue > 0 && &source == newcomer)) worst = &source;
     most = std::max(most, overdue);
   }
   // Several at once, as each search looks at all connections.
   const auto round = std::max<std::ptrdiff_t>(1, most_ / kRounds);
-  return worst != nullptr && EvictFrom(*worst, Stage::kHead, static_cast<size_t>(std::min(round, most))) > 0;
+  return worst != nullptr && EvictOverdueFrom(*worst, static_cast<size_t>(std::min(round, most))) > 0;
 }
 
-int Places::EvictFrom(Source& source, Stage stage, size_t count) {
+size_t Places::EvictOverdueFrom(Source& source, size_t count) {
+  const std::chrono::nanoseconds before = Overdue();
+  const size_t begun = EvictFrom(source, Stage::kHead, count, before);
+  return begun + EvictFrom(source, Stage::kNew, count - begun, before);
+}
+
+size_t Places::EvictFrom(Source& source, Stage stage, size_t count, std::chrono::nanoseconds before) {
   std::vector<std::shared_ptr<Place>> found;
   for (const auto& place : source) {
-    if (place->stage_ == stage) found.push_back(place);
+    if (place->IsIn(stage, before)) found.push_back(place);
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a->since_ < b->since_; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a->since_.load() < b->since_.load(); });
   size_t evicted = 0;
   for (size_t i = 0; i < found.size() && evicted < count; ++i) {
     if (!found[i]->Evict(stage)) continue;
     Erase(*found[i]);
     ++evicted;
   }
-  return static_cast<int>(evicted);
+  return evicted;
 }
 
 }  // namespace ingot::http

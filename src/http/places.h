@@ -4,7 +4,7 @@
 //   a full server    a new connection gets the place of another one. That is the oldest whose head is overdue, of the source that
 //                    has most of these. Otherwise it is one of the source that has the most connections: one whose head is not
 //                    whole, or is idle between requests, or, of a source that has more than the new one's, one whose body is
-//                    still to come
+//                    still to come, or that has sent nothing for less than a second
 //   never            one that is being answered
 //
 // So whoever opens many connections and sends little loses its own ones, not those of others. A source may have a bound of
@@ -22,36 +22,43 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 
 namespace ingot::http {
 
-enum class Stage : uint8_t { kHead, kBody, kIdle, kAnswer, kEvicted };
+enum class Stage : uint8_t { kNew, kHead, kBody, kIdle, kAnswer, kEvicted };
 
 // One connection's place.
 class Place {
  public:
-  Place(std::string source, std::function<void()> evict) : source_(std::move(source)), evict_(std::move(evict)) {}
+  // `clock` outlives the place.
+  Place(std::string source, std::function<void()> evict, const base::Clock& clock)
+      : source_(std::move(source)), evict_(std::move(evict)), clock_(clock) {}
 
   // Called by the connection. False: the place was taken from it, and it must close.
   bool Set(Stage stage);
 
  private:
   friend class Places;
-  // False: it is being answered, or was evicted before. Calls `evict` otherwise.
+  // False: it is in another stage, or was evicted before. Calls `evict` otherwise.
   bool Evict(Stage from);
+  // Whether it has been in the stage since before the moment.
+  bool IsIn(Stage stage, std::chrono::nanoseconds before) const { return stage_ == stage && since_.load() < before; }
 
   const std::string source_;
   const std::function<void()> evict_;
-  std::atomic<Stage> stage_{Stage::kHead};
-  std::atomic<std::chrono::steady_clock::rep> since_{std::chrono::steady_clock::now().time_since_epoch().count()};
+  const base::Clock& clock_;
+  std::atomic<Stage> stage_{Stage::kNew};
+  std::atomic<std::chrono::nanoseconds> since_{clock_.Now()};
   std::list<std::shared_ptr<Place>>::iterator at_;  // of Places, under its lock
   bool is_in_ = false;                              // the same
 };
 
 class Places {
  public:
-  explicit Places(int most) : most_(most) {}
+  // `clock` outlives the places.
+  explicit Places(int most, const base::Clock& clock = base::Clock::Real()) : most_(most), clock_(clock) {}
 
   // `most`: that the source may have; 0 = as many as there are. `evict` is called at most once, under the lock of all places:
   // it must not block, nor call back. Null: no place can be had.
@@ -66,11 +73,21 @@ class Places {
   // For a connection of `newcomer`, which may have none yet: null.
   bool MakeRoom(Source* newcomer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool EvictOverdue(const Source* newcomer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Evicts up to `count` places of the stage, those that have been in it longest. Returns how many.
-  int EvictFrom(Source& source, Stage stage, size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Evicts up to `count` places of the stage that have been in it since before the moment, the longest first. Returns how many.
+  size_t EvictFrom(Source& source, Stage stage, size_t count,
+                   std::chrono::nanoseconds before = std::chrono::nanoseconds::max())
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same of all places whose head is overdue: none of it came, or not all.
+  size_t EvictOverdueFrom(Source& source, size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // For a source that has its bound.
+  bool EvictOwn(Source& source) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Heads that have not come whole since before it are overdue.
+  std::chrono::nanoseconds Overdue() const;
+
   const int most_;
+  const base::Clock& clock_;
   base::Mutex mu_;
   int taken_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Source> sources_ ABSL_GUARDED_BY(mu_);

@@ -38,6 +38,7 @@ using boost::system::error_code;
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after an error such as too many open files
 constexpr auto kCloseWait = std::chrono::seconds(10);
+constexpr int kTurnedAway = 64;  // connections beyond max_connections whose refusal is awaited; of kOtherFiles
 
 std::vector<std::shared_ptr<Loop>> NewLoops(int count) {
   std::vector<std::shared_ptr<Loop>> loops;
@@ -256,6 +257,20 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     connections_.erase(connection);
     changed_.SignalAll();
   }
+  // Whether there is time for the refusal of a connection without a place. True: it is one of connections_.
+  bool BeginRefusal(const std::shared_ptr<Connection>& connection) {
+    base::MutexLock lock(mu_);
+    if (stopped_ || turned_away_ >= kTurnedAway) return false;
+    ++turned_away_;
+    connections_.insert(connection);
+    return true;
+  }
+  void EndRefusal(const std::shared_ptr<Connection>& connection) {
+    base::MutexLock lock(mu_);
+    --turned_away_;
+    connections_.erase(connection);
+    changed_.SignalAll();
+  }
 
   static LoopTask<void> Accept(std::shared_ptr<Impl> self, std::shared_ptr<Door> door) {
     while (door->acceptor.is_open()) {
@@ -286,8 +301,14 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       co_await connection->Run(place);
       self->places_->Leave(place);
       self->Leave(connection);
+      co_return;
+    }
+    Refusal why{503, "too_many_connections", "the server has max_connections open ones"};
+    if (self->BeginRefusal(connection)) {
+      co_await connection->TurnAway(std::move(why));
+      self->EndRefusal(connection);
     } else {
-      connection->TurnAway({503, "too_many_connections", "the server has max_connections open ones"});
+      connection->Drop(why);
     }
   }
 
@@ -326,6 +347,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   base::CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::set<std::shared_ptr<Connection>> connections_ ABSL_GUARDED_BY(mu_);
+  int turned_away_ ABSL_GUARDED_BY(mu_) = 0;  // of connections_
 };
 
 Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

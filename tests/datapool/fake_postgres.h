@@ -2,7 +2,9 @@
 // is silent on demand: at the start of a session, or to a statement that contains "hang". Thread safe.
 #pragma once
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -22,15 +24,19 @@ namespace ingot::datapool::testing {
 
 class FakePostgres {
  public:
-  explicit FakePostgres(const PostgresIdentity& identity, bool standby = false) : said_{"", standby, identity} {
+  // `address`: of version 4, and `port`: 0 = any free one. Empty = a socket in a folder.
+  explicit FakePostgres(const PostgresIdentity& identity, bool standby = false, const std::string& address = "",
+                        int port = 0)
+      : address_(address), port_(address.empty() ? 5432 : port), said_{"", standby, identity} {
     Start();
   }
   ~FakePostgres() { Stop(); }
   FakePostgres(const FakePostgres&) = delete;
   FakePostgres& operator=(const FakePostgres&) = delete;
 
-  std::string host() const { return dir_.path(); }
-  std::string name() const { return host() + ":5432"; }
+  std::string host() const { return address_.empty() ? dir_.path() : address_; }
+  int port() const { return port_; }
+  std::string name() const { return host() + ":" + std::to_string(port_); }
   int started() const {  // sessions that a client asked for
     base::MutexLock lock(mu_);
     return started_;
@@ -65,19 +71,34 @@ class FakePostgres {
     ::unlink(path().c_str());
   }
   void Start() {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path().copy(address.sun_path, sizeof(address.sun_path) - 1);
-    listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-        ::listen(listener_, 64) != 0) {
-      ADD_FAILURE() << "no socket at " << path() << ": " << std::strerror(errno);
+    if (!(address_.empty() ? BindFile() : BindAddress()) || ::listen(listener_, 64) != 0) {
+      ADD_FAILURE() << "no socket at " << name() << ": " << std::strerror(errno);
     }
     acceptor_ = std::jthread([this] { Accept(); });
   }
 
  private:
   std::string path() const { return dir_.path() + "/.s.PGSQL.5432"; }
+
+  bool BindFile() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path().copy(address.sun_path, sizeof(address.sun_path) - 1);
+    listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  bool BindAddress() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port_));
+    ::inet_pton(AF_INET, address_.c_str(), &address.sin_addr);
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return false;
+    socklen_t size = sizeof(address);
+    if (::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+    port_ = ntohs(address.sin_port);
+    return true;
+  }
 
   void Accept() {
     for (int session = 0; (session = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
@@ -143,6 +164,8 @@ class FakePostgres {
   }
 
   const TempDir dir_;
+  const std::string address_;
+  int port_;
   int listener_ = -1;
   std::jthread acceptor_;
   mutable base::Mutex mu_;

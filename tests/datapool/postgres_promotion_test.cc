@@ -253,6 +253,56 @@ TEST_P(PromotionTest, AnUnfencedPrimaryIsNeitherReadNorWritten) {
                                ::testing::HasSubstr("timeline 2 was seen at " + standby_->folder())));
 }
 
+// Two standbys without a synchronous one, which are promoted apart: both call their timeline 2, and one lacks records.
+TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRefused) {
+  if (testing::PostgresPrograms().empty()) GTEST_SKIP() << "PostgreSQL is not installed: scripts/setup.sh services";
+  PostgresServer primary;
+  ASSERT_TRUE(primary.ok());
+  PostgresServer whole(primary, "whole"), short_of(primary, "short");
+  ASSERT_TRUE(whole.ok() && short_of.ok());
+  const testing::TempDir dir;
+  StoreOptions options;
+  options.path = dir.path();
+  options.backend = "postgres";
+  options.postgres.url = absl::StrCat("host=", primary.folder(), ",", whole.folder(), ",", short_of.folder(),
+                                      " user=ingot dbname=postgres");
+  options.postgres.name = "pool";
+  options.postgres.allow_single = true;
+  options.postgres.retry_after_error_s = 0;
+  const auto pool = datapool::OpenPool(options).value();
+  ASSERT_TRUE(pool->OpenEpisode(Open("a", 1, 0)).ok());
+  const auto admin = testing::ConnectTo(primary.url());
+  // Returns once there are so many standbys, and they have all of the log.
+  const auto await_standbys = [&](int count) {
+    const std::string sql = absl::StrCat(
+        "select where (select count(*) from pg_stat_replication) = ", count,
+        " and (select count(*) from pg_stat_replication where replay_lsn >= pg_current_wal_lsn()) = ", count);
+    while (admin->Execute(sql)->size() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  await_standbys(2);
+  short_of.Stop(SIGQUIT);
+  ASSERT_TRUE(pool->AppendCall(Append("a", 0, {Prompt({1, 2})}, {Sampled({3})})).ok());
+  await_standbys(1);
+  primary.Stop(SIGQUIT);
+  short_of.Start();
+  short_of.Promote();
+  ASSERT_TRUE(short_of.ok());
+  const auto end = Time::now() + std::chrono::seconds(60);
+  const auto append = [&] { return pool->AppendCall(Append("a", 1, {Prompt({1, 2})}, {Sampled({4})})); };
+  absl::Status refused;
+  do refused = append();
+  while (absl::IsUnavailable(refused) && refused.message().find("lacks") == std::string::npos && Time::now() < end);
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr(short_of.folder() + ":5432 (timeline 2) lacks"));
+  EXPECT_TRUE(absl::IsUnavailable(testing::Get(*pool, "a").status())) << "nor is it read";
+  whole.Promote();
+  ASSERT_TRUE(whole.ok());
+  while (!append().ok() && Time::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto tree = testing::Get(*pool, "a");
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  EXPECT_EQ(tree->calls_size(), 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Paused, PromotionTest, ::testing::Values(0, 4));
 
 }  // namespace

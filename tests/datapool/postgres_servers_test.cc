@@ -71,15 +71,23 @@ TEST(PostgresTimelines, AreRememberedOverRestartsAndByOtherProcesses) {
 class PostgresServersTest : public ::testing::Test {
  protected:
   std::shared_ptr<PostgresServers> Servers(std::vector<const FakePostgres*> hosts, double connect_timeout = 30,
-                                           bool watch = false) {
+                                           bool watch = false,
+                                           std::chrono::milliseconds watch_every = std::chrono::seconds(5)) {
     std::string url = "user=u connect_timeout=" + std::to_string(static_cast<int>(connect_timeout)) + " host=";
     for (const FakePostgres* host : hosts) url += (host == hosts.front() ? "" : ",") + host->host();
     return PostgresServers::Make({.url = url,
                                   .answer_timeout = answer_timeout_,
                                   .folder = dir_.path(),
                                   .watch = watch,
-                                  .look_every = std::chrono::milliseconds(20)})
+                                  .look_every = std::chrono::milliseconds(20),
+                                  .watch_every = watch_every})
         .value();
+  }
+  // Whether the watch sees within a while that another server leads.
+  static bool Ends(const PostgresLead& lead) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!lead.over() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    return lead.over();
   }
 
   const testing::TempDir dir_;
@@ -111,6 +119,71 @@ TEST_F(PostgresServersTest, AHostThatHangsIsAwaitedOnce) {
   do moved = servers->ConnectLeader();
   while (moved.ok() && (*moved)->host() != b_.name());
   EXPECT_TRUE(moved.ok()) << moved.status();
+}
+
+// The watch looks at all hosts once an hour here: only those that hung are asked.
+TEST_F(PostgresServersTest, AHostThatHungOnceIsFoundAsSoonAsItAnswers) {
+  b_.SetSilent(true);
+  const auto servers = Servers({&b_, &a_}, 1, /*watch=*/true, std::chrono::hours(1));
+  const auto connection = servers->ConnectLeader().value();
+  ASSERT_EQ(connection->host(), a_.name());
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  b_.SetSilent(false);
+  EXPECT_TRUE(Ends(*connection->lead()));
+  EXPECT_THAT(connection->lead()->why(), HasSubstr(b_.name() + " writes on timeline 2"));
+  EXPECT_EQ(servers->ConnectLeader().value()->host(), b_.name());
+}
+
+TEST_F(PostgresServersTest, EachAddressOfANameIsAServer) {
+  const FakePostgres first(Server(1, "1"), false, "127.0.0.2");
+  FakePostgres second(Server(1, "2"), true, "127.0.0.3", first.port());
+  const auto servers = PostgresServers::Make({.url = absl::StrCat("user=u sslmode=disable gssencmode=disable host=db ",
+                                                                  "connect_timeout=30 port=", first.port()),
+                                              .answer_timeout = answer_timeout_,
+                                              .look_every = std::chrono::milliseconds(20),
+                                              .watch_every = std::chrono::milliseconds(20),
+                                              .resolve =
+                                                  [](const std::string& name) {
+                                                    EXPECT_EQ(name, "db");
+                                                    return std::vector<std::string>{"127.0.0.2", "127.0.0.3"};
+                                                  }})
+                           .value();
+  const auto connection = servers->ConnectLeader().value();
+  EXPECT_EQ(connection->host(), absl::StrCat("db(127.0.0.2):", first.port()));
+  second.Say(Server(2, "2"), /*standby=*/false);
+  EXPECT_TRUE(Ends(*connection->lead()));
+  EXPECT_EQ(servers->ConnectLeader().value()->host(), absl::StrCat("db(127.0.0.3):", first.port()));
+}
+
+// A standby follows a primary that this process never saw.
+TEST_F(PostgresServersTest, TheTimelineOfAStandbyIsRemembered) {
+  a_.Say(Server(4, "1"), /*standby=*/false);
+  b_.Say(Server(5, "2"), /*standby=*/true);
+  const auto servers = Servers({&a_, &b_});
+  EXPECT_TRUE(absl::IsUnavailable(servers->ConnectLeader().status()));
+  b_.Stop();
+  for (const auto& asked : {servers, Servers({&a_, &b_})}) {  // this process, and another one after it
+    const absl::Status refused = asked->ConnectLeader().status();
+    EXPECT_TRUE(absl::IsUnavailable(refused));
+    EXPECT_THAT(Text(refused), AllOf(HasSubstr(a_.name() + " writes on the old timeline 4"),
+                                     HasSubstr("timeline 5 was seen at " + b_.name())));
+  }
+}
+
+TEST_F(PostgresServersTest, ARefusedServerDoesNotLeadAgain) {
+  b_.Say(Server(1, "2"), /*standby=*/false);
+  a_.Stop();
+  const auto servers = Servers({&a_, &b_});
+  const auto connection = servers->ConnectLeader().value();
+  servers->Refuse(*connection->lead(), "b lacks commit 7");
+  EXPECT_TRUE(connection->broken());
+  EXPECT_THAT(Text(servers->ConnectLeader().status()), HasSubstr("b lacks commit 7"));
+  EXPECT_THAT(Text(servers->ConnectSame().status()), HasSubstr("b lacks commit 7"));
+  a_.Start();
+  EXPECT_EQ(servers->ConnectLeader().value()->host(), a_.name());
+  a_.Stop();
+  b_.Say(Server(1, "3"), /*standby=*/false);
+  EXPECT_EQ(servers->ConnectLeader().value()->host(), b_.name()) << "it was started again, and may have it now";
 }
 
 TEST_F(PostgresServersTest, WhoDidNotAnswerIsNamed) {

@@ -16,8 +16,14 @@ using testing::IsEmpty;
 
 // A server's places, and who was evicted, in order.
 struct Server {
-  explicit Server(int most) : places(most) {}
+  explicit Server(int most) : places(most, clock) {}
+  // It has sent some of its head.
   std::shared_ptr<Place> Enter(const std::string& source, const std::string& name, int most = 0) {
+    const std::shared_ptr<Place> place = EnterNew(source, name, most);
+    if (place != nullptr) place->Set(Stage::kHead);
+    return place;
+  }
+  std::shared_ptr<Place> EnterNew(const std::string& source, const std::string& name, int most = 0) {
     return places.Enter(source, most, [this, name] { evicted.push_back(name); });
   }
   std::shared_ptr<Place> Enter(const std::string& source, const std::string& name, Stage stage) {
@@ -25,6 +31,7 @@ struct Server {
     EXPECT_TRUE(place != nullptr && place->Set(stage)) << name;
     return place;
   }
+  base::ManualClock clock;
   std::vector<std::string> evicted;
   Places places;
 };
@@ -75,6 +82,37 @@ TEST(PlacesTest, ASourceWithFewKeepsThemWhenOneWithManyAsksForMore) {
   server.Enter("many", "many2", Stage::kAnswer);
   EXPECT_EQ(server.Enter("many", "many3"), nullptr);
   EXPECT_THAT(server.evicted, IsEmpty());
+}
+
+// Otherwise a full server would take the place of each client that has just come for the next one, and answer none.
+TEST(PlacesTest, ANewConnectionHasASecondToBeginItsHead) {
+  Server server(2);
+  server.Enter("a", "a1", Stage::kAnswer);
+  const auto fresh = server.EnterNew("a", "a2");
+  EXPECT_EQ(server.EnterNew("a", "a3"), nullptr);
+  EXPECT_THAT(server.evicted, IsEmpty());
+  server.clock.Advance(std::chrono::seconds(2));
+  const auto next = server.EnterNew("a", "a4");
+  EXPECT_NE(next, nullptr);
+  EXPECT_THAT(server.evicted, ElementsAre("a2"));
+  EXPECT_FALSE(fresh->Set(Stage::kHead));
+  EXPECT_TRUE(next->Set(Stage::kHead));
+}
+
+TEST(PlacesTest, NewConnectionsOfASourceWithManyYieldToOneWithFew) {
+  Server server(3);
+  for (const char* const name : {"a1", "a2", "a3"}) server.EnterNew("a", name);
+  EXPECT_NE(server.EnterNew("b", "b1"), nullptr);
+  EXPECT_THAT(server.evicted, ElementsAre("a1"));
+}
+
+TEST(PlacesTest, ASilentConnectionOfARoomYieldsAfterASecond) {
+  Server server(8);
+  EXPECT_NE(server.EnterNew("room", "1", 1), nullptr);
+  EXPECT_EQ(server.EnterNew("room", "2", 1), nullptr);
+  server.clock.Advance(std::chrono::seconds(2));
+  EXPECT_NE(server.EnterNew("room", "3", 1), nullptr);
+  EXPECT_THAT(server.evicted, ElementsAre("1"));
 }
 
 TEST(PlacesTest, ARoomHasItsShareAlone) {

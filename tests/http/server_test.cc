@@ -334,6 +334,58 @@ TEST(HttpServer, TurnsAwayMoreConnectionsThanItsLimit) {
   EXPECT_EQ(Read(second).status, 503);
 }
 
+// A server that closes while its client still sends makes the client's system drop the answer.
+TEST(HttpServer, AConnectionBeyondTheLimitIsAnsweredWhileItSends) {
+  EchoSite site;
+  site.options.max_connections = 1;
+  Wire first(site.server().port());
+  first.Send(Request("GET", "/hold", ""));
+  site.handler.WaitForHeld(1);
+  Wire second(site.server().port());
+  const Response refused = Read(second);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  EXPECT_EQ(refused.headers.at("connection"), "close");
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(second.Send(Request("POST", "/echo", "hello"))) << "reset after " << i;
+    Wire other(site.server().port());  // meanwhile the first bytes have arrived
+    EXPECT_EQ(Read(other).status, 503);
+  }
+  EXPECT_EQ(second.Rest(), "");
+  site.handler.Release();
+  EXPECT_EQ(Read(first).status, 200);
+}
+
+TEST(HttpServer, AConnectionThatHasJustComeIsNotResetForTheNextOne) {
+  EchoSite site;
+  site.options.max_connections = 2;
+  Wire first(site.server().port());
+  first.Send(Request("GET", "/hold", ""));
+  site.handler.WaitForHeld(1);
+  Wire second(site.server().port());
+  EXPECT_EQ(Read(*std::make_unique<Wire>(site.server().port())).status, 503);
+  second.Send(Request("POST", "/echo", "hello"));
+  EXPECT_EQ(Read(second).body, "hello");
+}
+
+TEST(HttpServer, RefusalsBeyondTheLimitAreBounded) {
+  EchoSite site;
+  site.options.max_connections = 1;
+  Wire first(site.server().port());
+  first.Send(Request("GET", "/hold", ""));
+  site.handler.WaitForHeld(1);
+  std::vector<std::unique_ptr<Wire>> more;
+  for (int i = 0; i < 100; ++i) {
+    more.push_back(std::make_unique<Wire>(site.server().port()));
+    EXPECT_EQ(Read(*more.back()).status, 503) << i;
+    EXPECT_LE(site.server().connections(), 1 + 64);
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  site.handler.Release();
+  site.server().Stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(1)) << "it waits for those it refuses";
+}
+
 TEST(HttpServer, AnIdleConnectionMakesRoomForANewOne) {
   EchoSite site;
   site.options.max_connections = 1;

@@ -114,6 +114,19 @@ TEST(Tls, TellsTheHandlerThatTheClientWentAway) {
   }
 }
 
+TEST(Tls, AConnectionBeyondTheLimitIsAnswered) {
+  const Files files;
+  EchoSite site;
+  site.options.tls_certificate = files("a.pem");
+  site.options.tls_key = files("a.key");
+  site.options.max_connections = 1;
+  TlsWire first(site.server().port(), files("a.pem"));
+  first.Send(Request("GET", "/hold", ""));
+  site.handler.WaitForHeld(1);
+  TlsWire second(site.server().port(), files("a.pem"));
+  EXPECT_TRUE(second.ReadReply().starts_with("HTTP/1.1 503"));
+}
+
 TEST(Tls, FilesThatDoNotServeAreNamed) {
   const TlsFiles files;
   EchoSite site;
